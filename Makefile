@@ -1,0 +1,34 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
+# make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up)
+# make test    every suite; its last line is "N passed, N failed"
+# make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule
+
+SUITES = lint types units sanity importer integration molecule
+PYTHON = .build/venv/bin/python
+
+.PHONY: help setup sync demo test clean sanity-matrix $(SUITES)
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+setup:
+	@sh tests/tools/setup.sh
+
+sync: setup
+	@$(PYTHON) tests/tools/sync.py
+
+demo: sync
+	@bash tests/tools/demo.sh
+
+test: sync
+	@$(PYTHON) tests/tools/run_suites.py $(SUITES)
+
+$(SUITES) sanity-matrix: sync
+	@$(PYTHON) tests/tools/run_suites.py $@
+
+clean:
+	rm -rf .build

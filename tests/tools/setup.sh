@@ -1,0 +1,95 @@
+#!/bin/sh
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Installs what the tests and the lab need: Debian packages that are missing, and two virtual environments in .build.
+# Quick when there is nothing to do. Services of packages that it installs are neither started nor left enabled: the lab
+# starts its own, each in its own namespaces.
+
+set -eu
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+root=$(CDPATH='' cd -- "$here/../.." && pwd)
+build=$root/.build
+policy=/usr/sbin/policy-rc.d
+
+wanted_packages() {
+    grep -v '^#' "$here/debian-packages.txt"
+}
+
+missing_packages() {
+    for package in $(wanted_packages); do
+        status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+        test "$status" = installed || echo "$package"
+    done
+}
+
+disable_units_of() {
+    for package in "$@"; do
+        dpkg-query -L "$package" | sed -nE 's#^(/usr)?/lib/systemd/system/([^/@]+\.(service|socket|timer))$#\2#p'
+    done | while read -r unit; do
+        deb-systemd-helper --quiet disable "$unit" || true
+    done
+}
+
+install_packages() {
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "These Debian packages are missing: $*" >&2
+        echo "Install them as root: apt-get install --no-install-recommends $*" >&2
+        exit 1
+    fi
+    before=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | sort)
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 0755 "$policy"
+        made_policy=yes
+    fi
+    apt-get -q update
+    DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@"
+    if [ "${made_policy:-no}" = yes ]; then
+        rm -f "$policy"
+        trap - EXIT
+    fi
+    after=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | sort)
+    mkdir -p "$build"
+    printf '%s\n' "$before" >"$build/packages.before"
+    # shellcheck disable=SC2046
+    disable_units_of $(printf '%s\n' "$after" | grep -Fxv -f "$build/packages.before" | grep -E '^(libvirt-|openssh-server)' || true)
+}
+
+find_python() {
+    for candidate in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "No Python 3.11 or newer with venv was found, and ansible-core needs one." >&2
+    exit 1
+}
+
+# make_venv NAME PYTHON REQUIREMENTS [VENV-OPTION...]: made anew when Python or requirements changed, else left alone
+make_venv() {
+    name=$1 python=$2 requirements=$3
+    shift 3
+    stamp=$build/$name/.complete
+    sum=$({ "$python" -V; echo "$build" "$@"; cat "$requirements" "$root/requirements.txt"; } | sha256sum)
+    if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$sum" ]; then
+        return
+    fi
+    echo "Making the virtual environment .build/$name" >&2
+    "$python" -m venv --clear "$@" "$build/$name"
+    "$build/$name/bin/python" -m pip --disable-pip-version-check install -q -r "$requirements"
+    printf '%s\n' "$sum" >"$stamp"
+}
+
+missing=$(missing_packages)
+if [ -n "$missing" ]; then
+    # shellcheck disable=SC2086
+    install_packages $missing
+fi
+mkdir -p "$build"
+make_venv venv "$(find_python)" "$root/test-requirements.txt"
+make_venv venv-integration /usr/bin/python3 "$here/integration-requirements.txt" --system-site-packages
