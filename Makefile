@@ -6,11 +6,12 @@
 # make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up)
 # make test    every suite; its last line is "N passed, N failed"
 # make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule
+# make format  puts Python code in shape
 
 SUITES = lint types units sanity importer integration molecule
 PYTHON = .build/venv/bin/python
 
-.PHONY: help setup sync demo test clean sanity-matrix $(SUITES)
+.PHONY: help setup sync demo test format clean sanity-matrix $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -29,6 +30,9 @@ test: sync
 
 $(SUITES) sanity-matrix: sync
 	@$(PYTHON) tests/tools/run_suites.py $@
+
+format: setup
+	@.build/venv/bin/ruff check --fix --exit-zero -q . && .build/venv/bin/ruff format .
 
 clean:
 	rm -rf .build

@@ -4,7 +4,8 @@
 
 """Copies the checkout's tracked and new files to where Ansible finds the collection: .build/ansible_collections/…
 
-Only what changed is written; what is gone from the checkout goes from the copy. tests/output stays, it is ansible-test's.
+Only what changed is written; what is gone from the checkout goes from the copy. tests/output stays, it is ansible-test's,
+which also wants the copy to be a repository of its own: it would else ask the checkout's, where .build is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 COPY = Path("ansible_collections", "kvmfleet", "migration")
-KEPT = (Path("tests", "output"),)
+KEPT = (Path(".git"), Path("tests", "output"))
 
 
 def checkout_files() -> set[Path]:
@@ -58,6 +59,8 @@ def main() -> None:
     files = checkout_files()
     remove_others(files, copy)
     copy_changed(files, copy)
+    if not (copy / ".git").exists():
+        subprocess.run(["git", "init", "-q", "-b", "main"], cwd=copy, check=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Linters of code, YAML, changelog, documentation and licences."""
+
+from __future__ import annotations
+
+from . import places
+from .results import Results
+
+CHECKS = {
+    "ruff": ["ruff", "check", "."],
+    "ruff-format": ["ruff", "format", "--diff", "."],
+    "yamllint": ["yamllint", "--strict", "."],
+    "ansible-lint": ["ansible-lint", "--offline", "--strict", "--profile", "production"],
+    "changelog": ["antsibull-changelog", "lint"],
+    "docs": ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--skip-rstcheck", "."],
+}
+
+
+def run(results: Results) -> None:
+    """Run each linter on the copy; reuse on the checkout, where git tells it what is ignored."""
+    for name, (tool, *arguments) in CHECKS.items():
+        results.check(name, [places.tool(tool), *arguments])
+    results.check("reuse", [places.tool("reuse"), "lint"], cwd=places.ROOT)

@@ -1,0 +1,18 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Static types of everything under plugins/, and of these tools."""
+
+from __future__ import annotations
+
+from . import places
+from .results import Results
+
+
+def run(results: Results) -> None:
+    """Check the plugins as the package that they are, and the tools as scripts."""
+    mypy = [places.tool("mypy"), "--config-file", str(places.COPY / ".mypy.ini")]
+    env = places.environment(MYPYPATH=str(places.BUILD))
+    results.check("plugins", [*mypy, "-p", "ansible_collections.kvmfleet.migration.plugins"], cwd=places.BUILD, env=env)
+    results.check("tools", [*mypy, "."], cwd=places.COPY / "tests" / "tools")

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Running a tool: its output is shown as it comes, and it cannot hang for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+GRACE_SECONDS = 30
+DIED = 124
+
+
+def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_seconds: float) -> int:
+    """Run a tool and return its exit code; C(DIED) when it was ended for its time."""
+    print("+", *argv, flush=True)
+    with subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            return process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            print(f"{argv[0]} was ended after {timeout_seconds:.0f} s", flush=True)
+            return DIED
+        finally:
+            _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End what the tool left of its process group: politely first, so that it can tear down what it made."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Unit tests: all on the control node's Python, those of code for hosts on the oldest Python that hosts may have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import interpreters, places, pytest
+from .results import Results
+
+OLDEST = "3.9"
+FOR_HOSTS = ("tests/unit/plugins/module_utils", "tests/unit/plugins/modules")
+
+
+def run(results: Results) -> None:
+    """Run tests/unit here, and the part for hosts on the oldest Python where this machine has one."""
+    pytest.run(results, "control", places.tool("python"), ["tests/unit"], places.environment(), 600)
+    _run_oldest(results)
+
+
+def _run_oldest(results: Results) -> None:
+    name = f"hosts on Python {OLDEST}"
+    python = interpreters.find(OLDEST)
+    venv = places.BUILD / f"venv-py{OLDEST}"
+    paths = [path for path in FOR_HOSTS if (places.COPY / path).is_dir()]
+    if python is None:
+        results.skip(name, f"no Python {OLDEST} with venv on this machine")
+    elif not interpreters.make_venv(python, venv, ["pytest", "hypothesis"]):
+        results.add(f"{name}: no virtual environment", passed=False)
+    else:
+        packages = _only_ansible(venv)
+        env = places.environment(venv, PYTHONPATH=f"{places.BUILD}:{packages}")
+        pytest.run(results, f"python{OLDEST}", places.tool("python", venv), paths, env, 300)
+
+
+def _only_ansible(venv: Path) -> Path:
+    """Return a folder through which that Python sees ansible.module_utils, as a host does, and no other package."""
+    folder = venv / "only-ansible"
+    folder.mkdir(exist_ok=True)
+    link = folder / "ansible"
+    if not link.is_symlink():
+        link.symlink_to(next(places.VENV.glob("lib/python*/site-packages/ansible")))
+    return folder
