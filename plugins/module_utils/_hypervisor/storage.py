@@ -1,0 +1,46 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Which folders of this host lie on storage that other hosts can see, by the kernel's table of mounts.
+
+The kinds are those that libvirt itself counts as shared (libvirt.md, section 5.4). That both hosts see one and the same store is not shown by this.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+_SHARED_KINDS = frozenset(
+    {"nfs", "nfs4", "gfs2", "ocfs2", "afs", "cifs", "smb", "ceph", "gpfs", "acfs", "beegfs", "fuse.glusterfs", "fuse.quobyte", "fuse.ceph"}
+)
+_MOUNTS = "/proc/self/mountinfo"
+
+
+def is_on_shared_mount(path: str, mounts: t.Optional[t.Sequence[t.Tuple[str, str]]] = None) -> bool:
+    """Whether the file lies on a file system of a kind that is shared between hosts."""
+    kinds = dict(read_mounts() if mounts is None else mounts)
+    folder = os.path.realpath(path)
+    while folder not in kinds and folder != "/":
+        folder = os.path.dirname(folder)
+    return kinds.get(folder) in _SHARED_KINDS
+
+
+def read_mounts(table: str = _MOUNTS) -> t.List[t.Tuple[str, str]]:
+    """Return C((mount point, kind of file system)) in the order of mounting: of two on one point the later one counts."""
+    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
+        return [parse_mount(line) for line in stream if " - " in line]
+
+
+def parse_mount(line: str) -> t.Tuple[str, str]:
+    """Return mount point and kind from a line of /proc/PID/mountinfo (proc(5)); blanks in names are octal there."""
+    left, right = line.split(" - ", 1)
+    return _unescaped(left.split()[4]), right.split()[0]
+
+
+def _unescaped(name: str) -> str:
+    for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        name = name.replace(octal, character)
+    return name

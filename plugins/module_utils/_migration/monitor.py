@@ -1,0 +1,94 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What to do at one poll of a running migration: given its statistics, its limits and the clock. It decides, it touches nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._records.statuses import REASON_STALLED, REASON_TIMEOUT
+from .downtime import Step, downtime_at
+from .hypervisor import JobStats
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The limits of one move. 0 seconds is no limit."""
+
+    ramp: t.Tuple[Step, ...]
+    timeout_seconds: float
+    stall_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Watched:
+    """What the monitor remembers from poll to poll (seconds of a monotonic clock, from the job's start)."""
+
+    data_processed_bytes: int = 0
+    memory_remaining_bytes: t.Optional[int] = None
+    progressed_at: t.Optional[float] = None
+    downtime_ms: t.Optional[int] = None
+    aborted: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class SetDowntime:
+    """Allow this pause now."""
+
+    milliseconds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Abort:
+    """Cancel the job, for this reason of the record."""
+
+    reason: str
+
+
+Action = t.Union[SetDowntime, Abort]
+
+
+def decide(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Watched) -> t.Tuple[t.List[Action], Watched]:
+    """Return the actions that are due, and what to remember. Only for pre-copy: in post-copy neither limit acts.
+
+    A downtime that could not be set is asked for again at the next poll: the caller confirms with L(downtime_was_set).
+    """
+    watched = _seen(stats, elapsed_seconds, watched)
+    if watched.aborted:
+        return [], watched
+    reason = _abort_reason(elapsed_seconds, limits, watched)
+    if reason:
+        return [Abort(reason)], dataclasses.replace(watched, aborted=True)
+    allowed = downtime_at(limits.ramp, elapsed_seconds)
+    return ([SetDowntime(allowed)] if allowed != watched.downtime_ms else []), watched
+
+
+def downtime_was_set(watched: Watched, milliseconds: int) -> Watched:
+    """Return what to remember after libvirt accepted a downtime."""
+    return dataclasses.replace(watched, downtime_ms=milliseconds)
+
+
+def _abort_reason(elapsed_seconds: float, limits: Limits, watched: Watched) -> t.Optional[str]:
+    if limits.timeout_seconds and elapsed_seconds > limits.timeout_seconds:
+        return REASON_TIMEOUT
+    if limits.stall_seconds and watched.progressed_at is not None and elapsed_seconds - watched.progressed_at >= limits.stall_seconds:
+        return REASON_STALLED
+    return None
+
+
+def _seen(stats: JobStats, elapsed_seconds: float, watched: Watched) -> Watched:
+    """Note progress: bytes processed, or a remainder that falls. The reported bandwidth goes stale when a link is cut."""
+    before = watched.memory_remaining_bytes
+    fell = before is not None and stats.memory_remaining_bytes < before
+    moved = stats.data_processed_bytes != watched.data_processed_bytes
+    progressed_at = elapsed_seconds if stats.data_processed_bytes and (moved or fell) else watched.progressed_at
+    return dataclasses.replace(
+        watched,
+        data_processed_bytes=stats.data_processed_bytes,
+        memory_remaining_bytes=stats.memory_remaining_bytes,
+        progressed_at=progressed_at,
+    )

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Everything the control node must know before it decides on moves. Reads both hosts, changes nothing."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import typing as t
+
+from .._errors import KvmfleetError, NotFound
+from . import hypervisor as h
+
+
+class SurveyedHost(h.Host, t.Protocol):
+    """A host that can also say how much room it has."""
+
+    def memory(self) -> t.Dict[str, int]:
+        """C(total_bytes) and C(free_bytes)."""
+
+    def cpus(self) -> int:
+        """Number of active CPUs."""
+
+    def roster(self) -> t.List[t.Dict[str, t.Any]]:
+        """C({uuid, name, active, memory_bytes, vcpus}) of every domain."""
+
+
+Open = t.Callable[[str], SurveyedHost]
+
+# How a domain is asked for: its name or its UUID, and the UUIDs that the ledger knows for the name.
+Wanted = t.Mapping[str, t.Any]
+
+
+def survey(source: SurveyedHost, wanted: t.Sequence[Wanted], open_host: Open, is_shared: t.Callable[[str], bool]) -> t.Dict[str, t.Any]:
+    """Return C({source, destinations, domains}) for these moves, as JSON can carry it.
+
+    :arg wanted: for each move C(name), C(uuid), C(known_uuids), C(destination_uri).
+    :arg is_shared: whether a file of this host lies on shared storage.
+    """
+    uris = sorted({move["destination_uri"] for move in wanted if move.get("destination_uri")})
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
+        destinations = dict(zip(uris, pool.map(lambda uri: _destination(uri, open_host), uris)))
+    try:
+        domains = [_domain(source, move, destinations, is_shared) for move in wanted]
+        described = {uri: _without_host(facts) for uri, facts in destinations.items()}
+        return {"source": describe_host(source), "destinations": described, "domains": domains}
+    finally:
+        for facts in destinations.values():
+            if "host" in facts:
+                facts["host"].close()
+
+
+def describe_host(host: SurveyedHost) -> t.Dict[str, t.Any]:
+    """Return identity, versions, memory and the roster of one host."""
+    return {
+        "host_uuid": host.host_uuid(),
+        "hostname": host.hostname(),
+        "versions": host.versions(),
+        "memory": host.memory(),
+        "cpus": host.cpus(),
+        "roster": host.roster(),
+    }
+
+
+def _destination(uri: str, open_host: Open) -> t.Dict[str, t.Any]:
+    try:
+        host = open_host(uri)
+        return {"answered": True, "host": host, **describe_host(host)}
+    except KvmfleetError as error:
+        return {"answered": False, **error.as_result()}
+
+
+def _without_host(facts: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    return {key: value for key, value in facts.items() if key != "host"}
+
+
+def _domain(source: h.Host, move: Wanted, destinations: t.Mapping[str, t.Mapping[str, t.Any]], is_shared: t.Callable[[str], bool]) -> t.Dict[str, t.Any]:
+    destination = destinations.get(move.get("destination_uri") or "", {})
+    candidates = [uuid for uuid in (move.get("uuid"), *move.get("known_uuids", ())) if uuid]
+    try:
+        info = source.find(name=move.get("name"), uuid=move.get("uuid"))
+    except NotFound:
+        return {"found": False, "at_destination": _first_there(destination, candidates)}
+    return {
+        "found": True,
+        "info": dataclasses.asdict(info),
+        "unshared_disks": [disk.target for disk in info.disks if _is_unshared(disk, is_shared)],
+        "at_destination": _first_there(destination, [info.uuid]),
+        "name_taken": _name_taken(destination, info),
+    }
+
+
+def _first_there(destination: t.Mapping[str, t.Any], uuids: t.Sequence[str]) -> t.Optional[t.Dict[str, t.Any]]:
+    """Return what the destination says of the first of these domains that it has; a name alone proves nothing."""
+    host = destination.get("host")
+    if host is None:
+        return None
+    there = {entry["uuid"] for entry in destination["roster"]}
+    for uuid in uuids:
+        if uuid in there:
+            return {"uuid": uuid, **dataclasses.asdict(host.view(uuid))}
+    return None
+
+
+def _name_taken(destination: t.Mapping[str, t.Any], info: h.DomainInfo) -> t.Optional[str]:
+    """Return the UUID of another domain that has this one's name at the destination."""
+    return next((entry["uuid"] for entry in destination.get("roster", ()) if entry["name"] == info.name and entry["uuid"] != info.uuid), None)
+
+
+def _is_unshared(disk: h.Disk, is_shared: t.Callable[[str], bool]) -> bool:
+    return disk.kind in ("file", "dir") and bool(disk.source) and not disk.readonly and not is_shared(disk.source)

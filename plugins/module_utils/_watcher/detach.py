@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Leaving the module's process and the login session behind, so that a move is watched to its end whoever goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import typing as t
+
+from .._errors import Internal, error_for_code
+
+READY_TIMEOUT_SECONDS = 60.0
+
+Report = t.Callable[[t.Mapping[str, t.Any]], None]
+
+
+def launch(work: t.Callable[[Report], None], log: str) -> t.Dict[str, t.Any]:
+    """Run C(work) in a process of its own session and return what it reports first.
+
+    C(work) gets a function to report with, once, when it is safely begun; a C(KvmfleetError) raised before that is raised here.
+    Everything that C(work) imports must be imported already: the module's own archive is removed when the module ends.
+
+    :arg log: file for what the process writes to its standard error.
+    """
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _become_session_leader()
+        _run(work, writer, log)
+    os.close(writer)
+    os.waitpid(child, 0)
+    return _first_report(reader)
+
+
+def _become_session_leader() -> None:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    os.umask(0o077)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run(work: t.Callable[[Report], None], writer: int, log: str) -> t.NoReturn:
+    _redirect_standard_streams(log)
+
+    def report(document: t.Mapping[str, t.Any]) -> None:
+        os.write(writer, json.dumps(document).encode() + b"\n")
+        os.close(writer)
+
+    status = 1
+    try:
+        work(report)
+        status = 0
+    except BaseException:  # the last stop of this process: nothing may pass it, everything is shown
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        # No clean-up of the module's: its archive belongs to the process that has returned already.
+        os._exit(status)
+
+
+def _redirect_standard_streams(log: str) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.dup2(errors, 2)
+
+
+def _first_report(reader: int) -> t.Dict[str, t.Any]:
+    with os.fdopen(reader, encoding="utf-8") as stream:
+        if not select.select([stream], [], [], READY_TIMEOUT_SECONDS)[0]:
+            raise Internal(f"The watcher did not begin within {READY_TIMEOUT_SECONDS:.0f} s.", "Look at the host's load and run the task again.")
+        line = stream.readline()
+    if not line:
+        raise Internal("The watcher ended before it began.", "Its log is under /run/kvmfleet on the source host.")
+    document: t.Dict[str, t.Any] = json.loads(line)
+    if "error_code" in document:
+        raise error_for_code(document.pop("error_code"))(document.pop("msg"), **document)
+    return document

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Which process a watcher is, so that a recycled process id is not taken for it."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+
+def start_ticks(pid: int) -> t.Optional[int]:
+    """Return when that process started, in clock ticks since boot; null where there is none (proc(5), field 22)."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+            return parse_start_ticks(stream.read())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def parse_start_ticks(stat_line: str) -> t.Optional[int]:
+    """Return the start time from a line of /proc/PID/stat; the name in it may hold blanks and brackets."""
+    fields = stat_line.rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else None
+
+
+def identity(run_id: str) -> t.Dict[str, t.Any]:
+    """Return this process as a state file names it: pid, start time, and the run it works for."""
+    pid = os.getpid()
+    return {"pid": pid, "start_ticks": start_ticks(pid), "run_id": run_id}
+
+
+def is_alive(watcher: t.Optional[t.Mapping[str, t.Any]]) -> bool:
+    """Whether the process that a state file names still runs."""
+    if not watcher or not isinstance(watcher.get("pid"), int):
+        return False
+    return watcher.get("start_ticks") is not None and start_ticks(watcher["pid"]) == watcher["start_ticks"]

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""A watcher: takes its domains, says which it has, and moves them."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from .._errors import KvmfleetError
+from .._migration.hypervisor import Host
+from .detach import Report, launch
+from .files import RUN_FOLDER, log_path, run_folder
+from .heartbeat import Heartbeat
+from .journal import Journal
+from .mover import Mover
+from .order import Order
+from .ownership import Ownership
+from .process import identity
+from .window import Window
+
+_KEEP_SECONDS = 24 * 3600
+
+
+def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_host: t.Callable[[str], Host], folder: str = RUN_FOLDER) -> t.Dict[str, t.Any]:
+    """Start a watcher of its own session for these orders, and return what it took.
+
+    The result has C(taken) (domain UUID to generation) and C(refused) (domain UUID to C(msg) and C(error_code)).
+    """
+    run_folder(folder)
+    _sweep(folder)
+
+    def work(report: Report) -> None:
+        movers, refused = _take(orders, run_id, open_host, folder)
+        heartbeat = Heartbeat(run_id, time.monotonic, folder)
+        report({"taken": {mover.order.uuid: mover.order.record["generation"] for mover in movers}, "refused": refused})
+        Window(movers, parallel, heartbeat).run()
+
+    return launch(work, log_path(run_id, folder))
+
+
+def _take(orders: t.Sequence[Order], run_id: str, open_host: t.Callable[[str], Host], folder: str) -> t.Tuple[t.List[Mover], t.Dict[str, t.Any]]:
+    watcher = identity(run_id)
+    movers = []
+    refused = {}
+    for order in orders:
+        try:
+            ownership = _own(order, folder)
+        except KvmfleetError as error:
+            refused[order.uuid] = error.as_result()
+            continue
+        journal = Journal(order.record, watcher, folder)
+        journal.write()
+        movers.append(Mover(order, journal, ownership, open_host))
+    return movers, refused
+
+
+def _own(order: Order, folder: str) -> Ownership:
+    ownership = Ownership(order.uuid, folder)
+    record = order.record
+    if order.adopt:
+        record["generation"] = ownership.take_over(record["id"], record["generation"])
+    else:
+        ownership.begin(record["id"], record["generation"])
+    return ownership
+
+
+def _sweep(folder: str) -> None:
+    """Remove what runs of more than a day ago left: their last word is in the ledger."""
+    now = time.time()
+    for entry in os.scandir(folder):
+        if entry.name.endswith((".log", ".heartbeat", ".new")) and now - entry.stat(follow_symlinks=False).st_mtime > _KEEP_SECONDS:
+            os.unlink(entry.path)

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The collection's inventory variables, read and templated in one place.
+
+A variable is always that of the host concerned: the ledger and the policy of the source, the address of the destination.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import TRANSPORTS, check_uri, remote_uri
+
+FLEET_GROUP = "kvmfleet_hosts"
+
+
+class Settings:
+    """Looks up variables by host.
+
+    :arg task_vars: the variables of a running task; C(hostvars) templates what it hands out.
+    """
+
+    def __init__(self, task_vars: t.Mapping[str, t.Any]) -> None:
+        self._hostvars: t.Mapping[str, t.Any] = task_vars["hostvars"]
+        self._groups: t.Mapping[str, t.Sequence[str]] = task_vars.get("groups", {})
+
+    def of(self, host: str, variable: str, default: t.Any = None) -> t.Any:
+        """Return that variable of that host; the default where the inventory has neither."""
+        if host not in self._hostvars:
+            return default
+        value = self._hostvars[host].get(variable)
+        return default if value is None else value
+
+    def is_known(self, host: str) -> bool:
+        """Whether the inventory has the host."""
+        return host in self._hostvars
+
+    def fleet(self) -> t.List[str]:
+        """Return the hosts of the group C(kvmfleet_hosts); all hosts where that group is missing."""
+        return list(self._groups.get(FLEET_GROUP, self._groups.get("all", [])))
+
+    def ledger(self, host: str, option: t.Optional[str]) -> t.Optional[str]:
+        """Return where the ledger is: the task's option, else C(kvmfleet_ledger); none means the default place."""
+        return option or self.of(host, "kvmfleet_ledger")
+
+    def libvirt_uri(self, host: str, source: str, transport: t.Optional[str] = None) -> str:
+        """Return the URI by which the source's libvirt reaches that host: its C(kvmfleet_libvirt_uri), else one built from its address.
+
+        A host that is not in the inventory is taken as an address.
+        """
+        own = self.of(host, "kvmfleet_libvirt_uri")
+        if own:
+            return check_uri(own, f"kvmfleet_libvirt_uri of {host}")
+        chosen = transport or self.of(source, "kvmfleet_transport", "ssh")
+        if chosen not in TRANSPORTS:
+            raise InvalidArgument(f"kvmfleet_transport of {source} is {chosen!r}.", f"Give one of: {', '.join(TRANSPORTS)}.")
+        return remote_uri(str(self.of(host, "ansible_host", host)), chosen)
+
+    def migrate_uri(self, host: str) -> t.Optional[str]:
+        """Return the URI for the memory stream: on the host's C(kvmfleet_migration_address) where it has one."""
+        address = self.of(host, "kvmfleet_migration_address")
+        if not address:
+            return None
+        text = str(address)
+        return f"tcp://[{text}]" if ":" in text and not text.startswith("[") else f"tcp://{text}"
+
+    def policy(self, host: str) -> t.Mapping[str, t.Any]:
+        """Return C(kvmfleet_migration_policy) of the host: its default for moves that start there."""
+        policy = self.of(host, "kvmfleet_migration_policy", {})
+        if not isinstance(policy, t.Mapping):
+            raise InvalidArgument(f"kvmfleet_migration_policy of {host} is {policy!r}, which is no dictionary.")
+        return policy
