@@ -40,8 +40,10 @@ def _leave(number: int, dummy_frame: FrameType | None) -> NoReturn:
 def _run_inside(suite: str) -> int:
     results = Results(suite)
     module = import_module(f"suites.{MODULES.get(suite, suite)}")
-    module.run(results)
-    results.write()
+    try:
+        module.run(results)
+    finally:
+        results.write()
     return 0
 
 
@@ -55,7 +57,7 @@ def _run(suite: str) -> tuple[Results, float]:
     results = read(suite)
     if results is None or code != 0:
         results = results or Results(suite)
-        results.add(f"the suite ended with {code} before its result", passed=False)
+        results.add(f"the suite broke off with exit code {code}", passed=False)
     print(f"== {suite}: {_counts(results)} in {seconds:.0f} s", flush=True)
     return results, seconds
 

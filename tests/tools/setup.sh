@@ -13,6 +13,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(CDPATH='' cd -- "$here/../.." && pwd)
 build=$root/.build
 policy=/usr/sbin/policy-rc.d
+made_policy=no
 
 wanted_packages() {
     grep -v '^#' "$here/debian-packages.txt"
@@ -25,12 +26,16 @@ missing_packages() {
     done
 }
 
+# the packages with services of which a machine that is no hypervisor should run none because of a test
+installed_services() {
+    dpkg-query -W -f '${db:Status-Status} ${Package}\n' 'libvirt-*' openssh-server 2>/dev/null | sed -n 's/^installed //p'
+}
+
 disable_units_of() {
+    command -v systemctl >/dev/null || return 0
     for package in "$@"; do
         dpkg-query -L "$package" | sed -nE 's#^(/usr)?/lib/systemd/system/([^/@]+\.(service|socket|timer))$#\2#p'
-    done | while read -r unit; do
-        deb-systemd-helper --quiet disable "$unit" || true
-    done
+    done | sort -u | xargs -r systemctl --no-reload --quiet disable
 }
 
 install_packages() {
@@ -39,24 +44,26 @@ install_packages() {
         echo "Install them as root: apt-get install --no-install-recommends $*" >&2
         exit 1
     fi
-    before=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | sort)
+    installed_services >"$build/services.before"
+    trap after_install EXIT
     if [ ! -e "$policy" ]; then
-        trap 'rm -f "$policy"' EXIT
+        made_policy=yes
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 0755 "$policy"
-        made_policy=yes
     fi
     apt-get -q update
     DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@"
-    if [ "${made_policy:-no}" = yes ]; then
+    trap - EXIT
+    after_install
+}
+
+after_install() {
+    if [ "$made_policy" = yes ]; then
         rm -f "$policy"
-        trap - EXIT
     fi
-    after=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | sort)
-    mkdir -p "$build"
-    printf '%s\n' "$before" >"$build/packages.before"
     # shellcheck disable=SC2046
-    disable_units_of $(printf '%s\n' "$after" | grep -Fxv -f "$build/packages.before" | grep -E '^(libvirt-|openssh-server)' || true)
+    disable_units_of $(installed_services | grep -Fxv -f "$build/services.before" || true)
+    rm -f "$build/services.before"
 }
 
 find_python() {
@@ -85,11 +92,13 @@ make_venv() {
     printf '%s\n' "$sum" >"$stamp"
 }
 
+mkdir -p "$build"
+exec 9>"$build/setup.lock"
+flock 9
 missing=$(missing_packages)
 if [ -n "$missing" ]; then
     # shellcheck disable=SC2086
     install_packages $missing
 fi
-mkdir -p "$build"
 make_venv venv "$(find_python)" "$root/test-requirements.txt"
 make_venv venv-integration /usr/bin/python3 "$here/integration-requirements.txt" --system-site-packages

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-from . import lab, places, pytest
+from . import places, pytest
+from .lab import labs
 from .results import Results
-
-PREFIX = "kvt"
 
 
 def run(results: Results) -> None:
-    """Run tests/integration with a lab prefix of its own in C(KVMFLEET_LAB_PREFIX)."""
-    env = places.environment(places.INTEGRATION_VENV, KVMFLEET_LAB_PREFIX=PREFIX)
-    with lab.torn_down(PREFIX):
+    """Run tests/integration; labs that its tests leave up are taken down."""
+    with labs("kvt", places.INTEGRATION_VENV) as env:
         pytest.run(results, "lab", places.tool("python", places.INTEGRATION_VENV), ["tests/integration"], env, 900)

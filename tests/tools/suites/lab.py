@@ -2,25 +2,42 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A lab of one suite's own, which is gone afterwards whatever happened in it."""
+"""Labs of one suite's own, which are gone afterwards whatever happened in it."""
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from . import places
 
 COMMAND = places.COPY / "tests" / "lab" / "lab"
+ROOT = Path("/run/kvmfleet-tests")
 DOWN_SECONDS = 120
 
 
 @contextmanager
-def torn_down(*prefixes: str) -> Iterator[None]:
-    """Take the labs with these prefixes down at the end; raises CalledProcessError where one cannot be."""
-    try:
-        yield
-    finally:
-        for prefix in prefixes:
-            subprocess.run([COMMAND, "--prefix", prefix, "down"], check=True, timeout=DOWN_SECONDS, stdin=subprocess.DEVNULL)
+def labs(prefix: str, venv: Path = places.VENV) -> Iterator[dict[str, str]]:
+    """Give an environment in which labs are this suite's, and take every one of them down at the end.
+
+    Host names follow from the prefix, so a second run on this machine waits for the first.
+    Raises CalledProcessError where a lab cannot be taken down.
+    """
+    state = ROOT / prefix
+    state.mkdir(parents=True, exist_ok=True)
+    with open(ROOT / f"{prefix}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        env = places.environment(venv, KVMFLEET_LAB_STATE=str(state), KVMFLEET_LAB_PREFIX=prefix)
+        _take_down(state, env)
+        try:
+            yield env
+        finally:
+            _take_down(state, env)
+
+
+def _take_down(state: Path, env: dict[str, str]) -> None:
+    for folder in sorted(path for path in state.iterdir() if path.is_dir()):
+        subprocess.run([COMMAND, "--prefix", folder.name, "down"], env=env, check=True, timeout=DOWN_SECONDS, stdin=subprocess.DEVNULL)

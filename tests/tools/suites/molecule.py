@@ -6,19 +6,17 @@
 
 from __future__ import annotations
 
-from . import lab, places
+from . import places
+from .lab import labs
 from .results import Results
 
-PREFIX = "kvm"
 SCENARIOS = places.COPY / "extensions" / "molecule"
 SCENARIO_SECONDS = 420
 
 
 def run(results: Results) -> None:
     """Run each scenario by itself, so that one that fails does not hide the others."""
-    scenarios = sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml"))
-    env = places.environment(places.VENV, KVMFLEET_LAB_PREFIX=PREFIX)
-    for scenario in scenarios:
-        argv = [places.tool("molecule"), "test", "--scenario-name", scenario]
-        with lab.torn_down(PREFIX):
+    for scenario in sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml")):
+        with labs("mol") as env:
+            argv = [places.tool("molecule"), "test", "--scenario-name", scenario]
             results.check(scenario, argv, env=env, timeout_seconds=SCENARIO_SECONDS)
