@@ -28,6 +28,8 @@ def _run_oldest(results: Results) -> None:
     paths = [path for path in FOR_HOSTS if (places.COPY / path).is_dir()]
     if python is None:
         results.skip(name, f"no Python {OLDEST} with venv on this machine")
+    elif not paths:
+        results.add(f"{name}: none of {', '.join(FOR_HOSTS)} is there", passed=False)
     elif not interpreters.make_venv(python, venv, ["pytest", "hypothesis"]):
         results.add(f"{name}: no virtual environment", passed=False)
     else:

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The run over all suites: every one runs, one that dies is a failure, and the last line has the counts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+GOOD = 'def run(results):\n    results.add("one", True)\n'
+SKIPS = 'def run(results):\n    results.add("one", True)\n    results.skip("two", "no Python 3.9")\n'
+FAILS = 'def run(results):\n    results.add("one", False)\n'
+RAISES = 'def run(results):\n    results.add("one", True)\n    raise RuntimeError("torn")\n'
+DIES = "import os\n\n\ndef run(results):\n    os._exit(0)\n"
+SLOW = """import time
+from pathlib import Path
+
+
+def run(results):
+    Path("started").touch()
+    try:
+        time.sleep(120)
+    finally:
+        Path("torn-down").touch()
+"""
+
+
+@pytest.fixture(name="tools")
+def copy_of_tools(tmp_path: Path) -> Path:
+    tools = tmp_path / "tests" / "tools"
+    shutil.copytree(TOOLS, tools)
+    for name, code in {"good": GOOD, "skips": SKIPS, "fails": FAILS, "raises": RAISES, "dies": DIES, "slow": SLOW}.items():
+        (tools / "suites" / f"{name}.py").write_text(code, encoding="utf-8")
+    return tools
+
+
+@pytest.mark.parametrize(
+    ("suites", "code", "last_line"),
+    [
+        (["good"], 0, "1 passed, 0 failed"),
+        (["good", "skips"], 0, "2 passed, 0 failed, 1 skipped"),
+        (["fails", "good"], 1, "1 passed, 1 failed"),
+        (["raises", "good"], 1, "2 passed, 1 failed"),
+        (["dies", "good"], 1, "1 passed, 1 failed"),
+        ([], 1, "0 passed, 0 failed"),
+    ],
+)
+def test_last_line_and_exit_code(tools: Path, suites: list[str], code: int, last_line: str) -> None:
+    done = subprocess.run([sys.executable, tools / "run_suites.py", *suites], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1] == last_line
+    assert done.returncode == code
+
+
+def test_result_of_an_earlier_run_does_not_count(tools: Path) -> None:
+    argv = [sys.executable, tools / "run_suites.py", "good"]
+    subprocess.run(argv, capture_output=True, timeout=60, check=True)
+    (tools / "suites" / "good.py").write_text(DIES, encoding="utf-8")
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "0 passed, 1 failed")
+
+
+def test_suite_tears_down_when_the_run_is_ended(tools: Path, tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, tools / "run_suites.py", "slow"], stdout=subprocess.DEVNULL) as run:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "started").exists():
+            assert time.monotonic() < deadline, "the suite did not start"
+            time.sleep(0.05)
+        run.terminate()
+        assert run.wait(30) != 0
+    assert (tmp_path / "torn-down").exists()
