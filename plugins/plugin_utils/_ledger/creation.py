@@ -1,0 +1,85 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Making a file ledger's folder, once, and reading what identifies it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import typing as t
+import uuid
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
+
+from .encoding import Damaged, Newer, decode, encode
+from .folder import Folder
+from .keys import is_uuid
+from .locks import flocked
+from .session import LOCK_NAME, LOCK_SECONDS
+
+NAME = "ledger.json"
+_MAY_PRECEDE = {NAME, LOCK_NAME, f".{NAME}.tmp"}
+
+
+def ensure(path: str, create: bool) -> str:
+    """Return the UUID of the ledger at the path, making both where C(create).
+
+    Raises L(NotFound) where there is none and it is not to be made, L(InvalidArgument) for a folder that holds other things,
+    L(InvalidState) for a damaged ledger, L(NotSupported) for one of a later version, and C(OSError).
+    """
+    if create:
+        with contextlib.suppress(FileExistsError):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.mkdir(path, 0o700)
+            os.chmod(path, 0o700)
+    try:
+        root = Folder.at(path)
+    except FileNotFoundError as error:
+        raise NotFound(f"There is no ledger at {path}.", "The first task that moves or cordons something makes one.") from error
+    with root:
+        return _identity(root) or _founded(root, create)
+
+
+def _founded(root: Folder, create: bool) -> str:
+    foreign = sorted(set(root.names()) - _MAY_PRECEDE)
+    if foreign:
+        raise InvalidArgument(
+            f"The folder {root.path} is not a ledger and holds other things (e.g. {foreign[0]!r}); nothing was written there.",
+            "Name an empty or a new folder with 'ledger'.",
+        )
+    if not create:
+        raise NotFound(f"There is no ledger at {root.path}.", "The first task that moves or cordons something makes one.")
+    os.fchmod(root.fd, 0o700)
+    with flocked(root, LOCK_NAME, True, LOCK_SECONDS):
+        found = _identity(root)
+        return found or _found(root)
+
+
+def _found(root: Folder) -> str:
+    ledger_id = str(uuid.uuid4())
+    root.write(NAME, encode({"schema": SCHEMA, "ledger_id": ledger_id, "created_at": utc_now()}, 1))
+    return ledger_id
+
+
+def _identity(root: Folder) -> t.Optional[str]:
+    path = os.path.join(root.path, NAME)
+    try:
+        body = decode(root.read(NAME)).body
+    except FileNotFoundError:
+        return None
+    except Newer as error:
+        raise NotSupported(f"The ledger {root.path} is of a later version: {error}.", "Update the collection on this control node.") from error
+    except Damaged as error:
+        raise InvalidState(f"{path} could not be read: {error}. Nothing was changed.", "Restore that file from a backup.") from error
+    if not is_uuid(body.get("ledger_id")):
+        raise InvalidState(f"{path} names no ledger_id. Nothing was changed.", "Restore that file from a backup.")
+    # Definitions hold passwords: what a copy or a restore opened to others is closed again.
+    if stat.S_IMODE(os.fstat(root.fd).st_mode) & 0o077:
+        os.fchmod(root.fd, 0o700)
+    return str(body["ledger_id"])

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""From what an operator writes as C(ledger) to an open ledger."""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotSupported
+
+from .file_store import FileLedger
+from .store import Ledger
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def default_path() -> str:
+    """Return the ledger of the user who runs this: C(kvmfleet/ledger) in the state folder of the XDG base directory specification."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    # That specification wants a relative path ignored.
+    if not os.path.isabs(state):
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "kvmfleet", "ledger")
+
+
+def open_ledger(location: t.Optional[str], create: bool = True) -> Ledger:
+    """Return the ledger at a folder, or the user's own for None.
+
+    :arg create: whether to make a ledger where there is none; else that is L(NotFound).
+
+    Raises L(InvalidArgument), L(Forbidden) or L(NotSupported), naming the location.
+    """
+    if location is None:
+        return FileLedger(default_path(), create)
+    if not isinstance(location, str) or not location.strip() or any(ord(char) < 32 for char in location):
+        raise InvalidArgument(f"The ledger {location!r} is not the path of a folder.", "Set 'ledger' or 'kvmfleet_ledger' to a folder on the control node.")
+    scheme = _SCHEME.match(location)
+    if scheme and scheme.group(1).lower() == "etcd":
+        raise NotSupported(f"The ledger {location} cannot be used: this version has no etcd store.", "Use a folder on the control node.")
+    if scheme:
+        raise InvalidArgument(f"The ledger {location} cannot be used: there is no store for '{scheme.group(1)}://'.", "Use a folder on the control node.")
+    return FileLedger(os.path.expanduser(location), create)

@@ -1,0 +1,122 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""One access to a file ledger: its lock is held, a unit that a crash left behind is finished, then documents are read and written."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from collections.abc import Callable, Iterator, Sequence
+
+from .audit import line_for, read_link
+from .audit_file import AuditFile
+from .encoding import encode
+from .folder import Folder
+from .journal import Journal, Unit, Write
+from .locks import flocked
+from .shelf import Place, Shelf
+from .store import Body
+
+LOCK_NAME = "ledger.lock"
+LOCK_SECONDS = 60.0
+
+Step = Callable[[str], None]
+
+
+class Session:
+    """:arg step: called with the name of each step of a unit after it was made; tests end the process there."""
+
+    def __init__(self, root: Folder, genesis: str, report: Callable[[str], None], step: Step) -> None:
+        self.root = root
+        self.shelf = Shelf(root, report)
+        self.journal = Journal(root)
+        self.audit = AuditFile(root, report)
+        self._genesis = genesis
+        self._step = step
+
+    def write(self, place: Place, version: int, body: Body) -> None:
+        """Write one document for itself, without a line of audit."""
+        with self.root.sub(*place[:-1], create=True) as folder:
+            folder.write(place[-1], encode(body, version))
+
+    def commit(
+        self,
+        writes: Sequence[tuple[Place, int, Body]],
+        removes: Sequence[Place] = (),
+        record: t.Optional[Body] = None,
+        old_status: t.Optional[str] = None,
+    ) -> None:
+        """Do all of it or, after a crash, all or nothing; with a line of audit where a C(record) made a transition."""
+        line = self._previous_line()
+        if record is not None:
+            line = line_for(record, old_status, self._head(line))[0]
+        texts = tuple(Write(tuple(place), version, encode(body, version).decode("ascii")) for place, version, body in writes)
+        unit = Unit(texts, tuple(tuple(place) for place in removes), line)
+        self._step("begin")
+        self.journal.write(unit)
+        self._step("journal")
+        self._apply(unit)
+
+    def recover(self) -> None:
+        """Finish what a crash interrupted. Needs the exclusive lock."""
+        if not self.journal.is_pending():
+            return
+        unit = self.journal.last()
+        if unit is None:
+            self.journal.clear()
+        else:
+            self._apply(unit)
+
+    def _apply(self, unit: Unit) -> None:
+        for write in unit.writes:
+            self._apply_write(write)
+            self._step(f"write {write.place[0]}")
+        for place in unit.removes:
+            with contextlib.suppress(FileNotFoundError), self.root.sub(*place[:-1]) as folder:
+                if folder.remove(place[-1]):
+                    folder.sync()
+            self._step(f"remove {place[0]}")
+        if unit.line:
+            self.audit.append_once(unit.line)
+            self._step("audit")
+        self.journal.mark_applied()
+        self._step("applied")
+
+    def _apply_write(self, write: Write) -> None:
+        # A mark that did not reach the disk lets a unit be applied again: what was written since must stay.
+        present = self.shelf.read(write.place)
+        if present is None or present.version < write.version:
+            with self.root.sub(*write.place[:-1], create=True) as folder:
+                folder.write(write.place[-1], write.text.encode("ascii"))
+
+    def _previous_line(self) -> t.Optional[str]:
+        """Return the last line that was written, which is put back first where the file has lost it."""
+        last = self.journal.last()
+        if last is None or last.line is None:
+            self.audit.mend()
+            return None
+        self.audit.append_once(last.line)
+        return last.line
+
+    def _head(self, line: t.Optional[str]) -> str:
+        link = read_link(line) if line else self.audit.last()
+        return link.own if link else self._genesis
+
+
+@contextlib.contextmanager
+def session(path: str, genesis: str, exclusive: bool, report: Callable[[str], None], step: Step) -> Iterator[Session]:
+    """Open the ledger's folder and hold its lock. Raises C(OSError) and L(TimedOut)."""
+    with Folder.at(path) as root:
+        current = Session(root, genesis, report, step)
+        while True:
+            with flocked(root, LOCK_NAME, exclusive, LOCK_SECONDS):
+                if exclusive:
+                    current.recover()
+                if exclusive or not current.journal.is_pending():
+                    yield current
+                    return
+            with flocked(root, LOCK_NAME, True, LOCK_SECONDS):
+                current.recover()

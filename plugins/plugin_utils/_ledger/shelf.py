@@ -1,0 +1,121 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Reading a file ledger's documents: what is damaged is named and moved aside, what is newer is named and left, neither stops another."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+import typing as t
+from collections.abc import Callable, Iterator, Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import check_record
+
+from .encoding import Damaged, Newer, decode
+from .folder import Folder
+from .keys import is_uuid
+from .store import Body, Document
+
+Place = tuple[str, ...]
+
+OPEN = ("migrations", "open")
+CLOSED = ("migrations", "closed")
+DOMAINS = ("domains",)
+HOSTS = ("hosts",)
+SET_ASIDE = ("set_aside",)
+
+_ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key"}
+_NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
+
+
+def place_of(folder: Sequence[str], key: str) -> Place:
+    """Return where the document of that (checked) key lies below the ledger."""
+    return (*folder, f"{key}.json")
+
+
+class Shelf:
+    """:arg report: takes a sentence on what could not be read."""
+
+    def __init__(self, root: Folder, report: Callable[[str], None]) -> None:
+        self._root = root
+        self._report = report
+
+    def read(self, place: Place) -> t.Optional[Document]:
+        """Return the document, or None where there is none or it was damaged. Raises L(NotSupported) for a newer schema."""
+        try:
+            return self._read(place)
+        except Newer as error:
+            sentence = self._newer(place, error)
+            raise NotSupported(sentence, "Update the collection on this control node.", document=error.body) from error
+
+    def read_all(self, parts: Sequence[str], newer: t.Optional[list[Body]] = None) -> Iterator[Document]:
+        """Yield all documents of a folder that can be read; the bodies of newer ones are added to C(newer)."""
+        for name in self._names(parts):
+            try:
+                document = self._read((*parts, name))
+            except Newer as error:
+                self._newer((*parts, name), error)
+                if newer is not None:
+                    newer.append(error.body)
+                continue
+            if document:
+                yield document
+
+    def folders(self, parts: Sequence[str]) -> list[str]:
+        """Return the names in a folder of folders, or none where it is missing."""
+        try:
+            with self._root.sub(*parts) as folder:
+                return folder.names()
+        except FileNotFoundError:
+            return []
+
+    def _names(self, parts: Sequence[str]) -> list[str]:
+        return [name for name in self.folders(parts) if name.endswith(".json") and not name.startswith(".")]
+
+    def _read(self, place: Place) -> t.Optional[Document]:
+        try:
+            with self._root.sub(*place[:-1]) as folder:
+                document = decode(folder.read(place[-1]))
+            _check(place, document.body)
+            return document
+        except FileNotFoundError:
+            return None
+        except Damaged as error:
+            self._set_aside(place, str(error))
+        except OSError as error:
+            if error.errno not in _NOT_A_FILE:
+                raise
+            self._set_aside(place, "it is not a regular file")
+        return None
+
+    def _newer(self, place: Place, error: Newer) -> str:
+        sentence = f"{os.path.join(self._root.path, *place)} was left as it is: {error}."
+        self._report(sentence)
+        return sentence
+
+    def _set_aside(self, place: Place, why: str) -> None:
+        stem = place[-1].removesuffix(".json")
+        new_name = f"{place[0]}-{stem}-{time.time_ns()}.json"
+        with contextlib.suppress(FileNotFoundError), self._root.sub(*place[:-1]) as folder, self._root.sub(*SET_ASIDE, create=True) as aside:
+            folder.move(place[-1], aside, new_name)
+        path = os.path.join(self._root.path, *place)
+        self._report(f"{path} could not be read: {why}. It was moved to {os.path.join(self._root.path, *SET_ASIDE, new_name)}.")
+
+
+def _check(place: Place, body: Body) -> None:
+    stem = place[-1].removesuffix(".json")
+    if not is_uuid(stem):
+        raise Damaged("its name is not a UUID")
+    if str(body.get(_ID_KEYS[place[0]])).lower() != stem:
+        raise Damaged("it is another document than its name says")
+    if place[0] == "migrations":
+        try:
+            check_record(body)
+        except Internal as error:
+            raise Damaged(error.message) from error
