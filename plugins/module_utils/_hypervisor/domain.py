@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import typing as t
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 from .._errors import Internal
 from .._migration import hypervisor as h

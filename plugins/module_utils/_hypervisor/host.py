@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 from .._errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
 from .._migration import hypervisor as h

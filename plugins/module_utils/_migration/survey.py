@@ -32,15 +32,16 @@ Open = t.Callable[[str], SurveyedHost]
 
 # How a domain is asked for: its name or its UUID, and the UUIDs that the ledger knows for the name.
 Wanted = t.Mapping[str, t.Any]
+Destinations = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
 def survey(source: SurveyedHost, wanted: t.Sequence[Wanted], open_host: Open, is_shared: t.Callable[[str], bool]) -> t.Dict[str, t.Any]:
     """Return C({source, destinations, domains}) for these moves, as JSON can carry it.
 
-    :arg wanted: for each move C(name), C(uuid), C(known_uuids), C(destination_uri).
+    :arg wanted: for each move C(name) or C(uuid), C(known_uuids), and C(destination_uris): one, or all candidates.
     :arg is_shared: whether a file of this host lies on shared storage.
     """
-    uris = sorted({move["destination_uri"] for move in wanted if move.get("destination_uri")})
+    uris = sorted({uri for move in wanted for uri in move["destination_uris"]})
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
         destinations = dict(zip(uris, pool.map(lambda uri: _destination(uri, open_host), uris)))
     try:
@@ -77,32 +78,31 @@ def _without_host(facts: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     return {key: value for key, value in facts.items() if key != "host"}
 
 
-def _domain(source: h.Host, move: Wanted, destinations: t.Mapping[str, t.Mapping[str, t.Any]], is_shared: t.Callable[[str], bool]) -> t.Dict[str, t.Any]:
-    destination = destinations.get(move.get("destination_uri") or "", {})
-    candidates = [uuid for uuid in (move.get("uuid"), *move.get("known_uuids", ())) if uuid]
+def _domain(source: h.Host, move: Wanted, destinations: Destinations, is_shared: t.Callable[[str], bool]) -> t.Dict[str, t.Any]:
+    asked = {uri: destinations[uri] for uri in move["destination_uris"]}
     try:
         info = source.find(name=move.get("name"), uuid=move.get("uuid"))
     except NotFound:
-        return {"found": False, "at_destination": _first_there(destination, candidates)}
+        known = [uuid for uuid in (move.get("uuid"), *move.get("known_uuids", ())) if uuid]
+        return {"found": False, "there": _there(asked, known)}
     return {
         "found": True,
         "info": dataclasses.asdict(info),
         "unshared_disks": [disk.target for disk in info.disks if _is_unshared(disk, is_shared)],
-        "at_destination": _first_there(destination, [info.uuid]),
-        "name_taken": _name_taken(destination, info),
+        "there": _there(asked, [info.uuid]),
+        "name_taken": {uri: uuid for uri, uuid in ((uri, _name_taken(facts, info)) for uri, facts in asked.items()) if uuid},
     }
 
 
-def _first_there(destination: t.Mapping[str, t.Any], uuids: t.Sequence[str]) -> t.Optional[t.Dict[str, t.Any]]:
-    """Return what the destination says of the first of these domains that it has; a name alone proves nothing."""
-    host = destination.get("host")
-    if host is None:
-        return None
-    there = {entry["uuid"] for entry in destination["roster"]}
-    for uuid in uuids:
-        if uuid in there:
-            return {"uuid": uuid, **dataclasses.asdict(host.view(uuid))}
-    return None
+def _there(destinations: Destinations, uuids: t.Sequence[str]) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """Return, by URI, what a destination says of the first of these domains that it has; a name alone proves nothing."""
+    there = {}
+    for uri, facts in destinations.items():
+        present = {entry["uuid"] for entry in facts.get("roster", ())}
+        uuid = next((uuid for uuid in uuids if uuid in present), None)
+        if uuid is not None:
+            there[uri] = {"uuid": uuid, **dataclasses.asdict(facts["host"].view(uuid))}
+    return there
 
 
 def _name_taken(destination: t.Mapping[str, t.Any], info: h.DomainInfo) -> t.Optional[str]:

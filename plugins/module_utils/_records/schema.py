@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import copy
 import typing as t
 import uuid
 
@@ -99,6 +100,11 @@ def new_record(
         "created_at": now,
         "updated_at": now,
     }
+
+
+def copied(record: Record) -> Record:
+    """Return a copy that can be changed without touching the original."""
+    return copy.deepcopy(record)
 
 
 def advance(record: Record, status: str, by: str, detail: str = "", reason: t.Optional[str] = None) -> None:

@@ -53,7 +53,11 @@ class Mover(threading.Thread):
         limits = limits_of(self.order)
         follower = Follower(self._open_source, self.order.uuid, self.journal, limits, self._clock)
         try:
-            error = self._adopt(follower) if self.order.adopt else self._move(follower, limits)
+            error = None
+            if self.order.adopt:
+                self._adopt(follower)
+            else:
+                error = self._move(follower, limits)
             Settlement(self._open_source, self._open_destination, self.journal, self._clock, self._sleep).settle(error, follower.elapsed_ms)
         finally:
             follower.close()
@@ -127,7 +131,5 @@ def limits_of(order: Order) -> Limits:
     policy = order.record["policy"]
     gib = d.size_gib(order.record["request"].get("memory_mib", 0) * 1024**2)
     timeout = value(policy, "timeout_seconds")
-    ramp = d.downtime_steps(
-        value(policy, "downtime_ms"), value(policy, "downtime_steps"), value(policy, "downtime_delay_seconds_per_gib"), gib, timeout
-    )
+    ramp = d.downtime_steps(value(policy, "downtime_ms"), value(policy, "downtime_steps"), value(policy, "downtime_delay_seconds_per_gib"), gib, timeout)
     return Limits(tuple(ramp), d.effective_timeout_seconds(timeout, gib), value(policy, "stall_seconds"))

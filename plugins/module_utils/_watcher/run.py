@@ -29,7 +29,7 @@ _KEEP_SECONDS = 24 * 3600
 def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_host: t.Callable[[str], Host], folder: str = RUN_FOLDER) -> t.Dict[str, t.Any]:
     """Start a watcher of its own session for these orders, and return what it took.
 
-    The result has C(taken) (domain UUID to generation) and C(refused) (domain UUID to C(msg) and C(error_code)).
+    The result has C(taken) (domain UUID to generation), C(refused) (domain UUID to C(msg) and C(error_code)) and C(watcher) (its process).
     """
     run_folder(folder)
     _sweep(folder)
@@ -37,7 +37,8 @@ def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_ho
     def work(report: Report) -> None:
         movers, refused = _take(orders, run_id, open_host, folder)
         heartbeat = Heartbeat(run_id, time.monotonic, folder)
-        report({"taken": {mover.order.uuid: mover.order.record["generation"] for mover in movers}, "refused": refused})
+        taken = {mover.order.uuid: mover.order.record["generation"] for mover in movers}
+        report({"taken": taken, "refused": refused, "watcher": identity(run_id)})
         Window(movers, parallel, heartbeat).run()
 
     return launch(work, log_path(run_id, folder))

@@ -124,7 +124,7 @@ class Settlement:
             self._journal.advance(s.FAILED, detail)
 
     def _cancel_reason(self, error: t.Optional[KvmfleetError]) -> t.Optional[str]:
-        acts = [entry["act"] for entry in self._journal.record["acts"]]
+        acts: t.List[str] = [entry["act"] for entry in self._journal.record["acts"]]
         ours = [act[len(ABORT_PREFIX) :] for act in acts if act.startswith(ABORT_PREFIX)]
         if ours:
             return ours[-1]

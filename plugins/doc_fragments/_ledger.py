@@ -1,0 +1,19 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Where the records are. Twin of C(ledger_spec) in C(module_utils/_argspec.py)."""
+
+    DOCUMENTATION = r"""
+options:
+  ledger:
+    description:
+      - Folder of the ledger on the control node.
+      - When not given, the inventory variable C(kvmfleet_ledger) is used, and without it the folder C(kvmfleet/ledger) in the user's XDG state
+        directory, usually C(~/.local/state).
+    type: str
+"""

@@ -1,0 +1,20 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """How libvirt is reached. Twin of C(libvirt_spec) in C(module_utils/_argspec.py)."""
+
+    DOCUMENTATION = r"""
+options:
+  uri:
+    description:
+      - Libvirt URI of the host that the task runs on, as that host sees it.
+    type: str
+    default: qemu:///system
+requirements:
+  - Python 3.9 or newer and the libvirt Python binding (C(python3-libvirt)) on the host
+"""

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Argument specifications that a module and its action plugin share."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ._hypervisor.uri import TRANSPORTS
+
+Spec = t.Dict[str, t.Dict[str, t.Any]]
+
+
+def libvirt_spec() -> Spec:
+    """Return the options of every module that talks to libvirt. Twin of the fragment C(_libvirt)."""
+    return {"uri": {"type": "str", "default": "qemu:///system"}}
+
+
+def ledger_spec() -> Spec:
+    """Return the options of every module whose action plugin uses the ledger. Twin of the fragment C(_ledger)."""
+    return {"ledger": {"type": "str"}}
+
+
+def move_spec() -> Spec:
+    """Return the options that each move of C(live_migrate) has: task-wide, and again in every entry of C(moves)."""
+    return {
+        "name": {"type": "str"},
+        "uuid": {"type": "str"},
+        "destination": {"type": "str"},
+        "destination_uri": {"type": "str"},
+        "transport": {"type": "str", "choices": list(TRANSPORTS)},
+        "migrate_uri": {"type": "str"},
+        "timeout_seconds": {"type": "int"},
+        "on_timeout": {"type": "str", "choices": ["abort"]},
+        "stall_seconds": {"type": "int"},
+        "downtime_ms": {"type": "int"},
+        "downtime_steps": {"type": "int"},
+        "downtime_delay_seconds_per_gib": {"type": "int"},
+        "auto_converge": {"type": "bool"},
+        "bandwidth_mib": {"type": "int"},
+        "parallel_connections": {"type": "int"},
+        "compression": {"type": "str", "choices": ["xbzrle", "zlib", "zstd"]},
+        "tls": {"type": "bool"},
+        "unsafe": {"type": "bool"},
+    }
+
+
+def live_migrate_spec() -> Spec:
+    """Return the options of C(live_migrate)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        **move_spec(),
+        "moves": {"type": "list", "elements": "dict", "options": move_spec()},
+        "parallel": {"type": "int", "default": 4},
+        "progress": {"type": "str", "choices": ["lines", "none"], "default": "lines"},
+    }

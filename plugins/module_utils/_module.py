@@ -1,0 +1,50 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What every module of the collection does around its one call: turn our errors into results, and check its footing."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ._errors import Forbidden, InvalidArgument, KvmfleetError, NotSupported
+from ._hypervisor.uri import check_uri, is_local
+
+if t.TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule  # pragma: no cover
+
+
+def run(module: AnsibleModule, work: t.Callable[[AnsibleModule], t.Dict[str, t.Any]]) -> None:
+    """End the module with what C(work) returns, or with C(msg) and C(error_code) of the error it raises."""
+    try:
+        result = work(module)
+    except KvmfleetError as error:
+        module.fail_json(**error.as_result())
+    else:
+        module.exit_json(**result)
+
+
+def require_root() -> None:
+    """Raise L(Forbidden) unless the module runs as root."""
+    if os.geteuid() != 0:
+        raise Forbidden("This needs root on the host.", "Set become: true, or connect as root. Nothing was started.")
+
+
+def require_local(uri: str) -> str:
+    """Return the URI if it is the module's own host, else raise L(NotSupported)."""
+    if not is_local(check_uri(uri, "uri")):
+        raise NotSupported(f"uri is {uri}, which is not the host that the task runs on.", "Run the task on the source host itself, with uri: qemu:///system.")
+    return uri
+
+
+def check_domain_name(name: t.Optional[str], option: str = "name") -> None:
+    """Raise L(InvalidArgument) for what no domain can be called; whether there is one of that name, libvirt says."""
+    if name is None:
+        return
+    if not name or "/" in name or any(ord(character) < 32 or ord(character) == 127 for character in name):
+        raise InvalidArgument(
+            f"{option} is {name!r}, which cannot be the name of a domain.", "Domain names are not empty and have no slash and no control characters."
+        )

@@ -1,0 +1,245 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: live_migrate
+short_description: Move running domains to another libvirt host
+version_added: 0.1.0
+description:
+  - Moves one running domain, or several in a sliding window, from the host the task runs on to another libvirt host, while they go on running.
+  - Every move has a record in the ledger. Its outcome is found by asking both hosts, never by how the migration call ended.
+  - The move is watched by a process on the source host, so its limits hold also when the control node or the SSH session goes away. The same task
+    run again follows a move that is in flight, or settles one that has ended meanwhile.
+options:
+  name:
+    description:
+      - Name of the domain to move.
+      - Exactly one of O(name), O(uuid) and O(moves) is needed.
+    type: str
+  uuid:
+    description: UUID of the domain to move.
+    type: str
+  destination: &destination
+    description:
+      - Inventory name of the host to move to. A name that is not in the inventory is taken as an address.
+      - Without it the scheduler chooses among the other hosts of the inventory group C(kvmfleet_hosts).
+    type: str
+  destination_uri: &destination_uri
+    description:
+      - Libvirt URI of the destination, as the source host reaches it.
+      - By default the destination's inventory variable C(kvmfleet_libvirt_uri), else one built from O(transport) and the destination's
+        C(ansible_host) or name.
+    type: str
+  transport: &transport
+    description: How the source's libvirt reaches the destination's. By default the variable C(kvmfleet_transport), else V(ssh).
+    type: str
+    choices: [ssh, tls, tcp]
+  migrate_uri: &migrate_uri
+    description:
+      - Where the memory is streamed to, for example V(tcp://10.0.0.2).
+      - By default V(tcp://) and the destination's variable C(kvmfleet_migration_address), else libvirt chooses.
+    type: str
+  timeout_seconds: &timeout_seconds
+    description:
+      - Absolute limit of the move, counted from the start of its job. V(0) is no limit. By default 800 seconds for each GiB of memory.
+    type: int
+  on_timeout: &on_timeout
+    description: What happens at the limit. With V(abort), the default, the guest goes on running on the source.
+    type: str
+    choices: [abort]
+  stall_seconds: &stall_seconds
+    description: Abort when not a single byte was moved for so many seconds, 60 by default. V(0) is never.
+    type: int
+  downtime_ms: &downtime_ms
+    description: Longest pause of the guest at the end of the move, 500 by default.
+    type: int
+  downtime_steps: &downtime_steps
+    description: Number of steps in which the allowed pause grows to O(downtime_ms), 10 by default.
+    type: int
+  downtime_delay_seconds_per_gib: &downtime_delay_seconds_per_gib
+    description:
+      - Seconds between two steps for each GiB of memory, 75 by default. With O(timeout_seconds) the ramp takes at most half of that time.
+    type: int
+  auto_converge: &auto_converge
+    description: Slow the guest's CPUs down step by step when it writes memory faster than it can be moved.
+    type: bool
+  bandwidth_mib: &bandwidth_mib
+    description: Cap of the memory stream in MiB/s. V(0), the default, is no cap.
+    type: int
+  parallel_connections: &parallel_connections
+    description: Number of connections that carry the memory. By default one.
+    type: int
+  compression: &compression
+    description: How the memory is compressed. V(zlib) and V(zstd) need O(parallel_connections), V(xbzrle) excludes it.
+    type: str
+    choices: [xbzrle, zlib, zstd]
+  tls: &tls
+    description: Encrypt the memory stream with the hosts' certificates for QEMU.
+    type: bool
+  unsafe: &unsafe
+    description:
+      - Move also when a writable disk is not on storage of a kind that hosts share. Only for a person who knows that both hosts see the same bytes.
+    type: bool
+  moves:
+    description:
+      - Several moves; options in here override those of the task. Each domain once.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: Name of the domain. Exactly one of name and UUID.
+        type: str
+      uuid:
+        description: UUID of the domain.
+        type: str
+      destination: *destination
+      destination_uri: *destination_uri
+      transport: *transport
+      migrate_uri: *migrate_uri
+      timeout_seconds: *timeout_seconds
+      on_timeout: *on_timeout
+      stall_seconds: *stall_seconds
+      downtime_ms: *downtime_ms
+      downtime_steps: *downtime_steps
+      downtime_delay_seconds_per_gib: *downtime_delay_seconds_per_gib
+      auto_converge: *auto_converge
+      bandwidth_mib: *bandwidth_mib
+      parallel_connections: *parallel_connections
+      compression: *compression
+      tls: *tls
+      unsafe: *unsafe
+  parallel:
+    description: How many of O(moves) run at the same time.
+    type: int
+    default: 4
+  progress:
+    description: Print a line on every change of phase, every 10 %, and at least every 10 seconds; or nothing. Never with C(no_log).
+    type: str
+    choices: [lines, none]
+    default: lines
+extends_documentation_fragment:
+  - kvmfleet.migration._attributes
+  - kvmfleet.migration._attributes.action
+  - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._libvirt
+  - kvmfleet.migration._ledger
+notes:
+  - Needs root on the source host.
+  - Nothing is moved when an argument is wrong, a domain is unknown or not running, or a destination does not answer or has no room.
+seealso:
+  - module: kvmfleet.migration.migration_info
+author:
+  - The kvmfleet.migration developers (@kvmfleet)
+"""
+
+EXAMPLES = r"""
+- name: Move a domain, wherever the scheduler finds room
+  kvmfleet.migration.live_migrate:
+    name: web1
+
+- name: Move a busy domain within ten minutes, or leave it where it is
+  kvmfleet.migration.live_migrate:
+    name: db1
+    destination: kvm2
+    timeout_seconds: 600
+    auto_converge: true
+
+- name: Move several, four at a time
+  kvmfleet.migration.live_migrate:
+    moves:
+      - name: web1
+        destination: kvm2
+      - name: web2
+        destination: kvm3
+        timeout_seconds: 300
+    parallel: 4
+"""
+
+RETURN = r"""
+migrations:
+  description: The record of each move, in the order of the task.
+  returned: when a move was begun, predicted, adopted or found done; on failure too
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: The record's identifier in the ledger; null in check mode, and where nothing had to be done and the ledger knows no move.
+      type: str
+      sample: 2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10
+    status:
+      description: Where the move stands. Anything but V(completed) at the end fails the task.
+      type: str
+      sample: completed
+    reason:
+      description: Why, for V(cancelled), V(error) and some V(completed).
+      type: str
+      sample: timeout
+    domain:
+      description: UUID and name.
+      type: dict
+      sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1}
+    source:
+      description: Inventory name, host ID and libvirt's UUID of the source.
+      type: dict
+      sample: {host: kvm1, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01}
+    destination:
+      description: The same of the destination.
+      type: dict
+      sample: {host: kvm2, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c02}
+    policy:
+      description: Each field with its effective value and where it came from.
+      type: dict
+      sample: {timeout_seconds: {value: 600, source: task}}
+    progress:
+      description: Last figures of the job, in bytes, bytes a second and percent.
+      type: dict
+      sample: {percent: 100, iteration: 3}
+    samples:
+      description: At most 60 readings over the life of the job.
+      type: list
+      elements: dict
+      sample: []
+    result:
+      description: What the move took, in milliseconds and bytes.
+      type: dict
+      sample: {elapsed_ms: 1423, downtime_ms: 96, setup_ms: 2, bytes: 151238656, iterations: 3, mode: pre-copy}
+    history:
+      description: Every change, with time, author and detail.
+      type: list
+      elements: dict
+      sample: [{at: '2026-11-21T03:00:00.000Z', status: accepted, by: root@control, detail: ''}]
+error_code:
+  description: A stable word for what went wrong.
+  returned: failure
+  type: str
+  sample: conflict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_migrate import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+
+
+def main() -> None:
+    """Run one phase of the move; the action plugin of the same name calls them in their order."""
+    module = AnsibleModule(
+        # Hidden: the action plugin's word to its module.
+        argument_spec={
+            **live_migrate_spec(),
+            "_phase": {"type": "str", "choices": list(PHASES), "required": True},
+            "_work": {"type": "dict", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    run(module, lambda module: PHASES[module.params["_phase"]](module.params["uri"], module.params["_work"]))
+
+
+if __name__ == "__main__":
+    main()

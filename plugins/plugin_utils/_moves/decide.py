@@ -1,0 +1,187 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What is to be done about one request, now that both hosts and the ledger have spoken. Decides only; touches nothing."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import (
+    Conflict,
+    InvalidArgument,
+    InvalidState,
+    KvmfleetError,
+    NotFound,
+    Unreachable,
+    Unsafe,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
+
+Facts = dict[str, t.Any]
+
+
+@dataclass
+class AlreadyThere:
+    """The domain runs at a wanted destination under the same UUID."""
+
+    uuid: str
+    host: str
+
+
+@dataclass
+class Observe:
+    """The record's move is watched: follow it."""
+
+    stored: Stored
+    destination: str
+
+
+@dataclass
+class Adopt:
+    """The record's move has no watcher: give it one, which follows the job or finds out how it ended."""
+
+    stored: Stored
+
+
+@dataclass
+class AdoptForeign:
+    """Libvirt moves the domain, and no record knows of it."""
+
+    host: str
+
+
+@dataclass
+class Start:
+    """Move it, to one of these candidates."""
+
+    candidates: list[str]
+
+
+Decision = AlreadyThere | Observe | Adopt | AdoptForeign | Start
+
+
+def decide(request: MoveRequest, source: str, survey: Facts, domain: Facts, stored: Stored | None) -> Decision:
+    """Return the decision. Raises the error that the task is to fail with, before anything has moved.
+
+    :arg source: inventory name of the source host.
+    :arg survey: what C(prepare) found on both sides.
+    :arg domain: the part of it about this domain.
+    :arg stored: the unsettled record that holds the domain.
+    """
+    watch = domain.get("watch")
+    if stored is not None:
+        return _held(request, source, survey, domain, stored)
+    if not domain["found"]:
+        return _not_at_source(request, source, domain)
+    if watch and watch["alive"]:
+        record = watch["record"]
+        raise Conflict(
+            f"Domain {request.label} is being moved on {source} for record {record['id']}, which this ledger does not have.",
+            "Another ledger owns that move. Use the one it was started with.",
+        )
+    view = domain["info"]["view"]
+    if view["job"] == h.JOB_OUTGOING:
+        return _foreign(request, source, domain)
+    _check_movable(request, source, domain, view)
+    return Start(_usable(request, survey, domain))
+
+
+def _held(request: MoveRequest, source: str, survey: Facts, domain: Facts, stored: Stored) -> Decision:
+    record, watch = stored.record, domain.get("watch")
+    if record["type"] != "live-migration" or record["source"]["host_uuid"] not in (None, survey["source"]["host_uuid"]):
+        raise Conflict(
+            f"Domain {request.label} is held by {record['type']} record {record['id']} ({record['status']}) from {record['source']['host']} "
+            f"to {record['destination']['host']}.",
+            f"Settle that one first: run its task again on {record['source']['host']}.",
+        )
+    alive = watch is not None and watch["alive"]
+    if watch is not None and alive and watch["record"].get("id") != record["id"]:
+        raise Conflict(f"Domain {request.label} is being moved on {source} for record {watch['record'].get('id')}, but the ledger has {record['id']}.")
+    in_flight = alive or (domain["found"] and domain["info"]["view"]["job"] == h.JOB_OUTGOING)
+    wanted = request.destination
+    if in_flight and wanted not in (None, record["destination"]["host"]):
+        raise Conflict(
+            f"Domain {request.label} is on its way from {source} to {record['destination']['host']} (record {record['id']}), not to {wanted}.",
+            "Wait for that move, or abort it first.",
+        )
+    return Observe(stored, record["destination"]["host"]) if alive else Adopt(stored)
+
+
+def _not_at_source(request: MoveRequest, source: str, domain: Facts) -> Decision:
+    host = _where_active(request, domain)
+    if host is not None:
+        return AlreadyThere(domain["there"][request.uris[host]]["uuid"], host)
+    raise NotFound(
+        f"There is no domain {request.label!r} on {source}, and none that is known by that name runs at {_names(request)}.",
+        "Check the name and the host (virsh list --all). Nothing was moved.",
+    )
+
+
+def _foreign(request: MoveRequest, source: str, domain: Facts) -> Decision:
+    receiving = [host for host, uri in request.uris.items() if domain["there"].get(uri, {}).get("active")]
+    if not receiving:
+        raise Conflict(
+            f"Domain {request.label} is being moved away from {source} by somebody else, and not to {_names(request)}.",
+            "Wait for that move, or abort it first.",
+        )
+    return AdoptForeign(receiving[0])
+
+
+def _check_movable(request: MoveRequest, source: str, domain: Facts, view: Facts) -> None:
+    seen = h.GuestView(**view).describe()
+    if view["job"] != h.JOB_NONE:
+        raise InvalidState(f"Domain {request.label} on {source} is {seen} and has a job in progress ({view['job']}).", "Wait for its end. Nothing was moved.")
+    if not view["active"]:
+        host = _where_active(request, domain)
+        where = f"; a copy under the same UUID runs on {host}" if host else ""
+        raise InvalidState(f"Domain {request.label} on {source} is {seen}{where}: only a running domain can be moved live.", "Nothing was moved.")
+    if view["state"] not in (h.RUNNING, h.PAUSED):
+        raise InvalidState(f"Domain {request.label} on {source} is {seen}: it cannot be moved live.", "Nothing was moved.")
+    twin = _where_active(request, domain)
+    if twin:
+        raise InvalidState(
+            f"Domain {request.label} is active on {source} and under the same UUID on {twin}.",
+            "Find out at once which copy is the right one; nothing was touched.",
+        )
+    if domain["unshared_disks"] and not request.options.unsafe:
+        disks = ", ".join(domain["unshared_disks"])
+        raise Unsafe(
+            f"Domain {request.label} on {source} writes to storage that is not of a kind hosts share (disk {disks}).",
+            "Put the disk on shared storage; or set unsafe: true if both hosts see the same bytes for certain. Nothing was moved.",
+        )
+
+
+def _usable(request: MoveRequest, survey: Facts, domain: Facts) -> list[str]:
+    """Return the candidates that answered, are not the source, and do not have another domain of the same name."""
+    usable: list[str] = []
+    problems: list[KvmfleetError] = []
+    for host, uri in request.uris.items():
+        facts = survey["destinations"][uri]
+        if not facts["answered"]:
+            problems.append(Unreachable(f"The destination {host} does not answer: {facts['msg']}", "Nothing was moved."))
+        elif facts["host_uuid"] == survey["source"]["host_uuid"]:
+            problems.append(
+                InvalidArgument(f"The destination {host} is the host that domain {request.label} runs on, by libvirt's UUID.", "Nothing was moved.")
+            )
+        elif uri in domain["name_taken"]:
+            other = domain["name_taken"][uri]
+            problems.append(Conflict(f"{host} has another domain named {domain['info']['name']} ({other}).", "Rename one of the two. Nothing was moved."))
+        else:
+            usable.append(host)
+    if not usable:
+        raise problems[0]
+    return usable
+
+
+def _where_active(request: MoveRequest, domain: Facts) -> str | None:
+    return next((host for host, uri in request.uris.items() if domain["there"].get(uri, {}).get("active")), None)
+
+
+def _names(request: MoveRequest) -> str:
+    return request.destination or "any host of the group kvmfleet_hosts"

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Following moves on their source host until each has ended, been settled, or lost its watcher."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import SourceHost, State
+
+POLL_SECONDS = 1.0
+FIRST_POLL_SECONDS = 0.25
+FIRST_POLLS = 8
+UNREACHABLE_SECONDS = 120.0
+
+
+class ControllerGone(SystemExit):
+    """The process that runs the play has ended: this one must not act any more."""
+
+
+class Follower:
+    """Polls the state files of one run's moves, and mirrors them.
+
+    :arg show: is given each state as it was read, for progress lines.
+    """
+
+    def __init__(self, source: SourceHost, run_id: str, show: t.Callable[[State], None], sleep: t.Callable[[float], None] = time.sleep) -> None:
+        self._source = source
+        self._run_id = run_id
+        self._show = show
+        self._sleep = sleep
+        self._parent = os.getppid()
+        self._counter = 0
+        self._answered_at = time.monotonic()
+
+    def follow(self, mirrors: dict[str, Mirror], watchers: dict[str, t.Mapping[str, t.Any]]) -> list[str]:
+        """Return when every move is settled in the ledger or has lost its watcher; those that lost it are returned (domain UUIDs).
+
+        :arg mirrors: domain UUID to the ledger's record of its move.
+        :arg watchers: domain UUID to the watcher of its move; replaced by what its state file says.
+        """
+        orphans: list[str] = []
+        open_moves = set(mirrors)
+        while open_moves:
+            self._stop_if_orphaned()
+            states = self._poll({uuid: watchers[uuid] for uuid in sorted(open_moves)})
+            if states is not None:
+                open_moves -= {uuid for uuid in sorted(open_moves) if self._is_over(uuid, states.get(uuid), mirrors[uuid], watchers, orphans)}
+            if open_moves:
+                self._sleep(FIRST_POLL_SECONDS if self._counter < FIRST_POLLS else POLL_SECONDS)
+        return orphans
+
+    def _is_over(self, uuid: str, state: State | None, mirror: Mirror, watchers: dict[str, t.Mapping[str, t.Any]], orphans: list[str]) -> bool:
+        if state is None or state["id"] != mirror.record["id"]:
+            # Another move of the domain has begun since, or the host was started anew: the ledger knows more than the file.
+            mirror.refresh()
+            if not mirror.is_settled:
+                orphans.append(uuid)
+            return True
+        watchers[uuid] = state["watcher"]
+        self._show(state)
+        mirror.follow(state)
+        if mirror.is_settled:
+            return True
+        if not state["alive"] and state["status"] not in s.FINAL:
+            orphans.append(uuid)
+            return True
+        return False
+
+    def _poll(self, watchers: dict[str, t.Mapping[str, t.Any]]) -> dict[str, State] | None:
+        self._counter += 1
+        try:
+            states = self._source.poll(self._run_id, self._counter, watchers)
+        except Unreachable as error:
+            if time.monotonic() - self._answered_at > UNREACHABLE_SECONDS:
+                raise Unreachable(
+                    f"{self._source.name} has not answered for {UNREACHABLE_SECONDS:.0f} s while {len(watchers)} moves were in flight. "
+                    f"They are watched on that host and end by their own limits. {error.message}",
+                    "Run the same task again when the host can be reached: it follows what is in flight and settles what has ended.",
+                ) from error
+            return None
+        self._answered_at = time.monotonic()
+        return states
+
+    def _stop_if_orphaned(self) -> None:
+        """Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the moves."""
+        if os.getppid() != self._parent:
+            raise ControllerGone(1)

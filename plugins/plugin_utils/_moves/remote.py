@@ -1,0 +1,99 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The source host as an action plugin reaches it: its module's phases, and one short command that reads and beats."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import typing as t
+
+from ansible.errors import AnsibleConnectionFailure
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unreachable, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import RUN_FOLDER
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import parse_start_ticks
+
+if t.TYPE_CHECKING:
+    from ansible.plugins.action import ActionBase  # pragma: no cover
+
+State = dict[str, t.Any]
+
+
+class SourceHost:
+    """Runs things on the host that the task runs on, with the task's own connection and become."""
+
+    def __init__(self, action: ActionBase, task_vars: dict[str, t.Any], name: str) -> None:
+        self.name = name
+        self._action = action
+        self._task_vars = task_vars
+
+    def phase(self, phase: str, work: dict[str, t.Any], module_args: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Run one phase of C(live_migrate) there. Raises the error it failed with, or L(Unreachable)."""
+        try:
+            result = self._action._execute_module(
+                module_name="kvmfleet.migration.live_migrate",
+                module_args={**module_args, "_phase": phase, "_work": work},
+                task_vars=self._task_vars,
+            )
+        except AnsibleConnectionFailure as error:
+            raise Unreachable(f"{self.name} cannot be reached: {error}", "Run the task again when it can.") from error
+        if result.get("unreachable"):
+            raise Unreachable(f"{self.name} cannot be reached: {result.get('msg')}", "Run the task again when it can.")
+        if result.get("failed") or result.get("rc"):
+            raise error_for_code(result.get("error_code", ""))(str(result.get("msg") or result.get("module_stderr")))
+        return t.cast("dict[str, t.Any]", result)
+
+    def poll(self, run_id: str, counter: int, watchers: dict[str, t.Mapping[str, t.Any]]) -> dict[str, State]:
+        """Write the run's heartbeat, and return the state files of these domains with C(alive) set in each.
+
+        :arg watchers: domain UUID to the watcher that is expected there.
+        Raises L(Unreachable) when the host does not answer this time.
+        """
+        try:
+            outcome = self._action._low_level_execute_command(_poll_command(run_id, counter, watchers))
+        except AnsibleConnectionFailure as error:
+            raise Unreachable(f"{self.name} cannot be reached: {error}") from error
+        if outcome["rc"] != 0:
+            raise Unreachable(f"{self.name} did not run the poll: {outcome.get('stderr') or outcome['stdout']}")
+        return _parse(outcome["stdout"])
+
+
+def _poll_command(run_id: str, counter: int, watchers: dict[str, t.Mapping[str, t.Any]]) -> str:
+    pids = sorted({int(watcher["pid"]) for watcher in watchers.values()})
+    parts = [
+        f"cd {RUN_FOLDER} && umask 077 && printf %s {counter} > {shlex.quote(run_id)}.heartbeat",
+        *(f"cat {shlex.quote(uuid)}.json 2>/dev/null" for uuid in watchers),
+        *(f"cat /proc/{pid}/stat 2>/dev/null" for pid in pids),
+        "true",
+    ]
+    return "; ".join(parts)
+
+
+def _parse(output: str) -> dict[str, State]:
+    """Read state files (one JSON line each) and lines of /proc/PID/stat; whatever else a login shell prints is passed over."""
+    states: dict[str, State] = {}
+    running: dict[int, int | None] = {}
+    for line in output.splitlines():
+        if line.startswith("{"):
+            state = _state(line)
+            states[state["domain"]["uuid"]] = state
+        elif line.split(" ", 1)[0].isdigit():
+            running[int(line.split(" ", 1)[0])] = parse_start_ticks(line)
+    for state in states.values():
+        watcher = state.get("watcher") or {}
+        ticks = watcher.get("start_ticks")
+        state["alive"] = ticks is not None and running.get(watcher.get("pid", -1)) == ticks
+    return states
+
+
+def _state(line: str) -> State:
+    try:
+        document = json.loads(line)
+        document["domain"]["uuid"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Internal(f"A state file on the source host cannot be read: {error}.", "Look under /run/kvmfleet there.") from error
+    return t.cast(State, document)

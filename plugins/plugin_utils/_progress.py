@@ -1,0 +1,59 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Progress lines of moves in flight: on a change of phase, every 10 %, and at least every 10 seconds."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+MIB = 1024**2
+EVERY_SECONDS = 10.0
+EVERY_PERCENT = 10
+
+
+def line_of(record: t.Mapping[str, t.Any]) -> str:
+    """Return one line on a move, e.g. C(kvm1 -> kvm2  web1  running  62 %  312 MiB left  940 MiB/s  dirty 210 MiB/s  pause <= 95 ms  eta 8 s)."""
+    ends = f"{record['source']['host']} -> {record['destination']['host']}"
+    parts = [ends, record["domain"]["name"], record["status"]]
+    if record["reason"]:
+        parts.append(f"({record['reason']})")
+    if record["status"].startswith("running"):
+        parts += _figures(record)
+    elif record["result"].get("elapsed_ms") is not None:
+        parts += [f"{record['result']['elapsed_ms'] / 1000:.1f} s", f"paused {record['result']['downtime_ms']} ms"]
+    return "  ".join(parts)
+
+
+def _figures(record: t.Mapping[str, t.Any]) -> list[str]:
+    progress = record["progress"]
+    left = progress["memory_remaining_bytes"] + progress["disk_remaining_bytes"]
+    rate = progress["bandwidth_bytes"]
+    parts = [f"{progress['percent']} %", f"{left // MIB} MiB left", f"{rate // MIB} MiB/s", f"dirty {progress['dirty_rate_bytes'] // MIB} MiB/s"]
+    if record["samples"]:
+        parts.append(f"pause <= {record['samples'][-1]['allowed_downtime_ms']} ms")
+    net = rate - progress["dirty_rate_bytes"]
+    parts.append(f"eta {left // net} s" if net > 0 else "eta unknown")
+    return parts
+
+
+class ProgressLines:
+    """Decides which states become lines, and hands these to C(show)."""
+
+    def __init__(self, show: t.Callable[[str], None], clock: t.Callable[[], float] = time.monotonic) -> None:
+        self._show = show
+        self._clock = clock
+        self._last: dict[str, tuple[str, int, float]] = {}
+
+    def see(self, record: t.Mapping[str, t.Any]) -> None:
+        """Print a line on this record if one is due."""
+        now = self._clock()
+        step = record["progress"]["percent"] // EVERY_PERCENT
+        last = self._last.get(record["id"])
+        if last and last[:2] == (record["status"], step) and (now - last[2] < EVERY_SECONDS or not record["status"].startswith("running")):
+            return
+        self._last[record["id"]] = (record["status"], step, now)
+        self._show(line_of(record))
