@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import sys
+import traceback
 import typing as t
 
 from .._errors import Internal, error_for_code
@@ -63,9 +64,9 @@ def _run(work: t.Callable[[Report], None], writer: int, log: str) -> t.NoReturn:
     try:
         work(report)
         status = 0
-    except BaseException:  # the last stop of this process: nothing may pass it, everything is shown
-        sys.excepthook(*sys.exc_info())
     finally:
+        if status:
+            traceback.print_exc()
         sys.stderr.flush()
         # No clean-up of the module's: its archive belongs to the process that has returned already.
         os._exit(status)
