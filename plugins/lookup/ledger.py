@@ -1,0 +1,155 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Lookup ledger: records of moves and documents of hosts and domains."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: ledger
+author:
+  - The kvmfleet.migration developers (@kvmfleet)
+version_added: 0.1.0
+short_description: Read the ledger of moves, hosts and domains
+description:
+  - Reads the records and documents that the modules of this collection keep in the ledger on the control node.
+  - For each term the result is one list. With C(lookup) and one term it is always that list, also when it holds one document or none.
+    With C(query) it is a list of such lists, one a term.
+  - A ledger that does not exist yet is read as an empty one, with a warning. Reading never makes one.
+options:
+  _terms:
+    description:
+      - What to read.
+    type: list
+    elements: str
+    choices:
+      - migrations
+      - evacuations
+      - hosts
+      - domains
+    required: true
+  ledger:
+    description:
+      - Folder of the ledger on the control node.
+      - When not given, the folder C(kvmfleet/ledger) in the user's XDG state directory is used, usually C(~/.local/state).
+    type: str
+    vars:
+      - name: kvmfleet_ledger
+  status:
+    description:
+      - Only records with one of these statuses, for example V(running) or V(failed).
+      - For the terms V(migrations) and V(evacuations).
+    type: list
+    elements: str
+  host:
+    description:
+      - Only records with this host at either end, only this host, or only domains that may be on this host.
+      - An inventory name, a host's own id (C(host_id)) or libvirt's host UUID.
+    type: str
+  domain:
+    description:
+      - Only this domain, by name or UUID.
+      - For the terms V(migrations), V(evacuations) and V(domains).
+    type: str
+  since:
+    description:
+      - Only records last written at this time or later.
+      - RFC 3339, for example V(2026-11-21T03:00:00Z). A date alone is its first moment in UTC.
+      - For the terms V(migrations) and V(evacuations).
+    type: str
+  until:
+    description:
+      - Only records last written before this time, in the form of O(since).
+      - For the terms V(migrations) and V(evacuations).
+    type: str
+  query:
+    description:
+      - A JMESPath expression over the list. What it selects is the result; a single value becomes a list of one, nothing an empty list.
+    type: str
+  include_definitions:
+    description:
+      - Whether domains come with their saved libvirt definitions, which may hold graphics passwords.
+    type: bool
+    default: false
+requirements:
+  - jmespath (Python library) on the control node, for O(query)
+seealso:
+  - plugin: kvmfleet.migration.ledger_query
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Show what is not settled
+  ansible.builtin.debug:
+    msg: "{{ lookup('kvmfleet.migration.ledger', 'migrations', status=['running', 'running (post-copy)', 'error']) }}"
+
+- name: Name the domains that left a host since yesterday's maintenance
+  ansible.builtin.debug:
+    msg: >-
+      {{ lookup('kvmfleet.migration.ledger', 'migrations', host='kvm1', status=['completed'],
+                since='2026-11-20', query="[?source.host=='kvm1'].domain.name") }}
+
+- name: Refuse to go on while a host is in maintenance
+  ansible.builtin.assert:
+    that: lookup('kvmfleet.migration.ledger', 'hosts', ledger='/srv/ledger') | selectattr('state', 'eq', 'maintenance') | length == 0
+"""
+
+RETURN = r"""
+_raw:
+  description:
+    - One list a term.
+    - Records are as the modules return them, oldest first; hosts and domains are sorted by name.
+  type: list
+  elements: list
+  sample:
+    - - domain:
+          name: web1
+          uuid: 0a7d4a5c-1f4e-4f9e-8d3c-6f0a5a2c9b11
+        status: completed
+        type: live-migration
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+from ansible.utils.display import Display
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.reading import Wanted, check_wanted, read
+
+display = Display()
+
+
+class LookupModule(LookupBase):
+    """Reads the ledger."""
+
+    def run(self, terms: list[t.Any], variables: t.Optional[t.Mapping[str, t.Any]] = None, **kwargs: t.Any) -> list[list[t.Any]]:
+        """Return a list for each term. Raises C(AnsibleLookupError) with a sentence."""
+        self.set_options(var_options=variables, direct=kwargs)
+        wanted = Wanted(**{name: plain(self._option(name)) for name in Wanted.__dataclass_fields__})
+        try:
+            return self._read([plain(term) for term in terms], wanted)
+        except KvmfleetError as error:
+            raise AnsibleLookupError(f"kvmfleet.migration.ledger: {error}") from None
+
+    def _option(self, name: str) -> t.Any:
+        value = self.get_option(name)
+        # A variable reaches an option as it was written, without its templates filled in.
+        return self._templar.template(value) if isinstance(value, str) else value
+
+    def _read(self, terms: list[str], wanted: Wanted) -> list[list[t.Any]]:
+        check_wanted(terms, wanted)
+        location = self._option("ledger")
+        try:
+            ledger = open_ledger(plain(location) if location else None, create=False)
+        except NotFound as error:
+            display.warning(f"{error.message} It is read as an empty one.")
+            return [[] for _term in terms]
+        found = [read(ledger, term, wanted) for term in terms]
+        for problem in ledger.problems:
+            display.warning(problem)
+        return found
