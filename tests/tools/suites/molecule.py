@@ -11,12 +11,14 @@ from .lab import labs
 from .results import Results
 
 SCENARIOS = places.COPY / "extensions" / "molecule"
+INVENTORY = SCENARIOS / "inventory" / "lab.yml"
 SCENARIO_SECONDS = 420
 
 
 def run(results: Results) -> None:
     """Run each scenario by itself, so that one that fails does not hide the others."""
     for scenario in sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml")):
+        INVENTORY.unlink(missing_ok=True)
         with labs("mol") as env:
             argv = [places.tool("molecule"), "test", "--scenario-name", scenario]
             results.check(scenario, argv, env=env, timeout_seconds=SCENARIO_SECONDS)

@@ -33,6 +33,7 @@ def environment(venv: Path = VENV, /, **extra: str) -> dict[str, str]:
         "PYTHONPATH": str(BUILD),
         "PYTHONDONTWRITEBYTECODE": "1",
         "ANSIBLE_COLLECTIONS_PATH": str(BUILD),
+        "ANSIBLE_HOME": str(BUILD / "ansible"),
         "ANSIBLE_NOCOLOR": "1",
         "NO_COLOR": "1",
         **extra,
