@@ -1,0 +1,88 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the lab asks libvirt on a host. It runs inside the host's namespaces and prints JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+import typing as t
+
+import libvirt
+
+from .bootcode import PAGE_BYTES, SET_START
+from .counters import Verdict, judge
+
+CHUNK_BYTES = 1024 * 1024
+STATES = {
+    libvirt.VIR_DOMAIN_RUNNING: "running",
+    libvirt.VIR_DOMAIN_BLOCKED: "blocked",
+    libvirt.VIR_DOMAIN_PAUSED: "paused",
+    libvirt.VIR_DOMAIN_SHUTDOWN: "in shutdown",
+    libvirt.VIR_DOMAIN_SHUTOFF: "shut off",
+    libvirt.VIR_DOMAIN_CRASHED: "crashed",
+}
+
+
+def guests(connection: libvirt.virConnect) -> t.List[t.Dict[str, t.Any]]:
+    """Return name, UUID, state and persistence of all domains."""
+    return [
+        {"name": domain.name(), "uuid": domain.UUIDString(), "state": STATES.get(domain.state()[0], "unknown"), "persistent": bool(domain.isPersistent())}
+        for domain in connection.listAllDomains()
+    ]
+
+
+def wait(connection: libvirt.virConnect, name: str, pages: int, timeout_seconds: float = 30) -> bool:
+    """Wait until a guest has filled its dirty set; return False where it does not in time."""
+    domain, limit = connection.lookupByName(name), time.monotonic() + timeout_seconds
+    while pages and not any(domain.memoryPeek(SET_START + (pages - 1) * PAGE_BYTES, 4, libvirt.VIR_MEMORY_PHYSICAL)):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def check(connection: libvirt.virConnect, name: str, pages: int) -> Verdict:
+    """Judge a guest's memory. A running guest is paused for the reading, so that all pages are of one moment."""
+    domain = connection.lookupByName(name)
+    running = domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
+    if running:
+        domain.suspend()
+    try:
+        return judge(_counters(domain, pages))
+    finally:
+        if running:
+            domain.resume()
+
+
+def _counters(domain: libvirt.virDomain, pages: int) -> t.List[int]:
+    values: t.List[int] = []
+    for offset in range(0, pages * PAGE_BYTES, CHUNK_BYTES):
+        chunk = domain.memoryPeek(SET_START + offset, CHUNK_BYTES, libvirt.VIR_MEMORY_PHYSICAL)
+        values += memoryview(chunk).cast("I")[:: PAGE_BYTES // 4].tolist()
+    return values
+
+
+def main(verb: str, *arguments: str) -> int:
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
+    try:
+        connection = libvirt.open("qemu:///system")
+        if verb == "guests":
+            answer: t.Any = guests(connection)
+        elif verb == "wait":
+            answer = wait(connection, arguments[0], int(arguments[1]))
+        else:
+            answer = dataclasses.asdict(check(connection, arguments[0], int(arguments[1])))
+    except libvirt.libvirtError as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    print(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

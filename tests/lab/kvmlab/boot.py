@@ -1,0 +1,97 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The first process of a host: it mounts what belongs to the host alone, starts its services, and is the parent of their orphans."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+
+from . import hostdisk
+from .commands import run
+from .layout import Lab
+from .requirements import find_program
+
+HOLD = "libvirtd.hold"
+"""While this file is in a host's folder, its libvirtd is not started again."""
+RUN_FOLDERS = ("kvmfleet", "lock", "sshd")
+
+
+def main(prefix: str, root: str, host: str) -> t.NoReturn:
+    lab = Lab.named(prefix, root)
+    folder = lab.host_folder(host)
+    # /proc is still the one of the machine here: it knows this process by the number that others enter the host with
+    (folder / "init.pid").write_text(os.readlink("/proc/self"))
+    _mount_run(lab, folder)
+    run("mount", "-t", "proc", "proc", "/proc")
+    _mount_private(folder)
+    run("hostname", host)
+    _mount_gluster(lab)
+    os.environ["HOME"] = str(folder / "home-root")
+    _supervise(folder)
+
+
+def _mount_run(lab: Lab, folder: pathlib.Path) -> None:
+    """Give the host an empty C(/run), without the machine's D-Bus and systemd, and with the lab's state at the same place."""
+    new = folder / "run"
+    new.mkdir(exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(new))
+    for name in RUN_FOLDERS:
+        (new / name).mkdir()
+    if pathlib.Path("/run") in lab.state.parents:
+        inside = new / lab.state.relative_to("/run")
+        inside.mkdir(parents=True)
+        run("mount", "--bind", str(lab.state), str(inside))
+    run("mount", "--rbind", str(new), "/run")
+
+
+def _mount_private(folder: pathlib.Path) -> None:
+    for target, source in {**hostdisk.FOLDERS, **hostdisk.FILES}.items():
+        run("mount", "--bind", str(folder / source), target)
+
+
+def _mount_gluster(lab: Lab) -> None:
+    bindfs = find_program("bindfs")
+    if bindfs and os.path.exists("/dev/fuse"):
+        run(bindfs, "-o", "subtype=glusterfs,fsname=server:/vol", str(lab.gluster_store), str(lab.gluster))
+
+
+def _supervise(folder: pathlib.Path) -> t.NoReturn:
+    log = open(folder / "var-log-libvirt/services.log", "ab")  # noqa: SIM115 - it belongs to the services
+    services: t.Dict[str, t.Optional[subprocess.Popen[bytes]]] = {"libvirtd": None, "sshd": None}
+    commands = {
+        "libvirtd": [find_program("libvirtd"), "--listen"],
+        "sshd": [find_program("sshd"), "-D", "-e", "-f", "/etc/ssh/sshd_config"],
+    }
+    while True:
+        for name, service in services.items():
+            if service is None and not (name == "libvirtd" and (folder / HOLD).exists()):
+                services[name] = subprocess.Popen(commands[name], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)  # type: ignore[arg-type]
+        _reap(services)
+        time.sleep(0.1)
+
+
+def _reap(services: t.Dict[str, t.Optional[subprocess.Popen[bytes]]]) -> None:
+    """Collect every child that ended; a service among them is to be started again."""
+    while True:
+        try:
+            pid, _status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        for name, service in services.items():
+            if service is not None and service.pid == pid:
+                services[name] = None
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    main(*sys.argv[1:])

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A guest's definition for libvirt."""
+
+from __future__ import annotations
+
+import typing as t
+import uuid
+from xml.sax.saxutils import quoteattr
+
+DISK = """\
+    <disk type={type} device='disk'>
+      <driver name='qemu' type={format}/>
+      {source}
+      <target dev='vda' bus='virtio'/>
+    </disk>
+"""
+INTERFACE = """\
+    <interface type='bridge'>
+      <source bridge={bridge}/>
+      <model type='virtio'/>
+    </interface>
+"""
+
+
+def file_disk(path: str) -> str:
+    """Return a disk in a qcow2 image."""
+    return DISK.format(type="'file'", format="'qcow2'", source=f"<source file={quoteattr(path)}/>")
+
+
+def nbd_disk(address: str, port: int, export: str) -> str:
+    """Return a disk on an NBD server."""
+    source = f"<source protocol='nbd' name={quoteattr(export)}><host name={quoteattr(address)} port='{port}'/></source>"
+    return DISK.format(type="'network'", format="'raw'", source=source)
+
+
+def interface(bridge: str) -> str:
+    """Return a network card in a bridge of the host."""
+    return INTERFACE.format(bridge=quoteattr(bridge))
+
+
+def domain(name: str, identity: uuid.UUID, memory_mib: int, kernel: t.Optional[str], devices: str) -> str:
+    """Return the whole definition of a guest that boots from that kernel, or else from its disk."""
+    boot = f"<kernel>{kernel}</kernel>" if kernel else "<boot dev='hd'/>"
+    return f"""\
+<domain type='qemu'>
+  <name>{name}</name>
+  <uuid>{identity}</uuid>
+  <memory unit='MiB'>{memory_mib}</memory>
+  <vcpu>1</vcpu>
+  <os>
+    <type arch='x86_64' machine='pc'>hvm</type>
+    {boot}
+  </os>
+  <features><acpi/></features>
+  <cpu mode='custom' match='exact'><model fallback='forbid'>qemu64</model></cpu>
+  <clock offset='utc'/>
+  <devices>
+    <controller type='usb' model='none'/>
+    <memballoon model='none'/>
+{devices}  </devices>
+</domain>
+"""

@@ -1,0 +1,85 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A whole lab: up and down."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import pathlib
+import shutil
+import time
+
+from . import host as hosts
+from . import hostdisk, inventory, mountpoints, namespaces, network, ssh
+from .errors import UsageError
+from .layout import DEFAULT_ROOT, MAX_HOSTS, Lab
+from .lock import locked
+
+GLOBAL_LOCK = pathlib.Path(DEFAULT_ROOT)
+
+
+def up(lab: Lab, count: int) -> Lab:
+    """Bring up a lab of that many hosts, or what is missing of it, and return it. Hosts that are there already stay as they are."""
+    if not 1 <= count <= MAX_HOSTS:
+        raise UsageError(f"A lab has 1 to {MAX_HOSTS} hosts, not {count}.")
+    with locked(GLOBAL_LOCK):
+        lab = _lay_out(lab, count)
+        mountpoints.ensure(hostdisk.FOLDERS, hostdisk.FILES)
+        network.create_switch(lab)
+        for host in lab.hosts:
+            network.plug_in(lab, host)
+            hostdisk.create(lab, host)
+            hosts.begin_power_on(lab, host)
+        ssh.write_known_hosts(lab)
+        inventory.write_all(lab)
+    hosts.wait_until_up(lab, lab.hosts)
+    return lab
+
+
+def down(lab: Lab) -> None:
+    """End all that runs in the lab and remove all of it. It works on what is left of a lab that came up half, too."""
+    with locked(GLOBAL_LOCK):
+        ssh.close_connections(lab)
+        names = network.remaining_namespaces(lab)
+        with concurrent.futures.ThreadPoolExecutor(len(names) or 1) as pool:
+            list(pool.map(namespaces.kill_all, names))
+        for name in names:
+            network.delete(name)
+        network.delete_uplink(lab)
+        _remove_folder(lab.state)
+        mountpoints.remove_unused()
+    if lab.root.is_dir() and not any(lab.root.iterdir()) and lab.root != GLOBAL_LOCK:
+        lab.root.rmdir()
+
+
+def power_on(lab: Lab, host: str) -> None:
+    """Switch a host on and wait for its services."""
+    hosts.begin_power_on(lab, host)
+    hosts.wait_until_up(lab, [host])
+
+
+def _lay_out(lab: Lab, count: int) -> Lab:
+    known = json.loads(lab.settings_file.read_text()) if lab.settings_file.exists() else {"subnet": network.choose_subnet(lab.prefix), "hosts": 0}
+    for folder in (lab.state, lab.shared, lab.gluster, lab.gluster_store, lab.exports, lab.boot, lab.guests):
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    known["hosts"] = max(count, known["hosts"])
+    lab.settings_file.write_text(json.dumps(known))
+    fresh = Lab(lab.prefix, lab.root)
+    ssh.create_keys(fresh)
+    return fresh
+
+
+def _remove_folder(folder: pathlib.Path) -> None:
+    """Remove a folder. Its mounts vanish a moment after the last process that saw them."""
+    for attempt in range(50):
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return
+        except OSError:
+            if attempt == 49:
+                raise
+            time.sleep(0.1)

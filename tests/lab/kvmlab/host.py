@@ -1,0 +1,145 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Hosts: their power, their services, and how to run something on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import typing as t
+
+from . import boot, namespaces
+from .commands import run
+from .errors import LabError
+from .layout import Lab
+
+PACKAGE_FOLDER = pathlib.Path(__file__).resolve().parent.parent
+PYTHON = "/usr/bin/python3"
+PORTS = {"libvirtd": 16509, "sshd": 22}
+
+
+def init_pid(lab: Lab, host: str) -> t.Optional[int]:
+    """Return the first process of a host, as this machine numbers it; None where the host is off."""
+    try:
+        pid = int((lab.host_folder(host) / "init.pid").read_text())
+        wanted = (namespaces.NETNS / host).stat()
+    except (FileNotFoundError, ValueError):
+        return None
+    return pid if namespaces.is_member(pid, wanted) and not _is_zombie(pid) else None
+
+
+def is_on(lab: Lab, host: str) -> bool:
+    return init_pid(lab, host) is not None
+
+
+def begin_power_on(lab: Lab, host: str) -> None:
+    """Start a host's first process, where the host is off, without waiting for its services."""
+    if is_on(lab, host):
+        return
+    namespaces.kill_all(host)
+    folder = lab.host_folder(host)
+    for name in ("init.pid", boot.HOLD):
+        (folder / name).unlink(missing_ok=True)
+    command = namespaces.in_network(host, "unshare", "--mount", "--uts", "--pid", "--fork", "--propagation", "private")
+    command += [PYTHON, "-m", "kvmlab.boot", lab.prefix, str(lab.root), host]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE_FOLDER), "PYTHONDONTWRITEBYTECODE": "1"}
+    with open(folder / "boot.log", "wb") as log:
+        subprocess.Popen(command, cwd="/", env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+def wait_until_up(lab: Lab, hosts: t.Iterable[str], timeout_seconds: float = 60) -> None:
+    """Wait until libvirtd and sshd of all these hosts answer.
+
+    :raises LabError: one does not in time; the message has the end of its log.
+    """
+    limit = time.monotonic() + timeout_seconds
+    for host in hosts:
+        while not (is_on(lab, host) and libvirtd_answers(lab, host) and port_answers(lab, host, PORTS["sshd"])):
+            if time.monotonic() > limit:
+                raise LabError(f"The host {host} does not come up within {timeout_seconds:g} s. {_last_words(lab, host)}")
+            time.sleep(0.1)
+
+
+def power_off(lab: Lab, host: str) -> None:
+    """Cut a host's power: everything that runs there is killed at once."""
+    pid = init_pid(lab, host)
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    namespaces.kill_all(host)
+
+
+def port_answers(lab: Lab, host: str, port: int) -> bool:
+    """Return whether the host listens there. It is asked from inside its own network, so that a cut cable does not matter."""
+    return bool(run(*namespaces.in_network(host, "ss", "-Hltn", f"sport = :{port}")))
+
+
+def libvirtd_answers(lab: Lab, host: str) -> bool:
+    pid = init_pid(lab, host)
+    if not pid or not port_answers(lab, host, PORTS["libvirtd"]):
+        return False
+    try:
+        command = namespaces.in_host(pid, "virsh", "-q", "-c", "qemu:///system", "list", "--name")
+        return subprocess.run(command, capture_output=True, timeout=5, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def command_on(lab: Lab, host: str, *command: str) -> t.List[str]:
+    """Return the command line that runs a command on a host without SSH, as root in root's home.
+
+    :raises LabError: the host is off.
+    """
+    pid = init_pid(lab, host)
+    if not pid:
+        raise LabError(f"The host {host} is off. Switch it on with: lab --prefix {lab.prefix} poweron {host}")
+    return namespaces.in_host(pid, "env", f"HOME={lab.host_folder(host) / 'home-root'}", *command)
+
+
+def virsh(lab: Lab, host: str, *arguments: str, timeout: float = 60) -> str:
+    """Run virsh on a host and return its output."""
+    return run(*command_on(lab, host, "virsh", "-q", "-c", "qemu:///system", *arguments), timeout=timeout)
+
+
+def signal_libvirtd(lab: Lab, host: str, action: str) -> None:
+    """Deal with a host's libvirtd; its guests run on.
+
+    :arg action: C(kill) (SIGKILL, it comes back by itself), C(restart) (SIGTERM, it comes back), C(stop) (SIGTERM, it stays away), C(start).
+    """
+    hold = lab.host_folder(host) / boot.HOLD
+    if action == "start":
+        hold.unlink(missing_ok=True)
+        wait_until_up(lab, [host])
+        return
+    if action == "stop":
+        hold.touch()
+    script = f"kill -{'KILL' if action == 'kill' else 'TERM'} $(cat /run/libvirtd.pid)"
+    run(*command_on(lab, host, "sh", "-c", script))
+
+
+def _is_zombie(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    return True
+
+
+def _last_words(lab: Lab, host: str) -> str:
+    logs = [lab.host_folder(host) / name for name in ("boot.log", "var-log-libvirt/services.log", "var-log-libvirt/libvirtd.log")]
+    lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()[-5:]]
+    return "Its last words: " + " | ".join(lines) if lines else "It left no message."
+
+
+def can_connect(address: str, port: int, timeout_seconds: float = 2) -> bool:
+    """Return whether the control node reaches a port."""
+    try:
+        with socket.create_connection((address, port), timeout_seconds):
+            return True
+    except OSError:
+        return False
