@@ -39,5 +39,5 @@ def labs(prefix: str, venv: Path = places.VENV) -> Iterator[dict[str, str]]:
 
 
 def _take_down(state: Path, env: dict[str, str]) -> None:
-    for folder in sorted(path for path in state.iterdir() if path.is_dir()):
+    for folder in sorted(path for path in state.glob("*") if path.is_dir()):
         subprocess.run([COMMAND, "--prefix", folder.name, "down"], env=env, check=True, timeout=DOWN_SECONDS, stdin=subprocess.DEVNULL)
