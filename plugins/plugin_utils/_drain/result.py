@@ -1,0 +1,152 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What a drain has done, host by host, from what the hosts and the ledger say afterwards; and whether a host may be switched off."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import COMPLETED, UNSETTLED
+
+from . import facts as read
+
+Body = Mapping[str, t.Any]
+Document = dict[str, t.Any]
+
+
+def host_result(
+    source: str,
+    plan: Body,
+    facts: Mapping[str, Body],
+    outcomes: Sequence[Body],
+    records: Sequence[Body],
+    problems: Sequence[str] = (),
+    check_mode: bool = False,
+) -> Document:
+    """Return C({plan, moved, failed, skipped, safe_to_reboot, ...}) of one host that was drained.
+
+    :arg facts: C(kvmfleet_host) by name, of this host and of those that took domains, read after the moves.
+    :arg outcomes: the records that C(live_migrate) returned on this host.
+    :arg records: unsettled records of the fleet, read after the moves.
+    :arg problems: what else failed on this host, e.g. the message of a task.
+    :arg check_mode: nothing was moved: what is planned is neither moved nor failed.
+    """
+    share = {key: [entry for entry in plan[key] if entry["source"] == source] for key in ("moves", "unplaced", "skipped")}
+    by_uuid = {record["domain"]["uuid"]: record for record in outcomes}
+    judged = [] if check_mode else [_judge(move, facts, by_uuid.get(move["uuid"])) for move in share["moves"]]
+    failed = [_left(entry, entry["reason"]) for entry in share["unplaced"]] + [entry for entry in judged if "error" in entry]
+    if not check_mode:
+        failed += _late(source, share, facts)
+    blockers = reasons_to_wait(source, facts, records)
+    return {
+        "plan": {**share, "created_at": plan["created_at"], "predicted_seconds": plan["predicted_seconds"].get(source, 0)},
+        "moved": [entry for entry in judged if "error" not in entry],
+        "failed": failed,
+        "skipped": [{key: entry[key] for key in ("name", "uuid", "reason")} for entry in share["skipped"]],
+        "safe_to_reboot": not blockers,
+        "blockers": blockers,
+        "problems": list(problems),
+        "predicted_seconds": plan["predicted_seconds"].get(source, 0),
+        "actual_seconds": _span([by_uuid[entry["uuid"]] for entry in judged if entry["uuid"] in by_uuid]),
+    }
+
+
+def reasons_to_wait(host: str, facts: Mapping[str, Body], records: Iterable[Body]) -> list[str]:
+    """Return why the host may not be rebooted: a domain active there in any state, a definition there that would start a domain which is
+    active elsewhere, or an unsettled record that names it."""
+    here = facts.get(host)
+    if not here:
+        return [f"{host} does not answer."]
+    blockers = [f"{domain['name']} is {_state(domain)} here." for domain in here["domains"] if domain["active"]]
+    for domain in here["domains"]:
+        elsewhere = [] if domain["active"] or not domain["autostart"] else _active_elsewhere(domain["uuid"], host, facts)
+        if elsewhere:
+            blockers.append(f"{domain['name']} would start here by itself, and is active on {', '.join(elsewhere)}.")
+    return blockers + [
+        f"Record {record['id']} of {record['domain']['name']} is unsettled ({record['status']})." for record in records if _names(record, host, here)
+    ]
+
+
+def _judge(move: Body, facts: Mapping[str, Body], record: t.Optional[Body]) -> Document:
+    """Return what became of a move: moved when its record says so and both hosts agree."""
+    arrived = record["destination"].get("host") if record else None
+    entry: Document = {
+        "name": move["name"],
+        "uuid": move["uuid"],
+        "destination": arrived or move["destination"],
+        "status": str(record["status"]) if record else "not started",
+        "predicted_seconds": move["predicted_seconds"],
+        "actual_seconds": _elapsed_seconds(record),
+        "downtime_ms": record["result"]["downtime_ms"] if record else None,
+    }
+    problem = _disagreement(entry, move["source"], facts, record)
+    return {**entry, "error": f"{problem} {_detail(record)}".strip()} if problem else {**entry, "status": COMPLETED}
+
+
+def _disagreement(entry: Body, source: str, facts: Mapping[str, Body], record: t.Optional[Body]) -> t.Optional[str]:
+    """Return what speaks against the move having been completed, or None."""
+    silent = [host for host in (source, entry["destination"]) if not facts.get(host)]
+    if silent:
+        return f"{' and '.join(silent)} did not answer, so the move is not verified."
+    left, there = read.find(facts[source], entry["uuid"]), read.find(facts[entry["destination"]], entry["uuid"])
+    if left and left["active"]:
+        return f"It is still {_state(left)} on {source}."
+    if not there or not there["active"]:
+        return f"It is not active on {entry['destination']}."
+    if record is not None and record["status"] != COMPLETED:
+        return f"It is {_state(there)} on {entry['destination']}, but its record is not settled."
+    return None
+
+
+def _late(source: str, share: Body, facts: Mapping[str, Body]) -> list[Document]:
+    planned = {entry["uuid"] for key in ("moves", "unplaced") for entry in share[key]}
+    here = facts[source]["domains"] if facts.get(source) else []
+    return [_left(domain, "It came here after the plan was made.") for domain in here if domain["active"] and domain["uuid"] not in planned]
+
+
+def _left(entry: Body, error: str) -> Document:
+    return {"name": entry["name"], "uuid": entry["uuid"], "destination": None, "status": "unplaced", "error": error}
+
+
+def _detail(record: t.Optional[Body]) -> str:
+    if record is None:
+        return "Its move was not started."
+    reason = f" ({record['reason']})" if record.get("reason") else ""
+    detail = next((line["detail"] for line in reversed(record["history"]) if line.get("detail")), "")
+    return f"Its move ended {record['status']}{reason}. {detail}".strip()
+
+
+def _elapsed_seconds(record: t.Optional[Body]) -> t.Optional[float]:
+    value = record["result"].get("elapsed_ms") if record else None
+    return None if value is None else round(value / 1000, 1)
+
+
+def _span(records: Sequence[Body]) -> float:
+    """Return the seconds from the first record's beginning to the last one's end, by the control node's and the hosts' clocks."""
+    if not records:
+        return 0.0
+    first = min(read.instant(record["created_at"]) for record in records)
+    last = max(read.instant(record["updated_at"]) for record in records)
+    return round((last - first).total_seconds(), 1)
+
+
+def _state(domain: Body) -> str:
+    return f"{domain['state']} ({domain['reason']})" if domain["reason"] else str(domain["state"])
+
+
+def _active_elsewhere(uuid: str, host: str, facts: Mapping[str, Body]) -> list[str]:
+    return sorted(name for name, other in facts.items() if name != host and (read.find(other, uuid) or {}).get("active"))
+
+
+def _names(record: Body, host: str, facts: Body) -> bool:
+    return record["status"] in UNSETTLED and any(_is_end(record[end], host, facts) for end in ("source", "destination"))
+
+
+def _is_end(end: Body, host: str, facts: Body) -> bool:
+    same_uuid = end.get("host_uuid") and end["host_uuid"] == facts["host_uuid"]
+    same_id = end.get("host_id") and end["host_id"] == facts["host_id"]
+    return bool(end.get("host") == host or same_uuid or same_id)
