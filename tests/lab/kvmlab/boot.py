@@ -17,6 +17,7 @@ import typing as t
 from . import hostdisk
 from .commands import run
 from .layout import Lab
+from .namespaces import NETNS
 from .requirements import find_program
 
 HOLD = "libvirtd.hold"
@@ -29,6 +30,8 @@ def main(prefix: str, root: str, host: str) -> t.NoReturn:
     folder = lab.host_folder(host)
     # /proc is still the one of the machine here: it knows this process by the number that others enter the host with
     (folder / "init.pid").write_text(os.readlink("/proc/self"))
+    # this copy of the machine's mounts would keep the namespaces of other labs alive after their end
+    run("umount", "-R", str(NETNS), check=False)
     _mount_run(lab, folder)
     run("mount", "-t", "proc", "proc", "/proc")
     _mount_private(folder)

@@ -52,7 +52,7 @@ class Program:
         if not 0 <= self.dirty_mib <= self.memory_mib - 4:
             raise UsageError(f"The dirty set of a guest of {self.memory_mib} MiB has 0 to {self.memory_mib - 4} MiB, not {self.dirty_mib}.")
         if not 0 <= self.rate <= 10_000_000 or (self.rate and not self.dirty_mib):
-            raise UsageError(f"A guest dirties 0 to 10000000 pages per second, and only with a dirty set of 1 MiB or more; not {self.rate} in {self.dirty_mib} MiB.")
+            raise UsageError(f"A guest dirties 0 to 10000000 pages per second, more than 0 only in a dirty set; not {self.rate} in {self.dirty_mib} MiB.")
 
     @property
     def pages(self) -> int:

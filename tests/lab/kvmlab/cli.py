@@ -144,7 +144,7 @@ def _libvirtd(lab: Lab, options: argparse.Namespace) -> None:
 
 
 def _fence(lab: Lab, options: argparse.Namespace) -> int:
-    given = dict(zip(("plug", "action"), options.words))
+    given = dict(zip(("plug", "action"), options.words, strict=False))
     given.update({key: value for key in ("plug", "action") if (value := getattr(options, key))})
     code, message = fence.act(lab, *_fencing(given or fence.parse(sys.stdin.read())))
     print(message)
@@ -170,7 +170,7 @@ def _ssh(lab: Lab, options: argparse.Namespace) -> t.NoReturn:
     _become(ssh.command(lab, lab.require_host(options.host), options.user, *options.command))
 
 
-def _become(command: t.Sequence[str]) -> t.NoReturn:
+def _become(command: t.List[str]) -> t.NoReturn:
     sys.stdout.flush()
     os.execvp(command[0], command)
 

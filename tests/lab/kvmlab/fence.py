@@ -64,5 +64,6 @@ def _act_on(lab: Lab, action: str, host: str) -> t.Tuple[int, str]:
     on = hosts.is_on(lab, host)
     if action in ("status", "monitor"):
         return OK if on else OFF, f"Status: {'ON' if on else 'OFF'}"
-    wanted = action != "off"
-    return (OK, f"Success: {'Powered ' if action != 'reboot' else ''}{action.upper()}") if on == wanted else (FAILED, f"Failed: {host} is {'on' if on else 'off'}")
+    if on == (action == "off"):
+        return FAILED, f"Failed: {host} is {'on' if on else 'off'}"
+    return OK, "Success: Rebooted" if action == "reboot" else f"Success: Powered {action.upper()}"

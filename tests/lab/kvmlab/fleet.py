@@ -11,6 +11,7 @@ import json
 import pathlib
 import shutil
 import time
+import typing as t
 
 from . import host as hosts
 from . import hostdisk, inventory, mountpoints, namespaces, network, ssh
@@ -27,7 +28,8 @@ def up(lab: Lab, count: int) -> Lab:
         raise UsageError(f"A lab has 1 to {MAX_HOSTS} hosts, not {count}.")
     with locked(GLOBAL_LOCK):
         lab = _lay_out(lab, count)
-        mountpoints.ensure(hostdisk.FOLDERS, hostdisk.FILES)
+        mountpoints.ensure(lab, hostdisk.FOLDERS, hostdisk.FILES)
+        mountpoints.expect(str(namespaces.NETNS))
         network.create_switch(lab)
         for host in lab.hosts:
             network.plug_in(lab, host)
@@ -50,7 +52,7 @@ def down(lab: Lab) -> None:
             network.delete(name)
         network.delete_uplink(lab)
         _remove_folder(lab.state)
-        mountpoints.remove_unused()
+        mountpoints.release(lab)
     if lab.root.is_dir() and not any(lab.root.iterdir()) and lab.root != GLOBAL_LOCK:
         lab.root.rmdir()
 
@@ -62,7 +64,7 @@ def power_on(lab: Lab, host: str) -> None:
 
 
 def _lay_out(lab: Lab, count: int) -> Lab:
-    known = json.loads(lab.settings_file.read_text()) if lab.settings_file.exists() else {"subnet": network.choose_subnet(lab.prefix), "hosts": 0}
+    known = _known_settings(lab)
     for folder in (lab.state, lab.shared, lab.gluster, lab.gluster_store, lab.exports, lab.boot, lab.guests):
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     known["hosts"] = max(count, known["hosts"])
@@ -70,6 +72,13 @@ def _lay_out(lab: Lab, count: int) -> Lab:
     fresh = Lab(lab.prefix, lab.root)
     ssh.create_keys(fresh)
     return fresh
+
+
+def _known_settings(lab: Lab) -> t.Dict[str, t.Any]:
+    if lab.settings_file.exists():
+        settings: t.Dict[str, t.Any] = json.loads(lab.settings_file.read_text())
+        return settings
+    return {"subnet": network.choose_subnet(lab.prefix), "hosts": 0}
 
 
 def _remove_folder(folder: pathlib.Path) -> None:

@@ -37,6 +37,15 @@ class Wish:
 def create(lab: Lab, wish: Wish) -> None:
     """Make a guest, start it as wished, and wait until it has filled its dirty set."""
     _require_possible(lab, wish)
+    try:
+        _create(lab, wish)
+    except LabError:
+        if _file(lab, wish.name).exists():
+            remove(lab, wish.name)
+        raise
+
+
+def _create(lab: Lab, wish: Wish) -> None:
     identity = uuid.uuid4()
     disk = storage.create(lab, wish.storage, wish.name, wish.host, bootcode.boot_sector(wish.program), _ports(lab))
     _remember(lab, wish, identity, disk.port)
@@ -84,7 +93,7 @@ def on_hosts(lab: Lab) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
     """Return all guests of every host that is on and whose libvirtd answers."""
     names = [host for host in lab.hosts if hosts.libvirtd_answers(lab, host)]
     with concurrent.futures.ThreadPoolExecutor(len(names) or 1) as pool:
-        return dict(zip(names, pool.map(lambda host: _ask(lab, host, "guests"), names)))
+        return dict(zip(names, pool.map(lambda host: _ask(lab, host, "guests"), names), strict=True))
 
 
 def load(lab: Lab, name: str) -> t.Dict[str, t.Any]:

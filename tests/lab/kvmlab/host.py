@@ -10,7 +10,6 @@ import contextlib
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import time
 import typing as t
@@ -134,12 +133,3 @@ def _last_words(lab: Lab, host: str) -> str:
     logs = [lab.host_folder(host) / name for name in ("boot.log", "var-log-libvirt/services.log", "var-log-libvirt/libvirtd.log")]
     lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()[-5:]]
     return "Its last words: " + " | ".join(lines) if lines else "It left no message."
-
-
-def can_connect(address: str, port: int, timeout_seconds: float = 2) -> bool:
-    """Return whether the control node reaches a port."""
-    try:
-        with socket.create_connection((address, port), timeout_seconds):
-            return True
-    except OSError:
-        return False

@@ -2,20 +2,26 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Mount points that this machine lacks. They are made once for all labs and removed with the last lab that uses them."""
+"""Mount points that this machine lacks. They are made once for all labs, and removed with the last lab."""
 
 from __future__ import annotations
 
 import contextlib
-import glob
+import hashlib
 import pathlib
 import typing as t
 
-RECORD = pathlib.Path("/run/kvmfleet-lab.mountpoints")
+from .commands import run
+from .layout import Lab
+
+REGISTER = pathlib.Path("/run/kvmfleet-lab.register")
+MADE = REGISTER / "made"
 
 
-def ensure(folders: t.Iterable[str], files: t.Iterable[str]) -> None:
-    """Make the missing mount points and remember which ones were made. Call it with the lock held."""
+def ensure(lab: Lab, folders: t.Iterable[str], files: t.Iterable[str]) -> None:
+    """Make the missing mount points, and remember them and the lab that uses them. Call it with the lock held."""
+    REGISTER.mkdir(exist_ok=True)
+    _entry(lab).write_text(str(lab.state))
     for path in map(pathlib.Path, folders):
         for folder in [*reversed(path.parents), path]:
             if not folder.exists():
@@ -27,36 +33,44 @@ def ensure(folders: t.Iterable[str], files: t.Iterable[str]) -> None:
             path.touch()
 
 
-def remove_unused() -> None:
-    """Remove what L(ensure) made, as far as no process of this machine has something mounted there. Call it with the lock held."""
-    if not RECORD.exists():
+def expect(folder: str) -> None:
+    """Remember a folder that somebody else is about to make and mount on for the lab, where it does not exist yet."""
+    if not pathlib.Path(folder).exists():
+        _remember(pathlib.Path(folder))
+
+
+def release(lab: Lab) -> None:
+    """Forget a lab, and remove the mount points with the last one. Call it with the lock held.
+
+    Removing one that another lab needs would silently take the mounts of that lab's hosts along: hence the register.
+    """
+    if not REGISTER.is_dir():
         return
-    # a mount point that is removed takes the mounts of other namespaces on it along, silently: so nobody may have one
-    mounted = _mounted_anywhere()
-    left = [path for path in reversed(RECORD.read_text().splitlines()) if path in mounted or not _remove(pathlib.Path(path))]
-    if left:
-        RECORD.write_text("".join(f"{path}\n" for path in reversed(left)))
-    else:
-        RECORD.unlink()
+    _entry(lab).unlink(missing_ok=True)
+    if any(pathlib.Path(entry.read_text()).exists() for entry in REGISTER.glob("lab-*")):
+        return
+    for path in reversed(MADE.read_text().splitlines() if MADE.exists() else []):
+        _remove(pathlib.Path(path))
+    for entry in REGISTER.iterdir():
+        entry.unlink()
+    REGISTER.rmdir()
+
+
+def _entry(lab: Lab) -> pathlib.Path:
+    return REGISTER / f"lab-{hashlib.sha256(str(lab.state).encode()).hexdigest()[:16]}"
 
 
 def _remember(path: pathlib.Path) -> None:
-    with RECORD.open("a") as record:
+    with MADE.open("a") as record:
         record.write(f"{path}\n")
 
 
-def _remove(path: pathlib.Path) -> bool:
-    if path.is_dir():
+def _remove(path: pathlib.Path) -> None:
+    """Remove what is empty; what somebody else uses by now stays."""
+    if path.is_dir() and not any(path.iterdir()):
+        if path.is_mount():
+            run("umount", str(path), check=False)
         with contextlib.suppress(OSError):
             path.rmdir()
-    elif path.exists() and path.stat().st_size == 0:
+    elif path.is_file() and not path.stat().st_size:
         path.unlink()
-    return not path.exists()
-
-
-def _mounted_anywhere() -> t.Set[str]:
-    found = set()
-    for name in glob.glob("/proc/[0-9]*/mountinfo"):
-        with contextlib.suppress(OSError), open(name) as lines:
-            found.update(line.split(" ", 5)[4] for line in lines)
-    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import pathlib
+import typing as t
 import zlib
 
 from . import namespaces
@@ -31,7 +31,7 @@ def choose_subnet(prefix: str) -> str:
     raise LabError(f"All of {NETWORK}.0.0/16 is routed elsewhere on this machine: there is no subnet left for a lab.")
 
 
-def _is_network(route: dict) -> bool:
+def _is_network(route: t.Dict[str, t.Any]) -> bool:
     return route["dst"] != "default" and route.get("type", "unicast") in ("unicast", "local")
 
 
@@ -94,7 +94,3 @@ def unplug(lab: Lab, host: str) -> None:
 
 def plug_back(lab: Lab, host: str) -> None:
     run("ip", "-n", lab.switch, "link", "set", host, "up")
-
-
-def netns_folder() -> pathlib.Path:
-    return namespaces.NETNS

@@ -10,6 +10,7 @@ import os
 import shutil
 import typing as t
 
+from .commands import succeeds
 from .errors import LabError
 
 PROGRAMS = {
@@ -57,4 +58,4 @@ def find_program(program: str) -> t.Optional[str]:
 
 
 def _has_python_libvirt() -> bool:
-    return shutil.which("/usr/bin/python3") is not None and os.system("/usr/bin/python3 -c 'import libvirt' 2>/dev/null") == 0
+    return find_program("/usr/bin/python3") is not None and succeeds("/usr/bin/python3", "-c", "import libvirt")

@@ -41,5 +41,5 @@ def table(rows: t.List[t.Dict[str, t.Any]]) -> str:
         guests = ", ".join(f"{one['name']} ({one['state']})" for one in sorted(row["guests"], key=lambda one: one["name"]))
         services = ["up" if row[name] else "down" for name in ("libvirtd", "sshd")]
         lines.append((row["host"], row["power"], *services, "cut" if row["cut"] else "whole", row["address"], guests or "-"))
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
