@@ -1,0 +1,105 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A ledger in a folder of its own, moves to put into it, and child processes that end where a test says."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+import typing as t
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
+
+KVM1 = place("kvm1", "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-0000000000a1")
+KVM2 = place("kvm2", "22222222-0000-4000-8000-000000000002", "22222222-0000-4000-8000-0000000000a2")
+CHILD_SECONDS = 60
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A folder that is not there yet."""
+    return str(tmp_path / "ledger")
+
+
+@pytest.fixture
+def ledger(path: str) -> FileLedger:
+    return FileLedger(path)
+
+
+@pytest.fixture
+def new_move() -> Callable[..., dict[str, t.Any]]:
+    """Make a record: of a domain by name, from kvm1 to kvm2 unless said otherwise."""
+
+    def make(name: str = "web1", domain_uuid: t.Optional[str] = None, record_type: str = s.LIVE_MIGRATION, **ends: t.Any) -> dict[str, t.Any]:
+        domain = {"uuid": domain_uuid or str(uuid.uuid4()), "name": name}
+        return new_record(record_type, domain, ends.get("source", KVM1), ends.get("destination", KVM2), {}, by="root@control pid 1")
+
+    return make
+
+
+@pytest.fixture
+def go() -> Callable[..., Stored]:
+    """Lead a stored record through statuses."""
+
+    def lead(ledger: Ledger, stored: Stored, *statuses: str, by: str = "root@control pid 1") -> Stored:
+        for status in statuses:
+            record = copy.deepcopy(stored.record)
+            advance(record, status, by)
+            stored = ledger.update(stored, record)
+        return stored
+
+    return lead
+
+
+@pytest.fixture
+def in_child() -> t.Iterator[Callable[[Callable[[], None]], int]]:
+    """Start a function in a child process and return its process id; C(exit_of) waits for it."""
+    pids: list[int] = []
+
+    def start(function: Callable[[], None]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            code = 99
+            try:
+                function()
+                code = 0
+            finally:
+                os._exit(code)
+        pids.append(pid)
+        return pid
+
+    yield start
+    for pid in pids:
+        _reap(pid)
+
+
+def _reap(pid: int) -> t.Optional[int]:
+    deadline = time.monotonic() + CHILD_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return -9
+
+
+@pytest.fixture
+def exit_of() -> Callable[[int], t.Optional[int]]:
+    """Wait for a child and return its exit code."""
+    return _reap
