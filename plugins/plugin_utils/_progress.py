@@ -21,10 +21,12 @@ def line_of(record: t.Mapping[str, t.Any]) -> str:
     parts = [ends, record["domain"]["name"], record["status"]]
     if record["reason"]:
         parts.append(f"({record['reason']})")
-    if record["status"].startswith("running"):
+    if record["status"].startswith("running") and record["progress"]["memory_total_bytes"]:
         parts += _figures(record)
-    elif record["result"].get("elapsed_ms") is not None:
-        parts += [f"{record['result']['elapsed_ms'] / 1000:.1f} s", f"paused {record['result']['downtime_ms']} ms"]
+    elif record["result"]["elapsed_ms"] is not None:
+        parts.append(f"{record['result']['elapsed_ms'] / 1000:.1f} s")
+    if record["result"]["downtime_ms"] is not None:
+        parts.append(f"paused {record['result']['downtime_ms']} ms")
     return "  ".join(parts)
 
 
@@ -36,7 +38,8 @@ def _figures(record: t.Mapping[str, t.Any]) -> list[str]:
     if record["samples"]:
         parts.append(f"pause <= {record['samples'][-1]['allowed_downtime_ms']} ms")
     net = rate - progress["dirty_rate_bytes"]
-    parts.append(f"eta {left // net} s" if net > 0 else "eta unknown")
+    # Where the guest writes nearly as fast as the link carries, the quotient says nothing.
+    parts.append(f"eta {left // net} s" if net > rate / 10 else "eta unknown")
     return parts
 
 

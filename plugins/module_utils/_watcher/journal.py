@@ -60,6 +60,8 @@ class Journal:
 
     def completed(self, stats: t.Optional[JobStats], elapsed_ms: t.Optional[int], detail: str, reason: t.Optional[str]) -> None:
         """Write the end of a move that arrived, with libvirt's own figures of it where there are any."""
+        if stats is not None:
+            self.record["progress"] = progress_of(stats, 99)
         progress = self.record["progress"]
         progress.update(percent=100, memory_remaining_bytes=0, disk_remaining_bytes=0)
         post_copy = any(line["status"] == s.RUNNING_POST_COPY for line in self.record["history"])

@@ -91,7 +91,7 @@ class Settlement:
         if verdict.act == outcome.COMPLETED:
             self._completed(readings, elapsed_ms)
         elif verdict.act == outcome.NOT_MOVED:
-            self._not_moved(readings, error)
+            self._not_moved(readings, error, elapsed_ms)
         elif verdict.act == outcome.ERROR and verdict.reason != outcome.REASON_UNREACHABLE:
             self._error(verdict.reason, readings)
         else:
@@ -111,8 +111,9 @@ class Settlement:
             self._journal.note("figures_lost", str(error))
         self._journal.completed(stats, elapsed_ms, f"{destination.describe()} on the destination, {source.describe()} on the source.", left)
 
-    def _not_moved(self, readings: Readings, error: t.Optional[KvmfleetError]) -> None:
+    def _not_moved(self, readings: Readings, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> None:
         source, destination = readings
+        self._journal.record["result"]["elapsed_ms"] = elapsed_ms
         if destination.present and not self._journal.record["before"].get("at_destination", True):
             self._try("undefine_destination", lambda: self._host("destination").undefine(self._uuid))
         cause = f"{error.message} " if error else ""

@@ -135,7 +135,7 @@ def update(current: Session, stored: Stored, record: Body) -> Stored:
     check_change(old, new)
     version = stored.version + 1
     place = place_of(OPEN, new["id"].lower())
-    if new["status"] == old["status"]:
+    if (new["status"], new["generation"]) == (old["status"], old["generation"]):
         current.write(place, version, new)
         return Stored(new, version)
     writes, removes = [(place, version, new)], []
@@ -153,8 +153,8 @@ def _domain_change(current: Session, record: Body, old_status: str) -> list[tupl
     if present is None:
         present = Document({**new_domain(record), "generation": record["generation"]}, 0)
     body = changed_domain(present.body, record, old_status)
-    same = body["possible_hosts"] == present.body.get("possible_hosts") and body["name"] == present.body.get("name")
-    if same and record["status"] not in s.CLOSED:
+    body["generation"] = max(body["generation"], record["generation"])
+    if record["status"] not in s.CLOSED and all(body[key] == present.body.get(key) for key in ("possible_hosts", "name", "generation")):
         return []
     return [(place, present.version + 1, body)]
 

@@ -54,10 +54,12 @@ def check_change(old: Body, new: Body) -> None:
         ("id", old["id"], new["id"]),
         ("type", old["type"], new["type"]),
         ("domain", old["domain"]["uuid"], new["domain"]["uuid"]),
-        ("generation", old["generation"], new["generation"]),
     ):
         if before != after:
             raise Internal(f"Failed to change {describe(old)}: its {what} may not become {after!r}.")
+    # Who takes a move over raises it, on the source host first.
+    if new["generation"] < old["generation"]:
+        raise Internal(f"Failed to change {describe(old)}: its generation may not fall to {new['generation']}.")
     check_transition(old["type"], old["status"], new["status"])
 
 
