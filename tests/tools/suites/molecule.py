@@ -6,19 +6,28 @@
 
 from __future__ import annotations
 
+import shutil
+
 from . import places
 from .lab import labs
 from .results import Results
 
 SCENARIOS = places.COPY / "extensions" / "molecule"
 INVENTORY = SCENARIOS / "inventory" / "lab.yml"
+STATE = places.BUILD / "molecule"
 SCENARIO_SECONDS = 420
 
 
 def run(results: Results) -> None:
     """Run each scenario by itself, so that one that fails does not hide the others."""
     for scenario in sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml")):
-        INVENTORY.unlink(missing_ok=True)
+        _forget()
         with labs("mol") as env:
             argv = [places.tool("molecule"), "test", "--scenario-name", scenario]
-            results.check(scenario, argv, env=env, timeout_seconds=SCENARIO_SECONDS)
+            results.check(scenario, argv, env={**env, "ANSIBLE_HOME": str(STATE)}, timeout_seconds=SCENARIO_SECONDS)
+
+
+def _forget() -> None:
+    """Remove what a run that was ended has left, or molecule would take its hosts for created."""
+    INVENTORY.unlink(missing_ok=True)
+    shutil.rmtree(STATE, ignore_errors=True)
