@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ def labs(prefix: str, venv: Path = places.VENV) -> Iterator[dict[str, str]]:
             yield env
         finally:
             _take_down(state, env)
+            shutil.rmtree(state, ignore_errors=True)
 
 
 def _take_down(state: Path, env: dict[str, str]) -> None:
