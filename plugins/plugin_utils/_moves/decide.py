@@ -20,7 +20,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
     Unsafe,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import without_watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
 
 Facts = dict[str, t.Any]
@@ -40,6 +42,14 @@ class Observe:
 
     stored: Stored
     destination: str
+
+
+@dataclass
+class Conclude:
+    """The record's move has ended, and its state file says how; only the ledger does not know yet."""
+
+    stored: Stored
+    record: Facts
 
 
 @dataclass
@@ -63,7 +73,7 @@ class Start:
     candidates: list[str]
 
 
-Decision = AlreadyThere | Observe | Adopt | AdoptForeign | Start
+Decision = AlreadyThere | Observe | Conclude | Adopt | AdoptForeign | Start
 
 
 def decide(request: MoveRequest, source: str, survey: Facts, domain: Facts, stored: Stored | None) -> Decision:
@@ -110,7 +120,17 @@ def _held(request: MoveRequest, source: str, survey: Facts, domain: Facts, store
             f"Domain {request.label} is on its way from {source} to {record['destination']['host']} (record {record['id']}), not to {wanted}.",
             "Wait for that move, or abort it first.",
         )
-    return Observe(stored, record["destination"]["host"]) if alive else Adopt(stored)
+    if alive:
+        return Observe(stored, record["destination"]["host"])
+    known = newest(record, watch)
+    return Conclude(stored, known) if known["status"] in s.CLOSED else Adopt(stored)
+
+
+def newest(record: Facts, watch: Facts | None) -> Facts:
+    """Return the record as its state file has it, where that is the same record and not an older generation; else as given."""
+    if watch is None or watch["record"].get("id") != record["id"] or watch["record"].get("generation", 0) < record["generation"]:
+        return record
+    return without_watcher(watch["record"])
 
 
 def _not_at_source(request: MoveRequest, source: str, domain: Facts) -> Decision:

@@ -20,6 +20,11 @@ OWNER_LAG_SECONDS = 5.0
 _NOT_RECORD = ("watcher", "alive")
 
 
+def without_watcher(state: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the record in a state file."""
+    return {key: value for key, value in state.items() if key not in _NOT_RECORD}
+
+
 class Mirror:
     """Writes a record's changes of status to the ledger, if it is ours, or if its owner does not.
 
@@ -45,7 +50,7 @@ class Mirror:
 
     def follow(self, state: t.Mapping[str, t.Any]) -> None:
         """Bring the ledger to what the state file says."""
-        record = {key: value for key, value in state.items() if key not in _NOT_RECORD}
+        record = without_watcher(state)
         if record["id"] != self.record["id"] or record["generation"] < self.record["generation"]:
             return
         if not self._is_news(record):

@@ -138,6 +138,8 @@ class MoveRun:
             self._check_versions(job, decision.candidates)
             job.record = booking.predict(job.request, job.domain, decision.candidates)
             job.moved = True
+        elif isinstance(decision, d.Conclude):
+            job.record = decision.record
         elif isinstance(decision, (d.Observe, d.Adopt)):
             job.record = decision.stored.record
             job.moved = True
@@ -176,6 +178,9 @@ class MoveRun:
         elif isinstance(decision, d.AdoptForeign):
             job.mirror = Mirror(self._ledger, booking.adopt_foreign(job.request, job.domain, decision.host), owner=True)
             job.order = self._order(job, adopt=True)
+        elif isinstance(decision, d.Conclude):
+            job.mirror = Mirror(self._ledger, decision.stored, owner=True)
+            job.mirror.write(decision.record)
         elif isinstance(decision, (d.Observe, d.Adopt)):
             self._warn_of_differences(job, decision.stored.record)
             job.mirror = Mirror(self._ledger, decision.stored, owner=isinstance(decision, d.Adopt))
@@ -187,10 +192,7 @@ class MoveRun:
 
     def _order(self, job: Job, adopt: bool) -> Facts:
         """Return what the watcher is told; an adopted move is told from its own state file where that knows more than the ledger."""
-        record = t.cast(Mirror, job.mirror).record
-        watch = job.domain.get("watch")
-        if adopt and watch and watch["record"].get("id") == record["id"] and watch["record"]["status"] not in s.FINAL:
-            record = {key: value for key, value in watch["record"].items() if key != "watcher"}
+        record = d.newest(t.cast(Mirror, job.mirror).record, job.domain.get("watch"))
         options = job.request.options
         persistent = bool(job.domain["found"] and job.domain["info"]["view"]["persistent"])
         migrate_uri = job.request.migrate_uri or self._settings.migrate_uri(record["destination"]["host"])
@@ -273,6 +275,8 @@ class MoveRun:
             return False
         if job.record["status"] == s.COMPLETED:
             return job.request.destination not in (None, job.record["destination"]["host"])
+        if isinstance(job.decision, d.Conclude):
+            return True
         if isinstance(job.decision, d.Observe):
             return bool(job.record["reason"] == s.REASON_CONTROLLER_LOST)
         was_in_flight = job.domain["found"] and job.domain["info"]["view"]["job"] != "none"
