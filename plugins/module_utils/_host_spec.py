@@ -1,0 +1,25 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Options of the module C(host), which its action plugin checks too."""
+
+from __future__ import annotations
+
+from ._argspec import Spec, ledger_spec, libvirt_spec
+
+STATES = ("enabled", "maintenance", "fenced")
+
+
+def host_spec() -> Spec:
+    """Return the options of C(host)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        "state": {"type": "str", "choices": list(STATES)},
+        "reason": {"type": "str"},
+        "name": {"type": "str"},
+        # Hidden: a role's word that it needs all hosts of the play to go step by step together.
+        "_together": {"type": "bool", "default": False},
+    }
