@@ -121,9 +121,7 @@ def test_an_open_query_never_looks_at_closed_records(ledger: FileLedger, fleet: 
     assert not [parts for parts in looked if "closed" in parts]
 
 
-def test_a_record_closed_during_a_query_is_seen_once(
-    ledger: FileLedger, new_move: NewMove, go: Go, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_closed_during_a_query_is_seen_once(ledger: FileLedger, new_move: NewMove, go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = ledger.open_record(new_move())
     records = ledger.records()
     first = next(records)

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A process that dies at any step of a unit: whoever opens the ledger next sees all of it or nothing."""
+
+from __future__ import annotations
+
+import copy
+import os
+import typing as t
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+
+DIED = 42
+Go = Callable[..., Stored]
+NewMove = Callable[..., dict[str, t.Any]]
+Act = Callable[[FileLedger], None]
+STEPS_OF_OPEN = ["begin", "journal", "write migrations", "write domains", "audit", "applied"]
+STEPS_OF_CLOSE = ["begin", "journal", "write migrations", "write domains", "remove migrations", "audit", "applied"]
+
+
+@pytest.fixture
+def die_at(path: str, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]) -> Callable[[str, Act], None]:
+    """Run something on the ledger in a child process that ends, without any clean-up, after the named step."""
+
+    def run(step: str, act: Act) -> None:
+        def child() -> None:
+            act(FileLedger(path, step=lambda name: os._exit(DIED) if name == step else None))
+
+        assert exit_of(in_child(child)) == DIED
+
+    return run
+
+
+def test_the_steps_are_the_ones_that_are_tried(ledger: FileLedger, path: str, new_move: NewMove, go: Go) -> None:
+    seen: list[str] = []
+    watched = FileLedger(path, step=seen.append)
+    stored = watched.open_record(new_move())
+    assert seen == STEPS_OF_OPEN
+    del seen[:]
+    go(watched, stored, s.CANCELLED)
+    assert seen == STEPS_OF_CLOSE
+
+
+@pytest.mark.parametrize("step", STEPS_OF_OPEN)
+def test_an_open_is_whole_or_never_was(ledger: FileLedger, path: str, new_move: NewMove, die_at: Callable[[str, Act], None], step: str) -> None:
+    record = new_move()
+    die_at(step, lambda child: t.cast(None, child.open_record(record)))
+    after = FileLedger(path)
+    stored, domain = after.unsettled_of(record["domain"]["uuid"]), after.domain(record["domain"]["uuid"])
+    if step == "begin":
+        assert (stored, domain) == (None, None)
+    else:
+        assert stored is not None
+        assert domain is not None
+        assert (stored.record["id"], stored.record["generation"], domain.body["generation"]) == (record["id"], 1, 1)
+    assert after.verify_audit() == []
+    assert Path(path, "audit.jsonl").exists() == (step != "begin")
+    assert after.problems == []
+
+
+@pytest.mark.parametrize("step", STEPS_OF_CLOSE)
+def test_a_close_is_whole_or_never_was(ledger: FileLedger, path: str, new_move: NewMove, go: Go, die_at: Callable[[str, Act], None], step: str) -> None:
+    stored = go(ledger, ledger.open_record(new_move()), s.SCHEDULED, s.RUNNING)
+    domain_uuid = stored.record["domain"]["uuid"]
+    die_at(step, lambda child: t.cast(None, go(child, stored, s.COMPLETED)))
+    # The ledger that was open all the time finishes the unit as well as a new one does.
+    domain = ledger.domain(domain_uuid)
+    assert domain is not None
+    after = (ledger.get(stored.record["id"]).record["status"], domain.body["possible_hosts"][0]["host"], len(list(ledger.records(unsettled_only=True))))
+    assert after == ((s.RUNNING, "kvm1", 1) if step == "begin" else (s.COMPLETED, "kvm2", 0))
+    assert len(list(ledger.records())) == 1
+    assert ledger.verify_audit() == []
+    if step != "begin":
+        assert FileLedger(path).open_record(new_move(domain_uuid=domain_uuid)).record["generation"] == 2
+
+
+@pytest.mark.parametrize("step", ["begin", "journal", "write hosts", "remove hosts", "applied"])
+def test_a_host_is_rekeyed_whole_or_not_at_all(ledger: FileLedger, die_at: Callable[[str, Act], None], step: str) -> None:
+    host_id, host_uuid = "33333333-0000-4000-8000-000000000003", "33333333-0000-4000-8000-0000000000a3"
+    body = {"host_id": None, "host_uuid": host_uuid, "name": "kvm3", "state": "maintenance", "reason": "fan"}
+    ledger.put_host(body, None)
+    die_at(step, lambda child: t.cast(None, child.put_host({**body, "host_id": host_id}, 1)))
+    documents = ledger.hosts()
+    assert [document.body["host_key"] for document in documents] == [host_uuid if step == "begin" else host_id]
+    assert documents[0].body["state"] == "maintenance"
+
+
+@pytest.mark.parametrize("keep", [0, 4, 8, 30, 200])
+def test_a_torn_journal_was_never_begun(ledger: FileLedger, path: str, new_move: NewMove, die_at: Callable[[str, Act], None], keep: int) -> None:
+    first = ledger.open_record(new_move("first"))
+    die_at("journal", lambda child: t.cast(None, child.open_record(new_move("second"))))
+    journal = Path(path, "journal")
+    journal.write_bytes(journal.read_bytes()[:keep])
+    assert [record["id"] for record in ledger.records()] == [first.record["id"]]
+    third = ledger.open_record(new_move("third"))
+    assert {record["domain"]["name"] for record in ledger.records()} == {"first", "third"}
+    assert third.record["generation"] == 1
+    assert ledger.verify_audit() == []
+
+
+def test_a_unit_applied_twice_changes_nothing(ledger: FileLedger, path: str, new_move: NewMove, go: Go) -> None:
+    stored = go(ledger, ledger.open_record(new_move()), s.SCHEDULED)
+    later = copy.deepcopy(stored.record)
+    later["acts"].append({"at": later["updated_at"], "act": "abort"})
+    newest = ledger.update(stored, later)
+    # As after a loss of power that kept everything but the mark.
+    journal = Path(path, "journal")
+    journal.write_bytes(journal.read_bytes().replace(b"applied\n", b"pending\n", 1))
+    assert ledger.get(later["id"]) == newest
+    assert ledger.verify_audit() == []
+    assert len(Path(path, "audit.jsonl").read_text().splitlines()) == 2
+
+
+def test_one_of_two_processes_wins_a_change(
+    ledger: FileLedger, path: str, new_move: NewMove, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]
+) -> None:
+    for _turn in range(5):
+        stored = ledger.open_record(new_move())
+        gate_read, gate_write = os.pipe()
+
+        def change(status: str, gate: int = gate_read, stored: Stored = stored) -> None:
+            own = FileLedger(path)
+            os.read(gate, 1)
+            record = copy.deepcopy(stored.record)
+            advance(record, status, "child")
+            own.update(stored, record)
+
+        pids = [in_child(lambda: change(s.SCHEDULED)), in_child(lambda: change(s.CANCELLED))]
+        os.write(gate_write, b"..")
+        codes = [exit_of(pid) for pid in pids]
+        assert sorted(codes) == [0, 99]
+        assert ledger.get(stored.record["id"]).record["status"] == (s.SCHEDULED if codes[0] == 0 else s.CANCELLED)
+        os.close(gate_read)
+        os.close(gate_write)
+    assert ledger.verify_audit() == []
+
+
+def test_eight_processes_lose_nothing(path: str, new_move: NewMove, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]) -> None:
+    def open_many(number: int) -> None:
+        own = FileLedger(path)
+        for turn in range(25):
+            own.open_record(new_move(f"web-{number}-{turn}"))
+
+    # They make the ledger, too: one identity must come of it.
+    pids = [in_child(lambda number=number: open_many(number)) for number in range(8)]
+    assert [exit_of(pid) for pid in pids] == [0] * 8
+    ledger = FileLedger(path)
+    names = sorted(record["domain"]["name"] for record in ledger.records(unsettled_only=True))
+    assert names == sorted(f"web-{number}-{turn}" for number in range(8) for turn in range(25))
+    assert len(ledger.domains()) == 200
+    assert ledger.verify_audit() == []
+    assert ledger.problems == []
+
+
+def test_one_of_two_opens_of_a_domain_wins(path: str, new_move: NewMove, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]) -> None:
+    records = [new_move(domain_uuid="99999999-0000-4000-8000-000000000009") for _number in range(4)]
+    pids = [in_child(lambda record=record: t.cast(None, FileLedger(path).open_record(record))) for record in records]
+    assert sorted(t.cast(list[int], [exit_of(pid) for pid in pids])) == [0, 99, 99, 99]
+    assert len(list(FileLedger(path).records())) == 1

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The folder: where it is, who may read it, what is refused; and the locks between processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import typing as t
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, NotFound, NotSupported, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import locks, session
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.disk_errors import reported
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+
+NewMove = Callable[..., dict[str, t.Any]]
+
+
+def test_an_identity_is_made_once(path: str) -> None:
+    first = FileLedger(path).ledger_id
+    assert str(uuid.UUID(first)) == first
+    assert FileLedger(path).ledger_id == first
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+def test_nobody_else_reads_it_whatever_the_umask(path: str, new_move: NewMove, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        ledger = FileLedger(path)
+        ledger.open_record(new_move())
+        with ledger.locked("host-a"):
+            pass
+    finally:
+        os.umask(before)
+    entries = [Path(path), *Path(path).rglob("*")]
+    assert {entry.stat().st_mode & 0o777 for entry in entries if entry.is_dir()} == {0o700}
+    assert {entry.stat().st_mode & 0o777 for entry in entries if entry.is_file()} == {0o600}
+    assert not [entry.name for entry in entries if entry.name.endswith(".tmp")]
+
+
+def test_a_folder_that_was_opened_to_others_is_closed_again(ledger: FileLedger, path: str) -> None:
+    os.chmod(path, 0o755)
+    FileLedger(path)
+    assert Path(path).stat().st_mode & 0o777 == 0o700
+
+
+def test_the_default_is_the_users_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    open_ledger(None)
+    assert (tmp_path / "state/kvmfleet/ledger/ledger.json").is_file()
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    open_ledger(None)
+    assert (tmp_path / "home/.local/state/kvmfleet/ledger/ledger.json").is_file()
+
+
+def test_a_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    open_ledger("~/fleet ledger/a")
+    assert (tmp_path / "fleet ledger/a/ledger.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("location", "error"),
+    [
+        ("etcd://127.0.0.1:2379/fleet", NotSupported),
+        ("http://example.org/", InvalidArgument),
+        ("", InvalidArgument),
+        ("  ", InvalidArgument),
+        ("led\nger", InvalidArgument),
+        ("led\0ger", InvalidArgument),
+        ("/dev/null", InvalidArgument),
+        ("/dev/null/ledger", InvalidArgument),
+        (f"/tmp/{'x' * 300}", InvalidArgument),
+    ],
+)
+def test_what_is_no_folder_is_named_with_the_next_step(location: str, error: type[Exception]) -> None:
+    with pytest.raises(error) as refused:
+        open_ledger(location)
+    assert repr(location)[1:-1] in str(refused.value)
+    assert len(str(refused.value).split(". ")) >= 2
+
+
+def test_reading_makes_no_ledger(path: str) -> None:
+    with pytest.raises(NotFound, match="There is no ledger at"):
+        open_ledger(path, create=False)
+    assert not Path(path).exists()
+    Path(path).mkdir()
+    with pytest.raises(NotFound):
+        open_ledger(path, create=False)
+    assert list(Path(path).iterdir()) == []
+
+
+_AS_NOBODY = """
+import os, sys
+sys.path[:0] = {search!r}
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    open_ledger({path!r})
+except KvmfleetError as error:
+    print(error.error_code, error)
+"""
+
+
+def test_a_folder_that_cannot_be_written_is_forbidden_and_named() -> None:
+    # Not below tmp_path, whose parents let nobody but their owner pass.
+    with tempfile.TemporaryDirectory() as readonly:
+        os.chmod(readonly, 0o555)
+        script = _AS_NOBODY.format(search=sys.path, path=f"{readonly}/ledger")
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.startswith(f"forbidden Failed to use the ledger {readonly}/ledger: Permission denied. "), done
+
+
+def test_what_the_system_refuses_keeps_its_code() -> None:
+    for number, error in ((30, Forbidden), (20, InvalidArgument)):
+        with pytest.raises(error, match="the ledger /srv/ledger"), reported("/srv/ledger"):
+            raise OSError(number, os.strerror(number))
+
+
+def test_a_lock_is_held_by_one_process_at_a_time(
+    ledger: FileLedger, path: str, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]
+) -> None:
+    counter = Path(path).parent / "counter"
+    counter.write_text("0")
+
+    def count() -> None:
+        own = FileLedger(path)
+        for _turn in range(20):
+            with own.locked("host-a"):
+                number = int(counter.read_text())
+                time.sleep(0.001)
+                counter.write_text(str(number + 1))
+
+    pids = [in_child(count) for _number in range(3)]
+    assert [exit_of(pid) for pid in pids] == [0, 0, 0]
+    assert counter.read_text() == "60"
+
+
+def test_a_lock_that_is_not_had_in_time_is_named(ledger: FileLedger, path: str) -> None:
+    other = FileLedger(path)
+    with ledger.locked("host-a"):
+        with other.locked("host-b", timeout_seconds=0):
+            pass
+        with pytest.raises(TimedOut, match=r"locks/host-a\.lock was held by another process for more than 0\.1 s"), other.locked("host-a", 0.1):
+            pass
+    with other.locked("host-a", 0):
+        pass
+
+
+def test_a_lock_ends_with_its_process(ledger: FileLedger, path: str, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]) -> None:
+    def hold() -> None:
+        with FileLedger(path).locked("host-a"):
+            os._exit(42)
+
+    assert exit_of(in_child(hold)) == 42
+    with ledger.locked("host-a", 0):
+        pass
+
+
+@pytest.mark.parametrize("key", ["", "../x", "a/b", "A", "a" * 101, "a\n", ".hidden"])
+def test_a_lock_has_a_plain_name(ledger: FileLedger, key: str) -> None:
+    with pytest.raises(InvalidArgument, match="cannot name a lock"), ledger.locked(key):
+        pass
+
+
+def test_a_lock_is_held_while_records_are_written(ledger: FileLedger, new_move: NewMove) -> None:
+    with ledger.locked("host-a"):
+        assert ledger.open_record(new_move()).version == 1
+
+
+def test_a_ledger_that_stays_locked_is_named(ledger: FileLedger, path: str, monkeypatch: pytest.MonkeyPatch, new_move: NewMove) -> None:
+    monkeypatch.setattr(session, "LOCK_SECONDS", 0.05)
+    with session.Folder.at(path) as root, locks.flocked(root, "ledger.lock", True, 0):
+        with pytest.raises(TimedOut, match=r"ledger\.lock"):
+            ledger.open_record(new_move())
+        with pytest.raises(TimedOut, match=r"ledger\.lock"):
+            list(ledger.records())
