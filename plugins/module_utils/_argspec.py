@@ -24,6 +24,11 @@ def ledger_spec() -> Spec:
     return {"ledger": {"type": "str"}}
 
 
+def internal_spec() -> Spec:
+    """Return the option by which an action plugin tells its module what to do on the host. Twin of the fragment C(_internal)."""
+    return {"_work": {"type": "dict"}}
+
+
 def move_spec() -> Spec:
     """Return the options that each move of C(live_migrate) has: task-wide, and again in every entry of C(moves)."""
     return {

@@ -16,8 +16,10 @@ from ._hypervisor.uri import check_uri, is_local
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule  # pragma: no cover
 
+Result = t.Dict[str, t.Any]
 
-def run(module: AnsibleModule, work: t.Callable[[AnsibleModule], t.Dict[str, t.Any]]) -> None:
+
+def run(module: AnsibleModule, work: t.Callable[[AnsibleModule], Result]) -> None:
     """End the module with what C(work) returns, or with C(msg) and C(error_code) of the error it raises."""
     try:
         result = work(module)
@@ -25,6 +27,14 @@ def run(module: AnsibleModule, work: t.Callable[[AnsibleModule], t.Dict[str, t.A
         module.fail_json(**error.as_result())
     else:
         module.exit_json(**result)
+
+
+def in_phase(phases: t.Mapping[str, t.Callable[[str, t.Mapping[str, t.Any]], Result]], params: t.Mapping[str, t.Any]) -> Result:
+    """Do what the action plugin asks for: the phase that C(_work) names, with the rest of it. Raises L(InvalidArgument) where nobody asked."""
+    work = params["_work"] or {}
+    if work.get("phase") not in phases:
+        raise InvalidArgument("This module is one half of an action plugin and does nothing alone.", "Call it by its full name in a task.")
+    return phases[work["phase"]](params["uri"], work)
 
 
 def require_root() -> None:

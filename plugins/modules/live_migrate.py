@@ -128,6 +128,7 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes.actiongroup
   - kvmfleet.migration._libvirt
   - kvmfleet.migration._ledger
+  - kvmfleet.migration._internal
 notes:
   - Needs root on the source host.
   - Nothing is moved when an argument is wrong, a domain is unknown or not running, or a destination does not answer or has no room.
@@ -222,23 +223,15 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import internal_spec, live_migrate_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_migrate import PHASES
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
 
 
 def main() -> None:
     """Run one phase of the move; the action plugin of the same name calls them in their order."""
-    module = AnsibleModule(
-        # Hidden: the action plugin's word to its module.
-        argument_spec={
-            **live_migrate_spec(),
-            "_phase": {"type": "str", "choices": list(PHASES), "required": True},
-            "_work": {"type": "dict", "required": True},
-        },
-        supports_check_mode=True,
-    )
-    run(module, lambda module: PHASES[module.params["_phase"]](module.params["uri"], module.params["_work"]))
+    module = AnsibleModule(argument_spec={**live_migrate_spec(), **internal_spec()}, supports_check_mode=True)
+    run(module, lambda module: in_phase(PHASES, module.params))
 
 
 if __name__ == "__main__":

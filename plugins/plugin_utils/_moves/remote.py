@@ -36,7 +36,7 @@ class SourceHost:
         try:
             result = self._action._execute_module(
                 module_name="kvmfleet.migration.live_migrate",
-                module_args={**module_args, "_phase": phase, "_work": work},
+                module_args={**module_args, "_work": {**work, "phase": phase}},
                 task_vars=self._task_vars,
             )
         except AnsibleConnectionFailure as error:
