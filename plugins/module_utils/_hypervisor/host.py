@@ -19,6 +19,9 @@ from .errors import libvirt_errors, translated
 from .library import libvirt
 
 _COMPLETED_KEEP = 1 | 2  # VIR_DOMAIN_JOB_STATS_COMPLETED | _KEEP_COMPLETED
+_JOB_COMPLETED = 3
+# What libvirt itself says for "unlimited"; 0 would be refused.
+_NO_CAP_MIB = 8796093022207
 _UNDEFINE_KEEPING = 1 | 8 | 64  # MANAGED_SAVE | KEEP_NVRAM | KEEP_TPM
 _KEEP_TPM_SINCE = 8009000
 
@@ -28,6 +31,7 @@ class LibvirtHost:
 
     def __init__(self, uri: str, timeout_seconds: t.Optional[float] = None) -> None:
         self.uri = uri
+        self._completed: t.Dict[str, t.Mapping[str, t.Any]] = {}
         self._connection = open_connection(uri) if timeout_seconds is None else open_connection(uri, timeout_seconds)
 
     def host_uuid(self) -> str:
@@ -98,8 +102,9 @@ class LibvirtHost:
         return job_stats(stats) if job_words(stats) == h.JOB_OUTGOING else None
 
     def completed_job(self, uuid: str) -> t.Optional[h.JobStats]:
-        stats = self._job_statistics(uuid, _COMPLETED_KEEP)
-        return job_stats(stats) if stats.get("type") == 3 else None
+        told = self._completed.get(uuid)
+        stats = told if told is not None else self._job_statistics(uuid, _COMPLETED_KEEP)
+        return job_stats(stats) if told is not None or stats.get("type") == _JOB_COMPLETED else None
 
     def incoming_from(self, uuid: str) -> bool:
         return self.view(uuid).job == h.JOB_INCOMING
@@ -134,6 +139,26 @@ class LibvirtHost:
     def set_max_downtime_ms(self, uuid: str, milliseconds: int) -> None:
         with libvirt_errors(f"set the downtime of domain {uuid}"):
             self._lookup(uuid, "set the downtime").migrateSetMaxDowntime(milliseconds)
+
+    def set_bandwidth_mib(self, uuid: str, mib: int) -> None:
+        with libvirt_errors(f"set the bandwidth of domain {uuid}"):
+            self._lookup(uuid, "set the bandwidth").migrateSetMaxSpeed(mib or _NO_CAP_MIB)
+
+    def start_post_copy(self, uuid: str) -> None:
+        with libvirt_errors(f"switch domain {uuid} to post-copy"):
+            self._lookup(uuid, "switch to post-copy").migrateStartPostCopy()
+
+    def suspend(self, uuid: str) -> None:
+        with libvirt_errors(f"suspend domain {uuid} on {self.uri}"):
+            self._lookup(uuid, "suspend").suspend()
+
+    def listen(self, uuid: str) -> None:
+        with contextlib.suppress(NotFound), libvirt_errors(f"listen for the end of the job of domain {uuid}"):
+            domain = self._connection.lookupByUUIDString(uuid)
+            self._connection.domainEventRegisterAny(domain, libvirt().VIR_DOMAIN_EVENT_ID_JOB_COMPLETED, self._on_job_completed, None)
+
+    def _on_job_completed(self, _connection: t.Any, domain: t.Any, stats: t.Mapping[str, t.Any], _opaque: t.Any) -> None:
+        self._completed[domain.UUIDString()] = dict(stats)
 
     def resume(self, uuid: str) -> None:
         with libvirt_errors(f"resume domain {uuid} on {self.uri}"):

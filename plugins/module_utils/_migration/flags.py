@@ -59,13 +59,14 @@ def check_options(options: MoveOptions) -> None:
         raise NotSupported("compression xbzrle cannot be combined with parallel_connections.", "Leave one of the two out.")
 
 
-def migration_flags(options: MoveOptions, persistent: bool, auto_converge: bool) -> t.List[str]:
+def migration_flags(options: MoveOptions, persistent: bool, auto_converge: bool, post_copy: bool = False) -> t.List[str]:
     """Return the names of libvirt's flags (C(VIR_MIGRATE_) left out) for a domain that is persistent or transient."""
     flags = ["LIVE", "PEER2PEER", "ABORT_ON_ERROR"]
     if persistent:
         flags += ["PERSIST_DEST", "UNDEFINE_SOURCE"]
     wanted = {
         "AUTO_CONVERGE": auto_converge,
+        "POSTCOPY": post_copy,
         "PARALLEL": bool(options.parallel_connections),
         "COMPRESSED": bool(options.compression),
         "TLS": options.tls,

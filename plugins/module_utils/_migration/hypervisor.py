@@ -144,6 +144,18 @@ class Host(t.Protocol):
     def set_max_downtime_ms(self, uuid: str, milliseconds: int) -> None:
         """Allow that downtime, at once."""
 
+    def set_bandwidth_mib(self, uuid: str, mib: int) -> None:
+        """Cap the running job's memory stream at so many MiB/s, at once; 0 is no cap."""
+
+    def start_post_copy(self, uuid: str) -> None:
+        """Switch the running job over. Raises L(InvalidState) where it was not started so that it may."""
+
+    def suspend(self, uuid: str) -> None:
+        """Stop the domain, also while it is being moved."""
+
+    def listen(self, uuid: str) -> None:
+        """Remember what the host says of the end of the domain's job, for L(completed_job)."""
+
     def resume(self, uuid: str) -> None:
         """Let the paused domain run. Never on a domain with a job: libvirt would do it later, unasked."""
 

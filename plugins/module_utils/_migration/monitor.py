@@ -22,6 +22,7 @@ class Limits:
     ramp: t.Tuple[Step, ...]
     timeout_seconds: float
     stall_seconds: float
+    force_on_timeout: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,10 @@ class Watched:
     memory_remaining_bytes: t.Optional[int] = None
     progressed_at: t.Optional[float] = None
     downtime_ms: t.Optional[int] = None
+    iteration: int = 0
+    synced_at: float = 0.0
+    dirty_set_bytes: int = 0
+    timed_out: bool = False
     aborted: bool = False
 
 
@@ -49,20 +54,27 @@ class Abort:
     reason: str
 
 
-Action = t.Union[SetDowntime, Abort]
+@dataclasses.dataclass(frozen=True)
+class ForceComplete:
+    """Make the move end now."""
+
+
+Action = t.Union[SetDowntime, Abort, ForceComplete]
 
 
 def decide(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Watched) -> t.Tuple[t.List[Action], Watched]:
     """Return the actions that are due, and what to remember. Only for pre-copy: in post-copy neither limit acts.
 
-    A downtime that could not be set is asked for again at the next poll: the caller confirms with L(downtime_was_set).
+    The timeout fires once. A downtime that could not be set is asked for again at the next poll: the caller confirms with L(downtime_was_set).
     """
     watched = _seen(stats, elapsed_seconds, watched)
     if watched.aborted:
         return [], watched
-    reason = _abort_reason(elapsed_seconds, limits, watched)
-    if reason:
-        return [Abort(reason)], dataclasses.replace(watched, aborted=True)
+    if _is_stalled(elapsed_seconds, limits, watched):
+        return [Abort(REASON_STALLED)], dataclasses.replace(watched, aborted=True)
+    if limits.timeout_seconds and elapsed_seconds > limits.timeout_seconds and not watched.timed_out:
+        watched = dataclasses.replace(watched, timed_out=True, aborted=not limits.force_on_timeout)
+        return [ForceComplete() if limits.force_on_timeout else Abort(REASON_TIMEOUT)], watched
     allowed = downtime_at(limits.ramp, elapsed_seconds)
     return ([SetDowntime(allowed)] if allowed != watched.downtime_ms else []), watched
 
@@ -72,23 +84,29 @@ def downtime_was_set(watched: Watched, milliseconds: int) -> Watched:
     return dataclasses.replace(watched, downtime_ms=milliseconds)
 
 
-def _abort_reason(elapsed_seconds: float, limits: Limits, watched: Watched) -> t.Optional[str]:
-    if limits.timeout_seconds and elapsed_seconds > limits.timeout_seconds:
-        return REASON_TIMEOUT
-    if limits.stall_seconds and watched.progressed_at is not None and elapsed_seconds - watched.progressed_at >= limits.stall_seconds:
-        return REASON_STALLED
-    return None
+def _is_stalled(elapsed_seconds: float, limits: Limits, watched: Watched) -> bool:
+    if not limits.stall_seconds or watched.progressed_at is None:
+        return False
+    return elapsed_seconds - watched.progressed_at >= limits.stall_seconds
 
 
 def _seen(stats: JobStats, elapsed_seconds: float, watched: Watched) -> Watched:
-    """Note progress: bytes processed, or a remainder that falls. The reported bandwidth goes stale when a link is cut."""
+    """Note progress: bytes processed, or a remainder that falls. The reported bandwidth goes stale when a link is cut.
+
+    Note also when an iteration began and how much was left then: that is what the guest writes over and over.
+    """
     before = watched.memory_remaining_bytes
     fell = before is not None and stats.memory_remaining_bytes < before
     moved = stats.data_processed_bytes != watched.data_processed_bytes
     progressed_at = elapsed_seconds if stats.data_processed_bytes and (moved or fell) else watched.progressed_at
+    synced = stats.iteration > watched.iteration
+    grew = stats.memory_remaining_bytes if synced and stats.iteration > 1 else 0
     return dataclasses.replace(
         watched,
         data_processed_bytes=stats.data_processed_bytes,
         memory_remaining_bytes=stats.memory_remaining_bytes,
         progressed_at=progressed_at,
+        iteration=stats.iteration,
+        synced_at=elapsed_seconds if synced else watched.synced_at,
+        dirty_set_bytes=max(watched.dirty_set_bytes, grew),
     )

@@ -46,6 +46,7 @@ class Move:
     post_copy: bool = False
     ran_there: bool = False
     job_started: bool = True
+    paused_by_us: bool = False
 
 
 _INCOMING = (h.MIGRATION, h.STARTING_UP)
@@ -96,7 +97,8 @@ def _both_active(source: GuestView, destination: GuestView, move: Move) -> Verdi
 
 
 def _only_source(source: GuestView, move: Move) -> Verdict:
-    if not _is_handed_over(source) or move.was_paused:
+    stopped_for_the_move = _is_handed_over(source) or (move.paused_by_us and source.state == h.PAUSED)
+    if not stopped_for_the_move or move.was_paused:
         return Verdict(NOT_MOVED)
     if move.post_copy or move.ran_there:
         return Verdict(ERROR, REASON_UNCLEAR)

@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The migration policy of one move: each value with the source it came from."""
+"""The migration policy of one move: each value with the source it came from (spec 4; who may overrule whom)."""
 
 from __future__ import annotations
 
 import typing as t
 
-from .._errors import InvalidArgument
+from .._errors import Conflict, InvalidArgument
 
 # What holds where nobody said anything. timeout_seconds: null means 800 s a GiB, 0 means no limit.
 DEFAULTS: t.Dict[str, t.Any] = {
@@ -19,8 +19,24 @@ DEFAULTS: t.Dict[str, t.Any] = {
     "downtime_ms": 500,
     "downtime_steps": 10,
     "downtime_delay_seconds_per_gib": 75,
+    "force_suspend_seconds": 10,
+    "force_pause_max_seconds": 30,
     "auto_converge": False,
+    "post_copy": False,
 }
+
+FORCE_COMPLETE = "force_complete"
+ABORT = "abort"
+
+# The two features that only one of a move may use, and that a domain may forbid for good.
+FEATURES = ("auto_converge", "post_copy")
+OVERRIDE = "override_policy"
+
+SOURCE_TASK = "task"
+SOURCE_DOMAIN = "domain"
+SOURCE_PROFILE = "profile"
+SOURCE_HOST = "host"
+SOURCE_DEFAULT = "default"
 
 # Lowest and highest value. Libvirt refuses a downtime of more than 2,000,000 ms.
 _WEEK = 7 * 24 * 3600
@@ -30,24 +46,33 @@ _LIMITS: t.Dict[str, t.Tuple[int, int]] = {
     "downtime_ms": (1, 2_000_000),
     "downtime_steps": (1, 1000),
     "downtime_delay_seconds_per_gib": (0, _WEEK),
+    "force_suspend_seconds": (0, _WEEK),
+    "force_pause_max_seconds": (1, _WEEK),
 }
-_CHOICES = {"on_timeout": ("abort",)}
+_CHOICES = {"on_timeout": (ABORT, FORCE_COMPLETE)}
 
 Layer = t.Tuple[str, t.Mapping[str, t.Any]]
 Policy = t.Dict[str, t.Dict[str, t.Any]]
 
 
-def resolve(layers: t.Sequence[Layer]) -> Policy:
+def resolve(layers: t.Sequence[Layer], override: bool = False) -> Policy:
     """Return C({field: {value, source}}): for each field the first layer that has a value, else the built-in default.
 
+    A false of the domain, or of the profile that it names, is a veto over every other source, unless C(override) is set.
+
     :arg layers: C((source, values)) pairs, most important first; a value of null says nothing.
-    Raises L(InvalidArgument) for a value that is out of bounds, naming field and source.
+    Raises L(InvalidArgument) for a value that is out of bounds, naming field and source, and L(Conflict) where both features would be on.
     """
     policy: Policy = {}
     for field, default in DEFAULTS.items():
-        source, value = next(((name, values[field]) for name, values in layers if values.get(field) is not None), ("default", default))
-        _check(field, value, source)
+        source, value = next(((name, values[field]) for name, values in layers if values.get(field) is not None), (SOURCE_DEFAULT, default))
+        check_value(field, value, source)
         policy[field] = {"value": value, "source": source}
+    if override:
+        policy[OVERRIDE] = {"value": True, "source": SOURCE_TASK}
+    else:
+        _apply_vetoes(policy, layers)
+    _refuse_both(policy)
     return policy
 
 
@@ -56,13 +81,31 @@ def value(policy: t.Mapping[str, t.Any], field: str) -> t.Any:
     return policy.get(field, {}).get("value", DEFAULTS[field])
 
 
-def _check(field: str, given: t.Any, source: str) -> None:
+def check_value(field: str, given: t.Any, source: str) -> None:
+    """Raise L(InvalidArgument) where that cannot be the field's value."""
     if field in _CHOICES and given not in _CHOICES[field]:
         raise InvalidArgument(f"{field} is {given!r} ({source}).", f"Give one of: {', '.join(_CHOICES[field])}.")
-    if isinstance(DEFAULTS[field], bool) and not isinstance(given, bool):
+    if isinstance(DEFAULTS.get(field), bool) and not isinstance(given, bool):
         raise InvalidArgument(f"{field} is {given!r} ({source}), which is neither true nor false.")
     if field not in _LIMITS or given is None:
         return
     low, high = _LIMITS[field]
     if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
         raise InvalidArgument(f"{field} is {given!r} ({source}).", f"Give a whole number from {low} to {high}.")
+
+
+def _apply_vetoes(policy: Policy, layers: t.Sequence[Layer]) -> None:
+    for feature in FEATURES:
+        of_domain = [(name, values[feature]) for name, values in layers if name in (SOURCE_DOMAIN, SOURCE_PROFILE) and values.get(feature) is not None]
+        # The domain's own value stands before its profile's, so the first of them is the domain's word.
+        if of_domain and of_domain[0][1] is False:
+            policy[feature] = {"value": False, "source": of_domain[0][0]}
+
+
+def _refuse_both(policy: Policy) -> None:
+    if all(policy[feature]["value"] for feature in FEATURES):
+        sources = " and ".join(f"{feature} from {policy[feature]['source']}" for feature in FEATURES)
+        raise Conflict(
+            f"auto_converge and post_copy would both be on ({sources}), and a move may use one of them.",
+            "Switch one of them off in the task or in the domain's policy. Nothing was started.",
+        )

@@ -54,6 +54,7 @@ def empty_result() -> Record:
         "bytes": None,
         "iterations": None,
         "mode": None,
+        "rung": None,
     }
 
 

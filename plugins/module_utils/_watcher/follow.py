@@ -3,35 +3,51 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Following a job that runs: its figures into the journal, the monitor's decisions into libvirt, until it is over."""
+"""Following a job that runs: its figures into the journal, decisions and intents into libvirt, until it is over."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from .._errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._migration import hypervisor as h
 from .._migration.downtime import downtime_at
-from .._migration.monitor import Abort, Limits, SetDowntime, Watched, decide, downtime_was_set
+from .._migration.force import RUNG_POST_COPY, Forcing, Seen, SetBandwidth, StartPostCopy, Terms, force
+from .._migration.monitor import Abort, ForceComplete, Limits, SetDowntime, Watched, decide, downtime_was_set
 from .._records import statuses as s
+from . import intents
 from .journal import Journal
+from .pilot import ABORT_PREFIX, FORCE_PREFIX, Pilot
 
 POLL_SECONDS = 0.25
-ABORT_PREFIX = "abort: "
+FORCING_POLL_SECONDS = 0.1
 
 
 class Follower:
     """Polls one job on its source host. The clock starts with the job, also when the job is older than we are."""
 
-    def __init__(self, reopen: t.Callable[[], h.Host], uuid: str, journal: Journal, limits: Limits, clock: t.Callable[[], float]) -> None:
+    def __init__(
+        self,
+        reopen: t.Callable[[], h.Host],
+        uuid: str,
+        journal: Journal,
+        limits: Limits,
+        terms: Terms,
+        clock: t.Callable[[], float],
+    ) -> None:
         self._reopen = reopen
         self._host: t.Optional[h.Host] = None
         self._uuid = uuid
         self._journal = journal
+        self._pilot = Pilot(uuid, journal)
         self._limits = limits
+        self._terms = terms
         self._clock = clock
         self._watched = Watched()
         self._started_at: t.Optional[float] = None
+        self._forcing = _forcing_of(journal)
+        self._overdue = _overdue_abort(journal)
 
     @property
     def elapsed_ms(self) -> t.Optional[int]:
@@ -43,11 +59,15 @@ class Follower:
         """Whether the source answered the last time."""
         return self._host is not None
 
+    @property
+    def pause(self) -> float:
+        """How long to sleep until the next poll, in seconds."""
+        return FORCING_POLL_SECONDS if self._forcing else POLL_SECONDS
+
     def poll(self) -> bool:
         """Look once, and do what is due. Returns whether a job was there, or could be without our seeing it."""
         try:
-            host = self._host or self._reopen()
-            self._host = host
+            host = self._host or self._open()
             stats = host.job(self._uuid)
             if stats is None:
                 return False
@@ -56,44 +76,123 @@ class Follower:
             self._lose(error)
         return True
 
+    def completed_job(self) -> t.Optional[h.JobStats]:
+        """Return what the source said of the job when it had ended well, where it did."""
+        if self._host is None:
+            return None
+        try:
+            return self._host.completed_job(self._uuid)
+        except Unreachable:
+            return None
+
     def close(self) -> None:
-        """Close the connection."""
+        """Answer what is still asked, and close the connection."""
+        for intent in self._intents():
+            self._journal.answer(intent, InvalidState(f"The move of domain {self._uuid} has ended already."))
         if self._host is not None:
             self._host.close()
+
+    def _open(self) -> h.Host:
+        self._host = self._reopen()
+        self._host.listen(self._uuid)
+        return self._host
 
     def _follow(self, host: h.Host, stats: h.JobStats) -> None:
         if self._started_at is None:
             self._started_at = self._clock() - stats.elapsed_ms / 1000
         elapsed = self._clock() - self._started_at
-        if host.view(self._uuid).reason in (h.POST_COPY, h.POST_COPY_FAILED):
-            self._journal.enter(s.RUNNING_POST_COPY)
-        else:
-            self._journal.enter(s.RUNNING)
-            actions, self._watched = decide(stats, elapsed, self._limits, self._watched)
-            for action in actions:
-                self._act(host, action)
+        view = host.view(self._uuid)
+        in_post_copy = view.reason in (h.POST_COPY, h.POST_COPY_FAILED)
+        self._journal.enter(s.RUNNING_POST_COPY if in_post_copy else s.RUNNING)
+        for intent in self._intents():
+            self._heed(host, intent, in_post_copy)
+        if not in_post_copy:
+            self._act(host, stats, elapsed, view)
         allowed = self._watched.downtime_ms or downtime_at(self._limits.ramp, elapsed)
         self._journal.measured(stats, int(elapsed * 1000), allowed)
 
-    def _act(self, host: h.Host, action: t.Union[Abort, SetDowntime]) -> None:
-        if isinstance(action, Abort):
-            self._journal.intend(ABORT_PREFIX + action.reason)
-            try:
-                host.abort(self._uuid)
-            except (InvalidState, NotSupported) as error:
-                self._journal.note("abort_refused", str(error))
-            return
-        try:
-            host.set_max_downtime_ms(self._uuid, action.milliseconds)
-        except Unreachable:
-            raise
-        except KvmfleetError as error:
-            self._journal.note("downtime_refused", str(error))
-            return
-        self._watched = downtime_was_set(self._watched, action.milliseconds)
+    def _act(self, host: h.Host, stats: h.JobStats, elapsed: float, view: h.GuestView) -> None:
+        if self._overdue:
+            # A watcher before this one wrote the abort down, and perhaps no more than that.
+            self._pilot.abort(host, Abort(self._overdue))
+            self._overdue = None
+            self._watched = dataclasses.replace(self._watched, aborted=True)
+        actions, self._watched = decide(stats, elapsed, self._limits, self._watched)
+        for action in actions:
+            if isinstance(action, Abort):
+                self._pilot.abort(host, action)
+            elif isinstance(action, ForceComplete):
+                self._begin_forcing("timeout")
+            elif self._forcing is None and self._pilot.allow(host, action.milliseconds):
+                self._watched = downtime_was_set(self._watched, action.milliseconds)
+        if self._forcing is not None:
+            self._force(host, stats, elapsed, view)
+
+    def _force(self, host: h.Host, stats: h.JobStats, elapsed: float, view: h.GuestView) -> None:
+        was_running = self._journal.record["before"].get("state") != h.PAUSED
+        seen = Seen(stats, elapsed, view.state == h.PAUSED and was_running, elapsed - self._watched.synced_at, self._watched.dirty_set_bytes)
+        forcing = t.cast(Forcing, self._forcing)
+        if forcing.began_at < 0:
+            forcing = dataclasses.replace(forcing, began_at=elapsed, rung_at=elapsed)
+        actions, self._forcing = force(seen, self._terms, forcing)
+        self._journal.forced(self._forcing.rung, self._forcing.predicted_ms)
+        for action in actions:
+            if isinstance(action, Abort):
+                self._pilot.abort(host, action)
+                continue
+            refusal = self._pilot.force(host, action)
+            if isinstance(action, StartPostCopy) and isinstance(refusal, InvalidState):
+                # The job was not started so that it may switch: the ladder is left.
+                self._terms = dataclasses.replace(self._terms, post_copy=False)
+                self._forcing = dataclasses.replace(self._forcing, rung=None)
+            if isinstance(action, SetDowntime) and refusal is None:
+                self._watched = downtime_was_set(self._watched, action.milliseconds)
+
+    def _begin_forcing(self, by: str) -> None:
+        if self._forcing is None:  # an adopted move may be forced already
+            self._journal.note("force_complete", by)
+            self._forcing = Forcing(began_at=-1.0)
+
+    # -- intents -------------------------------------------------------------------------------------------------
+
+    def _intents(self) -> t.List[intents.Intent]:
+        record = self._journal.record
+        return intents.take(self._uuid, record["id"], record["generation"], self._journal.folder)
+
+    def _heed(self, host: h.Host, intent: intents.Intent, in_post_copy: bool) -> None:
+        self._journal.answer(intent, self._do(host, intent, in_post_copy))
+
+    def _do(self, host: h.Host, intent: intents.Intent, in_post_copy: bool) -> t.Optional[KvmfleetError]:
+        """Do what a person asks for; return why not, where it cannot be done."""
+        if intent.act == intents.ABORT:
+            if in_post_copy:
+                return NotSupported(f"Domain {self._uuid} is in post-copy and runs on its destination already: that cannot be undone.", "Wait for its end.")
+            return self._pilot.abort(host, Abort(s.REASON_OPERATOR))
+        if intent.bandwidth_mib is not None:
+            refusal = self._pilot.force(host, SetBandwidth(intent.bandwidth_mib))
+            if refusal or intent.act == intents.BANDWIDTH:
+                return refusal
+            self._terms = dataclasses.replace(self._terms, capped=False)
+        if not in_post_copy:
+            self._begin_forcing(intent.by)
+        return None
 
     def _lose(self, error: Unreachable) -> None:
         if self._host is not None:
             self._journal.note("source_lost", str(error))
             self._host.close()
             self._host = None
+
+
+def _overdue_abort(journal: Journal) -> t.Optional[str]:
+    """Return the reason of an abort that was begun before this process adopted the move."""
+    reasons = [entry["act"][len(ABORT_PREFIX) :] for entry in journal.record["acts"] if entry["act"].startswith(ABORT_PREFIX)]
+    return reasons[-1] if reasons else None
+
+
+def _forcing_of(journal: Journal) -> t.Optional[Forcing]:
+    """Return how far forcing had come before this process adopted the move; an act that was begun is not begun again."""
+    rungs = [entry["act"][len(FORCE_PREFIX) :] for entry in journal.record["acts"] if entry["act"].startswith(FORCE_PREFIX)]
+    if not rungs:
+        return None
+    return Forcing(began_at=-1.0, rung=None if rungs[-1] == RUNG_POST_COPY else rungs[-1])

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import typing as t
 
+from .._errors import KvmfleetError
+from .._migration.force import RUNG_DOWNTIME, RUNG_SUSPEND
 from .._migration.hypervisor import JobStats
 from .._migration.progress import Samples, progress_of
 from .._records import schema
 from .._records import statuses as s
 from .._records.clock import utc_now
 from .files import RUN_FOLDER, state_path, write_json
+from .intents import Intent
 
 # The act of asking libvirt for the job, as the record's acts name it.
 MIGRATE_ACT = "migrate"
+
+_MAX_ANSWERS = 20
 
 
 class Journal:
@@ -26,9 +31,11 @@ class Journal:
     def __init__(self, record: schema.Record, watcher: t.Mapping[str, t.Any], folder: str = RUN_FOLDER) -> None:
         self.record = record
         self._watcher = dict(watcher)
+        self.folder = folder
         self._path = state_path(record["domain"]["uuid"], folder)
         self._by = f"watcher pid {watcher.get('pid')}"
         self._samples = Samples(record["samples"])
+        self._answers: t.Dict[str, t.Dict[str, t.Any]] = {}
 
     def advance(self, status: str, detail: str = "", reason: t.Optional[str] = None) -> None:
         """Give the record its next status and write it."""
@@ -64,8 +71,7 @@ class Journal:
             self.record["progress"] = progress_of(stats, 99)
         progress = self.record["progress"]
         progress.update(percent=100, memory_remaining_bytes=0, disk_remaining_bytes=0)
-        post_copy = any(line["status"] == s.RUNNING_POST_COPY for line in self.record["history"])
-        self.record["result"].update(elapsed_ms=elapsed_ms, mode="post-copy" if post_copy else "pre-copy", iterations=progress["iteration"] or None)
+        self.record["result"].update(elapsed_ms=elapsed_ms, mode=self._mode(), iterations=progress["iteration"] or None)
         if stats is not None:
             self.record["result"].update(
                 elapsed_ms=stats.elapsed_ms,
@@ -76,6 +82,23 @@ class Journal:
             )
         self.advance(s.COMPLETED, detail, reason)
 
+    def forced(self, rung: t.Optional[str], predicted_ms: t.Optional[int]) -> None:
+        """Keep which rung forcing has come to, and how long the pause is predicted to be; written with the next figures."""
+        self.record["result"].update(rung=rung, predicted_downtime_ms=predicted_ms)
+
+    def answer(self, intent: Intent, error: t.Optional[KvmfleetError] = None) -> None:
+        """Write what became of an intent, for the module that left it."""
+        self._answers[intent.id] = error.as_result() if error else {}
+        for oldest in list(self._answers)[:-_MAX_ANSWERS]:
+            del self._answers[oldest]
+        self.write()
+
+    def _mode(self) -> str:
+        """Return how the guest came over: in post-copy, after a pause that was forced, or in plain pre-copy."""
+        if any(line["status"] == s.RUNNING_POST_COPY for line in self.record["history"]):
+            return "post-copy"
+        return "paused" if self.record["result"].get("rung") in (RUNG_DOWNTIME, RUNG_SUSPEND) else "pre-copy"
+
     def write(self) -> None:
         """Write the record as it is."""
-        write_json(self._path, {**self.record, "watcher": self._watcher})
+        write_json(self._path, {**self.record, "watcher": self._watcher, "answers": self._answers})

@@ -11,17 +11,20 @@ import threading
 import time
 import typing as t
 
-from .._errors import InvalidState, KvmfleetError
+from .._errors import Aborted, InvalidState, KvmfleetError
 from .._migration import downtime as d
 from .._migration import hypervisor as h
+from .._migration.force import Terms
 from .._migration.monitor import Limits
-from .._migration.policy import value
+from .._migration.policy import FORCE_COMPLETE, value
 from .._records import statuses as s
+from . import intents
 from .call import MigrateCall
-from .follow import POLL_SECONDS, Follower
+from .follow import Follower
 from .journal import MIGRATE_ACT, Journal
 from .order import Order
 from .ownership import Ownership
+from .pilot import ABORT_PREFIX
 from .settle import Settlement
 
 UNREACHABLE_SECONDS = 600.0
@@ -51,17 +54,28 @@ class Mover(threading.Thread):
 
     def run(self) -> None:
         limits = limits_of(self.order)
-        follower = Follower(self._open_source, self.order.uuid, self.journal, limits, self._clock)
+        follower = Follower(self._open_source, self.order.uuid, self.journal, limits, terms_of(self.order), self._clock)
         try:
             error = None
             if self.order.adopt:
                 self._adopt(follower)
             else:
                 error = self._move(follower, limits)
-            Settlement(self._open_source, self._open_destination, self.journal, self._clock, self._sleep).settle(error, follower.elapsed_ms)
+            settlement = Settlement(self._open_source, self._open_destination, self.journal, follower.completed_job, self._clock, self._sleep)
+            settlement.settle(error, follower.elapsed_ms)
         finally:
             follower.close()
             self._ownership.release()
+
+    def heed_while_waiting(self) -> bool:
+        """Honour an abort while the move waits for its turn; returns whether it was cancelled."""
+        try:
+            self._heed_before_job()
+        except Aborted as error:
+            self.journal.note("abort_end", "The move had not begun.")
+            self.cancel(s.REASON_OPERATOR, error.message)
+            return True
+        return False
 
     def cancel(self, reason: str, detail: str) -> None:
         """End a move that was never started."""
@@ -76,7 +90,7 @@ class Mover(threading.Thread):
             return error
         while call.is_alive():
             follower.poll()
-            self._sleep(POLL_SECONDS)
+            self._sleep(follower.pause)
         return call.error
 
     def _begin(self, limits: Limits) -> MigrateCall:
@@ -92,11 +106,29 @@ class Mover(threading.Thread):
             "autostart": info.autostart,
             "at_destination": self._is_at_destination(),
         }
+        self._heed_before_job()
         self.journal.intend(MIGRATE_ACT)
         host.set_max_downtime_ms(self.order.uuid, limits.ramp[0][1])
+        if info.view.state == h.PAUSED:
+            # A guest that is paused stays so on the other side, which libvirt does not combine with post-copy; it converges anyway.
+            self.order.flags = [flag for flag in self.order.flags if flag != "POSTCOPY"]
         call = MigrateCall(host, self.order)
         call.start()
         return call
+
+    def _heed_before_job(self) -> None:
+        """Honour an abort that came before the job exists; anything else has to wait until there is one."""
+        for intent in self._intents():
+            if intent.act == intents.ABORT:
+                self.journal.note("abort_start", intent.by)
+                self.journal.intend(ABORT_PREFIX + s.REASON_OPERATOR)
+                self.journal.answer(intent)
+                raise Aborted("The move was aborted before its job was started.")
+            self.journal.answer(intent, InvalidState(f"The move of domain {self.order.name} has not begun yet."))
+
+    def _intents(self) -> t.List[intents.Intent]:
+        record = self.journal.record
+        return intents.take(self.order.uuid, record["id"], record["generation"], self.journal.folder)
 
     def _is_at_destination(self) -> bool:
         destination = self._open_destination()
@@ -117,7 +149,7 @@ class Mover(threading.Thread):
         while follower.poll() and self._clock() - answered_at < UNREACHABLE_SECONDS:
             if follower.answers:
                 answered_at = self._clock()
-            self._sleep(POLL_SECONDS)
+            self._sleep(follower.pause)
 
     def _open_source(self) -> h.Host:
         return self._open_host(self.order.source_uri)
@@ -132,4 +164,22 @@ def limits_of(order: Order) -> Limits:
     gib = d.size_gib(order.record["request"].get("memory_mib", 0) * 1024**2)
     timeout = value(policy, "timeout_seconds")
     ramp = d.downtime_steps(value(policy, "downtime_ms"), value(policy, "downtime_steps"), value(policy, "downtime_delay_seconds_per_gib"), gib, timeout)
-    return Limits(tuple(ramp), d.effective_timeout_seconds(timeout, gib), value(policy, "stall_seconds"))
+    return Limits(
+        tuple(ramp),
+        d.effective_timeout_seconds(timeout, gib),
+        value(policy, "stall_seconds"),
+        force_on_timeout=value(policy, "on_timeout") == FORCE_COMPLETE,
+    )
+
+
+def terms_of(order: Order) -> Terms:
+    """Return what forcing this move may use."""
+    policy = order.record["policy"]
+    return Terms(
+        post_copy=bool(value(policy, "post_copy")) and order.record["before"].get("state") != h.PAUSED,
+        capped=bool(order.parameters.get("bandwidth")),
+        suspend_seconds=value(policy, "force_suspend_seconds"),
+        pause_max_seconds=value(policy, "force_pause_max_seconds"),
+        downtime_ms=value(policy, "downtime_ms"),
+        link_rate_bytes=int(order.record["request"].get("link_mib") or 0) * 1024**2,
+    )

@@ -14,12 +14,14 @@ from .._migration import hypervisor as h
 from .._migration import outcome
 from .._records import statuses as s
 from .._records.schema import did
-from .follow import ABORT_PREFIX
 from .journal import MIGRATE_ACT, Journal
+from .pilot import ABORT_PREFIX, SUSPEND_ACT
 
 # Libvirt removes what it was receiving within 30 s of a cut connection.
 WAIT_SECONDS = 45.0
 POLL_SECONDS = 0.25
+# The event with the source's figures comes on another connection than the call that ended.
+_EVENT_ATTEMPTS = 8
 
 Opener = t.Callable[[], h.Host]
 Readings = t.Tuple[h.GuestView, h.GuestView]
@@ -28,10 +30,19 @@ Readings = t.Tuple[h.GuestView, h.GuestView]
 class Settlement:
     """Asks source, destination, and the source again, until the answers agree and say something; then writes the outcome."""
 
-    def __init__(self, source: Opener, destination: Opener, journal: Journal, clock: t.Callable[[], float], sleep: t.Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        source: Opener,
+        destination: Opener,
+        journal: Journal,
+        figures: t.Callable[[], t.Optional[h.JobStats]],
+        clock: t.Callable[[], float],
+        sleep: t.Callable[[float], None],
+    ) -> None:
         self._open = {"source": source, "destination": destination}
         self._hosts: t.Dict[str, h.Host] = {}
         self._journal = journal
+        self._figures = figures
         self._clock = clock
         self._sleep = sleep
         record = journal.record
@@ -39,6 +50,7 @@ class Settlement:
         self._move = outcome.Move(
             was_paused=record["before"].get("state") == h.PAUSED,
             post_copy=any(line["status"] == s.RUNNING_POST_COPY for line in record["history"]),
+            paused_by_us=did(record, SUSPEND_ACT),
             job_started=did(record, MIGRATE_ACT) or record["status"] in (s.RUNNING, s.RUNNING_POST_COPY, s.ERROR),
         )
 
@@ -104,12 +116,20 @@ class Settlement:
         left = "definition_left" if kept else None
         if self._journal.record["before"].get("autostart"):
             self._try("autostart_destination", lambda: self._host("destination").set_autostart(self._uuid, True))
-        stats = None
+        self._journal.completed(self._completed_job(), elapsed_ms, f"{destination.describe()} on the destination, {source.describe()} on the source.", left)
+
+    def _completed_job(self) -> t.Optional[h.JobStats]:
+        """Return the figures of the end: the source's own where it told them, for after post-copy only the source has any."""
         try:
-            stats = self._host("destination").completed_job(self._uuid)
+            for _attempt in range(_EVENT_ATTEMPTS if self._move.post_copy else 1):
+                stats = self._figures()
+                if stats is not None:
+                    return stats
+                self._sleep(POLL_SECONDS)
+            return self._host("destination").completed_job(self._uuid)
         except Unreachable as error:
             self._journal.note("figures_lost", str(error))
-        self._journal.completed(stats, elapsed_ms, f"{destination.describe()} on the destination, {source.describe()} on the source.", left)
+            return None
 
     def _not_moved(self, readings: Readings, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> None:
         source, destination = readings
@@ -119,6 +139,8 @@ class Settlement:
         cause = f"{error.message} " if error else ""
         detail = f"{cause}The guest is {source.describe()} on the source, {destination.describe()} on the destination."
         reason = self._cancel_reason(error)
+        if did(self._journal.record, ABORT_PREFIX + s.REASON_OPERATOR):
+            self._journal.note("abort_end", f"The guest is {source.describe()} on the source.")
         if reason:
             self._journal.advance(s.CANCELLED, detail, reason)
         else:

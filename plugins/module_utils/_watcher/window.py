@@ -33,6 +33,7 @@ class Window:
             self._running = [mover for mover in self._running if mover.is_alive()]
             if self._waiting and not self._heartbeat.is_fresh():
                 self._cancel_waiting()
+            self._waiting = [mover for mover in self._waiting if not mover.heed_while_waiting()]
             while self._waiting and len(self._running) < self._parallel:
                 mover = self._waiting.pop(0)
                 mover.start()

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store i
 # So long the owner of a record may take to write what the state file says; after that whoever sees it writes.
 OWNER_LAG_SECONDS = 5.0
 
-_NOT_RECORD = ("watcher", "alive")
+_NOT_RECORD = ("watcher", "answers", "alive")
 
 
 def without_watcher(state: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -203,7 +203,7 @@ class MoveRun:
             "record": record,
             "source_uri": self._module_args["uri"],
             "destination_uri": self._destination_uri(record),
-            "flags": migration_flags(options, persistent, bool(value(record["policy"], "auto_converge"))),
+            "flags": migration_flags(options, persistent, value(record["policy"], "auto_converge"), value(record["policy"], "post_copy")),
             "parameters": parameters,
             "adopt": adopt,
         }
@@ -305,7 +305,7 @@ class MoveRun:
 
     def _check_versions(self, job: Job, candidates: list[str]) -> None:
         options = job.request.options
-        flags = migration_flags(options, True, bool(value(job.request.policy, "auto_converge")))
+        flags = migration_flags(options, True, value(job.request.policy, "auto_converge"), value(job.request.policy, "post_copy"))
         for host in candidates:
             versions = {self._source.name: self._survey["source"]["versions"], host: self._survey["destinations"][job.request.uris[host]]["versions"]}
             check_versions(options, flags, versions)

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Making a migration end now, with the guest stopped as late and as briefly as can be. Decides at each poll; touches nothing.
+
+With post-copy the guest is switched over. Else a ladder: lift the bandwidth cap and measure the link; allow the pause that what is left needs;
+suspend the guest only when neither has ended the move.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._records.statuses import REASON_PAUSE_OVERRUN
+from .estimate import converged_pause_ms, pause_ms, pending_bytes
+from .hypervisor import JobStats
+from .monitor import Abort, SetDowntime
+
+MIB = 1024**2
+UNLIMITED_MIB = 0
+
+RUNG_POST_COPY = "post_copy"
+RUNG_BANDWIDTH = "bandwidth"
+RUNG_DOWNTIME = "downtime"
+RUNG_SUSPEND = "suspend"
+
+# The rate counts as measured when two polls in a row agree, or when this long has passed.
+MEASURE_SECONDS = 1.0
+_STEADY = 0.7
+_MAX_DOWNTIME_MS = 2_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class SetBandwidth:
+    """Cap the memory stream at so many MiB/s from now on; 0 is no cap."""
+
+    mib: int
+
+
+@dataclasses.dataclass(frozen=True)
+class StartPostCopy:
+    """Switch the guest over to the destination now."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspend:
+    """Stop the guest on the source; libvirt lets it run on the destination, or on the source when the job is cancelled."""
+
+
+ForceAction = t.Union[SetBandwidth, SetDowntime, StartPostCopy, Suspend, Abort]
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What forcing a move may use. Seconds, bytes a second, milliseconds.
+
+    C(link_rate_bytes) is what the link is known to carry, 0 where that has to be measured.
+    """
+
+    post_copy: bool
+    capped: bool
+    suspend_seconds: float
+    pause_max_seconds: float
+    downtime_ms: int
+    link_rate_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Forcing:
+    """How far forcing has come. Points in time are seconds from the job's start."""
+
+    began_at: float
+    rung: t.Optional[str] = None
+    rung_at: float = 0.0
+    rate_bytes: int = 0
+    steady: bool = False
+    predicted_ms: t.Optional[int] = None
+    paused_at: t.Optional[float] = None
+    aborted: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """One poll: the job's figures, when, and what the monitor knows of the guest's writing."""
+
+    stats: JobStats
+    elapsed: float
+    paused: bool
+    since_sync_seconds: float
+    dirty_set_bytes: int
+
+
+def force(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[ForceAction], Forcing]:
+    """Return what is due, and how far forcing has come then. Only for pre-copy."""
+    forcing = _measured(seen, terms, forcing)
+    if seen.paused:
+        return _while_paused(seen, terms, forcing)
+    if terms.post_copy:
+        # Too early a switch is refused by the hypervisor: it is asked for at every poll until it is done.
+        return [StartPostCopy()], _on(forcing, RUNG_POST_COPY, seen)
+    if forcing.rung is None and terms.capped:
+        return [SetBandwidth(UNLIMITED_MIB)], _predicted(seen, terms, _on(forcing, RUNG_BANDWIDTH, seen), self_converging=True)
+    if forcing.rung in (None, RUNG_BANDWIDTH) and not _is_measured(seen, terms, forcing):
+        return [], _predicted(seen, terms, forcing, self_converging=True)
+    if forcing.rung in (None, RUNG_BANDWIDTH):
+        forcing = _predicted(seen, terms, _on(forcing, RUNG_DOWNTIME, seen))
+        return [SetDowntime(_allowance_ms(seen, terms, forcing))], forcing
+    if forcing.rung == RUNG_DOWNTIME and seen.elapsed - forcing.began_at >= terms.suspend_seconds:
+        return [Suspend()], _predicted(seen, terms, _on(forcing, RUNG_SUSPEND, seen))
+    return [], forcing
+
+
+def _while_paused(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[ForceAction], Forcing]:
+    if forcing.paused_at is None:
+        forcing = dataclasses.replace(forcing, paused_at=seen.elapsed)
+    limit = max(3 * (forcing.predicted_ms or 0) / 1000, terms.pause_max_seconds)
+    if not forcing.aborted and seen.elapsed - t.cast(float, forcing.paused_at) > limit:
+        return [Abort(REASON_PAUSE_OVERRUN)], dataclasses.replace(forcing, aborted=True)
+    return [], forcing
+
+
+def _measured(seen: Seen, terms: Terms, forcing: Forcing) -> Forcing:
+    """Note the link's rate: the known one, else the best that was seen since the cap was lifted."""
+    if terms.link_rate_bytes:
+        return dataclasses.replace(forcing, rate_bytes=terms.link_rate_bytes, steady=True)
+    rate = seen.stats.bandwidth_bytes
+    steady = bool(forcing.rate_bytes) and rate >= forcing.rate_bytes * _STEADY and rate * _STEADY <= forcing.rate_bytes
+    return dataclasses.replace(forcing, rate_bytes=max(rate, forcing.rate_bytes), steady=steady)
+
+
+def _is_measured(seen: Seen, terms: Terms, forcing: Forcing) -> bool:
+    waited = seen.elapsed - (forcing.rung_at if forcing.rung else forcing.began_at)
+    return not terms.capped or waited >= MEASURE_SECONDS or (forcing.steady and waited >= MEASURE_SECONDS / 2)
+
+
+def _on(forcing: Forcing, rung: str, seen: Seen) -> Forcing:
+    return forcing if forcing.rung == rung else dataclasses.replace(forcing, rung=rung, rung_at=seen.elapsed)
+
+
+def _pending(seen: Seen) -> int:
+    return pending_bytes(seen.stats.memory_remaining_bytes, seen.stats.dirty_rate_bytes, seen.since_sync_seconds, seen.dirty_set_bytes)
+
+
+def _predicted(seen: Seen, terms: Terms, forcing: Forcing, self_converging: bool = False) -> Forcing:
+    pending = _pending(seen)
+    if self_converging:
+        predicted = converged_pause_ms(pending, seen.stats.dirty_rate_bytes, forcing.rate_bytes, terms.downtime_ms)
+    else:
+        predicted = pause_ms(pending, forcing.rate_bytes)
+    return dataclasses.replace(forcing, predicted_ms=predicted)
+
+
+def _allowance_ms(seen: Seen, terms: Terms, forcing: Forcing) -> int:
+    """Return the pause to allow: twice what is left needs at the rate that the hypervisor measures itself, for the guest goes on writing."""
+    rate = seen.stats.bandwidth_bytes or forcing.rate_bytes
+    return min(_MAX_DOWNTIME_MS, max(terms.downtime_ms, 2 * pause_ms(_pending(seen), rate)))
