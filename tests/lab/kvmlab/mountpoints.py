@@ -12,6 +12,7 @@ import pathlib
 import typing as t
 
 from .commands import run
+from .errors import LabError
 from .layout import Lab
 
 REGISTER = pathlib.Path("/run/kvmfleet-lab.register")
@@ -54,6 +55,14 @@ def release(lab: Lab) -> None:
     for entry in REGISTER.iterdir():
         entry.unlink()
     REGISTER.rmdir()
+
+
+def require_sole(lab: Lab) -> None:
+    """Raise L(LabError) where another state folder holds a lab of the same prefix: the names of namespaces are the machine's."""
+    for entry in REGISTER.glob("lab-*"):
+        state = pathlib.Path(entry.read_text())
+        if state.name == lab.prefix and state != lab.state and state.exists():
+            raise LabError(f"There is a lab '{lab.prefix}' in {state} already. Name that one with --state {state.parent}, or choose another prefix.")
 
 
 def _entry(lab: Lab) -> pathlib.Path:
