@@ -199,7 +199,7 @@ def _unplaced(placement: Placement) -> Document:
 
 
 def _reason(verdict: Verdict) -> str:
-    return verdict.reason or f"It could take the domain too, but has less free memory, {verdict.weight:.0f} MiB."
+    return verdict.reason or f"It could take the domain too, but has no more free memory, {verdict.weight:.0f} MiB."
 
 
 def _window(moves: Iterable[Body], source: str, parallel: int) -> float:
