@@ -32,9 +32,7 @@ def main(arguments: t.Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="lab", description="A fleet of real libvirt hosts on this machine.")
-    top.add_argument(
-        "--prefix", default=os.environ.get("KVMFLEET_LAB_PREFIX") or "kvm", help="what the hosts' names begin with ($KVMFLEET_LAB_PREFIX or kvm)"
-    )
+    top.add_argument("--prefix", default=os.environ.get("KVMFLEET_LAB_PREFIX") or "kvm", help="what the hosts' names begin with ($KVMFLEET_LAB_PREFIX or kvm)")
     top.add_argument("--state", metavar="DIR", help="folder of the state of all labs ($KVMFLEET_LAB_STATE, else /run/kvmfleet-lab)")
     verbs = top.add_subparsers(metavar="VERB", required=True)
     _add_fleet(verbs)
