@@ -15,12 +15,21 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.facts import instant
 
 
-def drain_facts(hostvars: Mapping[str, t.Any], names: Sequence[str], max_age_seconds: t.Optional[float] = None) -> dict[str, t.Any]:
+def drain_facts(
+    hostvars: Mapping[str, t.Any], names: Sequence[str], max_age_seconds: t.Optional[float] = None, asked: Sequence[Mapping[str, t.Any]] = ()
+) -> dict[str, t.Any]:
     """Return C(kvmfleet_host) of those of the hosts that have it."""
     if not isinstance(hostvars, Mapping):
         raise AnsibleFilterError(f"drain_facts: the input is a {type(hostvars).__name__}; give hostvars.")
-    found = {name: _facts_of(hostvars, name) for name in names}
+    answers = {answer["item"]: _answered(answer) for answer in asked if not answer.get("skipped")}
+    found = {name: answers[name] if name in answers else _facts_of(hostvars, name) for name in names}
     return {name: facts for name, facts in found.items() if facts and (max_age_seconds is None or _age_seconds(facts) <= max_age_seconds)}
+
+
+def _answered(answer: Mapping[str, t.Any]) -> t.Any:
+    # Of a loop with an unreachable item Ansible keeps no facts at all, not even those of the items that answered.
+    failed = answer.get("failed") or answer.get("unreachable")
+    return None if failed else answer.get("ansible_facts", {}).get("kvmfleet_host")
 
 
 def _facts_of(hostvars: Mapping[str, t.Any], name: str) -> t.Any:

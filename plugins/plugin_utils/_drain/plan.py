@@ -82,7 +82,7 @@ def make_plan(known: Known, sources: Sequence[str], candidates: Sequence[str], p
         "schema": SCHEMA,
         "created_at": utc_now(),
         "sources": list(sources),
-        "candidates": [host for host in candidates if host not in sources],
+        "candidates": sorted({*candidates} - {*sources}),
         "moves": moves,
         "unplaced": sorted_out.stuck + [_unplaced(placement) for placement in placements if not placement.destination],
         "skipped": sorted_out.skipped,
