@@ -16,14 +16,19 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.facts im
 
 
 def drain_facts(
-    hostvars: Mapping[str, t.Any], names: Sequence[str], max_age_seconds: t.Optional[float] = None, asked: Sequence[Mapping[str, t.Any]] = ()
+    hostvars: Mapping[str, t.Any],
+    names: Sequence[str],
+    max_age_seconds: t.Optional[float] = None,
+    asked: Sequence[Mapping[str, t.Any]] = (),
+    undisputed_by: Sequence[str] = (),
 ) -> dict[str, t.Any]:
     """Return C(kvmfleet_host) of those of the hosts that have it."""
     if not isinstance(hostvars, Mapping):
         raise AnsibleFilterError(f"drain_facts: the input is a {type(hostvars).__name__}; give hostvars.")
     answers = {answer["item"]: _answered(answer) for answer in asked if not answer.get("skipped")}
     found = {name: answers[name] if name in answers else _facts_of(hostvars, name) for name in names}
-    return {name: facts for name, facts in found.items() if facts and (max_age_seconds is None or _age_seconds(facts) <= max_age_seconds)}
+    there = set().union(*(_active(_facts_of(hostvars, name)) for name in undisputed_by))
+    return {name: facts for name, facts in found.items() if facts and _is_fresh(facts, max_age_seconds) and not _active(facts) & there}
 
 
 def _answered(answer: Mapping[str, t.Any]) -> t.Any:
@@ -37,6 +42,14 @@ def _facts_of(hostvars: Mapping[str, t.Any], name: str) -> t.Any:
         return None
     facts = hostvars[name].get("ansible_facts") or {}
     return facts.get("kvmfleet_host")
+
+
+def _active(facts: t.Optional[Mapping[str, t.Any]]) -> set[str]:
+    return {domain["uuid"] for domain in facts["domains"] if domain["active"]} if facts else set()
+
+
+def _is_fresh(facts: Mapping[str, t.Any], max_age_seconds: t.Optional[float]) -> bool:
+    return max_age_seconds is None or _age_seconds(facts) <= max_age_seconds
 
 
 def _age_seconds(facts: Mapping[str, t.Any]) -> float:
