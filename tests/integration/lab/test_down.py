@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import typing as t
@@ -82,3 +83,17 @@ def test_a_prefix_is_used_once_on_a_machine(lab: Command) -> None:
         assert done.returncode == 1
         assert "--state" in done.stderr
     assert all(row["libvirtd"] for row in lab.status().values())
+
+
+def test_a_machine_is_left_as_it_was(other: Command) -> None:
+    """On a copy of the machine whose /run and /var/cache are empty, they are empty again afterwards."""
+    script = f"""
+        mount -n -t tmpfs tmpfs /run && mount -n -t tmpfs tmpfs /var/cache && ip link set lo up
+        unset KVMFLEET_LAB_STATE
+        lab="{shlex.join(other.command())}"
+        $lab up --hosts 1 >/dev/null && $lab guest g --host {other.host(1)} --storage nbd && $lab down || exit 1
+        ls -A /run /var/cache
+    """
+    done = subprocess.run(["unshare", "-m", "-n", "--propagation", "private", "sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "/run:\n\n/var/cache:\n"
