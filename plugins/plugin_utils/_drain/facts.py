@@ -24,7 +24,7 @@ Body = Mapping[str, t.Any]
 def survey_of(facts: t.Optional[Body], unreachable: t.Optional[str]) -> t.Optional[dict[str, t.Any]]:
     """Return the facts as C(HostState.from_survey) takes them; facts of a host that no longer answers do not count."""
     if unreachable is not None or not facts:
-        return {"answered": False, "msg": unreachable} if unreachable else None
+        return {"answered": False, "msg": unreachable.removeprefix("Task failed: ")} if unreachable else None
     roster = [
         {"uuid": domain["uuid"], "name": domain["name"], "active": domain["active"], "memory_bytes": domain["memory_mib"] * MIB, "vcpus": domain["vcpus"]}
         for domain in facts["domains"]

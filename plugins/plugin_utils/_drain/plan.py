@@ -82,7 +82,7 @@ def make_plan(known: Known, sources: Sequence[str], candidates: Sequence[str], p
         "schema": SCHEMA,
         "created_at": utc_now(),
         "sources": list(sources),
-        "candidates": [host for host in candidates if host not in sources],
+        "candidates": sorted({*candidates} - {*sources}),
         "moves": moves,
         "unplaced": sorted_out.stuck + [_unplaced(placement) for placement in placements if not placement.destination],
         "skipped": sorted_out.skipped,
@@ -199,7 +199,7 @@ def _unplaced(placement: Placement) -> Document:
 
 
 def _reason(verdict: Verdict) -> str:
-    return verdict.reason or f"It could take the domain too, but has less free memory, {verdict.weight:.0f} MiB."
+    return verdict.reason or f"It could take the domain too, but has no more free memory, {verdict.weight:.0f} MiB."
 
 
 def _window(moves: Iterable[Body], source: str, parallel: int) -> float:

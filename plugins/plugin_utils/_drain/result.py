@@ -131,7 +131,7 @@ def _span(records: Sequence[Body]) -> float:
         return 0.0
     first = min(read.instant(record["created_at"]) for record in records)
     last = max(read.instant(record["updated_at"]) for record in records)
-    return round((last - first).total_seconds(), 1)
+    return max(0.0, round((last - first).total_seconds(), 1))
 
 
 def _state(domain: Body) -> str:

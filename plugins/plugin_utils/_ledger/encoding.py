@@ -63,7 +63,7 @@ def decode(data: bytes) -> Document:
         raise Damaged("it holds no document")
     _check_schema(body)
     version = envelope.get("version")
-    if type(version) is not int or version < 1:
+    if not isinstance(version, int) or version < 1:
         raise Damaged("its version is not a positive number")
     if envelope.get("sha256") != digest(str(version), canonical(body)):
         raise Damaged("its checksum does not match, it was torn or edited by hand")
@@ -72,7 +72,7 @@ def decode(data: bytes) -> Document:
 
 def _check_schema(body: Body) -> None:
     schema = body.get("schema")
-    if type(schema) is not int:
+    if not isinstance(schema, int):
         raise Damaged("its schema is not a number")
     if schema > SCHEMA:
         raise Newer(f"its schema is {schema}, this version reads {SCHEMA}", body)

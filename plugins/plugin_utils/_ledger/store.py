@@ -74,8 +74,8 @@ class Ledger(abc.ABC):
         """Write the record in place of the one that was read, and return it with its new version.
 
         A closing status moves it among the closed ones and settles where the domain may be. Its generation may rise, which
-        raises the domain's, and never falls. Raises L(Conflict), with the record as
-        it is now under C(record), when another process wrote since; L(InvalidState) for a closed one; L(Internal) for a transition that is not allowed.
+        raises the domain's, and never falls. Raises L(Conflict), with the record as it is now under C(record), when another process
+        wrote since; L(InvalidState) for a closed one; L(Internal) for a transition that is not allowed.
         """
 
     @abc.abstractmethod

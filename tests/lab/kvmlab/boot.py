@@ -31,9 +31,9 @@ def main(prefix: str, root: str, host: str) -> t.NoReturn:
     # /proc is still the one of the machine here: it knows this process by the number that others enter the host with
     (folder / "init.pid").write_text(os.readlink("/proc/self"))
     # this copy of the machine's mounts would keep the namespaces of other labs alive after their end
-    run("umount", "-R", str(NETNS), check=False)
+    run("umount", "-n", "-R", str(NETNS), check=False)
     _mount_run(lab, folder)
-    run("mount", "-t", "proc", "proc", "/proc")
+    run("mount", "-n", "-t", "proc", "proc", "/proc")
     _mount_private(folder)
     run("hostname", host)
     _mount_gluster(lab)
@@ -45,19 +45,19 @@ def _mount_run(lab: Lab, folder: pathlib.Path) -> None:
     """Give the host an empty C(/run), without the machine's D-Bus and systemd, and with the lab's state at the same place."""
     new = folder / "run"
     new.mkdir(exist_ok=True)
-    run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(new))
+    run("mount", "-n", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(new))
     for name in RUN_FOLDERS:
         (new / name).mkdir()
     if pathlib.Path("/run") in lab.state.parents:
         inside = new / lab.state.relative_to("/run")
         inside.mkdir(parents=True)
-        run("mount", "--bind", str(lab.state), str(inside))
-    run("mount", "--rbind", str(new), "/run")
+        run("mount", "-n", "--bind", str(lab.state), str(inside))
+    run("mount", "-n", "--rbind", str(new), "/run")
 
 
 def _mount_private(folder: pathlib.Path) -> None:
     for target, source in {**hostdisk.FOLDERS, **hostdisk.FILES}.items():
-        run("mount", "--bind", str(folder / source), target)
+        run("mount", "-n", "--bind", str(folder / source), target)
 
 
 def _mount_gluster(lab: Lab) -> None:

@@ -32,7 +32,7 @@ def main(arguments: t.Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="lab", description="A fleet of real libvirt hosts on this machine.")
-    top.add_argument("--prefix", default="kvm", help="what the hosts' names begin with (kvm)")
+    top.add_argument("--prefix", default=os.environ.get("KVMFLEET_LAB_PREFIX") or "kvm", help="what the hosts' names begin with ($KVMFLEET_LAB_PREFIX or kvm)")
     top.add_argument("--state", metavar="DIR", help="folder of the state of all labs ($KVMFLEET_LAB_STATE, else /run/kvmfleet-lab)")
     verbs = top.add_subparsers(metavar="VERB", required=True)
     _add_fleet(verbs)
@@ -88,7 +88,9 @@ def _add_faults(verbs: t.Any) -> None:
     for direction in faults.HOOKS:
         cut.add_argument(f"--{direction}", dest="directions", action="append_const", const=direction, help="only this way")
     cut.add_argument("--peer", metavar="HOST", help="only between these two hosts")
-    _verb(verbs, "heal", lambda lab, options: faults.heal(lab, lab.require_host(options.host)), "undo every cut of a host", host=True)
+    slow = _verb(verbs, "slow", lambda lab, options: faults.slow(lab, lab.require_host(options.host), options.mbit), "make a host's cable slow", host=True)
+    slow.add_argument("--mbit", type=int, required=True)
+    _verb(verbs, "heal", lambda lab, options: faults.heal(lab, lab.require_host(options.host)), "undo every cut and slowness of a host", host=True)
     daemon = _verb(verbs, "libvirtd", _libvirtd, "deal with a host's libvirtd; its guests run on", host=True)
     daemon.add_argument("action", choices=("kill", "restart", "stop", "start"))
     fencing = _verb(verbs, "fence", _fence, "fence a host; without arguments, options are read from standard input")

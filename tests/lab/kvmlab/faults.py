@@ -10,6 +10,7 @@ import typing as t
 
 from . import namespaces, network
 from .commands import run, succeeds
+from .errors import UsageError
 from .layout import Lab
 
 CHAINS = {"in": "LAB-IN", "out": "LAB-OUT"}
@@ -39,9 +40,19 @@ def cut(lab: Lab, host: str, channels: t.Sequence[str], directions: t.Sequence[s
             _iptables(host, "-A", CHAINS[direction], *_peer_match(lab, direction, peer), *match, "-j", "DROP")
 
 
+def slow(lab: Lab, host: str, mbit: int) -> None:
+    """Let a host's cable carry only so many megabits a second, in each direction."""
+    if not 1 <= mbit <= 100_000:
+        raise UsageError(f"A cable carries 1 to 100000 Mbit/s, not {mbit}.")
+    for namespace, device in _cable(lab, host):
+        run("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "50ms")
+
+
 def heal(lab: Lab, host: str) -> None:
-    """Undo every L(cut) of a host."""
+    """Undo every L(cut) and L(slow) of a host."""
     network.plug_back(lab, host)
+    for namespace, device in _cable(lab, host):
+        succeeds("tc", "-n", namespace, "qdisc", "delete", "dev", device, "root")
     for direction, chain in CHAINS.items():
         if succeeds(*namespaces.in_network(host, "iptables", "-w", "-n", "-L", chain)):
             _iptables(host, "-D", HOOKS[direction], "-j", chain)
@@ -53,6 +64,10 @@ def is_cut(lab: Lab, host: str) -> bool:
     """Return whether any cut of this host is in force."""
     chains = [namespaces.in_network(host, "iptables", "-w", "-n", "-L", chain) for chain in CHAINS.values()]
     return not network.has_carrier(lab, host) or any(succeeds(*command) for command in chains)
+
+
+def _cable(lab: Lab, host: str) -> t.List[t.Tuple[str, str]]:
+    return [(lab.switch, host), (host, "eth0")]
 
 
 def _ensure_chain(host: str, direction: str) -> None:

@@ -27,6 +27,7 @@ def up(lab: Lab, count: int) -> Lab:
     if not 1 <= count <= MAX_HOSTS:
         raise UsageError(f"A lab has 1 to {MAX_HOSTS} hosts, not {count}.")
     with locked(GLOBAL_LOCK):
+        mountpoints.require_sole(lab)
         lab = _lay_out(lab, count)
         mountpoints.ensure(lab, hostdisk.FOLDERS, hostdisk.FILES)
         mountpoints.expect(str(namespaces.NETNS))
@@ -44,6 +45,7 @@ def up(lab: Lab, count: int) -> Lab:
 def down(lab: Lab) -> None:
     """End all that runs in the lab and remove all of it. It works on what is left of a lab that came up half, too."""
     with locked(GLOBAL_LOCK):
+        mountpoints.require_sole(lab)
         ssh.close_connections(lab)
         names = network.remaining_namespaces(lab)
         with concurrent.futures.ThreadPoolExecutor(len(names) or 1) as pool:

@@ -12,6 +12,7 @@ import pathlib
 import typing as t
 
 from .commands import run
+from .errors import LabError
 from .layout import Lab
 
 REGISTER = pathlib.Path("/run/kvmfleet-lab.register")
@@ -56,6 +57,14 @@ def release(lab: Lab) -> None:
     REGISTER.rmdir()
 
 
+def require_sole(lab: Lab) -> None:
+    """Raise L(LabError) where another state folder holds a lab of the same prefix: the names of namespaces are the machine's."""
+    for entry in REGISTER.glob("lab-*"):
+        state = pathlib.Path(entry.read_text())
+        if state.name == lab.prefix and state != lab.state and state.exists():
+            raise LabError(f"There is a lab '{lab.prefix}' in {state} already. Name that one with --state {state.parent}, or choose another prefix.")
+
+
 def _entry(lab: Lab) -> pathlib.Path:
     return REGISTER / f"lab-{hashlib.sha256(str(lab.state).encode()).hexdigest()[:16]}"
 
@@ -68,8 +77,8 @@ def _remember(path: pathlib.Path) -> None:
 def _remove(path: pathlib.Path) -> None:
     """Remove what is empty; what somebody else uses by now stays."""
     if path.is_dir() and not any(path.iterdir()):
-        if path.is_mount():
-            run("umount", str(path), check=False)
+        # a folder bound to itself, as ip makes one for namespaces, looks like no mount point: so it is simply tried
+        run("umount", "-n", str(path), check=False)
         with contextlib.suppress(OSError):
             path.rmdir()
     elif path.is_file() and not path.stat().st_size:

@@ -52,7 +52,7 @@ def create_switch(lab: Lab) -> None:
 
 
 def plug_in(lab: Lab, host: str) -> None:
-    """Make a host's network namespace with its interface C(eth0), where that is not done yet."""
+    """Make a host's network namespace with its interface C(eth0) and a bridge for guests, C(br0), where that is not done yet."""
     if namespaces.exists(host) and succeeds("ip", "-n", host, "link", "show", "eth0"):
         return
     delete(host)
@@ -63,6 +63,8 @@ def plug_in(lab: Lab, host: str) -> None:
     run("ip", "-n", host, "addr", "add", f"{lab.host_address(host)}/24", "dev", "eth0")
     run("ip", "-n", host, "link", "set", "eth0", "up")
     run("ip", "-n", host, "route", "add", "default", "via", lab.control_address)
+    run("ip", "-n", host, "link", "add", BRIDGE, "type", "bridge")
+    run("ip", "-n", host, "link", "set", BRIDGE, "up")
 
 
 def delete(namespace: str) -> None:

@@ -43,7 +43,7 @@ def test_each_move_says_why_and_what_was_said_of_the_others() -> None:
     reasons = {entry["host"]: entry["reason"] for entry in move["rejected"]}
     assert reasons == {
         "kvm3": "It is in maintenance (new disks).",
-        "kvm4": "It could take the domain too, but has less free memory, 3584 MiB.",
+        "kvm4": "It could take the domain too, but has no more free memory, 3584 MiB.",
         "kvm5": "It did not answer: No route to host.",
     }
 

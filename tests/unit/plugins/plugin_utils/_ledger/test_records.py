@@ -100,7 +100,7 @@ def test_a_transition_that_is_not_allowed_changes_nothing(ledger: FileLedger, ne
 @pytest.mark.parametrize(("key", "value"), [("generation", 0), ("id", "77777777-0000-4000-8000-000000000007"), ("type", s.EVACUATION)])
 def test_what_makes_a_record_itself_cannot_be_changed(ledger: FileLedger, new_move: NewMove, key: str, value: t.Any) -> None:
     stored = ledger.open_record(new_move())
-    with pytest.raises(Internal, match="may not (become|fall to)"):
+    with pytest.raises(Internal, match=r"may not (become|fall to)"):
         ledger.update(stored, {**stored.record, key: value})
 
 

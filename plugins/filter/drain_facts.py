@@ -1,0 +1,66 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filter C(drain_facts). Documentation is in drain_facts.yml."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from collections.abc import Callable, Mapping, Sequence
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.facts import instant
+
+
+def drain_facts(
+    hostvars: Mapping[str, t.Any],
+    names: Sequence[str],
+    max_age_seconds: t.Optional[float] = None,
+    asked: Sequence[Mapping[str, t.Any]] = (),
+    undisputed_by: Sequence[str] = (),
+) -> dict[str, t.Any]:
+    """Return C(kvmfleet_host) of those of the hosts that have it."""
+    if not isinstance(hostvars, Mapping):
+        raise AnsibleFilterError(f"drain_facts: the input is a {type(hostvars).__name__}; give hostvars.")
+    answers = {answer["item"]: _answered(answer) for answer in asked if not answer.get("skipped")}
+    found = {name: answers[name] if name in answers else _facts_of(hostvars, name) for name in names}
+    there = set().union(*(_active(_facts_of(hostvars, name)) for name in undisputed_by))
+    return {name: facts for name, facts in found.items() if facts and _is_fresh(facts, max_age_seconds) and not _active(facts) & there}
+
+
+def _answered(answer: Mapping[str, t.Any]) -> t.Any:
+    # Of a loop with an unreachable item Ansible keeps no facts at all, not even those of the items that answered.
+    failed = answer.get("failed") or answer.get("unreachable")
+    return None if failed else answer.get("ansible_facts", {}).get("kvmfleet_host")
+
+
+def _facts_of(hostvars: Mapping[str, t.Any], name: str) -> t.Any:
+    if name not in hostvars:
+        return None
+    facts = hostvars[name].get("ansible_facts") or {}
+    return facts.get("kvmfleet_host")
+
+
+def _active(facts: t.Optional[Mapping[str, t.Any]]) -> set[str]:
+    return {domain["uuid"] for domain in facts["domains"] if domain["active"]} if facts else set()
+
+
+def _is_fresh(facts: Mapping[str, t.Any], max_age_seconds: t.Optional[float]) -> bool:
+    return max_age_seconds is None or _age_seconds(facts) <= max_age_seconds
+
+
+def _age_seconds(facts: Mapping[str, t.Any]) -> float:
+    # A host whose clock goes before or after ours has facts of no known age: they count as old.
+    now = datetime.datetime.now(datetime.UTC)
+    return abs((now - instant(str(facts["gathered_at"]))).total_seconds())
+
+
+class FilterModule:
+    """Ansible's way to the filter."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        """Return it by name."""
+        return {"drain_facts": drain_facts}

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A lab that is up: services, identities, names, idempotence."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+if t.TYPE_CHECKING:
+    from conftest import Command
+
+
+def test_all_hosts_serve(lab: Command) -> None:
+    rows = lab.status()
+    assert list(rows) == [lab.host(1), lab.host(2)]
+    assert all((row["power"], row["libvirtd"], row["sshd"], row["cut"]) == ("on", True, True, False) for row in rows.values())
+
+
+def test_up_again_changes_nothing(lab: Command) -> None:
+    before = lab("exec", lab.host(1), "--", "stat", "-c", "%Y %i", "/proc/1", "/run/libvirtd.pid")
+    lab("up", "--hosts", "2")
+    assert lab("exec", lab.host(1), "--", "stat", "-c", "%Y %i", "/proc/1", "/run/libvirtd.pid") == before
+
+
+def test_each_host_has_an_identity_of_its_own(lab: Command) -> None:
+    for question in (["cat", "/etc/machine-id"], ["hostname"], ["virsh", "-c", "qemu:///system", "capabilities"]):
+        answers = {lab("exec", lab.host(number), "--", *question) for number in (1, 2)}
+        assert len({re.search(r"<uuid>.*</uuid>", answer)[0] if "<uuid>" in answer else answer for answer in answers}) == 2
+
+
+def test_hosts_reach_each_other_by_name_over_ssh_and_libvirt(lab: Command) -> None:
+    for transport in ("ssh", "tcp"):
+        uri = f"qemu+{transport}://{lab.host(2)}/system"
+        assert lab("ssh", lab.host(1), "virsh", "-c", uri, "hostname").strip() == lab.host(2)
+
+
+def test_the_unprivileged_user_becomes_root_by_sudo(lab: Command) -> None:
+    assert lab("ssh", "--user", "operator", lab.host(1), "id", "-un").strip() == "operator"
+    assert lab("ssh", "--user", "operator", lab.host(1), "sudo", "-n", "id", "-un").strip() == "root"
+
+
+def test_homes_and_state_folders_are_not_shared(lab: Command) -> None:
+    lab("ssh", lab.host(1), "touch ~/mark /run/kvmfleet/mark /var/lib/kvmfleet/mark /etc/libvirt/mark /etc/systemd/system/mark")
+    paths = "~/mark /run/kvmfleet/mark /var/lib/kvmfleet/mark /etc/libvirt/mark /etc/systemd/system/mark"
+    assert lab.run("ssh", lab.host(2), f"ls {paths} 2>/dev/null").stdout == ""
+    assert len(lab("ssh", lab.host(1), f"ls {paths}").split()) == 5
+    lab("ssh", lab.host(1), f"rm {paths}")
+
+
+def test_the_inventory_names_the_group_and_all_hosts(lab: Command) -> None:
+    with open(lab("inventory").strip()) as inventory:
+        text = inventory.read()
+    assert "kvmfleet_hosts:" in text
+    assert all(row["address"] in text for row in lab.status().values())

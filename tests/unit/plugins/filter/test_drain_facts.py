@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kvmfleet.migration.plugins.filter.drain_facts import FilterModule as Facts
+from ansible_collections.kvmfleet.migration.plugins.filter.drain_moves import FilterModule as Moves
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, uuid_of
+
+drain_facts = Facts().filters()["drain_facts"]
+drain_moves = Moves().filters()["drain_moves"]
+
+
+def gathered(name: str, seconds_ago: float, *domains: dict[str, t.Any]) -> dict[str, t.Any]:
+    at = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=seconds_ago)
+    return {**facts(name, *domains), "gathered_at": at.isoformat().replace("+00:00", "Z")}
+
+
+HOSTVARS: dict[str, t.Any] = {
+    "kvm1": {"ansible_facts": {"kvmfleet_host": gathered("kvm1", 5, domain("web1"))}},
+    "kvm2": {"ansible_facts": {"kvmfleet_host": gathered("kvm2", 300)}},
+    "kvm3": {"ansible_facts": {"kvmfleet_host": gathered("kvm3", -300)}},
+    "kvm4": {"ansible_facts": {}},
+    "kvm5": {"ansible_facts": {"kvmfleet_host": gathered("kvm5", 5, domain("web1"))}},
+}
+NAMES = [*HOSTVARS, "unknown"]
+
+
+def test_hosts_without_facts_are_left_out() -> None:
+    assert list(drain_facts(HOSTVARS, NAMES)) == ["kvm1", "kvm2", "kvm3", "kvm5"]
+
+
+def test_old_facts_and_those_from_the_future_are_left_out() -> None:
+    assert list(drain_facts(HOSTVARS, NAMES, 60)) == ["kvm1", "kvm5"]
+
+
+def test_what_was_asked_now_counts_and_not_what_was_known() -> None:
+    now = gathered("kvm4", 0)
+    asked = [
+        {"item": "kvm4", "ansible_facts": {"kvmfleet_host": now}},
+        {"item": "kvm1", "unreachable": True, "msg": "no route"},
+        {"item": "kvm2", "failed": True, "msg": "no libvirt"},
+        {"item": "kvm3", "skipped": True},
+    ]
+    assert list(drain_facts(HOSTVARS, NAMES, asked=asked)) == ["kvm3", "kvm4", "kvm5"]
+
+
+def test_facts_that_contradict_a_source_s_are_left_out() -> None:
+    assert list(drain_facts(HOSTVARS, ["kvm2", "kvm5"], undisputed_by=["kvm1"])) == ["kvm2"]
+
+
+def test_hostvars_are_wanted() -> None:
+    with pytest.raises(AnsibleFilterError, match="give hostvars"):
+        drain_facts(["kvm1"], NAMES)
+
+
+PLAN = {"moves": [{"uuid": uuid_of("a"), "source": "kvm1", "destination": "kvm2"}, {"uuid": uuid_of("b"), "source": "kvm3", "destination": "kvm2"}]}
+
+
+def test_a_host_s_share_comes_with_the_options() -> None:
+    assert drain_moves(PLAN, "kvm1", {"timeout_seconds": 9}) == [{"uuid": uuid_of("a"), "destination": "kvm2", "timeout_seconds": 9}]
+    assert drain_moves(PLAN, "kvm2") == []
+
+
+@pytest.mark.parametrize("option", ["name", "uuid", "destination", "moves", "parallel"])
+def test_what_the_plan_decides_cannot_be_an_option(option: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=option):
+        drain_moves(PLAN, "kvm1", {option: "x"})
+
+
+def test_no_plan_is_a_sentence() -> None:
+    with pytest.raises(AnsibleFilterError, match="not a drain's plan"):
+        drain_moves({}, "kvm1")

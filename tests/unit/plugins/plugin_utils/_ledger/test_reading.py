@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a reader may ask for, and that the answer is always a list."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.reading import Wanted, check_wanted, read
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+
+WEB1 = "55555555-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def filled(ledger: FileLedger, new_move: Callable[..., dict[str, t.Any]], go: Callable[..., Stored]) -> FileLedger:
+    """A failed move of web1, a running one of web2, an evacuation of db1, two hosts; web1's definition is saved."""
+    go(ledger, ledger.open_record(new_move("web1", WEB1)), s.FAILED)
+    go(ledger, ledger.open_record(new_move("web2")), s.RUNNING)
+    ledger.open_record(new_move("db1", record_type=s.EVACUATION))
+    saved = ledger.domain(WEB1)
+    assert saved is not None
+    ledger.put_domain({**saved.body, "definition": "<domain/>"}, saved.version)
+    for number in (2, 1):
+        host_uuid = f"33333333-0000-4000-8000-00000000000{number}"
+        ledger.put_host({"host_id": None, "host_uuid": host_uuid, "name": f"kvm{number}", "state": "enabled"}, None)
+    return ledger
+
+
+def names(found: list[t.Any]) -> list[str]:
+    return [document["domain"]["name"] if "domain" in document else document["name"] for document in found]
+
+
+@pytest.mark.parametrize(
+    ("term", "conditions", "expected"),
+    [
+        ("migrations", {}, ["web1", "web2"]),
+        ("migrations", {"status": ["running"]}, ["web2"]),
+        ("migrations", {"domain": WEB1}, ["web1"]),
+        ("migrations", {"host": "kvm9"}, []),
+        ("migrations", {"until": "2024-01-01"}, []),
+        ("migrations", {"query": "[?status=='failed']"}, ["web1"]),
+        ("migrations", {"query": "[0]"}, ["web1"]),
+        ("migrations", {"query": "[7]"}, []),
+        ("evacuations", {}, ["db1"]),
+        ("hosts", {}, ["kvm1", "kvm2"]),
+        ("hosts", {"host": "33333333-0000-4000-8000-000000000002"}, ["kvm2"]),
+        ("domains", {}, ["db1", "web1", "web2"]),
+        ("domains", {"host": "kvm1", "domain": "web1"}, ["web1"]),
+        ("domains", {"host": "kvm2"}, []),
+    ],
+)
+def test_terms_and_conditions(filled: FileLedger, term: str, conditions: dict[str, t.Any], expected: list[str]) -> None:
+    wanted = Wanted(**conditions)
+    check_wanted([term], wanted)
+    assert names(read(filled, term, wanted)) == expected
+
+
+def test_a_single_value_is_a_list_of_one(filled: FileLedger) -> None:
+    assert read(filled, "migrations", Wanted(query="length(@)")) == [2]
+
+
+def test_definitions_are_shown_only_when_asked_for(filled: FileLedger) -> None:
+    assert not [body for body in read(filled, "domains", Wanted()) if "definition" in body]
+    assert read(filled, "domains", Wanted(query="[].definition")) == []
+    assert read(filled, "domains", Wanted(include_definitions=True, query="[].definition")) == ["<domain/>"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "conditions", "named"),
+    [
+        ([], {}, "Nothing was asked for"),
+        (["guests"], {}, "no 'guests'"),
+        (["migrations", 7], {}, "no 7"),
+        (["hosts"], {"status": ["running"]}, "'status' cannot be used with hosts"),
+        (["migrations", "domains"], {"since": "2024-01-01"}, "'since' cannot be used with domains"),
+        (["migrations"], {"status": ["finished"]}, "'finished'"),
+        (["migrations"], {"until": "soon"}, "'until'"),
+        (["migrations"], {"query": "[?"}, "JMESPath"),
+    ],
+)
+def test_a_bad_request_is_refused_before_anything_is_read(terms: list[t.Any], conditions: dict[str, t.Any], named: str) -> None:
+    with pytest.raises(InvalidArgument, match=named.replace("[", "\\[")):
+        check_wanted(terms, Wanted(**conditions))
