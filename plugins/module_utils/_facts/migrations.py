@@ -93,7 +93,7 @@ def _running(host: h.Host, info: h.DomainInfo, state: t.Optional[schema.Record],
 
 
 def _shown(state: schema.Record, watched: t.Optional[bool]) -> schema.Record:
-    return {**{key: value for key, value in state.items() if key != "watcher"}, "watched": watched}
+    return {**{key: value for key, value in state.items() if key not in ("watcher", "answers")}, "watched": watched}
 
 
 def _foreign(host: h.Host, info: h.DomainInfo, watched: t.Optional[bool]) -> schema.Record:

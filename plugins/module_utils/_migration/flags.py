@@ -42,13 +42,13 @@ _GATES = (
 _COMPRESSIONS = ("xbzrle", "zlib", "zstd")
 _MULTIFD_COMPRESSIONS = ("zlib", "zstd")
 _MULTIFD_COMPRESSION_SINCE = 9004000
-_MAX_BANDWIDTH_MIB = 10**7
+MAX_BANDWIDTH_MIB = 10**7
 
 
 def check_options(options: MoveOptions) -> None:
     """Raise L(InvalidArgument) or L(NotSupported) for values and combinations that no version can do."""
-    if not 0 <= options.bandwidth_mib <= _MAX_BANDWIDTH_MIB:
-        raise InvalidArgument(f"bandwidth_mib is {options.bandwidth_mib}.", f"Give a whole number from 0 (no cap) to {_MAX_BANDWIDTH_MIB}.")
+    if not 0 <= options.bandwidth_mib <= MAX_BANDWIDTH_MIB:
+        raise InvalidArgument(f"bandwidth_mib is {options.bandwidth_mib}.", f"Give a whole number from 0 (no cap) to {MAX_BANDWIDTH_MIB}.")
     if options.parallel_connections is not None and not 1 <= options.parallel_connections <= 255:
         raise InvalidArgument(f"parallel_connections is {options.parallel_connections}.", "Give a whole number from 1 to 255.")
     if options.compression is not None and options.compression not in _COMPRESSIONS:

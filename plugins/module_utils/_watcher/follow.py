@@ -122,7 +122,7 @@ class Follower:
             if isinstance(action, Abort):
                 self._pilot.abort(host, action)
             elif isinstance(action, ForceComplete):
-                self._begin_forcing("timeout")
+                self.begin_forcing("timeout")
             elif self._forcing is None and self._pilot.allow(host, action.milliseconds):
                 self._watched = downtime_was_set(self._watched, action.milliseconds)
         if self._forcing is not None:
@@ -148,7 +148,8 @@ class Follower:
             if isinstance(action, SetDowntime) and refusal is None:
                 self._watched = downtime_was_set(self._watched, action.milliseconds)
 
-    def _begin_forcing(self, by: str) -> None:
+    def begin_forcing(self, by: str) -> None:
+        """Make the move end now, from the next poll on."""
         if self._forcing is None:  # an adopted move may be forced already
             self._journal.note("force_complete", by)
             self._forcing = Forcing(began_at=-1.0)
@@ -156,8 +157,8 @@ class Follower:
     # -- intents -------------------------------------------------------------------------------------------------
 
     def _intents(self) -> t.List[intents.Intent]:
-        record = self._journal.record
-        return intents.take(self._uuid, record["id"], record["generation"], self._journal.folder)
+        record, folder = self._journal.record, self._journal.folder
+        return intents.take(self._uuid, record["id"], record["generation"], folder) if folder else []
 
     def _heed(self, host: h.Host, intent: intents.Intent, in_post_copy: bool) -> None:
         self._journal.answer(intent, self._do(host, intent, in_post_copy))
@@ -174,7 +175,7 @@ class Follower:
                 return refusal
             self._terms = dataclasses.replace(self._terms, capped=False)
         if not in_post_copy:
-            self._begin_forcing(intent.by)
+            self.begin_forcing(intent.by)
         return None
 
     def _lose(self, error: Unreachable) -> None:

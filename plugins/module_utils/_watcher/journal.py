@@ -26,13 +26,15 @@ _MAX_ANSWERS = 20
 
 
 class Journal:
-    """Writes the state file C(/run/kvmfleet/<domain uuid>.json): the record, and which process watches it."""
+    """Writes the state file C(/run/kvmfleet/<domain uuid>.json): the record, and which process watches it.
 
-    def __init__(self, record: schema.Record, watcher: t.Mapping[str, t.Any], folder: str = RUN_FOLDER) -> None:
+    Without a folder it is kept in memory only: for a move that is not ours.
+    """
+
+    def __init__(self, record: schema.Record, watcher: t.Mapping[str, t.Any], folder: t.Optional[str] = RUN_FOLDER) -> None:
         self.record = record
         self._watcher = dict(watcher)
         self.folder = folder
-        self._path = state_path(record["domain"]["uuid"], folder)
         self._by = f"watcher pid {watcher.get('pid')}"
         self._samples = Samples(record["samples"])
         self._answers: t.Dict[str, t.Dict[str, t.Any]] = {}
@@ -101,4 +103,5 @@ class Journal:
 
     def write(self) -> None:
         """Write the record as it is."""
-        write_json(self._path, {**self.record, "watcher": self._watcher, "answers": self._answers})
+        if self.folder is not None:
+            write_json(state_path(self.record["domain"]["uuid"], self.folder), {**self.record, "watcher": self._watcher, "answers": self._answers})

@@ -127,8 +127,8 @@ class Mover(threading.Thread):
             self.journal.answer(intent, InvalidState(f"The move of domain {self.order.name} has not begun yet."))
 
     def _intents(self) -> t.List[intents.Intent]:
-        record = self.journal.record
-        return intents.take(self.order.uuid, record["id"], record["generation"], self.journal.folder)
+        record, folder = self.journal.record, self.journal.folder
+        return intents.take(self.order.uuid, record["id"], record["generation"], folder) if folder else []
 
     def _is_at_destination(self) -> bool:
         destination = self._open_destination()
@@ -174,12 +174,12 @@ def limits_of(order: Order) -> Limits:
 
 def terms_of(order: Order) -> Terms:
     """Return what forcing this move may use."""
-    policy = order.record["policy"]
+    policy, connection = order.record["policy"], order.record.get("connection", {})
     return Terms(
         post_copy=bool(value(policy, "post_copy")) and order.record["before"].get("state") != h.PAUSED,
-        capped=bool(order.parameters.get("bandwidth")),
+        capped=bool(connection.get("bandwidth_mib")),
         suspend_seconds=value(policy, "force_suspend_seconds"),
         pause_max_seconds=value(policy, "force_pause_max_seconds"),
         downtime_ms=value(policy, "downtime_ms"),
-        link_rate_bytes=int(order.record["request"].get("link_mib") or 0) * 1024**2,
+        link_rate_bytes=int(connection.get("link_mib") or 0) * 1024**2,
     )

@@ -109,7 +109,7 @@ class Booking:
             by=self.by,
             request=needs.needs(),
         )
-        record["connection"] = {"destination_uri": request.uris[host]}
+        record["connection"] = {"destination_uri": request.uris[host], "bandwidth_mib": request.options.bandwidth_mib, "link_mib": request.link_mib}
         return record
 
     def _advance(self, stored: Stored, status: str, detail: str = "", destination: schema.Record | None = None) -> Stored:

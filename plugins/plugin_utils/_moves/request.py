@@ -34,6 +34,7 @@ class MoveRequest:
     migrate_uri: str | None
     options: MoveOptions
     policy: Policy
+    link_mib: int | None = None
     given: dict[str, t.Any] = field(default_factory=dict)
     known_uuids: list[str] = field(default_factory=list)
 
@@ -93,6 +94,7 @@ def _request(args: dict[str, t.Any], settings: Settings, source: str) -> MoveReq
         migrate_uri=check_uri(migrate_uri, "migrate_uri") if migrate_uri else None,
         options=options,
         policy=resolve([("task", args), ("host", settings.policy(source))]),
+        link_mib=args.get("link_mib"),
         given={name: args[name] for name in DEFAULTS if args.get(name) is not None},
     )
 

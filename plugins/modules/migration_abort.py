@@ -1,0 +1,114 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: migration_abort
+short_description: Cancel a migration
+version_added: 0.1.0
+description:
+  - Cancels a queued, preparing or running migration of a domain, from any session, and waits until the guest is back to normal on its source host.
+  - A migration that has switched to post-copy cannot be cancelled. The guest runs on its destination then.
+options:
+  name:
+    description:
+      - Name of the domain.
+      - Exactly one of O(name) and O(uuid) is needed.
+    type: str
+  uuid:
+    description: UUID of the domain.
+    type: str
+  wait_seconds:
+    description: How long to wait for the guest to be back to normal.
+    type: int
+    default: 30
+  missing_ok:
+    description: Whether it is no failure when there is nothing to cancel.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - kvmfleet.migration._attributes
+  - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._libvirt
+attributes:
+  diff_mode:
+    support: none
+  idempotent:
+    support: none
+    details: With O(missing_ok=true) a second run reports no change.
+notes:
+  - Needs root on the source host.
+seealso:
+  - module: kvmfleet.migration.migration_force_complete
+  - module: kvmfleet.migration.migration_info
+author:
+  - The kvmfleet.migration developers (@kvmfleet)
+"""
+
+EXAMPLES = r"""
+- name: Leave a guest where it is after all
+  kvmfleet.migration.migration_abort:
+    name: db1
+
+- name: Make sure that nothing is on its way
+  kvmfleet.migration.migration_abort:
+    name: db1
+    missing_ok: true
+"""
+
+RETURN = r"""
+migrations:
+  description: The record of the migration that was cancelled; empty where there was none and O(missing_ok=true).
+  returned: always but when the domain is unknown
+  type: list
+  elements: dict
+  sample: [{status: cancelled, reason: operator}]
+error_code:
+  description: A stable word for what went wrong.
+  returned: failure
+  type: str
+  sample: not_supported
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import intervention_of
+
+
+def migration_abort(module: AnsibleModule) -> t.Dict[str, t.Any]:
+    """Cancel the migration; or say that there is none."""
+    intervention = intervention_of(module.params, ABORT)
+    if module.params["missing_ok"] and not intervention.is_migrating():
+        return {"changed": False, "migrations": []}
+    record = intervention.current() if module.check_mode else intervention.carry_out()
+    return {"changed": True, "migrations": [record]}
+
+
+def main() -> None:
+    """Cancel one migration."""
+    module = AnsibleModule(
+        argument_spec={
+            **libvirt_spec(),
+            "name": {"type": "str"},
+            "uuid": {"type": "str"},
+            "wait_seconds": {"type": "int", "default": 30},
+            "missing_ok": {"type": "bool", "default": False},
+        },
+        mutually_exclusive=[("name", "uuid")],
+        required_one_of=[("name", "uuid")],
+        supports_check_mode=True,
+    )
+    run(module, migration_abort)
+
+
+if __name__ == "__main__":
+    main()
