@@ -15,7 +15,7 @@ import dataclasses
 import typing as t
 
 from .._records.statuses import REASON_PAUSE_OVERRUN
-from .estimate import converged_pause_ms, pause_ms, pending_bytes
+from .estimate import SWITCHOVER_MS, converged_pause_ms, pause_ms, pending_bytes
 from .hypervisor import JobStats
 from .monitor import Abort, SetDowntime
 
@@ -75,6 +75,8 @@ class Forcing:
     began_at: float
     rung: t.Optional[str] = None
     rung_at: float = 0.0
+    processed_bytes: t.Optional[int] = None
+    seen_at: float = 0.0
     rate_bytes: int = 0
     steady: bool = False
     predicted_ms: t.Optional[int] = None
@@ -91,6 +93,7 @@ class Seen:
     paused: bool
     since_sync_seconds: float
     dirty_set_bytes: int
+    allowed_ms: int
 
 
 def force(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[ForceAction], Forcing]:
@@ -126,7 +129,12 @@ def _measured(seen: Seen, terms: Terms, forcing: Forcing) -> Forcing:
     """Note the link's rate: the known one, else the best that was seen since the cap was lifted."""
     if terms.link_rate_bytes:
         return dataclasses.replace(forcing, rate_bytes=terms.link_rate_bytes, steady=True)
+    processed, seconds = seen.stats.memory_processed_bytes, seen.elapsed - forcing.seen_at
     rate = seen.stats.bandwidth_bytes
+    if forcing.processed_bytes is not None and seconds > 0:
+        # The reported rate is that of an older tenth of a second.
+        rate = max(rate, int((processed - forcing.processed_bytes) / seconds))
+    forcing = dataclasses.replace(forcing, processed_bytes=processed, seen_at=seen.elapsed)
     steady = bool(forcing.rate_bytes) and rate >= forcing.rate_bytes * _STEADY and rate * _STEADY <= forcing.rate_bytes
     return dataclasses.replace(forcing, rate_bytes=max(rate, forcing.rate_bytes), steady=steady)
 
@@ -147,7 +155,8 @@ def _pending(seen: Seen) -> int:
 def _predicted(seen: Seen, terms: Terms, forcing: Forcing, self_converging: bool = False) -> Forcing:
     pending = _pending(seen)
     if self_converging:
-        predicted = converged_pause_ms(pending, seen.stats.dirty_rate_bytes, forcing.rate_bytes, terms.downtime_ms)
+        predicted = converged_pause_ms(pending, seen.stats.dirty_rate_bytes, forcing.rate_bytes, seen.allowed_ms)
+        predicted = min(predicted, seen.allowed_ms + SWITCHOVER_MS)
     else:
         predicted = pause_ms(pending, forcing.rate_bytes)
     return dataclasses.replace(forcing, predicted_ms=predicted)

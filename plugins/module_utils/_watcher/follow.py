@@ -21,7 +21,7 @@ from .journal import Journal
 from .pilot import ABORT_PREFIX, FORCE_PREFIX, Pilot
 
 POLL_SECONDS = 0.25
-FORCING_POLL_SECONDS = 0.1
+FORCING_POLL_SECONDS = 0.05
 
 
 class Follower:
@@ -108,8 +108,10 @@ class Follower:
             self._heed(host, intent, in_post_copy)
         if not in_post_copy:
             self._act(host, stats, elapsed, view)
-        allowed = self._watched.downtime_ms or downtime_at(self._limits.ramp, elapsed)
-        self._journal.measured(stats, int(elapsed * 1000), allowed)
+        self._journal.measured(stats, int(elapsed * 1000), self._allowed_ms(elapsed))
+
+    def _allowed_ms(self, elapsed: float) -> int:
+        return self._watched.downtime_ms or downtime_at(self._limits.ramp, elapsed)
 
     def _act(self, host: h.Host, stats: h.JobStats, elapsed: float, view: h.GuestView) -> None:
         if self._overdue:
@@ -130,7 +132,14 @@ class Follower:
 
     def _force(self, host: h.Host, stats: h.JobStats, elapsed: float, view: h.GuestView) -> None:
         was_running = self._journal.record["before"].get("state") != h.PAUSED
-        seen = Seen(stats, elapsed, view.state == h.PAUSED and was_running, elapsed - self._watched.synced_at, self._watched.dirty_set_bytes)
+        seen = Seen(
+            stats,
+            elapsed,
+            paused=view.state == h.PAUSED and was_running,
+            since_sync_seconds=elapsed - self._watched.synced_at,
+            dirty_set_bytes=self._watched.dirty_set_bytes,
+            allowed_ms=self._allowed_ms(elapsed),
+        )
         forcing = t.cast(Forcing, self._forcing)
         if forcing.began_at < 0:
             forcing = dataclasses.replace(forcing, began_at=elapsed, rung_at=elapsed)
