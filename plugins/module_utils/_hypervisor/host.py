@@ -118,7 +118,7 @@ class LibvirtHost:
             self._lookup(uuid, attempt).migrateToURI3(destination_uri, dict(parameters), bits)
         except libvirt().libvirtError as error:
             ours = translated(error, attempt)
-            if isinstance(ours, (Aborted, Conflict, NotSupported, Unsafe)):
+            if isinstance(ours, (Aborted, Conflict, InvalidState, NotSupported, Unsafe)):
                 raise ours from error
             raise MigrationFailed(ours.message, **ours.result) from error
 
@@ -147,6 +147,10 @@ class LibvirtHost:
     def start_post_copy(self, uuid: str) -> None:
         with libvirt_errors(f"switch domain {uuid} to post-copy"):
             self._lookup(uuid, "switch to post-copy").migrateStartPostCopy()
+
+    def pause_post_copy(self, uuid: str) -> None:
+        with libvirt_errors(f"pause the post-copy migration of domain {uuid}"):
+            self._lookup(uuid, "pause post-copy").abortJobFlags(libvirt().VIR_DOMAIN_ABORT_JOB_POSTCOPY)
 
     def suspend(self, uuid: str) -> None:
         with libvirt_errors(f"suspend domain {uuid} on {self.uri}"):

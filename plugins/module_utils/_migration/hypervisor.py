@@ -150,6 +150,9 @@ class Host(t.Protocol):
     def start_post_copy(self, uuid: str) -> None:
         """Switch the running job over. Raises L(InvalidState) where it was not started so that it may."""
 
+    def pause_post_copy(self, uuid: str) -> None:
+        """Break a post-copy migration that is under way, so that it can be resumed over a new link."""
+
     def suspend(self, uuid: str) -> None:
         """Stop the domain, also while it is being moved."""
 

@@ -79,6 +79,13 @@ def decide(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Wat
     return ([SetDowntime(allowed)] if allowed != watched.downtime_ms else []), watched
 
 
+def watch_post_copy(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Watched) -> t.Tuple[bool, Watched]:
+    """Return whether no byte has come over for so long that the link must be broken. Nothing else acts in post-copy."""
+    watched = _seen(stats, elapsed_seconds, watched)
+    stalled = _is_stalled(elapsed_seconds, limits, watched)
+    return stalled, dataclasses.replace(watched, progressed_at=elapsed_seconds) if stalled else watched
+
+
 def downtime_was_set(watched: Watched, milliseconds: int) -> Watched:
     """Return what to remember after libvirt accepted a downtime."""
     return dataclasses.replace(watched, downtime_ms=milliseconds)

@@ -18,16 +18,17 @@ from .order import Order
 class MigrateCall(threading.Thread):
     """Runs L(Host.migrate); C(error) is what it raised, once it has ended."""
 
-    def __init__(self, host: Host, order: Order) -> None:
+    def __init__(self, host: Host, order: Order, flags: t.Optional[t.Sequence[str]] = None) -> None:
         super().__init__(name=f"migrate-{order.uuid}", daemon=True)
         self.error: t.Optional[KvmfleetError] = None
         self._host = host
         self._order = order
+        self._flags = order.flags if flags is None else flags
 
     def run(self) -> None:
         order = self._order
         try:
-            self._host.migrate(order.uuid, order.destination_uri, order.flags, order.parameters)
+            self._host.migrate(order.uuid, order.destination_uri, self._flags, order.parameters)
         except KvmfleetError as error:
             self.error = error
         finally:

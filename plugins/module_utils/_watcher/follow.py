@@ -14,7 +14,7 @@ from .._errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._migration import hypervisor as h
 from .._migration.downtime import downtime_at
 from .._migration.force import RUNG_POST_COPY, Forcing, Seen, SetBandwidth, StartPostCopy, Terms, force
-from .._migration.monitor import Abort, ForceComplete, Limits, SetDowntime, Watched, decide, downtime_was_set
+from .._migration.monitor import Abort, ForceComplete, Limits, SetDowntime, Watched, decide, downtime_was_set, watch_post_copy
 from .._records import statuses as s
 from . import intents
 from .journal import Journal
@@ -46,6 +46,7 @@ class Follower:
         self._clock = clock
         self._watched = Watched()
         self._started_at: t.Optional[float] = None
+        self.is_broken = False
         self._forcing = _forcing_of(journal)
         self._overdue = _overdue_abort(journal)
 
@@ -106,12 +107,21 @@ class Follower:
         self._journal.enter(s.RUNNING_POST_COPY if in_post_copy else s.RUNNING)
         for intent in self._intents():
             self._heed(host, intent, in_post_copy)
-        if not in_post_copy:
+        self.is_broken = view.reason == h.POST_COPY_FAILED
+        if view.reason == h.POST_COPY:
+            self._watch_post_copy(host, stats, elapsed)
+        elif not in_post_copy:
             self._act(host, stats, elapsed, view)
         self._journal.measured(stats, int(elapsed * 1000), self._allowed_ms(elapsed))
 
     def _allowed_ms(self, elapsed: float) -> int:
         return self._watched.downtime_ms or downtime_at(self._limits.ramp, elapsed)
+
+    def _watch_post_copy(self, host: h.Host, stats: h.JobStats, elapsed: float) -> None:
+        """Break a stream that stands still, so that it can be resumed over a new link."""
+        stalled, self._watched = watch_post_copy(stats, elapsed, self._limits, self._watched)
+        if stalled:
+            self._pilot.break_post_copy(host)
 
     def _act(self, host: h.Host, stats: h.JobStats, elapsed: float, view: h.GuestView) -> None:
         if self._overdue:

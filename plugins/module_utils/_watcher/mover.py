@@ -25,6 +25,7 @@ from .journal import MIGRATE_ACT, Journal
 from .order import Order
 from .ownership import Ownership
 from .pilot import ABORT_PREFIX
+from .recover import Recovery
 from .settle import Settlement
 
 UNREACHABLE_SECONDS = 600.0
@@ -62,7 +63,11 @@ class Mover(threading.Thread):
             else:
                 error = self._move(follower, limits)
             settlement = Settlement(self._open_source, self._open_destination, self.journal, follower.completed_job, self._clock, self._sleep)
-            settlement.settle(error, follower.elapsed_ms)
+            while not settlement.settle(error, follower.elapsed_ms):
+                why = Recovery(self.order, self.journal, self._open_source, self._open_destination, self._clock, self._sleep).recover()
+                if why:
+                    settlement.give_up(why)
+                    break
         finally:
             follower.close()
             self._ownership.release()
@@ -107,6 +112,8 @@ class Mover(threading.Thread):
             "at_destination": self._is_at_destination(),
         }
         self._heed_before_job()
+        # Who recovers this move from post-copy has to ask for it in the same words.
+        self.journal.record.setdefault("connection", {}).update(flags=self.order.flags, parameters=self.order.parameters)
         self.journal.intend(MIGRATE_ACT)
         host.set_max_downtime_ms(self.order.uuid, limits.ramp[0][1])
         if info.view.state == h.PAUSED:
@@ -146,7 +153,7 @@ class Mover(threading.Thread):
     def _adopt(self, follower: Follower) -> None:
         """Follow a job to its end; one whose source has not answered for ten minutes is settled as it is then."""
         answered_at = self._clock()
-        while follower.poll() and self._clock() - answered_at < UNREACHABLE_SECONDS:
+        while follower.poll() and not follower.is_broken and self._clock() - answered_at < UNREACHABLE_SECONDS:
             if follower.answers:
                 answered_at = self._clock()
             self._sleep(follower.pause)

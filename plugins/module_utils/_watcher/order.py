@@ -39,12 +39,17 @@ class Order:
 
 
 def order_from(document: t.Mapping[str, t.Any]) -> Order:
-    """Return the order of a document that came from the control node. Raises L(Internal) where its record is none."""
+    """Return the order of a document that came from the control node; a move that was begun before is asked for as it was then.
+
+    Raises L(Internal) where its record is none.
+    """
+    record = check_record(document["record"])
+    begun = record.get("connection", {})
     return Order(
-        record=check_record(document["record"]),
+        record=record,
         source_uri=document["source_uri"],
         destination_uri=document["destination_uri"],
-        flags=list(document.get("flags", ())),
-        parameters=dict(document.get("parameters", {})),
+        flags=list(begun.get("flags") or document.get("flags", ())),
+        parameters=dict(begun.get("parameters") or document.get("parameters", {})),
         adopt=bool(document.get("adopt", False)),
     )

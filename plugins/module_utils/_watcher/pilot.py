@@ -48,6 +48,10 @@ class Pilot:
         }
         return self._tried(FORCE_PREFIX + _ACTS[type(action)], calls[type(action)])
 
+    def break_post_copy(self, host: Host) -> None:
+        """Break a post-copy stream that stands still."""
+        self._tried("recover: pause", lambda: host.pause_post_copy(self._uuid))
+
     def _tried(self, act: str, call: t.Callable[[], None]) -> t.Optional[KvmfleetError]:
         if act not in self._refused:
             self._journal.intend(act)

@@ -23,6 +23,8 @@ POLL_SECONDS = 0.25
 # The event with the source's figures comes on another connection than the call that ended.
 _EVENT_ATTEMPTS = 8
 
+REASON_POST_COPY = "post_copy_failed"
+
 Opener = t.Callable[[], h.Host]
 Readings = t.Tuple[h.GuestView, h.GuestView]
 
@@ -54,8 +56,11 @@ class Settlement:
             job_started=did(record, MIGRATE_ACT) or record["status"] in (s.RUNNING, s.RUNNING_POST_COPY, s.ERROR),
         )
 
-    def settle(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> None:
-        """Write the record's last status. C(error) is what the migrate call raised, if it did: it never decides where the guest is."""
+    def settle(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> bool:
+        """Write the record's last status. C(error) is what the migrate call raised, if it did: it never decides where the guest is.
+
+        Returns false, and writes nothing, where post-copy has to be recovered first.
+        """
         deadline = self._clock() + WAIT_SECONDS
         confirmed: t.Optional[t.Tuple[str, Readings]] = None
         while True:
@@ -63,6 +68,9 @@ class Settlement:
             verdict = outcome.judge(*readings, self._move) if readings else outcome.Verdict(outcome.WAIT, otherwise=outcome.REASON_UNCLEAR)
             if self._finish(verdict, readings, error, elapsed_ms):
                 break
+            if verdict.act == outcome.RECOVER:
+                self._close()
+                return False
             if verdict.act in (outcome.DESTROY_SOURCE, outcome.RESUME_SOURCE) and readings:
                 if confirmed == (verdict.act, readings):
                     self._do(verdict.act)
@@ -72,6 +80,11 @@ class Settlement:
                 break
             self._sleep(POLL_SECONDS)
         self._close()
+        return True
+
+    def give_up(self, why: str) -> None:
+        """Write that post-copy could not be recovered. Both copies are left as they are."""
+        self._journal.advance(s.ERROR, f"{why} Neither copy was touched.", REASON_POST_COPY)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
