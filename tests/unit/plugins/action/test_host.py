@@ -26,8 +26,9 @@ class Host:
         self.phases: list[str] = []
 
     def run(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        self.phases.append(module_args["_phase"])
-        if module_args["_phase"] == "create":
+        phase = module_args["_work"]["phase"]
+        self.phases.append(phase)
+        if phase == "create":
             self.host_id = ID
             return {"changed": True, "host_id": ID}
         return {"identity": {"host_id": self.host_id, "machine_id": "m1", "hostname": "kvm1", "host_uuid": UUID}, "libvirt_error": None}
@@ -126,7 +127,7 @@ def test_a_host_that_lost_its_identity_is_not_given_another(fleet: Fleet) -> Non
 def test_what_needs_all_hosts_together_refuses_other_strategies(fleet: Fleet, strategy: str) -> None:
     fleet.strategy = strategy
     with pytest.raises(NotSupported, match="strategy"):
-        fleet.task(_together=True, state="maintenance")
+        fleet.task(_work={"together": True}, state="maintenance")
     assert fleet.task(state="maintenance")["changed"]
 
 
