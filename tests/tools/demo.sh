@@ -81,6 +81,6 @@ lab status
 
 say "What the ledger says"
 cat >.build/demo-query.yml <<'TEXT'
-summary: "[].[updated_at, domain.name, source.host, destination.host, status] | [].join('  ', @)"
+summary: "[*].join('  ', [updated_at, domain.name, source.host, destination.host, status])"
 TEXT
 ansible localhost -m ansible.builtin.debug -e @.build/demo-query.yml -a "msg={{ lookup('kvmfleet.migration.ledger', 'migrations', query=summary) }}"
