@@ -48,7 +48,8 @@ class ActionModule(ActionBase):
         if self._task.async_val:
             raise InvalidArgument("host does not take the task keyword async.", "Leave async out.")
         _validation, args = self.validate_argument_spec(host_spec())
-        if args["_together"]:
+        # A role's word that it needs all hosts of the play to go step by step together.
+        if (args["_work"] or {}).get("together"):
             self._refuse_free_strategy()
         here = self._task.delegate_to or task_vars["inventory_hostname"]
         name = args["name"] if args["name"] is not None else here
@@ -86,7 +87,7 @@ class ActionModule(ActionBase):
         return Identity(name, made, identity.host_uuid, identity.machine_id), found
 
     def _phase(self, phase: str, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> Result:
-        module_args = {"uri": args["uri"], "_phase": phase}
+        module_args = {"uri": args["uri"], "_work": {"phase": phase}}
         result = self._execute_module(module_name="kvmfleet.migration.host", module_args=module_args, task_vars=task_vars)
         if result.get("failed") or result.get("rc"):
             raise error_for_code(result.get("error_code", ""))(str(result.get("msg") or result.get("module_stderr")))

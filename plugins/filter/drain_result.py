@@ -22,11 +22,17 @@ def drain_result(
     outcomes: Mapping[str, Sequence[Body]],
     records: Sequence[Body] = (),
     problems: t.Optional[Mapping[str, Sequence[str]]] = None,
+    refusals: t.Optional[Mapping[str, Mapping[str, str]]] = None,
     check_mode: bool = False,
 ) -> dict[str, t.Any]:
     """Return C(drain_host_result): a dictionary by host."""
     try:
-        return {host: host_result(host, plan, facts, outcomes.get(host, ()), records, (problems or {}).get(host, ()), check_mode) for host in plan["sources"]}
+        return {
+            host: host_result(
+                host, plan, facts, outcomes.get(host, ()), records, (problems or {}).get(host, ()), (refusals or {}).get(host), check_mode=check_mode
+            )
+            for host in plan["sources"]
+        }
     except (AttributeError, KeyError, TypeError) as error:
         raise AnsibleFilterError(f"drain_result: plan, facts or records have not the expected form ({type(error).__name__}: {error}).") from error
 

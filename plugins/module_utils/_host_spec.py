@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from ._argspec import Spec, ledger_spec, libvirt_spec
+from ._argspec import Spec, internal_spec, ledger_spec, libvirt_spec
 
 STATES = ("enabled", "maintenance", "fenced")
 
@@ -20,6 +20,5 @@ def host_spec() -> Spec:
         "state": {"type": "str", "choices": list(STATES)},
         "reason": {"type": "str"},
         "name": {"type": "str"},
-        # Hidden: a role's word that it needs all hosts of the play to go step by step together.
-        "_together": {"type": "bool", "default": False},
+        **internal_spec(),
     }

@@ -39,6 +39,7 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes.actiongroup
   - kvmfleet.migration._libvirt
   - kvmfleet.migration._ledger
+  - kvmfleet.migration._internal
 seealso:
   - plugin: kvmfleet.migration.ledger
     plugin_type: lookup
@@ -117,17 +118,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.host_phases import PHASES
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import host_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
 
 
 def main() -> None:
-    """Run the host's half of the task; the action plugin of the same name does the rest."""
-    module = AnsibleModule(
-        # Hidden: the action plugin's word to its module.
-        argument_spec={**host_spec(), "_phase": {"type": "str", "choices": list(PHASES), "default": "read"}},
-        supports_check_mode=True,
-    )
-    run(module, lambda module: PHASES[module.params["_phase"]](module.params["uri"]))
+    """Run one phase on the host; the action plugin of the same name calls them in their order."""
+    module = AnsibleModule(argument_spec=host_spec(), supports_check_mode=True)
+    run(module, lambda module: in_phase(PHASES, module.params))
 
 
 if __name__ == "__main__":

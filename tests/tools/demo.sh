@@ -66,8 +66,12 @@ lab status
 say "What would a drain of kvm1 do?   ansible-playbook kvmfleet.migration.drain -e target=kvm1 --check --diff"
 ansible-playbook kvmfleet.migration.drain -e target=kvm1 --check --diff
 
+cat >.build/demo-drain.yml <<'TEXT'
+# As on a busy network: 48 MiB/s for each move, so that there is something to watch.
+drain_host_options: {bandwidth_mib: 48, timeout_seconds: 120}
+TEXT
 say "The drain   ansible-playbook kvmfleet.migration.drain -e target=kvm1"
-ansible-playbook kvmfleet.migration.drain -e target=kvm1
+ansible-playbook kvmfleet.migration.drain -e target=kvm1 -e @.build/demo-drain.yml
 
 say "The same again: nothing is left to do"
 ansible-playbook kvmfleet.migration.drain -e target=kvm1
@@ -76,5 +80,7 @@ say "Where the guests are now"
 lab status
 
 say "What the ledger says"
-ansible localhost -m ansible.builtin.debug -a \
-    "msg={{ query('kvmfleet.migration.ledger', 'migrations', query='[].join(\`  \`, [domain.name, source.host, destination.host, status])') }}"
+cat >.build/demo-query.yml <<'TEXT'
+summary: "[*].join('  ', [updated_at, domain.name, source.host, destination.host, status])"
+TEXT
+ansible localhost -m ansible.builtin.debug -e @.build/demo-query.yml -a "msg={{ lookup('kvmfleet.migration.ledger', 'migrations', query=summary) }}"

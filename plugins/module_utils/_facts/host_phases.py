@@ -16,9 +16,10 @@ from .._module import require_local
 from .identity import create_host_id, read_host_id, read_machine_id
 
 Identity = t.Dict[str, t.Any]
+Work = t.Mapping[str, t.Any]
 
 
-def read(uri: str) -> Identity:
+def read(uri: str, _work: Work) -> Identity:
     """Return C(identity) of this host. A libvirt that does not answer leaves C(host_uuid) null and says why in C(libvirt_error)."""
     require_local(uri)
     host_uuid, problem = _host_uuid(uri)
@@ -26,7 +27,7 @@ def read(uri: str) -> Identity:
     return {"changed": False, "identity": identity, "libvirt_error": problem}
 
 
-def create(uri: str) -> Identity:
+def create(uri: str, _work: Work) -> Identity:
     """Make the host's ID where it has none; C(host_id), and whether it was made now, in C(changed)."""
     require_local(uri)
     host_id, made = create_host_id()
@@ -46,4 +47,4 @@ def _host_uuid(uri: str) -> t.Tuple[t.Optional[str], t.Optional[str]]:
         host.close()
 
 
-PHASES: t.Dict[str, t.Callable[[str], Identity]] = {"read": read, "create": create}
+PHASES: t.Dict[str, t.Callable[[str, Work], Identity]] = {"read": read, "create": create}

@@ -17,6 +17,8 @@ from . import facts as read
 Body = Mapping[str, t.Any]
 Document = dict[str, t.Any]
 
+NOT_STARTED = "Its move was not started."
+
 
 def host_result(
     source: str,
@@ -25,6 +27,7 @@ def host_result(
     outcomes: Sequence[Body],
     records: Sequence[Body],
     problems: Sequence[str] = (),
+    refusals: t.Optional[Mapping[str, str]] = None,
     check_mode: bool = False,
 ) -> Document:
     """Return C({plan, moved, failed, skipped, safe_to_reboot, ...}) of one host that was drained.
@@ -32,12 +35,17 @@ def host_result(
     :arg facts: C(kvmfleet_host) by name, of this host and of those that took domains, read after the moves.
     :arg outcomes: the records that C(live_migrate) returned on this host.
     :arg records: unsettled records of the fleet, read after the moves.
+    :arg refusals: why a move failed, by the domain's UUID, for moves that may have no record.
     :arg problems: what else failed on this host, e.g. the message of a task.
     :arg check_mode: nothing was moved: what is planned is neither moved nor failed.
     """
     share = {key: [entry for entry in plan[key] if entry["source"] == source] for key in ("moves", "unplaced", "skipped")}
     by_uuid = {record["domain"]["uuid"]: record for record in outcomes}
-    judged = [] if check_mode else [_judge(move, facts, by_uuid.get(move["uuid"])) for move in share["moves"]]
+    whys = refusals or {}
+    if check_mode:
+        judged = [{**_left(move, whys[move["uuid"]]), "status": "refused"} for move in share["moves"] if move["uuid"] in whys]
+    else:
+        judged = [_judge(move, facts, by_uuid.get(move["uuid"]), whys.get(move["uuid"], NOT_STARTED)) for move in share["moves"]]
     failed = [_left(entry, entry["reason"]) for entry in share["unplaced"]] + [entry for entry in judged if "error" in entry]
     if not check_mode:
         failed += _late(source, share, facts)
@@ -71,7 +79,7 @@ def reasons_to_wait(host: str, facts: Mapping[str, Body], records: Iterable[Body
     ]
 
 
-def _judge(move: Body, facts: Mapping[str, Body], record: t.Optional[Body]) -> Document:
+def _judge(move: Body, facts: Mapping[str, Body], record: t.Optional[Body], why: str) -> Document:
     """Return what became of a move: moved when its record says so and both hosts agree."""
     arrived = record["destination"].get("host") if record else None
     entry: Document = {
@@ -84,7 +92,7 @@ def _judge(move: Body, facts: Mapping[str, Body], record: t.Optional[Body]) -> D
         "downtime_ms": record["result"]["downtime_ms"] if record else None,
     }
     problem = _disagreement(entry, move["source"], facts, record)
-    return {**entry, "error": f"{problem} {_detail(record)}".strip()} if problem else {**entry, "status": COMPLETED}
+    return {**entry, "error": f"{problem} {_detail(record) if record else why}".strip()} if problem else {**entry, "status": COMPLETED}
 
 
 def _disagreement(entry: Body, source: str, facts: Mapping[str, Body], record: t.Optional[Body]) -> t.Optional[str]:
@@ -112,9 +120,7 @@ def _left(entry: Body, error: str) -> Document:
     return {"name": entry["name"], "uuid": entry["uuid"], "destination": None, "status": "unplaced", "error": error}
 
 
-def _detail(record: t.Optional[Body]) -> str:
-    if record is None:
-        return "Its move was not started."
+def _detail(record: Body) -> str:
     reason = f" ({record['reason']})" if record.get("reason") else ""
     detail = next((line["detail"] for line in reversed(record["history"]) if line.get("detail")), "")
     return f"Its move ended {record['status']}{reason}. {detail}".strip()

@@ -65,6 +65,7 @@ def new_domain(record: Body) -> Body:
         "name": domain.get("name"),
         "possible_hosts": [dict(record["source"])],
         "generation": 0,
+        "last_record": None,
         "updated_at": record["updated_at"],
     }
 
@@ -73,4 +74,6 @@ def changed_domain(body: Body, record: Body, old_status: t.Optional[str]) -> Bod
     """Return the domain's document after the record's transition."""
     before = body.get("possible_hosts") or []
     places = before if old_status is None else possible_after(record, old_status, before)
-    return {**body, "name": record["domain"].get("name") or body.get("name"), "possible_hosts": places, "updated_at": record["updated_at"]}
+    last = record["id"] if record["status"] in s.CLOSED else body.get("last_record")
+    name = record["domain"].get("name") or body.get("name")
+    return {**body, "name": name, "possible_hosts": places, "last_record": last, "updated_at": record["updated_at"]}

@@ -54,7 +54,7 @@ class Booking:
             with self.ledger.locked(f"host-{self._facts(request, best.host)['host_uuid']}"):
                 verdict = self._verdict(request, domain, best.host)
                 if verdict.passed:
-                    stored = self._advance(stored, s.SCHEDULED, "The destination was verified and booked.", self._place(request, best.host))
+                    stored = self._scheduled(stored, request, best.host)
                     return self._advance(stored, s.QUEUED)
             candidates = [host for host in candidates if host != best.host]
             if not candidates:
@@ -103,8 +103,8 @@ class Booking:
         record = schema.new_record(
             s.LIVE_MIGRATION,
             domain={"uuid": info["uuid"], "name": info["name"]},
-            source=schema.place(self.source, None, self.survey["source"]["host_uuid"]),
-            destination=self._place(request, host),
+            source=self._place(self.source, self.survey["source"]["host_uuid"]),
+            destination=self._place(host, self._facts(request, host)["host_uuid"]),
             policy=request.policy,
             by=self.by,
             request=needs.needs(),
@@ -112,18 +112,23 @@ class Booking:
         record["connection"] = {"destination_uri": request.uris[host], "bandwidth_mib": request.options.bandwidth_mib, "link_mib": request.link_mib}
         return record
 
-    def _advance(self, stored: Stored, status: str, detail: str = "", destination: schema.Record | None = None) -> Stored:
+    def _scheduled(self, stored: Stored, request: MoveRequest, host: str) -> Stored:
+        """Write the booking: the host that passed, which need not be the one that the record was opened with."""
         record = schema.copied(stored.record)
-        if destination:
-            record["destination"] = destination
+        record["destination"] = self._place(host, self._facts(request, host)["host_uuid"])
+        record["connection"]["destination_uri"] = request.uris[host]
+        schema.advance(record, s.SCHEDULED, self.by, "The destination was verified and booked.")
+        return self.ledger.update(stored, record)
+
+    def _advance(self, stored: Stored, status: str, detail: str = "") -> Stored:
+        record = schema.copied(stored.record)
         schema.advance(record, status, self.by, detail)
         return self.ledger.update(stored, record)
 
     def _facts(self, request: MoveRequest, host: str) -> Facts:
         return t.cast(Facts, self.survey["destinations"][request.uris[host]])
 
-    def _place(self, request: MoveRequest, host: str) -> schema.Record:
-        uuid = self._facts(request, host)["host_uuid"]
+    def _place(self, host: str, uuid: str) -> schema.Record:
         entry = self.ledger.find_host(host_uuid=uuid)
         return schema.place(host, entry.body.get("host_id") if entry else None, uuid)
 

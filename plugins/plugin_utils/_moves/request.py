@@ -37,11 +37,11 @@ class MoveRequest:
     link_mib: int | None = None
     given: dict[str, t.Any] = field(default_factory=dict)
     known_uuids: list[str] = field(default_factory=list)
+    label: str = ""
 
-    @property
-    def label(self) -> str:
-        """How messages name the domain."""
-        return self.name or str(self.uuid)
+    def __post_init__(self) -> None:
+        """Name the domain in messages as the task does, until its name is known."""
+        self.label = self.label or self.name or str(self.uuid)
 
     def wanted(self) -> dict[str, t.Any]:
         """Return what the survey on the source has to look for."""

@@ -58,6 +58,11 @@ class Job:
         """The domain's UUID, once it is known."""
         return str(self.mirror.record["domain"]["uuid"]) if self.mirror else str(self.domain["info"]["uuid"])
 
+    @property
+    def was_at_source(self) -> bool:
+        """Whether the domain was active on the source when it was surveyed: what had ended before this task changes nothing."""
+        return bool(self.domain["found"] and self.domain["info"]["view"]["active"])
+
 
 class MoveRun:
     """Carries out the requests of one task on one source host."""
@@ -113,6 +118,9 @@ class MoveRun:
             request.known_uuids = [document.body["uuid"] for document in known]
         work = {"wanted": [request.wanted() for request in requests]}
         self._survey = self._source.phase("prepare", work, self._module_args)["survey"]
+        for request, domain in zip(requests, self._survey["domains"], strict=True):
+            if domain["found"]:
+                request.label = domain["info"]["name"]
         jobs = [Job(request, domain=domain) for request, domain in zip(requests, self._survey["domains"], strict=True)]
         check_unique([job.domain["info"]["uuid"] for job in jobs if job.domain["found"]])
         for job in jobs:
@@ -142,7 +150,7 @@ class MoveRun:
             job.record = decision.record
         elif isinstance(decision, (d.Observe, d.Adopt)):
             job.record = decision.stored.record
-            job.moved = True
+            job.moved = job.was_at_source
         elif isinstance(decision, d.AlreadyThere):
             job.record = self._already_there(job, decision)
         else:
@@ -267,7 +275,7 @@ class MoveRun:
         if job.error or not job.mirror:
             return
         job.record = job.mirror.record
-        job.moved = job.record["status"] == s.COMPLETED
+        job.moved = job.record["status"] == s.COMPLETED and job.was_at_source
         job.error = error_of(job.record)
 
     def _goes_on(self, job: Job) -> bool:
@@ -283,14 +291,13 @@ class MoveRun:
         return isinstance(job.decision, d.Adopt) and not was_in_flight
 
     def _already_there(self, job: Job, decision: d.AlreadyThere) -> schema.Record:
-        """Return the newest record of a move that brought the domain there, or one without an id that says so."""
-        arrived = [
-            record
-            for record in self._ledger.records(types=[s.LIVE_MIGRATION], statuses=[s.COMPLETED], domain=decision.uuid)
-            if record["destination"]["host"] == decision.host
-        ]
-        if arrived:
-            return max(arrived, key=lambda record: str(record["updated_at"]))
+        """Return the record of the move that brought the domain there, or one without an id that says that it is there."""
+        document = self._ledger.domain(decision.uuid)
+        last = document.body.get("last_record") if document else None
+        if last:
+            record = self._ledger.get(last).record
+            if record["status"] == s.COMPLETED and record["destination"]["host"] == decision.host:
+                return record
         record = schema.new_record(
             s.LIVE_MIGRATION,
             domain={"uuid": decision.uuid, "name": job.request.name},

@@ -67,6 +67,18 @@ def test_a_guest_that_came_after_the_plan_has_stayed_behind() -> None:
     assert [entry["name"] for entry in result["failed"]] == ["late"]
 
 
+def test_a_move_that_was_refused_says_why() -> None:
+    whys = {WEB["uuid"]: "Its disk vda is not on shared storage."}
+    result = host_result("kvm1", PLAN, after(WEB, at_kvm2=(DB,)), [done("db1")], [], refusals=whys)
+    assert [entry["error"] for entry in result["failed"]] == ["It is still running (booted) on kvm1. Its disk vda is not on shared storage."]
+
+
+def test_in_check_mode_what_would_be_refused_has_failed() -> None:
+    whys = {WEB["uuid"]: "Its disk vda is not on shared storage."}
+    result = host_result("kvm1", PLAN, {"kvm1": facts("kvm1", WEB, DB)}, [], [], refusals=whys, check_mode=True)
+    assert [(entry["name"], entry["status"], entry["error"]) for entry in result["failed"]] == [("web1", "refused", whys[WEB["uuid"]])]
+
+
 def test_in_check_mode_nothing_has_moved_and_nothing_has_failed() -> None:
     result = host_result("kvm1", PLAN, {"kvm1": facts("kvm1", WEB, DB)}, [], [], check_mode=True)
     assert (result["moved"], result["failed"], result["safe_to_reboot"]) == ([], [], False)

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One lab of three hosts for all scenarios; a ledger, and guests, for each."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+PREFIX = "moves"
+BYSTANDER = "bystander"
+
+# A guest of which a capped move takes about five seconds, and one of which it never ends.
+SLOW = ("--mib", "64", "--dirty-mib", "40")
+ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000")
+
+
+@pytest.fixture(scope="session")
+def lab() -> t.Iterator[Lab]:
+    """Three hosts, and a guest on the first that no scenario is about."""
+    lab = Lab(PREFIX)
+    lab("down")
+    lab("up", "--hosts", "3")
+    lab("guest", BYSTANDER, "--host", lab.host(1), "--mib", "32")
+    yield lab
+    lab("down")
+
+
+@pytest.fixture(autouse=True)
+def nothing_else_moves(lab: Lab) -> t.Iterator[None]:
+    yield
+    assert lab.places(BYSTANDER) == {1: "running"}
+
+
+@pytest.fixture
+def control(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[Control]:
+    """Root on the control node; at the end of each scenario its ledger's audit chain holds."""
+    control = Control(lab, tmp_path)
+    yield control
+    if control.path.is_dir():
+        assert control.ledger.verify_audit() == []
+
+
+Make = t.Callable[..., str]
+
+
+@pytest.fixture
+def guest(lab: Lab) -> t.Iterator[Make]:
+    """Return a function that makes a guest on the first host; it is removed after the test."""
+    names: list[str] = []
+
+    def make(name: str, *options: str, on: int = 1) -> str:
+        names.append(name)
+        lab("guest", name, "--host", lab.host(on), *options)
+        return name
+
+    yield make
+    for name in names:
+        lab("rmguest", name)
+
+
+@pytest.fixture
+def slow(guest: Make) -> str:
+    return guest("slow", *SLOW)
+
+
+@pytest.fixture
+def endless(guest: Make) -> str:
+    return guest("endless", *ENDLESS)

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ansible on the control node: tasks that run to their end, and tasks that can be killed on their way."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+
+from .fleet import Lab
+
+BUILD = pathlib.Path(__file__).resolve().parents[7]
+LIMIT_SECONDS = 120
+RESULT = re.compile(r"^\S+ \| (?:SUCCESS|CHANGED|FAILED!|UNREACHABLE!) => (?=\{)", re.MULTILINE)
+
+Record = dict[str, t.Any]
+
+
+class Outcome:
+    """How a task ended: its result, and the lines that were printed on the way."""
+
+    def __init__(self, code: int, text: str) -> None:
+        self.code = code
+        self.text = text
+        match = RESULT.search(text)
+        assert match, text
+        self.result: dict[str, t.Any] = json.JSONDecoder().raw_decode(text, match.end())[0]
+        self.lines = [line for line in text[: match.start()].splitlines() if re.match(r"\[\S+\] ", line)]
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.result["changed"])
+
+    @property
+    def records(self) -> list[Record]:
+        return t.cast("list[Record]", self.result["migrations"])
+
+    @property
+    def record(self) -> Record:
+        assert len(self.records) == 1, self.result
+        return self.records[0]
+
+    @property
+    def msg(self) -> str:
+        return str(self.result["msg"])
+
+    def ended(self) -> tuple[str, str | None]:
+        """Return status and reason of the one record."""
+        return self.record["status"], self.record["reason"]
+
+    def refused(self) -> str:
+        """Return the error code of a task that failed and changed nothing."""
+        assert self.code != 0, self.text
+        assert not self.changed, self.text
+        return str(self.result["error_code"])
+
+
+class Running:
+    """A task on its way."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def wait(self) -> Outcome:
+        text, dummy = self.process.communicate(timeout=LIMIT_SECONDS)
+        return Outcome(self.process.returncode, text)
+
+    def kill(self) -> None:
+        """Kill Ansible's own process, as an operator's C(kill -9) does; its worker is left behind."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.communicate(timeout=LIMIT_SECONDS)
+
+
+class Control:
+    """A control node with a ledger of its own."""
+
+    def __init__(self, lab: Lab, folder: pathlib.Path, *inventory: str) -> None:
+        self.lab = lab
+        self.folder = folder
+        self.path = folder / "ledger"
+        self.inventory = lab("inventory", *inventory).strip()
+        settings = folder / "ansible.cfg"
+        settings.touch()
+        self.environment = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(BUILD),
+            "ANSIBLE_HOME": str(folder / "ansible"),
+            "ANSIBLE_CONFIG": str(settings),
+            "ANSIBLE_NOCOLOR": "1",
+            "XDG_STATE_HOME": str(folder / "state"),
+        }
+
+    @property
+    def ledger(self) -> FileLedger:
+        return FileLedger(str(self.path))
+
+    def records(self) -> list[Record]:
+        """Return all records of the ledger, oldest first; none where there is no ledger yet."""
+        found = self.ledger.records() if self.path.exists() else []
+        return sorted(found, key=lambda record: str(record["created_at"]))
+
+    def only_record(self) -> Record:
+        records = self.records()
+        assert len(records) == 1, records
+        return records[0]
+
+    def begin(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Running:
+        """Begin an ad hoc task on a host."""
+        name = f"kvmfleet.migration.{module}"
+        given = json.dumps({"ledger": str(self.path), **arguments})
+        command = ["ansible", "-i", self.inventory, self.lab.host(host), "-m", name, "-a", given, *options]
+        return Running(self.popen(command))
+
+    def popen(self, command: list[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def task(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Outcome:
+        return self.begin(host, module, arguments, *options).wait()
+
+    def begin_move(self, name: str, to: int | None = 2, **arguments: t.Any) -> Running:
+        return self.begin(1, "live_migrate", {"name": name, **self._to(to), **arguments})
+
+    def move(self, name: str, to: int | None = 2, *options: str, **arguments: t.Any) -> Outcome:
+        """Move a guest away from the first host."""
+        return self.task(1, "live_migrate", {"name": name, **self._to(to), **arguments}, *options)
+
+    def moves(self, moves: list[tuple[str, int]], **arguments: t.Any) -> Outcome:
+        return self.begin_moves(moves, **arguments).wait()
+
+    def begin_moves(self, moves: list[tuple[str, int]], **arguments: t.Any) -> Running:
+        """Begin to move several guests away from the first host."""
+        listed = [{"name": name, **self._to(to)} for name, to in moves]
+        return self.begin(1, "live_migrate", {"moves": listed, **arguments})
+
+    def _to(self, number: int | None) -> dict[str, str]:
+        return {} if number is None else {"destination": self.lab.host(number)}

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lab of these scenarios, and what its hosts say of their guests."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import time
+import typing as t
+
+COMMAND = pathlib.Path(__file__).resolve().parents[3] / "lab/lab"
+
+Answer = t.TypeVar("Answer")
+
+
+def eventually(ask: t.Callable[[], Answer], what: str, seconds: float = 30) -> Answer:
+    """Return the first answer that is true in a test; fail the test when there is none in time."""
+    limit = time.monotonic() + seconds
+    while not (answer := ask()):
+        assert time.monotonic() < limit, f"not within {seconds} s: {what}"
+        time.sleep(0.2)
+    return answer
+
+
+class Lab:
+    """The command C(lab) for one prefix. Hosts are named by their number."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def try_(self, *arguments: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        command = [str(COMMAND), "--prefix", self.prefix, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, input=stdin, timeout=timeout, check=False)
+
+    def __call__(self, *arguments: str, stdin: str = "") -> str:
+        done = self.try_(*arguments, stdin=stdin)
+        assert done.returncode == 0, f"lab {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def host(self, number: int) -> str:
+        return f"{self.prefix}{number}"
+
+    def virsh(self, number: int, *arguments: str) -> str:
+        return self("virsh", self.host(number), *arguments)
+
+    def on(self, number: int, *command: str) -> str:
+        """Run a command on a host."""
+        return self("exec", self.host(number), "--", *command)
+
+    def rows(self) -> dict[str, dict[str, t.Any]]:
+        return {row["host"]: row for row in json.loads(self("status", "--json"))}
+
+    def places(self, guest: str) -> dict[int, str]:
+        """Return the hosts that know a guest, with its state there."""
+        rows = self.rows()
+        return {int(host[-1]): one["state"] for host, row in rows.items() for one in row["guests"] if one["name"] == guest}
+
+    def uuid(self, guest: str, number: int = 1) -> str:
+        return self.virsh(number, "domuuid", guest).strip()
+
+    def info(self, guest: str, number: int) -> dict[str, str]:
+        """Return what C(virsh dominfo) says, by its own words."""
+        lines = (line.partition(":") for line in self.virsh(number, "dominfo", guest).splitlines() if ":" in line)
+        return {key.strip(): value.strip() for key, dummy, value in lines}
+
+    def has_job(self, guest: str, number: int = 1) -> bool:
+        done = self.try_("virsh", self.host(number), "domjobinfo", guest)
+        return done.returncode == 0 and "None" not in done.stdout.splitlines()[0]
+
+    def check(self, guest: str) -> dict[str, t.Any]:
+        """Return the verdict over a guest's memory; C(intact) says that nothing was lost."""
+        return t.cast("dict[str, t.Any]", json.loads(self("check", guest)))
+
+    def state_file(self, uuid: str, number: int = 1) -> dict[str, t.Any] | None:
+        """Return what the watcher of a domain has written on its source host."""
+        done = self.try_("exec", self.host(number), "--", "cat", f"/run/kvmfleet/{uuid}.json")
+        return t.cast("dict[str, t.Any]", json.loads(done.stdout)) if done.returncode == 0 else None
+
+    def under_way(self, uuid: str, number: int = 1) -> dict[str, t.Any]:
+        """Wait until memory of a domain is being moved; return its state file."""
+
+        def moving() -> dict[str, t.Any] | None:
+            state = self.state_file(uuid, number)
+            return state if state and state["status"] == "running" and state["progress"]["memory_processed_bytes"] else None
+
+        return eventually(moving, f"{uuid} is being moved")
