@@ -105,14 +105,14 @@ def force(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[ForceAct
         # Too early a switch is refused by the hypervisor: it is asked for at every poll until it is done.
         return [StartPostCopy()], _on(forcing, RUNG_POST_COPY, seen)
     if forcing.rung is None and terms.capped:
-        return [SetBandwidth(UNLIMITED_MIB)], _predicted(seen, terms, _on(forcing, RUNG_BANDWIDTH, seen), self_converging=True)
+        return [SetBandwidth(UNLIMITED_MIB)], _predicted(seen, _on(forcing, RUNG_BANDWIDTH, seen), self_converging=True)
     if forcing.rung in (None, RUNG_BANDWIDTH) and not _is_measured(seen, terms, forcing):
-        return [], _predicted(seen, terms, forcing, self_converging=True)
+        return [], _predicted(seen, forcing, self_converging=True)
     if forcing.rung in (None, RUNG_BANDWIDTH):
-        forcing = _predicted(seen, terms, _on(forcing, RUNG_DOWNTIME, seen))
+        forcing = _predicted(seen, _on(forcing, RUNG_DOWNTIME, seen))
         return [SetDowntime(_allowance_ms(seen, terms, forcing))], forcing
     if forcing.rung == RUNG_DOWNTIME and seen.elapsed - forcing.began_at >= terms.suspend_seconds:
-        return [Suspend()], _predicted(seen, terms, _on(forcing, RUNG_SUSPEND, seen))
+        return [Suspend()], _predicted(seen, _on(forcing, RUNG_SUSPEND, seen))
     return [], forcing
 
 
@@ -152,7 +152,7 @@ def _pending(seen: Seen) -> int:
     return pending_bytes(seen.stats.memory_remaining_bytes, seen.stats.dirty_rate_bytes, seen.since_sync_seconds, seen.dirty_set_bytes)
 
 
-def _predicted(seen: Seen, terms: Terms, forcing: Forcing, self_converging: bool = False) -> Forcing:
+def _predicted(seen: Seen, forcing: Forcing, self_converging: bool = False) -> Forcing:
     pending = _pending(seen)
     if self_converging:
         predicted = converged_pause_ms(pending, seen.stats.dirty_rate_bytes, forcing.rate_bytes, seen.allowed_ms)
