@@ -32,6 +32,9 @@ ABORT = "abort"
 FEATURES = ("auto_converge", "post_copy")
 OVERRIDE = "override_policy"
 
+# What a host must be able to do for each of them; the names are those of OpenStack.
+TRAITS = {"auto_converge": "COMPUTE_MIGRATE_AUTO_CONVERGE", "post_copy": "COMPUTE_MIGRATE_POST_COPY"}
+
 SOURCE_TASK = "task"
 SOURCE_DOMAIN = "domain"
 SOURCE_PROFILE = "profile"
@@ -56,12 +59,24 @@ Policy = t.Dict[str, t.Dict[str, t.Any]]
 
 
 def resolve(layers: t.Sequence[Layer], override: bool = False) -> Policy:
+    """Return C({field: {value, source}}) as L(merged) does. Raises L(Conflict) where both features would be on."""
+    policy = merged(layers, override)
+    if uses_both(policy):
+        sources = " and ".join(f"{feature} from {policy[feature]['source']}" for feature in FEATURES)
+        raise Conflict(
+            f"auto_converge and post_copy would both be on ({sources}), and a move may use one of them.",
+            "Switch one of them off in the task or in the domain's policy. Nothing was started.",
+        )
+    return policy
+
+
+def merged(layers: t.Sequence[Layer], override: bool = False) -> Policy:
     """Return C({field: {value, source}}): for each field the first layer that has a value, else the built-in default.
 
     A false of the domain, or of the profile that it names, is a veto over every other source, unless C(override) is set.
 
     :arg layers: C((source, values)) pairs, most important first; a value of null says nothing.
-    Raises L(InvalidArgument) for a value that is out of bounds, naming field and source, and L(Conflict) where both features would be on.
+    Raises L(InvalidArgument) for a value that is out of bounds, naming field and source.
     """
     policy: Policy = {}
     for field, default in DEFAULTS.items():
@@ -72,8 +87,37 @@ def resolve(layers: t.Sequence[Layer], override: bool = False) -> Policy:
         policy[OVERRIDE] = {"value": True, "source": SOURCE_TASK}
     else:
         _apply_vetoes(policy, layers)
-    _refuse_both(policy)
     return policy
+
+
+def uses_both(values: t.Mapping[str, t.Any]) -> bool:
+    """Whether both features are on, in a policy with sources or in plain values."""
+    return all(_plain(values.get(feature)) is True for feature in FEATURES)
+
+
+def vetoed(policy: t.Mapping[str, t.Any], task: t.Mapping[str, t.Any]) -> t.List[str]:
+    """Return the features that the task switched on and the domain, or its profile, does not allow."""
+    return [feature for feature in FEATURES if task.get(feature) is True and policy[feature]["value"] is False]
+
+
+def check_profile(own: t.Mapping[str, t.Any], profile_name: str, profile: t.Mapping[str, t.Any]) -> None:
+    """Raise L(Conflict) where a domain's own values contradict the profile that it names, or the two together switch on both features (spec 4)."""
+    for feature in FEATURES:
+        if None not in (own.get(feature), profile.get(feature)) and own[feature] != profile[feature]:
+            raise Conflict(
+                f"{feature} would be {_word(own[feature])} for the domain itself and {_word(profile[feature])} in its profile {profile_name}.",
+                "Give the value in one of the two places, or name another profile.",
+            )
+    if uses_both({**profile, **{feature: own[feature] for feature in FEATURES if own.get(feature) is not None}}):
+        raise Conflict(
+            f"With the profile {profile_name} the domain would have auto_converge and post_copy both on, and a move may use one of them.",
+            "Switch one of them off, or name another profile.",
+        )
+
+
+def required_traits(policy: t.Mapping[str, t.Any]) -> t.List[str]:
+    """Return the traits that both hosts need for these features, from a policy with sources or from plain values (spec 4)."""
+    return [trait for feature, trait in TRAITS.items() if _plain(policy.get(feature)) is True]
 
 
 def value(policy: t.Mapping[str, t.Any], field: str) -> t.Any:
@@ -102,10 +146,9 @@ def _apply_vetoes(policy: Policy, layers: t.Sequence[Layer]) -> None:
             policy[feature] = {"value": False, "source": of_domain[0][0]}
 
 
-def _refuse_both(policy: Policy) -> None:
-    if all(policy[feature]["value"] for feature in FEATURES):
-        sources = " and ".join(f"{feature} from {policy[feature]['source']}" for feature in FEATURES)
-        raise Conflict(
-            f"auto_converge and post_copy would both be on ({sources}), and a move may use one of them.",
-            "Switch one of them off in the task or in the domain's policy. Nothing was started.",
-        )
+def _plain(value: t.Any) -> t.Any:
+    return value["value"] if isinstance(value, dict) else value
+
+
+def _word(value: bool) -> str:
+    return str(value).lower()

@@ -27,6 +27,7 @@ class Pilot:
     def __init__(self, uuid: str, journal: Journal) -> None:
         self._uuid = uuid
         self._journal = journal
+        self._begun: t.Set[str] = set()
         self._refused: t.Set[str] = set()
 
     def abort(self, host: Host, action: Abort) -> t.Optional[KvmfleetError]:
@@ -53,7 +54,8 @@ class Pilot:
         self._tried("recover: pause", lambda: host.pause_post_copy(self._uuid))
 
     def _tried(self, act: str, call: t.Callable[[], None]) -> t.Optional[KvmfleetError]:
-        if act not in self._refused:
+        if act not in self._begun:
+            self._begun.add(act)
             self._journal.intend(act)
         return self._asked(act, call)
 
