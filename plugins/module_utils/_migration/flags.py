@@ -3,14 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Libvirt's migration flags and parameters for a move, and the combinations that are refused before anything starts."""
+"""Libvirt's migration flags and parameters for a move. What needs which version, and what excludes what, are tables."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from .._errors import InvalidArgument, NotSupported
+from .._errors import Internal, InvalidArgument, NotSupported
+
+NO_COPY = "none"
+COPY_MODES = (NO_COPY, "auto", "full", "incremental")
+COPY_FLAGS = {"auto": "NON_SHARED_DISK", "full": "NON_SHARED_DISK", "incremental": "NON_SHARED_INC"}
+COMPRESSIONS = ("xbzrle", "zlib", "zstd")
+MAX_BANDWIDTH_MIB = 10**7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,49 +24,130 @@ class MoveOptions:
     """What the operator wants of the transport of one move. Bandwidth in MiB/s, 0 is no cap."""
 
     bandwidth_mib: int = 0
+    post_copy_bandwidth_mib: t.Optional[int] = None
     parallel_connections: t.Optional[int] = None
     compression: t.Optional[str] = None
     tls: bool = False
     unsafe: bool = False
     migrate_uri: t.Optional[str] = None
+    copy_storage: str = NO_COPY
+    copy_storage_overwrite: t.Tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Gate:
-    """A feature and the lowest libvirt that has it, on both sides."""
+    """The lowest libvirt and QEMU that have a feature, on both sides, as libvirt's version numbers (libvirt.md, sections 1.2 and 1.3)."""
 
-    flag: str
+    feature: str
     libvirt: int
-    what: str
+    qemu: int = 0
 
 
-_GATES = (
-    Gate("PARALLEL", 5002000, "parallel_connections"),
-    Gate("TLS", 3002000, "tls"),
+@dataclasses.dataclass(frozen=True)
+class Exclusion:
+    """Two features that do not go together; C(qemu_since) is the QEMU from which on they do."""
+
+    features: t.Tuple[str, str]
+    why: str
+    next_step: str
+    qemu_since: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """A feature that means something only with another one."""
+
+    feature: str
+    needs: str
+    next_step: str
+
+
+GATES = (
+    Gate("parallel_connections", 5002000, 4000000),
+    Gate("tls", 3002000, 2007000),
+    Gate("post_copy", 1003003, 2006000),
+    Gate("post_copy_bandwidth_mib", 5001000, 3000000),
+    Gate("compression xbzrle", 1003004),
+    Gate("compression zlib", 9004000, 5000000),
+    Gate("compression zstd", 9004000, 5000000),
+    Gate("copy_storage", 1002017),
 )
 
-_COMPRESSIONS = ("xbzrle", "zlib", "zstd")
-_MULTIFD_COMPRESSIONS = ("zlib", "zstd")
-_MULTIFD_COMPRESSION_SINCE = 9004000
-MAX_BANDWIDTH_MIB = 10**7
+EXCLUSIONS = (
+    Exclusion(
+        ("parallel_connections", "post_copy"),
+        "before QEMU 10.1 the guest is lost when such a move switches over",
+        "Leave one of the two out, for example with parallel_connections unset.",
+        qemu_since=10001000,
+    ),
+    Exclusion(
+        ("parallel_connections", "compression xbzrle"),
+        "xbzrle works on a single stream",
+        "Use zlib or zstd with parallel_connections, or leave one of the two out.",
+    ),
+)
+
+NEEDS = (
+    Need("compression zlib", "parallel_connections", "Set both, or use xbzrle."),
+    Need("compression zstd", "parallel_connections", "Set both, or use xbzrle."),
+    Need("copy_storage_overwrite", "copy_storage", "Set copy_storage to auto, full or incremental as well."),
+    Need("post_copy_bandwidth_mib", "post_copy", "Permit post_copy by the task or the domain's policy, or leave post_copy_bandwidth_mib out."),
+)
+
+# What the policy decides, and so is not known from a task's options alone.
+_OF_POLICY = ("post_copy",)
 
 
 def check_options(options: MoveOptions) -> None:
-    """Raise L(InvalidArgument) or L(NotSupported) for values and combinations that no version can do."""
-    if not 0 <= options.bandwidth_mib <= MAX_BANDWIDTH_MIB:
-        raise InvalidArgument(f"bandwidth_mib is {options.bandwidth_mib}.", f"Give a whole number from 0 (no cap) to {MAX_BANDWIDTH_MIB}.")
+    """Raise L(InvalidArgument) or L(NotSupported) for values and combinations that no version can do, as far as options alone tell."""
+    _check_bandwidth("bandwidth_mib", options.bandwidth_mib)
+    _check_bandwidth("post_copy_bandwidth_mib", options.post_copy_bandwidth_mib or 0)
     if options.parallel_connections is not None and not 1 <= options.parallel_connections <= 255:
         raise InvalidArgument(f"parallel_connections is {options.parallel_connections}.", "Give a whole number from 1 to 255.")
-    if options.compression is not None and options.compression not in _COMPRESSIONS:
-        raise InvalidArgument(f"compression is {options.compression!r}.", f"Give one of: {', '.join(_COMPRESSIONS)}.")
-    if options.compression in _MULTIFD_COMPRESSIONS and not options.parallel_connections:
-        raise NotSupported(f"compression {options.compression} works only together with parallel_connections.", "Set both, or use xbzrle.")
-    if options.compression == "xbzrle" and options.parallel_connections:
-        raise NotSupported("compression xbzrle cannot be combined with parallel_connections.", "Leave one of the two out.")
+    if options.compression is not None and options.compression not in COMPRESSIONS:
+        raise InvalidArgument(f"compression is {options.compression!r}.", f"Give one of: {', '.join(COMPRESSIONS)}.")
+    if options.copy_storage not in COPY_MODES:
+        raise InvalidArgument(f"copy_storage is {options.copy_storage!r}.", f"Give one of: {', '.join(COPY_MODES)}.")
+    wanted = features(options)
+    _check_needs(wanted, [need for need in NEEDS if need.needs not in _OF_POLICY])
+    for exclusion in EXCLUSIONS:
+        if not exclusion.qemu_since:
+            _check_exclusion(wanted, exclusion, {})
 
 
-def migration_flags(options: MoveOptions, persistent: bool, auto_converge: bool, post_copy: bool = False) -> t.List[str]:
-    """Return the names of libvirt's flags (C(VIR_MIGRATE_) left out) for a domain that is persistent or transient."""
+def check_versions(options: MoveOptions, flags: t.Sequence[str], versions: t.Mapping[str, t.Mapping[str, int]]) -> None:
+    """Raise L(NotSupported) where what is asked does not go together on these hosts, or a side is too old for it.
+
+    :arg versions: host name to C({libvirt, hypervisor}).
+    """
+    wanted = features(options, flags)
+    _check_needs(wanted, NEEDS)
+    for exclusion in EXCLUSIONS:
+        _check_exclusion(wanted, exclusion, versions)
+    for gate in GATES:
+        if gate.feature in wanted:
+            _check_gate(gate, versions)
+
+
+def features(options: MoveOptions, flags: t.Sequence[str] = ()) -> t.FrozenSet[str]:
+    """Return the features that are asked for, by the names of the tables."""
+    asked = {
+        "parallel_connections": bool(options.parallel_connections),
+        f"compression {options.compression}": bool(options.compression),
+        "tls": options.tls,
+        "copy_storage": options.copy_storage != NO_COPY,
+        "copy_storage_overwrite": bool(options.copy_storage_overwrite),
+        "post_copy_bandwidth_mib": bool(options.post_copy_bandwidth_mib),
+        "post_copy": "POSTCOPY" in flags,
+    }
+    return frozenset(feature for feature, is_asked in asked.items() if is_asked)
+
+
+def migration_flags(options: MoveOptions, persistent: bool, auto_converge: bool, post_copy: bool = False, copied: t.Sequence[str] = ()) -> t.List[str]:
+    """Return the names of libvirt's flags (C(VIR_MIGRATE_) left out) for a domain that is persistent or transient.
+
+    :arg copied: targets of the disks that are copied. Without any, nothing is said of copying: for libvirt an empty list means all disks.
+    """
     flags = ["LIVE", "PEER2PEER", "ABORT_ON_ERROR"]
     if persistent:
         flags += ["PERSIST_DEST", "UNDEFINE_SOURCE"]
@@ -72,34 +159,55 @@ def migration_flags(options: MoveOptions, persistent: bool, auto_converge: bool,
         "TLS": options.tls,
         "UNSAFE": options.unsafe,
     }
-    return flags + [flag for flag, is_wanted in wanted.items() if is_wanted]
+    flags += [flag for flag, is_wanted in wanted.items() if is_wanted]
+    return [*flags, COPY_FLAGS[options.copy_storage]] if copied else flags
 
 
-def migration_parameters(options: MoveOptions) -> t.Dict[str, t.Any]:
+def migration_parameters(options: MoveOptions, copied: t.Sequence[str] = ()) -> t.Dict[str, t.Any]:
     """Return libvirt's typed parameters by their keys (libvirt.md, section 1.2)."""
     given = {
         "migrate_uri": options.migrate_uri,
         "bandwidth": options.bandwidth_mib or None,
+        "bandwidth.postcopy": options.post_copy_bandwidth_mib or None,
         "parallel.connections": options.parallel_connections,
         "compression": [options.compression] if options.compression else None,
+        "migrate_disks": list(copied) or None,
     }
     return {key: value for key, value in given.items() if value is not None}
 
 
-def check_versions(options: MoveOptions, flags: t.Sequence[str], versions: t.Mapping[str, t.Mapping[str, int]]) -> None:
-    """Raise L(NotSupported) where a side's libvirt is too old for what is asked.
-
-    :arg versions: host name to C({libvirt, hypervisor}).
-    """
-    needed = [(gate.what, gate.libvirt) for gate in _GATES if gate.flag in flags]
-    if options.compression in _MULTIFD_COMPRESSIONS:
-        needed.append((f"compression {options.compression}", _MULTIFD_COMPRESSION_SINCE))
-    for what, libvirt in needed:
-        for host, version in versions.items():
-            if version.get("libvirt", 0) < libvirt:
-                raise NotSupported(f"{what} needs libvirt {dotted(libvirt)} on both hosts; {host} has {dotted(version.get('libvirt', 0))}.")
+def check_call(flags: t.Iterable[str], parameters: t.Mapping[str, t.Any]) -> None:
+    """Raise L(Internal) where libvirt would be asked to copy without being told which disks: it would take all."""
+    if set(flags) & set(COPY_FLAGS.values()) and not parameters.get("migrate_disks"):
+        raise Internal("Storage was to be copied without a list of disks. Nothing was started.")
 
 
 def dotted(version: int) -> str:
     """Return libvirt's version number as people write it: 9004000 is C(9.4.0)."""
     return f"{version // 1000000}.{version // 1000 % 1000}.{version % 1000}"
+
+
+def _check_bandwidth(option: str, mib: int) -> None:
+    if not 0 <= mib <= MAX_BANDWIDTH_MIB:
+        raise InvalidArgument(f"{option} is {mib}.", f"Give a whole number from 0 (no cap) to {MAX_BANDWIDTH_MIB}.")
+
+
+def _check_needs(wanted: t.AbstractSet[str], needs: t.Iterable[Need]) -> None:
+    for need in needs:
+        if need.feature in wanted and need.needs not in wanted:
+            raise NotSupported(f"{need.feature} works only together with {need.needs}.", f"{need.next_step} Nothing was moved.")
+
+
+def _check_exclusion(wanted: t.AbstractSet[str], exclusion: Exclusion, versions: t.Mapping[str, t.Mapping[str, int]]) -> None:
+    first, second = exclusion.features
+    new_enough = exclusion.qemu_since and all(version.get("hypervisor", 0) >= exclusion.qemu_since for version in versions.values())
+    if {first, second} <= wanted and not new_enough:
+        raise NotSupported(f"{first} cannot be combined with {second}: {exclusion.why}.", f"{exclusion.next_step} Nothing was moved.")
+
+
+def _check_gate(gate: Gate, versions: t.Mapping[str, t.Mapping[str, int]]) -> None:
+    for host, version in versions.items():
+        for what, key, lowest in (("libvirt", "libvirt", gate.libvirt), ("QEMU", "hypervisor", gate.qemu)):
+            if version.get(key, 0) < lowest:
+                found = dotted(version.get(key, 0))
+                raise NotSupported(f"{gate.feature} needs {what} {dotted(lowest)} on both hosts; {host} has {found}.", "Nothing was moved.")
