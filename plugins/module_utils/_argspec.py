@@ -49,6 +49,7 @@ def move_spec() -> Spec:
         "link_mib": {"type": "int"},
         "auto_converge": {"type": "bool"},
         "post_copy": {"type": "bool"},
+        "override_policy": {"type": "bool"},
         "bandwidth_mib": {"type": "int"},
         "parallel_connections": {"type": "int"},
         "compression": {"type": "str", "choices": ["xbzrle", "zlib", "zstd"]},

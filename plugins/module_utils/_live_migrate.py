@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ._facts.traits import host_traits
 from ._hypervisor.host import open_host
 from ._hypervisor.storage import is_on_shared_mount, read_mounts
 from ._migration.survey import survey
@@ -27,7 +28,7 @@ def prepare(uri: str, work: Work) -> t.Dict[str, t.Any]:
     source = open_host(require_local(uri))
     mounts = read_mounts()
     try:
-        found = survey(source, work["wanted"], open_host, lambda path: is_on_shared_mount(path, mounts))
+        found = survey(source, work["wanted"], open_host, lambda path: is_on_shared_mount(path, mounts), host_traits)
     finally:
         source.close()
     for domain, wanted in zip(found["domains"], work["wanted"]):

@@ -68,6 +68,10 @@ options:
   auto_converge: &auto_converge
     description: Slow the guest's CPUs down step by step when it writes memory faster than it can be moved.
     type: bool
+  override_policy: &override_policy
+    description:
+      - Use the task's value also where the domain's own policy, or the profile it names, forbids auto-converge or post-copy. The record keeps it.
+    type: bool
   bandwidth_mib: &bandwidth_mib
     description: Cap of the memory stream in MiB/s. V(0), the default, is no cap.
     type: int
@@ -108,6 +112,7 @@ options:
       downtime_steps: *downtime_steps
       downtime_delay_seconds_per_gib: *downtime_delay_seconds_per_gib
       auto_converge: *auto_converge
+      override_policy: *override_policy
       bandwidth_mib: *bandwidth_mib
       parallel_connections: *parallel_connections
       compression: *compression

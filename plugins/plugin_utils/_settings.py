@@ -10,12 +10,18 @@ A variable is always that of the host concerned: the ledger and the policy of th
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import TRANSPORTS, check_uri, remote_uri
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS
+from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.fields import PROFILE_FIELDS, check_fields
 
 FLEET_GROUP = "kvmfleet_hosts"
+# Facts that are older say nothing about a host as it is now.
+FACTS_MAX_AGE_SECONDS = 60
+_HOST_FIELDS = (*DEFAULTS, "priority", "drain")
 
 
 class Settings:
@@ -73,4 +79,36 @@ class Settings:
         policy = self.of(host, "kvmfleet_migration_policy", {})
         if not isinstance(policy, t.Mapping):
             raise InvalidArgument(f"kvmfleet_migration_policy of {host} is {policy!r}, which is no dictionary.")
+        unknown = [str(field) for field in policy if field not in _HOST_FIELDS]
+        if unknown:
+            raise InvalidArgument(f"kvmfleet_migration_policy of {host} has the unknown {', '.join(unknown)}.", f"Known are: {', '.join(_HOST_FIELDS)}.")
         return policy
+
+    def profile(self, host: str, name: t.Optional[str]) -> t.Mapping[str, t.Any]:
+        """Return that profile from C(kvmfleet_profiles) of the host; empty where no name is given.
+
+        Raises L(InvalidArgument) for one that is not there, naming those that are, or that holds what no policy can.
+        """
+        if name is None:
+            return {}
+        profiles = self.of(host, "kvmfleet_profiles", {})
+        if not isinstance(profiles, t.Mapping):
+            raise InvalidArgument(f"kvmfleet_profiles of {host} is {profiles!r}, which is no dictionary.")
+        if name not in profiles:
+            known = ", ".join(sorted(map(str, profiles))) or "none"
+            raise InvalidArgument(f"There is no profile {name!r} in kvmfleet_profiles of {host}.", f"Known are: {known}.")
+        profile = {} if profiles[name] is None else profiles[name]
+        where = f"The profile {name} in kvmfleet_profiles of {host}"
+        if not isinstance(profile, t.Mapping):
+            raise InvalidArgument(f"{where} is {profile!r}, which is no dictionary.")
+        check_fields(profile, PROFILE_FIELDS, where)
+        return profile
+
+    def fresh_facts(self, host: str) -> t.Optional[t.Mapping[str, t.Any]]:
+        """Return C(kvmfleet_host) of the host where C(host_facts) gathered it within the last minute."""
+        facts = (self.of(host, "ansible_facts", {}) or {}).get("kvmfleet_host")
+        if not isinstance(facts, t.Mapping) or not facts.get("gathered_at"):
+            return None
+        age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(str(facts["gathered_at"]).replace("Z", "+00:00"))
+        # A host whose clock goes before or after ours has facts of no known age.
+        return facts if abs(age.total_seconds()) <= FACTS_MAX_AGE_SECONDS else None

@@ -14,7 +14,10 @@ from .._errors import KvmfleetError
 from .._hypervisor.uri import is_local
 from .._migration import hypervisor as h
 from .._records.clock import utc_now
+from .._migration.policy import required_traits
+from .._policy.document import OwnPolicy, parse
 from .identity import read_host_id, read_machine_id
+from .traits import host_traits
 
 MIB = 1024**2
 
@@ -30,6 +33,9 @@ class GatheredHost(h.Host, t.Protocol):
     def cpus(self) -> int:
         """Number of active CPUs."""
 
+    def emulator_uid(self) -> t.Optional[int]:
+        """The user ID that QEMU runs as, null where libvirt does not tell it."""
+
     def domains(self) -> t.List[h.DomainInfo]:
         """Every domain, defined or active."""
 
@@ -40,6 +46,8 @@ def gather(host: GatheredHost) -> t.Tuple[Facts, t.List[str]]:
     Of a host that is reached through a remote URI the identity files are somebody else's, so they are null.
     """
     identity, warnings = identity_facts() if is_local(host.uri) else ({"host_id": None, "machine_id": None}, [])
+    infos = sorted(host.domains(), key=lambda info: (info.name, info.uuid))
+    policies = {info.uuid: parse(info.policy_xml) for info in infos}
     facts = {
         "gathered_at": utc_now(),
         "name": None,
@@ -49,9 +57,11 @@ def gather(host: GatheredHost) -> t.Tuple[Facts, t.List[str]]:
         "versions": host.versions(),
         "memory": host.memory(),
         "cpus": host.cpus(),
-        "domains": sorted((domain_facts(info) for info in host.domains()), key=lambda domain: (domain["name"], domain["uuid"])),
+        **host_traits(host),
+        "domains": [domain_facts(info, policies[info.uuid]) for info in infos],
     }
-    return facts, warnings
+    wrong = [f"The migration policy in the XML of domain {info.name} is wrong in: {', '.join(policies[info.uuid].wrong)}." for info in infos]
+    return facts, warnings + [warning for warning, info in zip(wrong, infos) if policies[info.uuid].wrong]
 
 
 def identity_facts() -> t.Tuple[Facts, t.List[str]]:
@@ -65,8 +75,8 @@ def identity_facts() -> t.Tuple[Facts, t.List[str]]:
     return {"host_id": host_id, "machine_id": read_machine_id()}, warnings
 
 
-def domain_facts(info: h.DomainInfo) -> Facts:
-    """Return one domain of C(kvmfleet_host)."""
+def domain_facts(info: h.DomainInfo, own: OwnPolicy) -> Facts:
+    """Return one domain of C(kvmfleet_host); its request is what its own policy makes of it, without its profile, which hosts do not know."""
     memory_mib = -(-info.memory_bytes // MIB)
     return {
         "uuid": info.uuid,
@@ -80,5 +90,13 @@ def domain_facts(info: h.DomainInfo) -> Facts:
         "memory_mib": memory_mib,
         "vcpus": info.vcpus,
         "disks": [dataclasses.asdict(disk) for disk in info.disks],
-        "request": {"memory_mib": memory_mib, "vcpus": info.vcpus},
+        "policy": own.values,
+        "policy_problems": own.wrong,
+        "request": {
+            "memory_mib": memory_mib,
+            "vcpus": info.vcpus,
+            "traits": required_traits(own.values),
+            "labels": own.values.get("labels", []),
+            "group": own.values.get("group"),
+        },
     }

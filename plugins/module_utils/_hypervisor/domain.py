@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 from .._errors import Internal
 from .._migration import hypervisor as h
+from .._policy.document import element_of
 
 # virDomainState; anything else is none of the states in which we act.
 _STATES = {1: h.RUNNING, 2: h.RUNNING, 3: h.PAUSED, 5: h.SHUTOFF, 6: h.CRASHED}
@@ -68,10 +69,7 @@ _UNITS = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 1000**2,
 
 def parse_definition(xml: str) -> t.Dict[str, t.Any]:
     """Return the keys of L(DomainInfo) that a domain's XML tells. The XML is libvirt's own, never a file of somebody's."""
-    try:
-        root = ElementTree.fromstring(xml)
-    except ElementTree.ParseError as error:
-        raise Internal(f"libvirt gave a domain definition that is no XML: {error}.") from error
+    root = definition_root(xml)
     memory = root.find("memory")
     unit = memory.get("unit", "KiB") if memory is not None else "KiB"
     return {
@@ -80,7 +78,16 @@ def parse_definition(xml: str) -> t.Dict[str, t.Any]:
         "disks": tuple(_disk(element) for element in root.findall("devices/disk")),
         "has_nvram": root.find("os/nvram") is not None,
         "has_tpm": root.find("devices/tpm/backend[@type='emulator']") is not None,
+        "policy_xml": element_of(root),
     }
+
+
+def definition_root(xml: str) -> ElementTree.Element:
+    """Return the parsed XML that libvirt gave of a domain."""
+    try:
+        return ElementTree.fromstring(xml)
+    except ElementTree.ParseError as error:
+        raise Internal(f"libvirt gave a domain definition that is no XML: {error}.") from error
 
 
 def _disk(element: ElementTree.Element) -> h.Disk:

@@ -14,7 +14,9 @@ from xml.etree import ElementTree
 from .._errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
 from .._migration import hypervisor as h
 from .connection import open_connection
-from .domain import job_stats, job_words, parse_definition, state_words
+from .._policy.change import CONFIG, LIVE
+from .._policy.document import NAMESPACE, PREFIX, element_of
+from .domain import definition_root, job_stats, job_words, parse_definition, state_words
 from .errors import libvirt_errors, translated
 from .library import libvirt
 
@@ -24,6 +26,9 @@ _JOB_COMPLETED = 3
 _NO_CAP_MIB = 8796093022207
 _UNDEFINE_KEEPING = 1 | 8 | 64  # MANAGED_SAVE | KEEP_NVRAM | KEEP_TPM
 _KEEP_TPM_SINCE = 8009000
+_XML_INACTIVE = 2
+_METADATA_ELEMENT = 2
+_AFFECT = {LIVE: 1, CONFIG: 2}
 
 
 class LibvirtHost:
@@ -32,12 +37,20 @@ class LibvirtHost:
     def __init__(self, uri: str, timeout_seconds: t.Optional[float] = None) -> None:
         self.uri = uri
         self._completed: t.Dict[str, t.Mapping[str, t.Any]] = {}
+        self._host_capabilities: t.Optional[ElementTree.Element] = None
         self._connection = open_connection(uri) if timeout_seconds is None else open_connection(uri, timeout_seconds)
 
     def host_uuid(self) -> str:
-        with libvirt_errors(f"read the capabilities of {self.uri}"):
-            xml = self._connection.getCapabilities()
-        return ElementTree.fromstring(xml).findtext("host/uuid") or ""
+        return self._capabilities().findtext("host/uuid") or ""
+
+    def emulator_uid(self) -> t.Optional[int]:
+        """Return the user ID that QEMU runs as, null where libvirt does not tell it."""
+        for model in self._capabilities().findall("host/secmodel"):
+            label = model.findtext("baselabel[@type='kvm']") or model.findtext("baselabel") or ""
+            uid = label.partition(":")[0].lstrip("+")
+            if model.findtext("model") == "dac" and uid.isdecimal():
+                return int(uid)
+        return None
 
     def hostname(self) -> str:
         with libvirt_errors(f"read the host name of {self.uri}"):
@@ -183,6 +196,27 @@ class LibvirtHost:
         with libvirt_errors(f"set autostart of domain {uuid} on {self.uri}"):
             self._lookup(uuid, "set autostart").setAutostart(int(autostart))
 
+    def policies(self, uuid: str) -> t.Dict[str, str]:
+        """Return the XML of the domain's migration policy, empty for none, in each definition it has: C(live), C(config)."""
+        with libvirt_errors(f"read the definition of domain {uuid} on {self.uri}"):
+            domain = self._connection.lookupByUUIDString(uuid)
+            texts = {LIVE: domain.XMLDesc(0)} if domain.isActive() else {}
+            if domain.isPersistent():
+                texts[CONFIG] = domain.XMLDesc(_XML_INACTIVE)
+        return {scope: element_of(definition_root(xml)) for scope, xml in texts.items()}
+
+    def set_policy(self, uuid: str, xml: str, scopes: t.Sequence[str]) -> None:
+        """Write the domain's migration policy, empty for none, into these definitions.
+
+        Raises L(InvalidState) where the domain has a job: libvirt would wait 30 s, and write it later all the same (libvirt.md, section 0).
+        """
+        view = self.view(uuid)
+        if view.is_busy:
+            raise InvalidState(f"Domain {uuid} on {self.uri} is {view.describe()} and has a job in progress ({view.job}).", "Wait for its end.")
+        with libvirt_errors(f"write the migration policy of domain {uuid} on {self.uri}"):
+            domain = self._connection.lookupByUUIDString(uuid)
+            domain.setMetadata(_METADATA_ELEMENT, xml or None, PREFIX if xml else None, NAMESPACE, sum(_AFFECT[scope] for scope in scopes))
+
     def close(self) -> None:
         with contextlib.suppress(libvirt().libvirtError):
             self._connection.close()
@@ -192,6 +226,12 @@ class LibvirtHost:
             return t.cast(t.List[t.Any], self._connection.listAllDomains())
 
     # -- reading -------------------------------------------------------------------------------------------------
+
+    def _capabilities(self) -> ElementTree.Element:
+        if self._host_capabilities is None:
+            with libvirt_errors(f"read the capabilities of {self.uri}"):
+                self._host_capabilities = ElementTree.fromstring(self._connection.getCapabilities())
+        return self._host_capabilities
 
     def _lookup(self, uuid: str, attempt: str) -> t.Any:
         with libvirt_errors(f"{attempt}: find domain {uuid} on {self.uri}"):

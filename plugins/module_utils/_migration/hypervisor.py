@@ -52,6 +52,11 @@ class GuestView:
             return "not there"
         return f"{self.state} ({self.reason})" if self.reason else self.state
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job has the domain: then whatever changes it would wait in libvirt, and be done later, unasked."""
+        return self.job != JOB_NONE or self.reason in (POST_COPY, POST_COPY_FAILED)
+
 
 NO_ANSWER = GuestView(answered=False)
 NOT_THERE = GuestView()
@@ -101,6 +106,7 @@ class DomainInfo:
     disks: t.Tuple[Disk, ...] = ()
     has_nvram: bool = False
     has_tpm: bool = False
+    policy_xml: str = ""
 
 
 class Host(t.Protocol):

@@ -57,12 +57,13 @@ def judge(source: GuestView, destination: GuestView, move: Move) -> Verdict:
     """Return the verdict over equal readings of the source before and after the destination (the caller makes sure of that)."""
     if not (source.answered and destination.answered):
         return Verdict(ERROR, REASON_UNREACHABLE)
+    if source.state == h.PAUSED and source.reason in _POST_COPY:
+        # Libvirt keeps the job of a post-copy that nobody attends to.
+        return _post_copy(destination)
     if source.job == h.JOB_OUTGOING:
         return Verdict(WAIT, otherwise=REASON_UNCLEAR)
     if not source.active:
         return _source_is_off(source, destination, move)
-    if source.state == h.PAUSED and source.reason in _POST_COPY:
-        return _post_copy(destination)
     if destination.active:
         return _both_active(source, destination, move)
     return _only_source(source, move)

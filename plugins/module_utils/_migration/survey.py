@@ -12,6 +12,7 @@ import dataclasses
 import typing as t
 
 from .._errors import KvmfleetError, NotFound
+from .._policy.document import parse
 from . import hypervisor as h
 
 
@@ -29,33 +30,37 @@ class SurveyedHost(h.Host, t.Protocol):
 
 
 Open = t.Callable[[str], SurveyedHost]
+Probe = t.Callable[[t.Any], t.Dict[str, t.Any]]
 
 # How a domain is asked for: its name or its UUID, and the UUIDs that the ledger knows for the name.
 Wanted = t.Mapping[str, t.Any]
 Destinations = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
-def survey(source: SurveyedHost, wanted: t.Sequence[Wanted], open_host: Open, is_shared: t.Callable[[str], bool]) -> t.Dict[str, t.Any]:
+def survey(
+    source: SurveyedHost, wanted: t.Sequence[Wanted], open_host: Open, is_shared: t.Callable[[str], bool], probe: t.Optional[Probe] = None
+) -> t.Dict[str, t.Any]:
     """Return C({source, destinations, domains}) for these moves, as JSON can carry it.
 
     :arg wanted: for each move C(name) or C(uuid), C(known_uuids), and C(destination_uris): one, or all candidates.
     :arg is_shared: whether a file of this host lies on shared storage.
+    :arg probe: what a host can do, for C(traits) of each.
     """
     uris = sorted({uri for move in wanted for uri in move["destination_uris"]})
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
-        destinations = dict(zip(uris, pool.map(lambda uri: _destination(uri, open_host), uris)))
+        destinations = dict(zip(uris, pool.map(lambda uri: _destination(uri, open_host, probe), uris)))
     try:
         domains = [_domain(source, move, destinations, is_shared) for move in wanted]
         described = {uri: _without_host(facts) for uri, facts in destinations.items()}
-        return {"source": describe_host(source), "destinations": described, "domains": domains}
+        return {"source": describe_host(source, probe), "destinations": described, "domains": domains}
     finally:
         for facts in destinations.values():
             if "host" in facts:
                 facts["host"].close()
 
 
-def describe_host(host: SurveyedHost) -> t.Dict[str, t.Any]:
-    """Return identity, versions, memory and the roster of one host."""
+def describe_host(host: SurveyedHost, probe: t.Optional[Probe] = None) -> t.Dict[str, t.Any]:
+    """Return identity, versions, memory and the roster of one host, and its C(traits) where there is a probe for them."""
     return {
         "host_uuid": host.host_uuid(),
         "hostname": host.hostname(),
@@ -63,13 +68,14 @@ def describe_host(host: SurveyedHost) -> t.Dict[str, t.Any]:
         "memory": host.memory(),
         "cpus": host.cpus(),
         "roster": host.roster(),
+        "traits": probe(host) if probe else None,
     }
 
 
-def _destination(uri: str, open_host: Open) -> t.Dict[str, t.Any]:
+def _destination(uri: str, open_host: Open, probe: t.Optional[Probe]) -> t.Dict[str, t.Any]:
     try:
         host = open_host(uri)
-        return {"answered": True, "host": host, **describe_host(host)}
+        return {"answered": True, "host": host, **describe_host(host, probe)}
     except KvmfleetError as error:
         return {"answered": False, **error.as_result()}
 
@@ -88,6 +94,7 @@ def _domain(source: h.Host, move: Wanted, destinations: Destinations, is_shared:
     return {
         "found": True,
         "info": dataclasses.asdict(info),
+        "policy": dataclasses.asdict(parse(info.policy_xml)),
         "unshared_disks": [disk.target for disk in info.disks if _is_unshared(disk, is_shared)],
         "there": _there(asked, [info.uuid]),
         "name_taken": {uri: uuid for uri, uuid in ((uri, _name_taken(facts, info)) for uri, facts in asked.items()) if uuid},

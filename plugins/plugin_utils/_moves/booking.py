@@ -11,6 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import required_traits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
@@ -107,7 +108,7 @@ class Booking:
             destination=self._place(host, self._facts(request, host)["host_uuid"]),
             policy=request.policy,
             by=self.by,
-            request=needs.needs(),
+            request={**needs.needs(), "traits": required_traits(request.policy)},
         )
         record["connection"] = {"destination_uri": request.uris[host], "bandwidth_mib": request.options.bandwidth_mib, "link_mib": request.link_mib}
         return record

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, check_options
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS, Policy, resolve
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS, FEATURES, SOURCE_HOST, SOURCE_TASK, Policy, merged, resolve
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
@@ -25,7 +25,10 @@ MAX_PARALLEL = 64
 
 @dataclass
 class MoveRequest:
-    """One domain to move. C(uris) has the destination's URI by its name, or those of all candidates."""
+    """One domain to move. C(uris) has the destination's URI by its name, or those of all candidates.
+
+    C(policy) is what task and host say; once the domain was surveyed, what it and its profile say is worked in.
+    """
 
     name: str | None
     uuid: str | None
@@ -38,6 +41,7 @@ class MoveRequest:
     given: dict[str, t.Any] = field(default_factory=dict)
     known_uuids: list[str] = field(default_factory=list)
     label: str = ""
+    override: bool = False
 
     def __post_init__(self) -> None:
         """Name the domain in messages as the task does, until its name is known."""
@@ -93,10 +97,17 @@ def _request(args: dict[str, t.Any], settings: Settings, source: str) -> MoveReq
         uris=uris,
         migrate_uri=check_uri(migrate_uri, "migrate_uri") if migrate_uri else None,
         options=options,
-        policy=resolve([("task", args), ("host", settings.policy(source))]),
+        policy=_policy(args, settings.policy(source)),
         link_mib=args.get("link_mib"),
         given={name: args[name] for name in DEFAULTS if args.get(name) is not None},
+        override=bool(args.get("override_policy")),
     )
+
+
+def _policy(args: dict[str, t.Any], host: t.Mapping[str, t.Any]) -> Policy:
+    """Return what is known before the domain was asked, whose veto may still part the two features unless the task itself wants both."""
+    resolve([(SOURCE_TASK, {feature: args.get(feature) for feature in FEATURES})])
+    return merged([(SOURCE_TASK, args), (SOURCE_HOST, host)], bool(args.get("override_policy")))
 
 
 def _destinations(args: dict[str, t.Any], settings: Settings, source: str) -> tuple[str | None, dict[str, str]]:

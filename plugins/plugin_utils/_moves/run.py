@@ -28,8 +28,10 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.booking import Booking
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import Follower
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.policy import policy_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import SourceHost, State
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest, check_unique
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.traits import TraitCheck
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.verdict import error_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
@@ -130,6 +132,24 @@ class MoveRun:
     def _decide(self, job: Job) -> None:
         stored = self._unsettled(job)
         job.decision = d.decide(job.request, self._source.name, self._survey, job.domain, stored)
+        if isinstance(job.decision, (d.Start, d.AdoptForeign)):
+            self._ask_policy(job)
+        if isinstance(job.decision, d.Start) and not job.error:
+            check = self._traits(job)
+            check.check_source()
+            job.decision = d.Start(check.fitting(job.decision.candidates))
+
+    def _ask_policy(self, job: Job) -> None:
+        """Work the domain's own policy into the request. A wrong one is this domain's trouble, and not that of the task's other moves."""
+        try:
+            job.request.policy, warnings = policy_of(job.request, job.domain, self._settings, self._source.name)
+        except InvalidArgument as error:
+            job.error = error
+        else:
+            self.warnings += warnings
+
+    def _traits(self, job: Job) -> TraitCheck:
+        return TraitCheck(job.request, self._survey, self._settings, self._source.name)
 
     def _unsettled(self, job: Job) -> Stored | None:
         if job.domain["found"]:
@@ -145,6 +165,7 @@ class MoveRun:
         if isinstance(decision, d.Start):
             self._check_versions(job, decision.candidates)
             job.record = booking.predict(job.request, job.domain, decision.candidates)
+            self.warnings += self._traits(job).warnings(job.record["destination"]["host"])
             job.moved = True
         elif isinstance(decision, d.Conclude):
             job.record = decision.record
@@ -182,6 +203,7 @@ class MoveRun:
         elif isinstance(decision, d.Start):
             self._check_versions(job, decision.candidates)
             job.mirror = Mirror(self._ledger, booking.book(job.request, job.domain, decision.candidates), owner=True)
+            self.warnings += self._traits(job).warnings(job.mirror.record["destination"]["host"])
             job.order = self._order(job, adopt=False)
         elif isinstance(decision, d.AdoptForeign):
             job.mirror = Mirror(self._ledger, booking.adopt_foreign(job.request, job.domain, decision.host), owner=True)
