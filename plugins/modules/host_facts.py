@@ -28,9 +28,10 @@ attributes:
 notes:
   - Needs no root, only a user who may connect to libvirt.
   - With a remote O(uri) the facts are those of that host, and RV(ansible_facts.kvmfleet_host.host_id) and
-    RV(ansible_facts.kvmfleet_host.machine_id) are null, for they are files.
+    RV(ansible_facts.kvmfleet_host.machine_id) are null, for they are files. What only the host's own files tell of its traits is unverified then.
 seealso:
   - module: kvmfleet.migration.host
+  - module: kvmfleet.migration.domain_policy
   - plugin: kvmfleet.migration.plan_drain
     plugin_type: filter
 author:
@@ -96,8 +97,27 @@ ansible_facts:
           description: Number of active CPUs.
           type: int
           sample: 8
+        traits:
+          description:
+            - What the host can do for a move, found by probes. C(COMPUTE_MIGRATE_AUTO_CONVERGE) needs a QEMU that can; C(COMPUTE_MIGRATE_POST_COPY)
+              also a userfaultfd that QEMU's user may use.
+          type: list
+          elements: str
+          sample: [COMPUTE_MIGRATE_AUTO_CONVERGE, COMPUTE_MIGRATE_POST_COPY]
+        unverified:
+          description: Traits that could not be told, because the host was asked from afar or its files may not be read.
+          type: list
+          elements: str
+          sample: []
+        missing_traits:
+          description: Traits that the host does not have, with the reason.
+          type: dict
+          sample: {}
         domains:
-          description: Every domain, by name.
+          description:
+            - Every domain, by name.
+            - C(policy) is what the domain itself says of its moves, and C(policy_problems) names what is wrong in it. C(request) is what it needs
+              of a host, without what its profile may add.
           type: list
           elements: dict
           sample:
@@ -112,7 +132,9 @@ ansible_facts:
               memory_mib: 512
               vcpus: 1
               disks: [{target: vda, kind: file, source: /srv/images/web1.qcow2, readonly: false, shareable: false}]
-              request: {memory_mib: 512, vcpus: 1}
+              policy: {post_copy: false}
+              policy_problems: {}
+              request: {memory_mib: 512, vcpus: 1, traits: [], labels: [], group: null}
 error_code:
   description: A stable word for what went wrong.
   returned: failure

@@ -109,6 +109,6 @@ class Settings:
         facts = (self.of(host, "ansible_facts", {}) or {}).get("kvmfleet_host")
         if not isinstance(facts, t.Mapping) or not facts.get("gathered_at"):
             return None
-        age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(str(facts["gathered_at"]).replace("Z", "+00:00"))
+        age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(str(facts["gathered_at"]))
         # A host whose clock goes before or after ours has facts of no known age.
         return facts if abs(age.total_seconds()) <= FACTS_MAX_AGE_SECONDS else None

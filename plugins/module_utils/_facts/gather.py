@@ -13,9 +13,9 @@ import typing as t
 from .._errors import KvmfleetError
 from .._hypervisor.uri import is_local
 from .._migration import hypervisor as h
-from .._records.clock import utc_now
 from .._migration.policy import required_traits
 from .._policy.document import OwnPolicy, parse
+from .._records.clock import utc_now
 from .identity import read_host_id, read_machine_id
 from .traits import host_traits
 

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 
 from .._errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
 from .._migration import hypervisor as h
-from .connection import open_connection
 from .._policy.change import CONFIG, LIVE
 from .._policy.document import NAMESPACE, PREFIX, element_of
+from .connection import open_connection
 from .domain import definition_root, job_stats, job_words, parse_definition, state_words
 from .errors import libvirt_errors, translated
 from .library import libvirt

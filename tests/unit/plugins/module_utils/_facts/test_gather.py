@@ -26,7 +26,7 @@ def test_every_domain_is_listed_by_name_with_what_it_needs() -> None:
         ("db1", "paused", "incoming migration"),
         ("web1", "running", "none"),
     ]
-    assert facts["domains"][1]["request"] == {"memory_mib": 257, "vcpus": 2}
+    assert facts["domains"][1]["request"] == {"memory_mib": 257, "vcpus": 2, "traits": [], "labels": [], "group": None}
     assert facts["domains"][1]["disks"][0]["target"] == "vda"
     assert json.loads(json.dumps(facts)) == facts
 
