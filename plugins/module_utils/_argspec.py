@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ._hypervisor.uri import TRANSPORTS
+from ._migration.flags import COMPRESSIONS, COPY_MODES
 
 Spec = t.Dict[str, t.Dict[str, t.Any]]
 
@@ -51,9 +52,12 @@ def move_spec() -> Spec:
         "post_copy": {"type": "bool"},
         "override_policy": {"type": "bool"},
         "bandwidth_mib": {"type": "int"},
+        "post_copy_bandwidth_mib": {"type": "int"},
         "parallel_connections": {"type": "int"},
-        "compression": {"type": "str", "choices": ["xbzrle", "zlib", "zstd"]},
+        "compression": {"type": "str", "choices": list(COMPRESSIONS)},
         "tls": {"type": "bool"},
+        "copy_storage": {"type": "str", "choices": list(COPY_MODES)},
+        "copy_storage_overwrite": {"type": "list", "elements": "str"},
         "unsafe": {"type": "bool"},
     }
 

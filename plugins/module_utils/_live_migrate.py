@@ -10,10 +10,12 @@ from __future__ import annotations
 import typing as t
 
 from ._facts.traits import host_traits
-from ._hypervisor.host import open_host
 from ._hypervisor.storage import is_on_shared_mount, read_mounts
+from ._hypervisor.storage_host import LibvirtStorageHost
+from ._hypervisor.storage_host import open_storage_host as open_host
 from ._migration.survey import survey
 from ._module import require_local, require_root
+from ._storage.inspect import inspect
 from ._watcher.files import read_json, state_path
 from ._watcher.order import order_from
 from ._watcher.process import is_alive
@@ -23,12 +25,12 @@ Work = t.Mapping[str, t.Any]
 
 
 def prepare(uri: str, work: Work) -> t.Dict[str, t.Any]:
-    """Survey both ends of the moves in C(work["wanted"]), with what a watcher has written about each. Changes nothing."""
+    """Survey both ends of the moves in C(work["wanted"]), with what a watcher has written about each. Leaves both hosts as they were."""
     require_root()
     source = open_host(require_local(uri))
     mounts = read_mounts()
     try:
-        found = survey(source, work["wanted"], open_host, lambda path: is_on_shared_mount(path, mounts), host_traits)
+        found = survey(source, work["wanted"], open_host, lambda path: is_on_shared_mount(path, mounts), host_traits, _examine)
     finally:
         source.close()
     for domain, wanted in zip(found["domains"], work["wanted"]):
@@ -43,6 +45,10 @@ def start(uri: str, work: Work) -> t.Dict[str, t.Any]:
     require_local(uri)
     orders = [order_from(document) for document in work["orders"]]
     return {"changed": True, **start_watcher(orders, work["run_id"], work["parallel"], open_host)}
+
+
+def _examine(uuid: str, source: LibvirtStorageHost, destination: LibvirtStorageHost) -> t.List[t.Dict[str, t.Any]]:
+    return inspect(source.images(uuid), destination)
 
 
 def _watch(uuid: str) -> t.Optional[t.Dict[str, t.Any]]:

@@ -75,6 +75,11 @@ options:
   bandwidth_mib: &bandwidth_mib
     description: Cap of the memory stream in MiB/s. V(0), the default, is no cap.
     type: int
+  post_copy_bandwidth_mib: &post_copy_bandwidth_mib
+    description:
+      - Cap in MiB/s of what is fetched in the background once the guest was switched over by post-copy. V(0), the default, is no cap.
+      - Means something only where O(post_copy) is permitted.
+    type: int
   parallel_connections: &parallel_connections
     description: Number of connections that carry the memory. By default one.
     type: int
@@ -85,9 +90,29 @@ options:
   tls: &tls
     description: Encrypt the memory stream with the hosts' certificates for QEMU.
     type: bool
+  copy_storage: &copy_storage
+    description:
+      - What is done with disks that both hosts do not share. V(none), the default, copies nothing and refuses such a domain.
+      - V(auto) copies the disks that are proved to be on two separate stores, and moves the others as they are.
+      - V(full) copies every disk that the domain writes to, and refuses a domain of which one is on a shared store.
+      - V(incremental) sends only the top image of each disk. The target must be there, with the backing chain that it has on the source, and has to be
+        named in O(copy_storage_overwrite).
+      - Whether a folder is one store on both hosts is proved by a new name that is put into it on one host and looked for on the other, both ways.
+        That is done in check mode, too, and leaves nothing. A disk of which it cannot be proved is refused (C(unsafe)).
+      - Only image files are copied, of the formats raw and qcow2, to the same path. Targets are made at the destination. Where the move fails they are
+        removed again; where it succeeds, the images on the source are left there.
+    type: str
+    choices: [none, auto, full, incremental]
+  copy_storage_overwrite: &copy_storage_overwrite
+    description:
+      - Disks, by target (V(vda)), whose file at the destination may be lost if there is one already. One that a domain there uses is never touched.
+      - The file is removed and made anew before the copy begins; it is not brought back if the move fails.
+    type: list
+    elements: str
   unsafe: &unsafe
     description:
       - Move also when a writable disk is not on storage of a kind that hosts share. Only for a person who knows that both hosts see the same bytes.
+      - With O(copy_storage=auto) a disk of which nothing could be proved is then moved without a copy.
     type: bool
   moves:
     description:
@@ -114,9 +139,12 @@ options:
       auto_converge: *auto_converge
       override_policy: *override_policy
       bandwidth_mib: *bandwidth_mib
+      post_copy_bandwidth_mib: *post_copy_bandwidth_mib
       parallel_connections: *parallel_connections
       compression: *compression
       tls: *tls
+      copy_storage: *copy_storage
+      copy_storage_overwrite: *copy_storage_overwrite
       unsafe: *unsafe
   parallel:
     description: How many of O(moves) run at the same time.
@@ -154,6 +182,12 @@ EXAMPLES = r"""
     destination: kvm2
     timeout_seconds: 600
     auto_converge: true
+
+- name: Move a domain with its disks to a host that shares no storage
+  kvmfleet.migration.live_migrate:
+    name: web1
+    destination: kvm2
+    copy_storage: auto
 
 - name: Move several, four at a time
   kvmfleet.migration.live_migrate:
@@ -201,6 +235,13 @@ migrations:
       description: Each field with its effective value and where it came from.
       type: dict
       sample: {timeout_seconds: {value: 600, source: task}}
+    storage:
+      description: What is copied, where the move copies disks, and whether the target was made by this move.
+      type: dict
+      sample:
+        mode: auto
+        disks:
+          - {target: vda, path: /var/lib/libvirt/images/web1.qcow2, format: qcow2, capacity_bytes: 16777216, bytes: 200704, action: create, made: true}
     progress:
       description: Last figures of the job, in bytes, bytes a second and percent.
       type: dict

@@ -31,6 +31,8 @@ class SurveyedHost(h.Host, t.Protocol):
 
 Open = t.Callable[[str], SurveyedHost]
 Probe = t.Callable[[t.Any], t.Dict[str, t.Any]]
+# What both hosts say of a domain's images, given the domain's UUID, its source and a destination.
+Examine = t.Callable[[str, t.Any, t.Any], t.List[t.Dict[str, t.Any]]]
 
 # How a domain is asked for: its name or its UUID, and the UUIDs that the ledger knows for the name.
 Wanted = t.Mapping[str, t.Any]
@@ -38,19 +40,25 @@ Destinations = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
 def survey(
-    source: SurveyedHost, wanted: t.Sequence[Wanted], open_host: Open, is_shared: t.Callable[[str], bool], probe: t.Optional[Probe] = None
+    source: SurveyedHost,
+    wanted: t.Sequence[Wanted],
+    open_host: Open,
+    is_shared: t.Callable[[str], bool],
+    probe: t.Optional[Probe] = None,
+    examine: t.Optional[Examine] = None,
 ) -> t.Dict[str, t.Any]:
     """Return C({source, destinations, domains}) for these moves, as JSON can carry it.
 
     :arg wanted: for each move C(name) or C(uuid), C(known_uuids), and C(destination_uris): one, or all candidates.
     :arg is_shared: whether a file of this host lies on shared storage.
     :arg probe: what a host can do, for C(traits) of each.
+    :arg examine: asked for C(storage) of a move that says C(copy_storage), once for each destination that can take it.
     """
     uris = sorted({uri for move in wanted for uri in move["destination_uris"]})
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
         destinations = dict(zip(uris, pool.map(lambda uri: _destination(uri, open_host, probe), uris)))
     try:
-        domains = [_domain(source, move, destinations, is_shared) for move in wanted]
+        domains = [_domain(source, move, destinations, is_shared, examine) for move in wanted]
         described = {uri: _without_host(facts) for uri, facts in destinations.items()}
         return {"source": describe_host(source, probe), "destinations": described, "domains": domains}
     finally:
@@ -84,7 +92,9 @@ def _without_host(facts: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     return {key: value for key, value in facts.items() if key != "host"}
 
 
-def _domain(source: h.Host, move: Wanted, destinations: Destinations, is_shared: t.Callable[[str], bool]) -> t.Dict[str, t.Any]:
+def _domain(
+    source: SurveyedHost, move: Wanted, destinations: Destinations, is_shared: t.Callable[[str], bool], examine: t.Optional[Examine]
+) -> t.Dict[str, t.Any]:
     asked = {uri: destinations[uri] for uri in move["destination_uris"]}
     try:
         info = source.find(name=move.get("name"), uuid=move.get("uuid"))
@@ -96,9 +106,19 @@ def _domain(source: h.Host, move: Wanted, destinations: Destinations, is_shared:
         "info": dataclasses.asdict(info),
         "policy": dataclasses.asdict(parse(info.policy_xml)),
         "unshared_disks": [disk.target for disk in info.disks if _is_unshared(disk, is_shared)],
+        "storage": _storage(source, info, asked, examine) if examine and move.get("copy_storage") else {},
         "there": _there(asked, [info.uuid]),
         "name_taken": {uri: uuid for uri, uuid in ((uri, _name_taken(facts, info)) for uri, facts in asked.items()) if uuid},
     }
+
+
+def _storage(source: SurveyedHost, info: h.DomainInfo, destinations: Destinations, examine: Examine) -> t.Dict[str, t.Any]:
+    """Return, by URI, what is known of the images; a domain with a job, or that is off, is not going to be moved now."""
+    if not info.view.active or info.view.job != h.JOB_NONE:
+        return {}
+    here = source.host_uuid()
+    others = {uri: facts["host"] for uri, facts in destinations.items() if facts["answered"] and facts["host_uuid"] != here}
+    return {uri: examine(info.uuid, source, host) for uri, host in others.items()}
 
 
 def _there(destinations: Destinations, uuids: t.Sequence[str]) -> t.Dict[str, t.Dict[str, t.Any]]:

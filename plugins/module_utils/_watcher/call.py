@@ -11,6 +11,7 @@ import threading
 import typing as t
 
 from .._errors import KvmfleetError
+from .._migration.flags import check_call
 from .._migration.hypervisor import Host
 from .order import Order
 
@@ -28,6 +29,7 @@ class MigrateCall(threading.Thread):
     def run(self) -> None:
         order = self._order
         try:
+            check_call(order.flags, order.parameters)
             self._host.migrate(order.uuid, order.destination_uri, self._flags, order.parameters)
         except KvmfleetError as error:
             self.error = error

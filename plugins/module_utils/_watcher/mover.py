@@ -18,6 +18,8 @@ from .._migration.force import Terms
 from .._migration.monitor import Limits
 from .._migration.policy import FORCE_COMPLETE, value
 from .._records import statuses as s
+from .._storage.ports import StorageHost
+from .._storage.targets import copies_of, make_targets
 from . import intents
 from .call import MigrateCall
 from .follow import Follower
@@ -112,6 +114,7 @@ class Mover(threading.Thread):
             "at_destination": self._is_at_destination(),
         }
         self._heed_before_job()
+        self._make_targets()
         # Who recovers this move from post-copy has to ask for it in the same words.
         self.journal.record.setdefault("connection", {}).update(flags=self.order.flags, parameters=self.order.parameters)
         self.journal.intend(MIGRATE_ACT)
@@ -119,9 +122,19 @@ class Mover(threading.Thread):
         if info.view.state == h.PAUSED:
             # A guest that is paused stays so on the other side, which libvirt does not combine with post-copy; it converges anyway.
             self.order.flags = [flag for flag in self.order.flags if flag != "POSTCOPY"]
+            self.order.parameters.pop("bandwidth.postcopy", None)
         call = MigrateCall(host, self.order)
         call.start()
         return call
+
+    def _make_targets(self) -> None:
+        """Make the images that disks are copied into, where the move copies any."""
+        if copies_of(self.journal.record):
+            destination = t.cast(StorageHost, self._open_destination())
+            try:
+                make_targets(self.journal.record, destination, self.journal.intend)
+            finally:
+                destination.close()
 
     def _heed_before_job(self) -> None:
         """Honour an abort that came before the job exists; anything else has to wait until there is one."""
@@ -168,7 +181,7 @@ class Mover(threading.Thread):
 def limits_of(order: Order) -> Limits:
     """Return the limits that the order's record asks for, for a guest of its size."""
     policy = order.record["policy"]
-    gib = d.size_gib(order.record["request"].get("memory_mib", 0) * 1024**2)
+    gib = d.size_gib(order.record["request"].get("memory_mib", 0) * 1024**2, order.record["request"].get("copied_disk_bytes", ()))
     timeout = value(policy, "timeout_seconds")
     ramp = d.downtime_steps(value(policy, "downtime_ms"), value(policy, "downtime_steps"), value(policy, "downtime_delay_seconds_per_gib"), gib, timeout)
     return Limits(

@@ -14,6 +14,8 @@ from .._migration import hypervisor as h
 from .._migration import outcome
 from .._records import statuses as s
 from .._records.schema import did
+from .._storage.ports import StorageHost
+from .._storage.targets import has_made, remove_targets
 from .journal import MIGRATE_ACT, Journal
 from .pilot import ABORT_PREFIX, SUSPEND_ACT
 
@@ -149,6 +151,8 @@ class Settlement:
         self._journal.record["result"]["elapsed_ms"] = elapsed_ms
         if destination.present and not self._journal.record["before"].get("at_destination", True):
             self._try("undefine_destination", lambda: self._host("destination").undefine(self._uuid))
+        if has_made(self._journal.record):
+            self._try("remove_targets", self._remove_targets)
         cause = f"{error.message} " if error else ""
         detail = f"{cause}The guest is {source.describe()} on the source, {destination.describe()} on the destination."
         reason = self._cancel_reason(error)
@@ -158,6 +162,9 @@ class Settlement:
             self._journal.advance(s.CANCELLED, detail, reason)
         else:
             self._journal.advance(s.FAILED, detail)
+
+    def _remove_targets(self) -> None:
+        remove_targets(self._journal.record, t.cast(StorageHost, self._host("destination")))
 
     def _cancel_reason(self, error: t.Optional[KvmfleetError]) -> t.Optional[str]:
         acts: t.List[str] = [entry["act"] for entry in self._journal.record["acts"]]

@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.poli
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.copying import plan_storage
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import Verdict, best, check
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.entries import entry_of
@@ -55,7 +56,7 @@ class Booking:
             with self.ledger.locked(f"host-{self._facts(request, best.host)['host_uuid']}"):
                 verdict = self._verdict(request, domain, best.host)
                 if verdict.passed:
-                    stored = self._scheduled(stored, request, best.host)
+                    stored = self._scheduled(stored, request, domain, best.host)
                     return self._advance(stored, s.QUEUED)
             candidates = [host for host in candidates if host != best.host]
             if not candidates:
@@ -111,13 +112,15 @@ class Booking:
             request={**needs.needs(), "traits": required_traits(request.policy)},
         )
         record["connection"] = {"destination_uri": request.uris[host], "bandwidth_mib": request.options.bandwidth_mib, "link_mib": request.link_mib}
+        plan_storage(record, request, domain, host)
         return record
 
-    def _scheduled(self, stored: Stored, request: MoveRequest, host: str) -> Stored:
+    def _scheduled(self, stored: Stored, request: MoveRequest, domain: Facts, host: str) -> Stored:
         """Write the booking: the host that passed, which need not be the one that the record was opened with."""
         record = schema.copied(stored.record)
         record["destination"] = self._place(host, self._facts(request, host)["host_uuid"])
         record["connection"]["destination_uri"] = request.uris[host]
+        plan_storage(record, request, domain, host)
         schema.advance(record, s.SCHEDULED, self.by, "The destination was verified and booked.")
         return self.ledger.update(stored, record)
 

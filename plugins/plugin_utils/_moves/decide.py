@@ -17,11 +17,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
     KvmfleetError,
     NotFound,
     Unreachable,
-    Unsafe,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.copying import check_storage
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import without_watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
 
@@ -99,7 +99,7 @@ def decide(request: MoveRequest, source: str, survey: Facts, domain: Facts, stor
     if view["job"] == h.JOB_OUTGOING:
         return _foreign(request, source, domain)
     _check_movable(request, source, domain, view)
-    return Start(_usable(request, survey, domain))
+    return Start(_usable(request, source, survey, domain))
 
 
 def _held(request: MoveRequest, source: str, survey: Facts, domain: Facts, stored: Stored) -> Decision:
@@ -169,16 +169,10 @@ def _check_movable(request: MoveRequest, source: str, domain: Facts, view: Facts
             f"Domain {request.label} is active on {source} and under the same UUID on {twin}.",
             "Find out at once which copy is the right one; nothing was touched.",
         )
-    if domain["unshared_disks"] and not request.options.unsafe:
-        disks = ", ".join(domain["unshared_disks"])
-        raise Unsafe(
-            f"Domain {request.label} on {source} writes to storage that is not of a kind hosts share (disk {disks}).",
-            "Put the disk on shared storage; or set unsafe: true if both hosts see the same bytes for certain. Nothing was moved.",
-        )
 
 
-def _usable(request: MoveRequest, survey: Facts, domain: Facts) -> list[str]:
-    """Return the candidates that answered, are not the source, and do not have another domain of the same name."""
+def _usable(request: MoveRequest, source: str, survey: Facts, domain: Facts) -> list[str]:
+    """Return the candidates that answered, are not the source, have no other domain of the same name, and can have the disks."""
     usable: list[str] = []
     problems: list[KvmfleetError] = []
     for host, uri in request.uris.items():
@@ -193,7 +187,11 @@ def _usable(request: MoveRequest, survey: Facts, domain: Facts) -> list[str]:
             other = domain["name_taken"][uri]
             problems.append(Conflict(f"{host} has another domain named {domain['info']['name']} ({other}).", "Rename one of the two. Nothing was moved."))
         else:
-            usable.append(host)
+            try:
+                check_storage(request, domain, source, host)
+                usable.append(host)
+            except KvmfleetError as error:
+                problems.append(error)
     if not usable:
         raise problems[0]
     return usable

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, check_options
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import NO_COPY, MoveOptions, check_options
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS, FEATURES, SOURCE_HOST, SOURCE_TASK, Policy, merged, resolve
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
@@ -49,7 +49,13 @@ class MoveRequest:
 
     def wanted(self) -> dict[str, t.Any]:
         """Return what the survey on the source has to look for."""
-        return {"name": self.name, "uuid": self.uuid, "known_uuids": self.known_uuids, "destination_uris": list(self.uris.values())}
+        return {
+            "name": self.name,
+            "uuid": self.uuid,
+            "known_uuids": self.known_uuids,
+            "destination_uris": list(self.uris.values()),
+            "copy_storage": self.options.copy_storage != NO_COPY,
+        }
 
 
 def requests_of(args: dict[str, t.Any], settings: Settings, source: str) -> list[MoveRequest]:
@@ -82,10 +88,13 @@ def _request(args: dict[str, t.Any], settings: Settings, source: str) -> MoveReq
     check_domain_name(args.get("name"))
     options = MoveOptions(
         bandwidth_mib=args.get("bandwidth_mib") or 0,
+        post_copy_bandwidth_mib=args.get("post_copy_bandwidth_mib"),
         parallel_connections=args.get("parallel_connections"),
         compression=args.get("compression"),
         tls=bool(args.get("tls")),
         unsafe=bool(args.get("unsafe")),
+        copy_storage=args.get("copy_storage") or NO_COPY,
+        copy_storage_overwrite=tuple(args.get("copy_storage_overwrite") or ()),
     )
     check_options(options)
     destination, uris = _destinations(args, settings, source)

@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flag
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import value
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.targets import copies_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.booking import Booking
@@ -226,14 +227,15 @@ class MoveRun:
         options = job.request.options
         persistent = bool(job.domain["found"] and job.domain["info"]["view"]["persistent"])
         migrate_uri = job.request.migrate_uri or self._settings.migrate_uri(record["destination"]["host"])
-        parameters = migration_parameters(options)
+        copied = [disk["target"] for disk in copies_of(record)]
+        parameters = migration_parameters(options, copied)
         if migrate_uri:
             parameters["migrate_uri"] = migrate_uri
         return {
             "record": record,
             "source_uri": self._module_args["uri"],
             "destination_uri": self._destination_uri(record),
-            "flags": migration_flags(options, persistent, value(record["policy"], "auto_converge"), value(record["policy"], "post_copy")),
+            "flags": migration_flags(options, persistent, value(record["policy"], "auto_converge"), value(record["policy"], "post_copy"), copied),
             "parameters": parameters,
             "adopt": adopt,
         }

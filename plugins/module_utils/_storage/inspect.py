@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What both hosts say of a domain's images before any of them is copied. Leaves both hosts as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import typing as t
+
+from .._errors import NotFound
+from .ports import Folder, Image, StorageHost, Volume
+from .token import SEPARATE, SHARED, UNPROVED, Finding, compare
+
+Facts = t.Dict[str, t.Any]
+
+# On a host that takes two minutes to say what was written, one file could show two times on two hosts.
+_SETTLED_SECONDS = 120.0
+
+
+def inspect(images: t.Sequence[Image], destination: StorageHost) -> t.List[Facts]:
+    """Return for each image C({image, verdict, why, existing, used_by, available_bytes, same_file}), as JSON can carry it.
+
+    Runs on the source. C(existing) is the file of that path at the destination, C(used_by) the domains and images there that use it, C(same_file)
+    why that file may be the image itself, reached another way.
+    """
+    with contextlib.ExitStack() as stack:
+        folders = _Folders(destination, stack)
+        return [{"image": dataclasses.asdict(image), **_inspect(image, destination, folders)} for image in images]
+
+
+class _Folders:
+    """Opens each folder of the destination once, and compares it once."""
+
+    def __init__(self, host: StorageHost, stack: contextlib.ExitStack) -> None:
+        self._host = host
+        self._stack = stack
+        self._known: t.Dict[str, t.Tuple[t.Optional[Folder], Finding]] = {}
+
+    def of(self, path: str) -> t.Tuple[t.Optional[Folder], Finding]:
+        # Two images of one folder can be links into two stores.
+        place = f"{os.path.dirname(path)}\0{os.path.dirname(os.path.realpath(path))}"
+        if place not in self._known:
+            self._known[place] = self._open(path)
+        return self._known[place]
+
+    def _open(self, path: str) -> t.Tuple[t.Optional[Folder], Finding]:
+        place = os.path.dirname(path)
+        try:
+            folder = self._stack.enter_context(self._host.folder(place))
+        except NotFound:
+            return None, Finding(UNPROVED, f"the destination has no folder {place}")
+        return folder, compare(path, folder)
+
+
+def _inspect(image: Image, destination: StorageHost, folders: _Folders) -> Facts:
+    if image.kind == "network":
+        return _facts(Finding(SHARED))
+    if image.kind != "file" or not os.path.isabs(image.path):
+        return _facts(Finding(UNPROVED, f"it is of the kind {image.kind!r}, of which only a person knows whether both hosts see the same bytes"))
+    folder, finding = folders.of(image.path)
+    if folder is None or finding.verdict != SEPARATE:
+        return _facts(finding)
+    existing = folder.volume(os.path.basename(image.path))
+    return {
+        **_facts(finding),
+        "existing": dataclasses.asdict(existing) if existing else None,
+        "used_by": [*destination.users_of(image.path), *folder.users(image.path)],
+        "available_bytes": folder.available_bytes(),
+        "same_file": _may_be_same(image.path, existing) if existing else "",
+    }
+
+
+def _facts(finding: Finding) -> Facts:
+    return {"verdict": finding.verdict, "why": finding.why, "existing": None, "used_by": [], "available_bytes": 0, "same_file": ""}
+
+
+def _may_be_same(path: str, existing: Volume) -> str:
+    """Say why the destination's file may be this image under a link: one file has one time of change, whoever asks for it."""
+    try:
+        changed_at = os.stat(path).st_ctime
+    except OSError as error:
+        return f"the image itself cannot be looked at: {error.strerror}"
+    if abs(existing.changed_at - changed_at) <= _SETTLED_SECONDS:
+        return f"the file there was changed within {_SETTLED_SECONDS:.0f} s of the image itself"
+    return ""
