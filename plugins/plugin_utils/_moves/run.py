@@ -63,11 +63,6 @@ class Job:
         """Whether the domain was active on the source when it was surveyed: what had ended before this task changes nothing."""
         return bool(self.domain["found"] and self.domain["info"]["view"]["active"])
 
-    @property
-    def was_at_source(self) -> bool:
-        """Whether the domain was active on the source when it was surveyed: what had ended before this task changes nothing."""
-        return bool(self.domain["found"] and self.domain["info"]["view"]["active"])
-
 
 class MoveRun:
     """Carries out the requests of one task on one source host."""
