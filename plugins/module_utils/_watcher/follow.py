@@ -12,8 +12,9 @@ import typing as t
 from .._errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._migration import hypervisor as h
 from .._migration.downtime import downtime_at
-from .._migration.monitor import Abort, Limits, SetDowntime, Watched, decide, downtime_was_set
+from .._migration.monitor import Abort, Limits, SetDowntime, Watched, abort_was_lost, decide, downtime_was_set
 from .._records import statuses as s
+from .._records.schema import did
 from .journal import Journal
 
 POLL_SECONDS = 0.25
@@ -32,6 +33,7 @@ class Follower:
         self._clock = clock
         self._watched = Watched()
         self._started_at: t.Optional[float] = None
+        self._trouble = ""
 
     @property
     def elapsed_ms(self) -> t.Optional[int]:
@@ -52,7 +54,9 @@ class Follower:
             if stats is None:
                 return False
             self._follow(host, stats)
-        except Unreachable as error:
+            self._trouble = ""
+        except KvmfleetError as error:
+            # Whatever the source says or does not say, the job may still be there, and it is not left alone.
             self._lose(error)
         return True
 
@@ -77,11 +81,7 @@ class Follower:
 
     def _act(self, host: h.Host, action: t.Union[Abort, SetDowntime]) -> None:
         if isinstance(action, Abort):
-            self._journal.intend(ABORT_PREFIX + action.reason)
-            try:
-                host.abort(self._uuid)
-            except (InvalidState, NotSupported) as error:
-                self._journal.note("abort_refused", str(error))
+            self._abort(host, action.reason)
             return
         try:
             host.set_max_downtime_ms(self._uuid, action.milliseconds)
@@ -92,8 +92,22 @@ class Follower:
             return
         self._watched = downtime_was_set(self._watched, action.milliseconds)
 
-    def _lose(self, error: Unreachable) -> None:
-        if self._host is not None:
-            self._journal.note("source_lost", str(error))
-            self._host.close()
-            self._host = None
+    def _abort(self, host: h.Host, reason: str) -> None:
+        if not did(self._journal.record, ABORT_PREFIX + reason):
+            self._journal.intend(ABORT_PREFIX + reason)
+        try:
+            host.abort(self._uuid)
+        except (InvalidState, NotSupported) as error:
+            self._journal.note("abort_refused", str(error))
+        except KvmfleetError:
+            self._watched = abort_was_lost(self._watched)
+            raise
+
+    def _lose(self, error: KvmfleetError) -> None:
+        if self._host is None:
+            return
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            self._journal.note("source_lost", self._trouble)
+        self._host.close()
+        self._host = None

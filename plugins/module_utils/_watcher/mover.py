@@ -80,8 +80,19 @@ class Mover(threading.Thread):
         return call.error
 
     def _begin(self, limits: Limits) -> MigrateCall:
-        """Read the guest as it is, write that down, and start the job."""
+        """Start the job, on a connection that the call closes."""
         host = self._open_source()
+        try:
+            self._prepare(host, limits)
+        except KvmfleetError:
+            host.close()
+            raise
+        call = MigrateCall(host, self.order)
+        call.start()
+        return call
+
+    def _prepare(self, host: h.Host, limits: Limits) -> None:
+        """Read the guest as it is, and write that down."""
         info = host.find(uuid=self.order.uuid)
         if not info.view.active or info.view.job != h.JOB_NONE:
             raise InvalidState(f"Domain {self.order.name} is {info.view.describe()} with job '{info.view.job}' on its source host. Nothing was started.")
@@ -94,9 +105,6 @@ class Mover(threading.Thread):
         }
         self.journal.intend(MIGRATE_ACT)
         host.set_max_downtime_ms(self.order.uuid, limits.ramp[0][1])
-        call = MigrateCall(host, self.order)
-        call.start()
-        return call
 
     def _is_at_destination(self) -> bool:
         destination = self._open_destination()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._errors import Aborted, KvmfleetError, Unreachable
+from .._errors import Aborted, KvmfleetError
 from .._migration import hypervisor as h
 from .._migration import outcome
 from .._records import statuses as s
@@ -72,7 +72,8 @@ class Settlement:
     def _view(self, side: str) -> h.GuestView:
         try:
             return self._host(side).view(self._uuid)
-        except Unreachable:
+        except KvmfleetError:
+            # An answer that cannot be read is none.
             lost = self._hosts.pop(side, None)
             if lost is not None:
                 lost.close()
@@ -107,7 +108,7 @@ class Settlement:
         stats = None
         try:
             stats = self._host("destination").completed_job(self._uuid)
-        except Unreachable as error:
+        except KvmfleetError as error:
             self._journal.note("figures_lost", str(error))
         self._journal.completed(stats, elapsed_ms, f"{destination.describe()} on the destination, {source.describe()} on the source.", left)
 
