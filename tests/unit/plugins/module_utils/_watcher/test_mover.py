@@ -65,6 +65,12 @@ def test_no_connection_stays_open(fleet: FakeFleet, tmp_path: pathlib.Path) -> N
     assert [host.uri for host in fleet.connections if not host.is_closed] == []
 
 
+def test_no_connection_stays_open_where_nothing_was_started(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest(state=h.SHUTOFF)
+    carry_out(fleet, tmp_path)
+    assert [host.uri for host in fleet.connections if not host.is_closed] == []
+
+
 def test_each_migrate_call_has_a_connection_of_its_own(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     before: t.List[t.Tuple[str, int]] = []
