@@ -26,7 +26,7 @@ class Binding:
 class Connection:
     keepalive: t.Tuple[int, int] = (0, 0)
 
-    def setKeepAlive(self, interval: int, count: int) -> None:  # noqa: N802  libvirt's own name
+    def setKeepAlive(self, interval: int, count: int) -> None:
         self.keepalive = (interval, count)
 
 
