@@ -12,6 +12,7 @@ import os
 import socket
 import typing as t
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -31,7 +32,8 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_diff = True
-    _supports_async = False
+    # Refused below, in words that say why.
+    _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task. An error of ours becomes C(msg) and C(error_code)."""
@@ -67,7 +69,10 @@ class ActionModule(ActionBase):
         return self._result(jobs, run.warnings + ledger.problems)
 
     def _arguments(self) -> dict[str, t.Any]:
-        _validation, args = self.validate_argument_spec(live_migrate_spec())
+        try:
+            _validation, args = self.validate_argument_spec(live_migrate_spec())
+        except AnsibleActionFail as error:
+            raise InvalidArgument(str(error), "Nothing was moved.") from error
         return t.cast("dict[str, t.Any]", args)
 
     def _result(self, jobs: list[Job], warnings: list[str]) -> dict[str, t.Any]:

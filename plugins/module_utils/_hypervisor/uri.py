@@ -14,6 +14,7 @@ import urllib.parse
 from .._errors import InvalidArgument
 
 TRANSPORTS = ("ssh", "tls", "tcp")
+MEMORY_SCHEMES = ("tcp", "rdma", "unix")
 
 _ADDRESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?\]?")
 
@@ -49,3 +50,10 @@ def check_uri(uri: t.Any, option: str) -> str:
     if not isinstance(uri, str) or not re.fullmatch(r"[a-z][a-z0-9+]*://[^\s'\"\\<>`]*", uri):
         raise InvalidArgument(f"{option} is {uri!r}, which is no libvirt URI.", "Give one like qemu:///system or qemu+ssh://kvm2/system.")
     return uri
+
+
+def check_migrate_uri(uri: t.Any) -> str:
+    """Return the URI if memory can be streamed to it, else raise L(InvalidArgument)."""
+    if urllib.parse.urlsplit(check_uri(uri, "migrate_uri")).scheme not in MEMORY_SCHEMES:
+        raise InvalidArgument(f"migrate_uri is {uri!r}, which is nothing that memory is streamed to.", "Give one like tcp://10.0.0.2.")
+    return str(uri)

@@ -66,6 +66,7 @@ def decide(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Wat
     """Return the actions that are due, and what to remember. Only for pre-copy: in post-copy neither limit acts.
 
     The timeout fires once. A downtime that could not be set is asked for again at the next poll: the caller confirms with L(downtime_was_set).
+    An abort is asked for once: the caller takes one back with L(abort_was_lost).
     """
     watched = _seen(stats, elapsed_seconds, watched)
     if watched.aborted:
@@ -89,6 +90,11 @@ def watch_post_copy(stats: JobStats, elapsed_seconds: float, limits: Limits, wat
 def downtime_was_set(watched: Watched, milliseconds: int) -> Watched:
     """Return what to remember after libvirt accepted a downtime."""
     return dataclasses.replace(watched, downtime_ms=milliseconds)
+
+
+def abort_was_lost(watched: Watched) -> Watched:
+    """Return what to remember after an abort that may not have reached libvirt: it is due again at the next poll."""
+    return dataclasses.replace(watched, aborted=False)
 
 
 def _is_stalled(elapsed_seconds: float, limits: Limits, watched: Watched) -> bool:

@@ -95,7 +95,8 @@ def _without_host(facts: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 def _domain(
     source: SurveyedHost, move: Wanted, destinations: Destinations, is_shared: t.Callable[[str], bool], examine: t.Optional[Examine]
 ) -> t.Dict[str, t.Any]:
-    asked = {uri: destinations[uri] for uri in move["destination_uris"]}
+    # The source under another name is no other place where the domain could be.
+    asked = {uri: destinations[uri] for uri in move["destination_uris"] if destinations[uri].get("host_uuid") != source.host_uuid()}
     try:
         info = source.find(name=move.get("name"), uuid=move.get("uuid"))
     except NotFound:

@@ -35,9 +35,7 @@ def launch(work: t.Callable[[Report], None], log: str) -> t.Dict[str, t.Any]:
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
-        os.close(reader)
-        _become_session_leader()
-        _run(work, writer, log)
+        _run(work, reader, writer, log)
     os.close(writer)
     os.waitpid(child, 0)
     return _first_report(reader)
@@ -53,22 +51,23 @@ def _become_session_leader() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _run(work: t.Callable[[Report], None], writer: int, log: str) -> t.NoReturn:
-    _redirect_standard_streams(log)
-
+def _run(work: t.Callable[[Report], None], reader: int, writer: int, log: str) -> t.NoReturn:
     def report(document: t.Mapping[str, t.Any]) -> None:
         os.write(writer, json.dumps(document).encode() + b"\n")
         os.close(writer)
 
     status = 1
     try:
+        os.close(reader)
+        _become_session_leader()
+        _redirect_standard_streams(log)
         work(report)
         status = 0
     finally:
+        # Whatever went wrong, this process never returns into the module's code: a second module would run, with its clean-up.
         if status:
             traceback.print_exc()
         sys.stderr.flush()
-        # No clean-up of the module's: its archive belongs to the process that has returned already.
         os._exit(status)
 
 

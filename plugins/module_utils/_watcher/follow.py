@@ -14,7 +14,7 @@ from .._errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._migration import hypervisor as h
 from .._migration.downtime import downtime_at
 from .._migration.force import RUNG_POST_COPY, Forcing, Seen, SetBandwidth, StartPostCopy, Terms, force
-from .._migration.monitor import Abort, ForceComplete, Limits, SetDowntime, Watched, decide, downtime_was_set, watch_post_copy
+from .._migration.monitor import Abort, ForceComplete, Limits, SetDowntime, Watched, abort_was_lost, decide, downtime_was_set, watch_post_copy
 from .._records import statuses as s
 from . import intents
 from .journal import Journal
@@ -49,6 +49,7 @@ class Follower:
         self.is_broken = False
         self._forcing = _forcing_of(journal)
         self._overdue = _overdue_abort(journal)
+        self._trouble = ""
 
     @property
     def elapsed_ms(self) -> t.Optional[int]:
@@ -73,7 +74,9 @@ class Follower:
             if stats is None:
                 return False
             self._follow(host, stats)
-        except Unreachable as error:
+            self._trouble = ""
+        except KvmfleetError as error:
+            # Whatever the source says or does not say, the job may still be there, and it is not left alone.
             self._lose(error)
         return True
 
@@ -126,13 +129,13 @@ class Follower:
     def _act(self, host: h.Host, stats: h.JobStats, elapsed: float, view: h.GuestView) -> None:
         if self._overdue:
             # A watcher before this one wrote the abort down, and perhaps no more than that.
-            self._pilot.abort(host, Abort(self._overdue))
+            self._abort(host, Abort(self._overdue))
             self._overdue = None
             self._watched = dataclasses.replace(self._watched, aborted=True)
         actions, self._watched = decide(stats, elapsed, self._limits, self._watched)
         for action in actions:
             if isinstance(action, Abort):
-                self._pilot.abort(host, action)
+                self._abort(host, action)
             elif isinstance(action, ForceComplete):
                 self.begin_forcing("timeout")
             elif self._forcing is None and self._pilot.allow(host, action.milliseconds):
@@ -157,7 +160,7 @@ class Follower:
         self._journal.forced(self._forcing.rung, self._forcing.predicted_ms)
         for action in actions:
             if isinstance(action, Abort):
-                self._pilot.abort(host, action)
+                self._abort(host, action)
                 continue
             refusal = self._pilot.force(host, action)
             if isinstance(action, StartPostCopy) and isinstance(refusal, InvalidState):
@@ -166,6 +169,16 @@ class Follower:
                 self._forcing = dataclasses.replace(self._forcing, rung=None)
             if isinstance(action, SetDowntime) and refusal is None:
                 self._watched = downtime_was_set(self._watched, action.milliseconds)
+
+    def _abort(self, host: h.Host, action: Abort) -> None:
+        """Abort; one that may not have reached libvirt is due again at the next poll."""
+        try:
+            self._pilot.abort(host, action)
+        except KvmfleetError:
+            self._watched = abort_was_lost(self._watched)
+            if self._forcing:
+                self._forcing = dataclasses.replace(self._forcing, aborted=False)
+            raise
 
     def begin_forcing(self, by: str) -> None:
         """Make the move end now, from the next poll on."""
@@ -197,11 +210,14 @@ class Follower:
             self.begin_forcing(intent.by)
         return None
 
-    def _lose(self, error: Unreachable) -> None:
-        if self._host is not None:
-            self._journal.note("source_lost", str(error))
-            self._host.close()
-            self._host = None
+    def _lose(self, error: KvmfleetError) -> None:
+        if self._host is None:
+            return
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            self._journal.note("source_lost", self._trouble)
+        self._host.close()
+        self._host = None
 
 
 def _overdue_abort(journal: Journal) -> t.Optional[str]:

@@ -101,8 +101,19 @@ class Mover(threading.Thread):
         return call.error
 
     def _begin(self, limits: Limits) -> MigrateCall:
-        """Read the guest as it is, write that down, and start the job."""
+        """Start the job, on a connection that the call closes."""
         host = self._open_source()
+        try:
+            self._prepare(host, limits)
+        except KvmfleetError:
+            host.close()
+            raise
+        call = MigrateCall(host, self.order)
+        call.start()
+        return call
+
+    def _prepare(self, host: h.Host, limits: Limits) -> None:
+        """Read the guest as it is, and write that down."""
         info = host.find(uuid=self.order.uuid)
         if not info.view.active or info.view.job != h.JOB_NONE:
             raise InvalidState(f"Domain {self.order.name} is {info.view.describe()} with job '{info.view.job}' on its source host. Nothing was started.")
@@ -123,9 +134,6 @@ class Mover(threading.Thread):
             # A guest that is paused stays so on the other side, which libvirt does not combine with post-copy; it converges anyway.
             self.order.flags = [flag for flag in self.order.flags if flag != "POSTCOPY"]
             self.order.parameters.pop("bandwidth.postcopy", None)
-        call = MigrateCall(host, self.order)
-        call.start()
-        return call
 
     def _make_targets(self) -> None:
         """Make the images that disks are copied into, where the move copies any."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._errors import KvmfleetError, Unreachable
+from .._errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._migration.force import ForceAction, SetBandwidth, StartPostCopy, Suspend
 from .._migration.hypervisor import Host
 from .._migration.monitor import Abort, SetDowntime
@@ -19,6 +19,8 @@ ABORT_PREFIX = "abort: "
 FORCE_PREFIX = "force: "
 SUSPEND_ACT = FORCE_PREFIX + "suspend"
 _ACTS: t.Dict[type, str] = {StartPostCopy: "post_copy", SetBandwidth: "bandwidth", SetDowntime: "downtime", Suspend: "suspend"}
+
+Refusals = t.Tuple[t.Type[KvmfleetError], ...]
 
 
 class Pilot:
@@ -31,9 +33,11 @@ class Pilot:
         self._refused: t.Set[str] = set()
 
     def abort(self, host: Host, action: Abort) -> t.Optional[KvmfleetError]:
-        """Cancel the job; return what libvirt refused it with, if it did."""
-        self._journal.note("abort_start", action.reason)
-        return self._tried(ABORT_PREFIX + action.reason, lambda: host.abort(self._uuid))
+        """Cancel the job; return what libvirt refused it with, if it did. Any other error is raised: the abort may not have arrived."""
+        act = ABORT_PREFIX + action.reason
+        if act not in self._begun:
+            self._journal.note("abort_start", action.reason)
+        return self._tried(act, lambda: host.abort(self._uuid), (InvalidState, NotSupported))
 
     def allow(self, host: Host, milliseconds: int) -> bool:
         """Allow a pause; a step of the ramp is no event of the record. Returns whether libvirt accepted it."""
@@ -53,19 +57,19 @@ class Pilot:
         """Break a post-copy stream that stands still."""
         self._tried("recover: pause", lambda: host.pause_post_copy(self._uuid))
 
-    def _tried(self, act: str, call: t.Callable[[], None]) -> t.Optional[KvmfleetError]:
+    def _tried(self, act: str, call: t.Callable[[], None], refusals: Refusals = (KvmfleetError,)) -> t.Optional[KvmfleetError]:
         if act not in self._begun:
             self._begun.add(act)
             self._journal.intend(act)
-        return self._asked(act, call)
+        return self._asked(act, call, refusals)
 
-    def _asked(self, act: str, call: t.Callable[[], None]) -> t.Optional[KvmfleetError]:
+    def _asked(self, act: str, call: t.Callable[[], None], refusals: Refusals = (KvmfleetError,)) -> t.Optional[KvmfleetError]:
         """Do it; what is refused again at every poll is noted once."""
         try:
             call()
         except Unreachable:
             raise
-        except KvmfleetError as error:
+        except refusals as error:
             if act not in self._refused:
                 self._refused.add(act)
                 self._journal.note(f"{act} refused", str(error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._errors import Aborted, KvmfleetError, Unreachable
+from .._errors import Aborted, KvmfleetError
 from .._migration import hypervisor as h
 from .._migration import outcome
 from .._records import statuses as s
@@ -99,7 +99,8 @@ class Settlement:
     def _view(self, side: str) -> h.GuestView:
         try:
             return self._host(side).view(self._uuid)
-        except Unreachable:
+        except KvmfleetError:
+            # An answer that cannot be read is none.
             lost = self._hosts.pop(side, None)
             if lost is not None:
                 lost.close()
@@ -142,7 +143,7 @@ class Settlement:
                     return stats
                 self._sleep(POLL_SECONDS)
             return self._host("destination").completed_job(self._uuid)
-        except Unreachable as error:
+        except KvmfleetError as error:
             self._journal.note("figures_lost", str(error))
             return None
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_migrate_uri, check_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import NO_COPY, MoveOptions, check_options
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS, FEATURES, SOURCE_HOST, SOURCE_TASK, Policy, merged, resolve
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
@@ -104,7 +104,7 @@ def _request(args: dict[str, t.Any], settings: Settings, source: str) -> MoveReq
         uuid=_canonical(args.get("uuid")),
         destination=destination,
         uris=uris,
-        migrate_uri=check_uri(migrate_uri, "migrate_uri") if migrate_uri else None,
+        migrate_uri=check_migrate_uri(migrate_uri) if migrate_uri else None,
         options=options,
         policy=_policy(args, settings.policy(source)),
         link_mib=args.get("link_mib"),

@@ -76,7 +76,8 @@ def _supervise(folder: pathlib.Path) -> t.NoReturn:
     while True:
         for name, service in services.items():
             if service is None and not (name == "libvirtd" and (folder / HOLD).exists()):
-                services[name] = subprocess.Popen(commands[name], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)  # type: ignore[arg-type]
+                command: t.Any = commands[name]
+                services[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         _reap(services)
         time.sleep(0.1)
 

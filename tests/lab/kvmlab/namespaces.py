@@ -60,4 +60,4 @@ def in_network(namespace: str, *command: str) -> t.List[str]:
 
 def in_host(init_pid: int, *command: str) -> t.List[str]:
     """Return the command line that runs a command in all namespaces of the host with that first process."""
-    return ["nsenter", "--target", str(init_pid), "--net", "--mount", "--uts", "--pid", "--wd=/", "--", *command]
+    return ["nsenter", "--target", str(init_pid), "--net", "--mount", "--uts", "--pid", "--root", "--wd=/", "--", *command]

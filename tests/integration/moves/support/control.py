@@ -50,6 +50,11 @@ class Outcome:
         return self.records[0]
 
     @property
+    def warnings(self) -> str:
+        """Return all that was printed, unfolded: Ansible takes the warnings out of a result and wraps their lines."""
+        return " ".join(self.text.split())
+
+    @property
     def msg(self) -> str:
         return str(self.result["msg"])
 

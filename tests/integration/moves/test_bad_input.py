@@ -1,0 +1,138 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Bad input: each gets a message that names the thing, an error code, and nothing has moved."""
+
+from __future__ import annotations
+
+import subprocess
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+SENTRY = "sentry"
+
+
+@pytest.fixture(scope="module")
+def sentry(lab: Lab) -> t.Iterator[str]:
+    """A guest that nothing here may move."""
+    lab("guest", SENTRY, "--host", lab.host(1), "--mib", "32")
+    yield SENTRY
+    lab("rmguest", SENTRY)
+
+
+@pytest.fixture(autouse=True)
+def nothing_moves(lab: Lab, control: Control, sentry: str) -> t.Iterator[None]:
+    yield
+    assert lab.places(SENTRY) == {1: "running"}
+    assert lab.state_file(lab.uuid(SENTRY)) is None
+    if control.path.is_dir():
+        assert control.records() == []
+
+
+CASES = {
+    "an unknown domain": ({"name": "nobody"}, "not_found", "nobody"),
+    "an unknown UUID": ({"name": None, "uuid": "6f2b6f7e-3f0e-4a52-9d6a-0d5f4a3f1c77"}, "not_found", "6f2b6f7e"),
+    "no UUID": ({"name": None, "uuid": "12"}, "invalid_argument", "'12'"),
+    "neither name nor UUID": ({"name": None}, "invalid_argument", "name"),
+    "both name and UUID": ({"uuid": "6f2b6f7e-3f0e-4a52-9d6a-0d5f4a3f1c77"}, "invalid_argument", "name"),
+    "an empty name": ({"name": ""}, "invalid_argument", "name"),
+    "a path for a name": ({"name": "../../etc/passwd"}, "invalid_argument", "../../etc/passwd"),
+    "a newline in a name": ({"name": "web\n1"}, "invalid_argument", "web"),
+    "blanks and quotes": ({"name": "it's \"web\" $(reboot) 1"}, "not_found", "$(reboot)"),
+    "an option for a name": ({"name": "--help"}, "not_found", "--help"),
+    "a destination that no name server knows": ({"destination": "no-such-host.invalid"}, "unreachable", "no-such-host.invalid"),
+    "the source by its name": ({"destination": "moves1"}, "invalid_argument", "moves1"),
+    "a URI of nothing": ({"destination_uri": "http//nothing"}, "invalid_argument", "http//nothing"),
+    "a URI with a newline": ({"destination_uri": "qemu+tcp://moves2/system\n"}, "invalid_argument", "destination_uri"),
+    "a URI of another hypervisor": ({"destination_uri": "xen+tcp://moves2/system"}, "unreachable", "xen"),
+    "a source elsewhere": ({"uri": "qemu+tcp://moves2/system"}, "not_supported", "qemu+tcp://moves2/system"),
+    "a bad memory URI": ({"migrate_uri": "ftp://moves2"}, "invalid_argument", "migrate_uri"),
+    "a negative timeout": ({"timeout_seconds": -1}, "invalid_argument", "timeout_seconds"),
+    "a timeout of ages": ({"timeout_seconds": 10**18}, "invalid_argument", "timeout_seconds"),
+    "a word for a number": ({"timeout_seconds": "soon"}, "invalid_argument", "timeout_seconds"),
+    "an option that is none": ({"on_timeout": "explode"}, "invalid_argument", "on_timeout"),
+    "no downtime": ({"downtime_ms": 0}, "invalid_argument", "downtime_ms"),
+    "a downtime of ages": ({"downtime_ms": 2_000_001}, "invalid_argument", "downtime_ms"),
+    "no steps": ({"downtime_steps": 0}, "invalid_argument", "downtime_steps"),
+    "a negative stall": ({"stall_seconds": -5}, "invalid_argument", "stall_seconds"),
+    "a negative cap": ({"bandwidth_mib": -1}, "invalid_argument", "bandwidth_mib"),
+    "a cap beyond numbers": ({"bandwidth_mib": 2**70}, "invalid_argument", "bandwidth_mib"),
+    "no connections": ({"parallel_connections": 0}, "invalid_argument", "parallel_connections"),
+    "too many connections": ({"parallel_connections": 100_000}, "invalid_argument", "parallel_connections"),
+    "parallel of nothing": ({"parallel": 0}, "invalid_argument", "parallel"),
+    "flags that exclude each other": ({"compression": "xbzrle", "parallel_connections": 2}, "not_supported", "xbzrle"),
+    "moves beside a name": ({"moves": [{"name": "web"}]}, "invalid_argument", "moves"),
+    "a ledger of no kind": ({"ledger": "redis://here"}, "invalid_argument", "redis://here"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input(lab: Lab, control: Control, case: str) -> None:
+    arguments, code, named = CASES[case]
+    done = control.task(1, "live_migrate", {"name": SENTRY, "destination": lab.host(2), **t.cast("dict[str, t.Any]", arguments)})
+    assert done.refused() == code, done.text
+    assert named in done.msg
+    assert "Traceback" not in done.text
+
+
+def test_a_destination_that_does_not_answer(lab: Lab, control: Control) -> None:
+    done = control.task(1, "live_migrate", {"name": SENTRY, "destination_uri": f"qemu+tcp://{lab.host(2)}:9/system"})
+    assert done.refused() == "unreachable"
+    assert lab.host(2) in done.msg
+
+
+def test_the_source_under_another_name(lab: Lab, control: Control) -> None:
+    address = lab.rows()[lab.host(1)]["address"]
+    done = control.task(1, "live_migrate", {"name": SENTRY, "destination": address})
+    assert done.refused() == "invalid_argument"
+    assert address in done.msg
+    assert "UUID" in done.msg
+
+
+def test_another_domain_of_that_name_at_the_destination(lab: Lab, control: Control) -> None:
+    xml = lab.virsh(1, "dumpxml", "--inactive", SENTRY).replace(lab.uuid(SENTRY), "6f2b6f7e-3f0e-4a52-9d6a-0d5f4a3f1c77")
+    lab("virsh", lab.host(2), "define", "/dev/stdin", stdin=xml)
+    try:
+        done = control.move(SENTRY)
+        assert done.refused() == "conflict"
+        assert "6f2b6f7e" in done.msg
+    finally:
+        lab.virsh(2, "undefine", SENTRY)
+
+
+def test_a_file_where_the_ledger_should_be(control: Control) -> None:
+    control.path.write_text("a shopping list")
+    done = control.move(SENTRY)
+    assert done.refused() in ("forbidden", "invalid_argument")
+    assert str(control.path) in done.msg
+    assert control.path.read_text() == "a shopping list"
+
+
+def test_a_ledger_on_a_read_only_file_system(control: Control) -> None:
+    folder = control.folder / "read-only"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "none", str(folder)], check=True)
+    try:
+        done = control.move(SENTRY, ledger=str(folder / "ledger"))
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+    assert done.refused() == "forbidden"
+    assert str(folder) in done.msg
+
+
+def test_the_task_keyword_async(control: Control) -> None:
+    done = control.move(SENTRY, 2, "-B", "60", "-P", "1")
+    assert done.refused() == "invalid_argument"
+    assert "async" in done.msg
+
+
+def test_not_root(lab: Lab, control: Control) -> None:
+    operator = Control(lab, control.folder, "--user", "operator")
+    done = operator.move(SENTRY)
+    assert done.refused() == "forbidden"
+    assert "become" in done.msg

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Several who want something of one domain at the same time: one job, one record, one winner."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import BUILD, Control, Record
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import COMMAND, Lab, eventually
+
+START = """\
+import json, sys
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_migrate import start
+print(json.dumps(start("qemu:///system", json.load(sys.stdin))))
+"""
+
+
+def start_phase(lab: Lab, record: Record) -> dict[str, t.Any]:
+    """Call the module's start phase on the first host, as a control node does that was asleep for a while."""
+    uri = record["connection"]["destination_uri"]
+    order = {"record": record, "source_uri": "qemu:///system", "destination_uri": uri, "flags": ["live", "peer2peer"]}
+    work = json.dumps({"run_id": record["id"], "parallel": 1, "orders": [order]})
+    command = ("exec", lab.host(1), "--", "env", f"PYTHONPATH={BUILD}", "/usr/bin/python3", "-B", "-c", START)
+    done = lab.try_(*command, stdin=work)
+    assert done.returncode == 0, done.stderr
+    return t.cast("dict[str, t.Any]", json.loads(done.stdout))
+
+
+@pytest.fixture
+def foreign(lab: Lab, slow: str) -> t.Iterator[subprocess.Popen[str]]:
+    """A migration that somebody began with virsh."""
+    uri = f"qemu+tcp://{lab.host(2)}/system"
+    options = ("migrate", "--live", "--p2p", "--persistent", "--undefinesource", "--bandwidth", "8", slow, uri)
+    command = [str(COMMAND), "--prefix", lab.prefix, "virsh", lab.host(1), *options]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        eventually(lambda: lab.has_job(slow), "virsh migrates")
+        yield process
+        process.communicate(timeout=60)
+
+
+def test_the_same_task_twice_is_one_move(lab: Lab, control: Control, slow: str) -> None:
+    first = control.begin_move(slow, bandwidth_mib=8)
+    lab.under_way(lab.uuid(slow))
+    second = control.begin_move(slow, bandwidth_mib=8)
+    one, other = first.wait(), second.wait()
+    assert (one.code, other.code) == (0, 0), one.text + other.text
+    assert one.record == other.record == control.only_record()
+    assert one.ended() == ("completed", None)
+    assert lab.places(slow) == {2: "running"}
+
+
+def test_two_that_begin_in_the_same_moment_are_one_move(lab: Lab, control: Control, slow: str) -> None:
+    """Whichever is late finds the other's record, on its way or at its end; no third thing happens."""
+    outcomes = [running.wait() for running in [control.begin_move(slow, bandwidth_mib=8) for dummy in range(2)]]
+    assert 0 in [outcome.code for outcome in outcomes]
+    for outcome in outcomes:
+        assert outcome.code == 0 or outcome.result["error_code"] == "conflict", outcome.text
+    assert [record["status"] for record in control.records()].count("completed") == 1
+    assert lab.places(slow) == {2: "running"}
+
+
+def test_another_destination_is_a_conflict_that_names_both(lab: Lab, control: Control, slow: str) -> None:
+    first = control.begin_move(slow, bandwidth_mib=8)
+    lab.under_way(lab.uuid(slow))
+    rival = control.move(slow, 3)
+    assert rival.refused() == "conflict"
+    for name in (slow, lab.host(2), lab.host(3)):
+        assert name in rival.msg
+    assert first.wait().ended() == ("completed", None)
+    assert lab.places(slow) == {2: "running"}
+    assert len(control.records()) == 1
+
+
+def test_another_ledger_is_refused(lab: Lab, control: Control, slow: str) -> None:
+    first = control.begin_move(slow, bandwidth_mib=8)
+    lab.under_way(lab.uuid(slow))
+    rival = control.move(slow, ledger=str(control.folder / "other"))
+    assert rival.refused() == "conflict"
+    assert "ledger" in rival.msg
+    assert first.wait().ended() == ("completed", None)
+
+
+def test_a_starter_that_comes_late_is_refused(lab: Lab, control: Control, endless: str) -> None:
+    record = control.move(endless, timeout_seconds=1, bandwidth_mib=8).record
+    late = {**record, "status": "queued", "acts": [], "history": record["history"][:3]}
+    answer = start_phase(lab, late)
+    assert answer["taken"] == {}
+    refusal = answer["refused"][record["domain"]["uuid"]]
+    assert refusal["error_code"] == "conflict"
+    assert "too late" in refusal["msg"]
+    assert lab.places(endless) == {1: "running"}
+    assert not lab.has_job(endless)
+
+
+def test_a_starter_finds_a_living_watcher(lab: Lab, control: Control, slow: str) -> None:
+    running = control.begin_move(slow, bandwidth_mib=8)
+    state = lab.under_way(lab.uuid(slow))
+    answer = start_phase(lab, {**state, "status": "queued", "generation": state["generation"] + 1})
+    assert answer["taken"] == {}
+    assert "already watched" in answer["refused"][state["domain"]["uuid"]]["msg"]
+    assert running.wait().record["generation"] == state["generation"]
+
+
+def test_a_foreign_migration_is_adopted(lab: Lab, control: Control, slow: str, foreign: subprocess.Popen[str]) -> None:
+    adopted = control.move(slow)
+    assert (adopted.code, adopted.changed, adopted.ended()) == (0, True, ("completed", None)), adopted.text
+    assert [line["status"] for line in adopted.record["history"]][:2] == ["accepted", "running"]
+    assert "migrate" not in [act["act"] for act in adopted.record["acts"]]
+    assert isinstance(adopted.record["result"]["elapsed_ms"], int)
+    assert control.only_record() == adopted.record
+    foreign.communicate(timeout=60)
+    assert foreign.returncode == 0
+    assert lab.places(slow) == {2: "running"}
+
+
+def test_a_foreign_migration_to_elsewhere_is_a_conflict(lab: Lab, control: Control, slow: str, foreign: subprocess.Popen[str]) -> None:
+    rival = control.move(slow, 3)
+    assert rival.refused() == "conflict"
+    assert slow in rival.msg
+    assert lab.host(3) in rival.msg
+    assert control.records() == []
+    foreign.communicate(timeout=60)
+    assert lab.places(slow) == {2: "running"}

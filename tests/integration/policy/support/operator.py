@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Somebody on the control node who sets policies and moves domains by them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+from xml.etree import ElementTree
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import LIMIT_SECONDS, Control, Outcome, Running
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+NAMESPACE = "urn:kvmfleet:migration:policy"
+
+Variables = dict[str, t.Any]
+
+
+class Operator(Control):
+    """A control node of which inventory variables can be given with each task."""
+
+    def policy(self, name: str, on: int = 1, *options: str, variables: Variables | None = None, **fields: t.Any) -> Outcome:
+        """Run C(domain_policy) on a host."""
+        given = json.dumps({"name": name, **fields})
+        command = ["ansible", "-i", self.inventory, self.lab.host(on), "-m", "kvmfleet.migration.domain_policy", "-a", given, *options, *extra(variables)]
+        return Running(self.popen(command)).wait()
+
+    def facts(self, on: int = 1, **arguments: t.Any) -> dict[str, t.Any]:
+        """Return C(kvmfleet_host) of a host."""
+        command = ["ansible", "-i", self.inventory, self.lab.host(on), "-m", "kvmfleet.migration.host_facts", "-a", json.dumps(arguments)]
+        return t.cast("dict[str, t.Any]", Running(self.popen(command)).wait().result["ansible_facts"]["kvmfleet_host"])
+
+    def move_with(self, name: str, variables: Variables, to: int = 2, **arguments: t.Any) -> Outcome:
+        """Move a guest away from the first host, with inventory variables."""
+        return self.move(name, to, *extra(variables), **arguments)
+
+    def move_after_facts(self, name: str, to: int = 2, **arguments: t.Any) -> dict[str, t.Any]:
+        """Gather the facts of all hosts and move a guest in one run; return the move's result."""
+        answer = self.folder / "answer.json"
+        move = {"name": name, "ledger": str(self.path), "destination": self.lab.host(to), **arguments}
+        keep = {"content": "{{ moved | to_json }}", "dest": str(answer), "mode": "0600"}
+        plays = [
+            {"hosts": "all", "gather_facts": False, "tasks": [{"kvmfleet.migration.host_facts": {}}]},
+            {
+                "hosts": self.lab.host(1),
+                "gather_facts": False,
+                "tasks": [
+                    {"kvmfleet.migration.live_migrate": move, "register": "moved", "failed_when": False},
+                    {"ansible.builtin.copy": keep, "delegate_to": "localhost", "vars": {"ansible_connection": "local"}},
+                ],
+            },
+        ]
+        playbook = self.folder / "play.yml"
+        playbook.write_text(json.dumps(plays), encoding="utf-8")
+        process = self.popen(["ansible-playbook", "-i", self.inventory, str(playbook)])
+        text, dummy = process.communicate(timeout=LIMIT_SECONDS)
+        assert process.returncode == 0, text
+        return t.cast("dict[str, t.Any]", json.loads(answer.read_text(encoding="utf-8")))
+
+
+def extra(variables: Variables | None) -> list[str]:
+    """Return variables as options of C(ansible)."""
+    return ["-e", json.dumps(variables)] if variables else []
+
+
+def told(done: Outcome) -> str:
+    """Return all that was printed, unfolded: Ansible takes the warnings out of a result and wraps their lines."""
+    return " ".join(done.text.split())
+
+
+def by_hand(lab: Lab, guest: str, xml: str, *scopes: str, on: int = 1) -> None:
+    """Write a policy as an operator does with virsh."""
+    lab.virsh(on, "metadata", guest, NAMESPACE, "kvmfleet", f"<policy>{xml}</policy>", *scopes)
+
+
+def written(lab: Lab, guest: str, scope: str = "live", on: int = 1) -> dict[str, str | None]:
+    """Return the elements of the policy that stand in a guest's running (C(live)) or persistent (C(config)) definition, with their texts."""
+    options = ["--inactive"] if scope == "config" else []
+    tree = ElementTree.fromstring(lab.virsh(on, "dumpxml", *options, guest))
+    found = tree.find(f"metadata/{{{NAMESPACE}}}policy")
+    return {} if found is None else {element.tag.partition("}")[2]: (element.text or "").strip() for element in found}
+
+
+def set_qemu_user(lab: Lab, host: int, user: str) -> None:
+    """Let a host's QEMU run as that user from now on."""
+    lab.on(host, "sed", "-i", f's/^user = .*/user = "{user}"/', str(pathlib.PurePosixPath("/etc/libvirt/qemu.conf")))
+    lab("libvirtd", lab.host(host), "restart")

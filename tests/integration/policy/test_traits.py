@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What hosts can do: a QEMU that does not run as root may not use userfaultfd unless the host's kernel lets everybody."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator, set_qemu_user, told
+
+SETTING = pathlib.Path("/proc/sys/vm/unprivileged_userfaultfd")
+AUTO_CONVERGE, POST_COPY = "COMPUTE_MIGRATE_AUTO_CONVERGE", "COMPUTE_MIGRATE_POST_COPY"
+
+pytestmark = pytest.mark.skipif(not SETTING.exists() or SETTING.read_text().strip() != "0", reason="every user of this machine may use userfaultfd")
+
+AsUser = t.Callable[[int], None]
+
+
+@pytest.fixture
+def without_root(lab: Lab) -> t.Iterator[AsUser]:
+    """Return a function that lets a host's QEMU run without root; it runs as root again after the test."""
+    hosts: list[int] = []
+
+    def change(host: int) -> None:
+        hosts.append(host)
+        set_qemu_user(lab, host, "libvirt-qemu")
+
+    yield change
+    for host in hosts:
+        set_qemu_user(lab, host, "root")
+
+
+def test_facts_tell_what_a_host_can(operator: Operator, without_root: AsUser) -> None:
+    assert operator.facts(1)["traits"] == [AUTO_CONVERGE, POST_COPY]
+    without_root(1)
+    facts = operator.facts(1)
+    assert facts["traits"] == [AUTO_CONVERGE]
+    assert "vm.unprivileged_userfaultfd" in facts["missing_traits"][POST_COPY]
+    from_afar = operator.facts(2, uri=f"qemu+tcp://{operator.lab.host(1)}/system")
+    assert (from_afar["traits"], from_afar["unverified"]) == ([AUTO_CONVERGE], [POST_COPY])
+
+
+def test_a_source_that_cannot_starts_nothing(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
+    without_root(1)
+    done = operator.move(web, post_copy=True)
+    assert done.refused() == "not_supported"
+    assert POST_COPY in done.msg
+    assert "vm.unprivileged_userfaultfd" in done.msg
+    assert operator.records() == []
+    assert operator.move(web).ended() == ("completed", None)
+
+
+def test_a_destination_whose_facts_say_no_is_refused(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
+    without_root(2)
+    done = operator.move_after_facts(web, post_copy=True)
+    assert done["error_code"] == "conflict", done
+    assert lab.host(2) in done["msg"]
+    assert operator.records() == []
+    assert lab.places(web) == {1: "running"}
+
+
+def test_a_destination_without_facts_is_unverified_and_qemu_has_the_last_word(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
+    without_root(2)
+    done = operator.move(web, post_copy=True)
+    assert f"unverified on {lab.host(2)}" in told(done)
+    assert done.code != 0
+    assert done.record["status"] == "failed"
+    assert lab.places(web) == {1: "running"}
+
+
+def test_facts_of_this_run_are_no_warning(lab: Lab, operator: Operator, web: str) -> None:
+    done = operator.move_after_facts(web, post_copy=True)
+    assert done["migrations"][0]["status"] == "completed", done
+    assert "warnings" not in done

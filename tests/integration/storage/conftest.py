@@ -1,0 +1,118 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Two hosts; guests with disks on one of them alone, and what both hosts have in their folders."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+PREFIX = "storage"
+IMAGES = "/var/lib/libvirt/images"
+# Private to each host as well, but in no storage pool.
+ELSEWHERE = "/var/lib/kvmfleet"
+DISK_MIB = 48
+WEB = f"{IMAGES}/web.qcow2"
+
+
+class Disks:
+    """Images on the lab's hosts."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.made: list[str] = []
+
+    def create(self, path: str, on: int = 1, image_format: str = "qcow2", mib: int = DISK_MIB, backing: str = "") -> str:
+        """Make an image full of random bytes, or an empty one over a backing file."""
+        self.made.append(path)
+        if backing:
+            self.lab.on(on, "qemu-img", "create", "-q", "-f", image_format, "-b", backing, "-F", "qcow2", path)
+        else:
+            self.lab.on(on, "sh", "-c", f"head -c {mib}M /dev/urandom > {path}.raw && qemu-img convert -f raw -O {image_format} {path}.raw {path} && rm {path}.raw")
+        return path
+
+    def attach(self, guest: str, path: str, target: str = "vdb", image_format: str = "qcow2") -> None:
+        self.lab.virsh(1, "attach-disk", guest, path, target, "--subdriver", image_format, "--persistent")
+
+    def content(self, path: str, on: int, image_format: str = "qcow2") -> str:
+        """Return a digest of what a guest sees in an image."""
+        raw = f"/run/content-{on}.raw"
+        command = f"qemu-img convert -U -f {image_format} -O raw {path} {raw} && sha256sum < {raw}; rm -f {raw}"
+        return self.lab.on(on, "sh", "-c", command).split()[0]
+
+    def size(self, path: str, on: int) -> int:
+        return int(self.lab.on(on, "stat", "-c", "%s", path))
+
+    def exists(self, path: str, on: int) -> bool:
+        return self.lab.try_("exec", self.lab.host(on), "--", "test", "-e", path).returncode == 0
+
+    def left(self) -> list[str]:
+        """Return what of ours is in the hosts' folders and pools that a move should not leave there."""
+        left = []
+        for number in (1, 2):
+            names = self.lab.on(number, "ls", "-A", IMAGES, ELSEWHERE).split()
+            pools = self.lab.virsh(number, "pool-list", "--all", "--name").split()
+            left += [name for name in (*names, *pools) if "kvmfleet-" in name]
+        return left
+
+    def remove(self) -> None:
+        for number in (1, 2) if self.made else ():
+            self.lab.on(number, "rm", "-f", *self.made)
+            self.lab.virsh(number, "pool-refresh", "default")
+
+
+@pytest.fixture(scope="session")
+def lab() -> t.Iterator[Lab]:
+    lab = Lab(PREFIX)
+    lab("down")
+    lab("up", "--hosts", "2")
+    yield lab
+    lab("down")
+
+
+@pytest.fixture
+def control(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[Control]:
+    control = Control(lab, tmp_path)
+    yield control
+    if control.path.is_dir():
+        assert control.ledger.verify_audit() == []
+
+
+@pytest.fixture
+def disks(lab: Lab) -> t.Iterator[Disks]:
+    """Images, which are removed after the test; nothing else stays on a host."""
+    disks = Disks(lab)
+    yield disks
+    left = disks.left()
+    disks.remove()
+    assert left == []
+
+
+@pytest.fixture
+def guest(lab: Lab, disks: Disks) -> t.Iterator[t.Callable[..., str]]:
+    """Return a function that makes a guest; it is removed after the test, and before its disks."""
+    names: list[str] = []
+
+    def make(name: str, *options: str, on: int = 1) -> str:
+        names.append(name)
+        lab("guest", name, "--host", lab.host(on), *options)
+        return name
+
+    yield make
+    for name in names:
+        lab("rmguest", name)
+
+
+@pytest.fixture
+def web(guest: t.Callable[..., str], disks: Disks) -> str:
+    """A guest with a disk of its own, full of random bytes, on the first host alone."""
+    name = guest("web", "--mib", "64", "--dirty-mib", "16")
+    disks.attach(name, disks.create(WEB))
+    return name

@@ -1,0 +1,251 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks that are on one host alone, copied on the way; and all that is refused before a byte of a disk was touched."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+from .conftest import DISK_MIB, ELSEWHERE, IMAGES, WEB, Disks
+
+MIB = 1024**2
+Make = t.Callable[..., str]
+
+
+def move(control: Control, name: str, mode: str = "auto", *options: str, **arguments: t.Any) -> t.Any:
+    return control.move(name, 2, *options, transport="tcp", copy_storage=mode, **arguments)
+
+
+def test_a_disk_of_one_host_is_copied_whole_and_stays_on_the_source_too(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+    before = disks.content(WEB, 1)
+    outcome = move(control, web)
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert lab.places(web) == {2: "running"}
+    assert disks.content(WEB, 2) == before == disks.content(WEB, 1)
+    (copy,) = outcome.record["storage"]["disks"]
+    assert (copy["target"], copy["action"], copy["made"]) == ("vdb", "create", True)
+    assert outcome.record["progress"]["disk_total_bytes"] == DISK_MIB * MIB
+    assert outcome.record["request"]["copied_disk_bytes"] == [copy["bytes"]]
+    assert DISK_MIB * MIB <= copy["bytes"] <= (DISK_MIB + 2) * MIB
+
+
+def test_check_mode_predicts_the_copy_and_leaves_nothing(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+    outcome = move(control, web, "auto", "--check")
+    assert outcome.changed
+    assert outcome.record["storage"]["disks"][0]["path"] == WEB
+    assert not disks.exists(WEB, 2)
+    assert lab.places(web) == {1: "running"}
+
+
+def test_only_what_is_proved_separate_is_copied(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    name = guest("mixed", "--mib", "64", "--storage", "bindfs")
+    disks.attach(name, disks.create(f"{IMAGES}/mixed-data.qcow2"))
+    outcome = move(control, name)
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert [copy["target"] for copy in outcome.record["storage"]["disks"]] == ["vdb"]
+    assert outcome.record["progress"]["disk_total_bytes"] == DISK_MIB * MIB
+    assert lab.places(name) == {2: "running"}
+
+
+def test_with_nothing_to_copy_nothing_is_copied(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("shared", "--mib", "64", "--storage", "bindfs")
+    outcome = move(control, name)
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert "storage" not in outcome.record
+    assert outcome.record["progress"]["disk_total_bytes"] == 0
+    bare = guest("bare", "--mib", "64")
+    assert move(control, bare, "full").ended() == ("completed", None)
+
+
+@pytest.mark.parametrize("mode", ["full", "incremental"])
+def test_a_shared_disk_is_never_copied_onto_itself(lab: Lab, control: Control, guest: Make, mode: str) -> None:
+    name = guest("shared", "--mib", "64", "--storage", "bindfs")
+    outcome = move(control, name, mode, unsafe=True, copy_storage_overwrite=["vda"])
+    assert outcome.refused() == "unsafe"
+    assert "onto itself" in outcome.msg
+    assert lab.places(name) == {1: "running"}
+
+
+def test_one_store_that_libvirt_takes_for_two_is_recognised(lab: Lab, control: Control, guest: Make) -> None:
+    """The folder is one file system under two mounts: only the token tells."""
+    name = guest("local", "--mib", "64", "--storage", "shared")
+    outcome = move(control, name, "full")
+    assert outcome.refused() == "unsafe"
+    assert "onto itself" in outcome.msg
+    assert move(control, name, "auto").refused() == "unsafe"
+    assert move(control, name, "auto", unsafe=True).ended() == ("completed", None)
+
+
+def test_a_link_into_a_shared_store_is_followed(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    """The image stands in a folder of the source alone, but as a link into a folder that the destination has under that path."""
+    name = guest("linked", "--mib", "64")
+    shared = disks.create(f"{_shared_folder(lab)}/linked-data.qcow2")
+    disks.made.append(f"{IMAGES}/linked.qcow2")
+    lab.on(1, "ln", "-s", shared, f"{IMAGES}/linked.qcow2")
+    lab.on(2, "mount", "--bind", _shared_folder(lab), IMAGES)
+    try:
+        disks.attach(name, f"{IMAGES}/linked.qcow2")
+        outcome = move(control, name, "full")
+        assert outcome.refused() == "unsafe", outcome.text
+        assert "onto itself" in outcome.msg
+    finally:
+        lab.on(2, "umount", IMAGES)
+        lab.virsh(2, "pool-refresh", "default")
+
+
+def _shared_folder(lab: Lab) -> str:
+    inventory = lab("inventory").strip()
+    return f"{inventory.rsplit('/', 1)[0]}/shared"
+
+
+def test_what_can_be_proved_neither_way_is_unsafe(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    name = guest("lost", "--mib", "64")
+    lab.on(1, "mkdir", "-p", f"{ELSEWHERE}/only-here")
+    disks.attach(name, disks.create(f"{ELSEWHERE}/only-here/lost.qcow2"))
+    for mode in ("auto", "full"):
+        outcome = move(control, name, mode)
+        assert outcome.refused() == "unsafe"
+        assert f"no folder {ELSEWHERE}/only-here" in outcome.msg
+    assert lab.places(name) == {1: "running"}
+
+
+def test_a_folder_without_a_pool_serves_as_well(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    name = guest("raw", "--mib", "64")
+    path = disks.create(f"{ELSEWHERE}/raw.img", image_format="raw")
+    disks.attach(name, path, image_format="raw")
+    outcome = move(control, name, "full")
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert disks.content(path, 2, "raw") == disks.content(path, 1, "raw")
+    assert disks.size(path, 2) == DISK_MIB * MIB
+
+
+def test_a_file_that_is_there_is_replaced_only_when_named(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+    disks.create(WEB, on=2, mib=4)
+    there = disks.content(WEB, 2)
+    outcome = move(control, web)
+    assert outcome.refused() == "conflict"
+    assert "copy_storage_overwrite" in outcome.msg
+    assert disks.content(WEB, 2) == there
+    assert move(control, web, copy_storage_overwrite=["vdz"]).refused() == "invalid_argument"
+    outcome = move(control, web, copy_storage_overwrite=["vdb"])
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert disks.content(WEB, 2) == disks.content(WEB, 1) != there
+
+
+@pytest.mark.parametrize("state", ["--off", "--paused"])
+def test_a_file_that_a_domain_there_uses_is_never_replaced(lab: Lab, control: Control, disks: Disks, web: str, guest: Make, state: str) -> None:
+    other = guest("other", "--mib", "32", "--off", on=2)
+    disks.create(WEB, on=2, mib=4)
+    there = disks.content(WEB, 2)
+    lab.virsh(2, "attach-disk", other, WEB, "vdb", "--subdriver", "qcow2", "--config")
+    if state == "--paused":
+        lab.virsh(2, "start", other, "--paused")
+    outcome = move(control, web, copy_storage_overwrite=["vdb"])
+    assert outcome.refused() == "conflict"
+    assert "other uses" in outcome.msg
+    assert disks.content(WEB, 2) == there
+
+
+def test_a_file_that_backs_another_image_there_is_never_replaced(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+    disks.create(WEB, on=2, mib=4)
+    disks.create(f"{IMAGES}/overlay.qcow2", on=2, backing=WEB)
+    outcome = move(control, web, copy_storage_overwrite=["vdb"])
+    assert outcome.refused() == "conflict"
+    assert "overlay.qcow2 uses" in outcome.msg
+
+
+def test_there_has_to_be_room(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    name = guest("large", "--mib", "64")
+    folder = f"{ELSEWHERE}/small"
+    for number in (1, 2):
+        lab.on(number, "mkdir", "-p", folder)
+    disks.attach(name, disks.create(f"{folder}/large.qcow2"))
+    lab.on(2, "mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder)
+    try:
+        outcome = move(control, name)
+    finally:
+        lab.on(2, "umount", folder)
+    assert outcome.refused() == "conflict"
+    assert f"MiB short of room in {folder}" in outcome.msg
+    assert lab.places(name) == {1: "running"}
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_move_that_fails_takes_its_targets_away(lab: Lab, control: Control, disks: Disks, web: str, named: bool) -> None:
+    arguments = {"copy_storage_overwrite": ["vdb"]} if named else {}
+    if named:
+        disks.create(WEB, on=2, mib=4)
+    outcome = move(control, web, bandwidth_mib=8, timeout_seconds=2, **arguments)
+    assert outcome.ended() == ("cancelled", "timeout"), outcome.text
+    assert lab.places(web) == {1: "running"}
+    assert not disks.exists(WEB, 2)
+    assert disks.exists(WEB, 1)
+    assert outcome.record["storage"]["disks"][0]["made"] is False
+    assert move(control, web).ended() == ("completed", None)
+
+
+def test_a_target_that_came_while_the_move_was_queued_stops_it(lab: Lab, control: Control, disks: Disks, web: str, guest: Make) -> None:
+    first = guest("first", "--mib", "96", "--dirty-mib", "64")
+    running = control.begin(
+        1,
+        "live_migrate",
+        {
+            "moves": [{"name": first, "bandwidth_mib": 16}, {"name": web, "copy_storage": "auto"}],
+            "parallel": 1,
+            "destination": lab.host(2),
+            "transport": "tcp",
+        },
+    )
+    _wait_for_state(lab, first)
+    disks.create(WEB, on=2, mib=4)
+    there = disks.content(WEB, 2)
+    outcome = running.wait()
+    assert [record["status"] for record in outcome.records] == ["completed", "failed"], outcome.text
+    assert lab.places(web) == {1: "running"}
+    assert disks.content(WEB, 2) == there
+
+
+def _wait_for_state(lab: Lab, name: str) -> None:
+    command = f"until grep -q running /run/kvmfleet/{lab.uuid(name)}.json; do sleep 0.1; done"
+    lab.on(1, "timeout", "30", "sh", "-c", command)
+
+
+def test_an_incremental_copy_sends_the_top_image_alone(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    name = guest("layers", "--mib", "64")
+    base = disks.create(f"{IMAGES}/base.qcow2")
+    top = disks.create(f"{IMAGES}/layers.qcow2", backing=base)
+    disks.attach(name, top)
+    outcome = move(control, name, "incremental")
+    assert outcome.refused() == "not_supported"
+    assert "backing chain" in outcome.msg
+    lab.on(2, "cp", f"{_host_folder(lab)}/images/base.qcow2", base)
+    disks.create(top, on=2, backing=base)
+    lab.on(1, "touch", "-a", top)
+    outcome = move(control, name, "incremental", copy_storage_overwrite=["vdb"])
+    assert outcome.refused() == "unsafe"
+    assert "one file" in outcome.msg
+
+
+def _host_folder(lab: Lab) -> str:
+    inventory = lab("inventory").strip()
+    return f"{inventory.rsplit('/', 1)[0]}/hosts/{lab.host(1)}/var-lib-libvirt"
+
+
+def test_a_full_copy_flattens_a_backing_chain(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    name = guest("layers", "--mib", "64")
+    base = disks.create(f"{IMAGES}/base.qcow2")
+    top = disks.create(f"{IMAGES}/layers.qcow2", backing=base)
+    disks.attach(name, top)
+    before = disks.content(top, 1)
+    outcome = move(control, name, "full")
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert disks.content(top, 2) == before
+    assert not disks.exists(base, 2)
+    assert lab.virsh(2, "domblklist", name).count(top) == 1

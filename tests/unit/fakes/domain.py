@@ -1,0 +1,51 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A domain on a fake host: what libvirt would know of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+
+GIB = 1024**3
+MIB = 1024**2
+DEFAULT_DOWNTIME_MS = 300
+_ACTIVE = (h.RUNNING, h.PAUSED)
+
+
+@dataclasses.dataclass
+class FakeDomain:
+    """One host's copy of a domain. C(dirty_bytes) is what the guest writes over and over, at C(dirty_rate_bytes) a second."""
+
+    uuid: str
+    name: str
+    state: str = h.RUNNING
+    reason: str = "booted"
+    persistent: bool = True
+    autostart: bool = False
+    memory_bytes: int = GIB
+    vcpus: int = 2
+    disks: t.Tuple[h.Disk, ...] = ()
+    dirty_bytes: int = 64 * MIB
+    dirty_rate_bytes: int = 0
+    job: str = h.JOB_NONE
+    max_downtime_ms: int = DEFAULT_DOWNTIME_MS
+    completed: t.Optional[h.JobStats] = None
+
+    @property
+    def active(self) -> bool:
+        return self.state in _ACTIVE
+
+    def enter(self, state: str, reason: str) -> None:
+        """Give the domain that state, as an event at its host would."""
+        self.state, self.reason = state, reason
+
+    def view(self) -> h.GuestView:
+        return h.GuestView(True, True, self.active, self.persistent, self.state, self.reason, self.job if self.active else h.JOB_NONE)
+
+    def info(self) -> h.DomainInfo:
+        return h.DomainInfo(self.uuid, self.name, self.view(), self.autostart and self.persistent, self.memory_bytes, self.vcpus, self.disks)

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A fake host itself: its domains, and whether it answers. Connections to it are in C(host.py)."""
+
+from __future__ import annotations
+
+import typing as t
+import uuid as uuid_module
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound
+
+from .domain import GIB, FakeDomain
+
+
+class FakeMachine:
+    """A hypervisor host. C(calls) is the list of acts that were asked of it, in order."""
+
+    def __init__(self, name: str, libvirt_version: int = 9000000, hypervisor_version: int = 7002022) -> None:
+        self.name = name
+        self.host_uuid = str(uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name))
+        self.versions = {"libvirt": libvirt_version, "hypervisor": hypervisor_version}
+        self.total_bytes = 64 * GIB
+        self.cpus = 16
+        self.domains: t.Dict[str, FakeDomain] = {}
+        self.calls: t.List[str] = []
+        self.refuse: t.Dict[str, Exception] = {}
+        self.answers = True
+        self.outages = 0
+
+    def put(self, domain: FakeDomain) -> FakeDomain:
+        self.domains[domain.uuid] = domain
+        return domain
+
+    def remove(self, uuid: str) -> None:
+        self.domains.pop(uuid, None)
+
+    def domain(self, uuid: str) -> FakeDomain:
+        """Return the domain. Raises L(NotFound)."""
+        if uuid not in self.domains:
+            raise NotFound(f"There is no domain {uuid} on {self.name}.")
+        return self.domains[uuid]
+
+    def go_dark(self) -> None:
+        """Stop answering; every connection is lost for good."""
+        self.answers = False
+        self.outages += 1
+
+    def come_back(self) -> None:
+        """Answer again, to whoever connects anew."""
+        self.answers = True

@@ -1,0 +1,127 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.domain import job_stats, job_words, parse_definition, state_words
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+
+XML = """
+<domain type='kvm'>
+  <name>web1</name>
+  <memory unit='KiB'>1048576</memory>
+  <vcpu placement='static' current='1'>2</vcpu>
+  <os><type>hvm</type>{os}</os>
+  <devices>{devices}</devices>
+</domain>
+"""
+DISKS = """
+<disk type='file' device='disk'><source file='/images/a &amp; b.qcow2' index='1'/><target dev='vda'/></disk>
+<disk type='block' device='disk'><source dev='/dev/vg/b'/><target dev='vdb'/><shareable/></disk>
+<disk type='network' device='disk'><source protocol='nbd' name='export'><host name='10.0.0.9'/></source><target dev='vdc'/></disk>
+<disk type='file' device='cdrom'><target dev='sda'/></disk>
+<disk type='volume' device='disk'><source pool='default' volume='v'/><target dev='vdd'/><readonly/></disk>
+"""
+
+
+def parsed(xml: str = XML, os: str = "", devices: str = "") -> t.Dict[str, t.Any]:
+    return parse_definition(xml.format(os=os, devices=devices))
+
+
+def test_memory_and_cpus() -> None:
+    assert (parsed()["memory_bytes"], parsed()["vcpus"]) == (1024**3, 2)
+
+
+@pytest.mark.parametrize(("unit", "memory"), [("unit='MiB'", 512 * 1024**2), ("unit='GB'", 512 * 1000**3), ("unit='bytes'", 512), ("", 512 * 1024)])
+def test_units_of_memory(unit: str, memory: int) -> None:
+    assert parsed(f"<domain><memory {unit}>512</memory></domain>")["memory_bytes"] == memory
+
+
+def test_disks_of_every_kind() -> None:
+    assert parsed(devices=DISKS)["disks"] == (
+        h.Disk("vda", "file", "/images/a & b.qcow2"),
+        h.Disk("vdb", "block", "/dev/vg/b", shareable=True),
+        h.Disk("vdc", "network", "export"),
+        h.Disk("sda", "file", "", readonly=True),
+        h.Disk("vdd", "volume", "v", readonly=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("os", "devices", "nvram", "tpm"),
+    [
+        ("", "", False, False),
+        ("<nvram>/var/lib/n.fd</nvram>", "", True, False),
+        ("", "<tpm><backend type='emulator'/></tpm>", False, True),
+        ("", "<tpm><backend type='passthrough'/></tpm>", False, False),
+    ],
+)
+def test_nvram_and_an_emulated_tpm_are_noticed(os: str, devices: str, nvram: bool, tpm: bool) -> None:
+    found = parsed(os=os, devices=devices)
+    assert (found["has_nvram"], found["has_tpm"]) == (nvram, tpm)
+
+
+def test_a_definition_with_nothing_in_it() -> None:
+    assert parsed("<domain/>") == {"memory_bytes": 0, "vcpus": 1, "disks": (), "has_nvram": False, "has_tpm": False}
+
+
+def test_what_is_no_xml_is_an_error_of_ours() -> None:
+    with pytest.raises(Internal, match="no XML"):
+        parsed("<domain>")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ((1, 1), (h.RUNNING, "booted")),
+        ((1, 10), (h.RUNNING, h.POST_COPY)),
+        ((1, 11), (h.RUNNING, h.POST_COPY_FAILED)),
+        ((2, 0), (h.RUNNING, "")),
+        ((3, 2), (h.PAUSED, h.MIGRATION)),
+        ((3, 11), (h.PAUSED, h.STARTING_UP)),
+        ((3, 12), (h.PAUSED, h.POST_COPY)),
+        ((3, 13), (h.PAUSED, h.POST_COPY_FAILED)),
+        ((5, 4), (h.SHUTOFF, "migrated")),
+        ((6, 1), (h.CRASHED, "panicked")),
+        ((4, 0), (h.OTHER_STATE, "")),
+        ((7, 0), (h.OTHER_STATE, "")),
+        ((99, 99), (h.OTHER_STATE, "")),
+        ((1, 99), (h.RUNNING, "")),
+    ],
+)
+def test_states_and_reasons_in_words(numbers: t.Tuple[int, int], words: t.Tuple[str, str]) -> None:
+    assert state_words(*numbers) == words
+
+
+@pytest.mark.parametrize(
+    ("stats", "word"),
+    [
+        ({"type": 2, "operation": 5}, h.JOB_OUTGOING),
+        ({"type": 1, "operation": 5}, h.JOB_OUTGOING),
+        ({"type": 2, "operation": 4}, h.JOB_INCOMING),
+        ({"type": 2, "operation": 9}, h.JOB_OTHER),
+        ({"type": 2}, h.JOB_OTHER),
+        ({"type": 0, "operation": 5}, h.JOB_NONE),
+        ({"type": 3, "operation": 5}, h.JOB_NONE),
+        ({"type": 5, "operation": 5}, h.JOB_NONE),
+        ({}, h.JOB_NONE),
+    ],
+)
+def test_the_kind_of_a_job(stats: t.Dict[str, int], word: str) -> None:
+    assert job_words(stats) == word
+
+
+def test_figures_are_in_bytes_and_the_dirty_rate_is_no_longer_in_pages() -> None:
+    stats = job_stats({"time_elapsed": 1500, "memory_dirty_rate": 100, "memory_page_size": 4096, "memory_bps": 7, "auto_converge_throttle": 20})
+    assert (stats.elapsed_ms, stats.dirty_rate_bytes, stats.bandwidth_bytes, stats.throttle_percent) == (1500, 409600, 7, 20)
+    assert job_stats({"memory_dirty_rate": 1, "memory_page_size": 16384}).dirty_rate_bytes == 16384
+
+
+def test_figures_that_are_missing_are_not_known() -> None:
+    assert job_stats({}) == h.JobStats()

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JobStats
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Abort, Action, Limits, SetDowntime, Watched, decide, downtime_was_set
+
+RAMP = ((0.0, 50), (10.0, 100), (20.0, 500))
+
+
+class Monitored:
+    """A monitor that is asked poll by poll."""
+
+    def __init__(self, timeout: float = 0, stall: float = 0, refuse: bool = False) -> None:
+        self.limits = Limits(RAMP, timeout, stall)
+        self.watched = Watched()
+        self.refuse = refuse
+
+    def poll(self, elapsed: float, processed: int = 0, remaining: int = 1000) -> t.List[Action]:
+        stats = JobStats(data_processed_bytes=processed, memory_remaining_bytes=remaining, memory_total_bytes=1000)
+        actions, self.watched = decide(stats, elapsed, self.limits, self.watched)
+        for action in actions:
+            if isinstance(action, SetDowntime) and not self.refuse:
+                self.watched = downtime_was_set(self.watched, action.milliseconds)
+        return actions
+
+
+def test_each_step_of_the_ramp_is_set_once() -> None:
+    monitor = Monitored()
+    seen = [monitor.poll(float(second), second + 1) for second in range(25)]
+    assert [(second, actions) for second, actions in enumerate(seen) if actions] == [
+        (0, [SetDowntime(50)]),
+        (10, [SetDowntime(100)]),
+        (20, [SetDowntime(500)]),
+    ]
+
+
+def test_a_late_monitor_sets_the_step_of_now() -> None:
+    assert Monitored().poll(15, 1) == [SetDowntime(100)]
+
+
+def test_a_downtime_that_was_refused_is_asked_for_again() -> None:
+    monitor = Monitored(refuse=True)
+    assert [monitor.poll(second, 1) for second in (0, 1, 2)] == [[SetDowntime(50)]] * 3
+    monitor.refuse = False
+    assert [monitor.poll(second, 1) for second in (3, 4)] == [[SetDowntime(50)], []]
+
+
+@pytest.mark.parametrize(("elapsed", "fires"), [(59.9, False), (60.0, False), (60.001, True), (6000, True)])
+def test_the_timeout_fires_strictly_after_its_seconds(elapsed: float, fires: bool) -> None:
+    assert (Abort("timeout") in Monitored(timeout=60).poll(elapsed, 1)) is fires
+
+
+def test_the_timeout_fires_once_and_nothing_follows_it() -> None:
+    monitor = Monitored(timeout=5)
+    monitor.poll(0, 1)
+    assert monitor.poll(5.1, 2) == [Abort("timeout")]
+    assert [monitor.poll(second, 3) for second in (6, 15, 30, 3000)] == [[], [], [], []]
+
+
+def test_zero_is_no_timeout_and_no_stall() -> None:
+    monitor = Monitored()
+    assert not any(isinstance(action, Abort) for second in range(0, 10**6, 10**4) for action in monitor.poll(second, 1))
+
+
+def test_nothing_stalls_before_the_first_byte() -> None:
+    monitor = Monitored(stall=60)
+    assert not any(isinstance(action, Abort) for second in range(0, 600, 10) for action in monitor.poll(second, 0))
+
+
+def test_a_stall_is_counted_from_the_last_byte() -> None:
+    monitor = Monitored(stall=60)
+    assert not any(isinstance(action, Abort) for second in (100, 101, 130, 160.9) for action in monitor.poll(second, 7 if second > 100 else 3))
+    assert monitor.poll(161, 7) == [Abort("stalled")]
+
+
+def test_a_remainder_that_falls_is_progress_and_one_that_rises_is_not() -> None:
+    monitor = Monitored(stall=60)
+    monitor.poll(0, 7, 1000)
+    monitor.poll(50, 7, 900)
+    assert Abort("stalled") not in monitor.poll(100, 7, 950)
+    assert monitor.poll(110, 7, 950) == [Abort("stalled")]
+
+
+def test_the_timeout_is_named_before_the_stall() -> None:
+    monitor = Monitored(timeout=10, stall=5)
+    monitor.poll(0, 7)
+    assert monitor.poll(11, 7) == [Abort("timeout")]
+
+
+@given(
+    polls=st.lists(st.tuples(st.floats(0.01, 100), st.integers(0, 3), st.integers(0, 1000)), max_size=40),
+    timeout=st.integers(0, 500),
+    stall=st.integers(0, 200),
+)
+def test_whatever_comes_there_is_at_most_one_abort_and_never_before_a_limit(polls: t.List[t.Tuple[float, int, int]], timeout: int, stall: int) -> None:
+    monitor = Monitored(timeout, stall)
+    elapsed, processed, aborts = 0.0, 0, []
+    for seconds, sent, remaining in polls:
+        elapsed += seconds
+        processed += sent
+        aborts += [(elapsed, action) for action in monitor.poll(elapsed, processed, remaining) if isinstance(action, Abort)]
+    assert len(aborts) <= 1
+    for at, action in aborts:
+        assert at > timeout > 0 if action.reason == "timeout" else at >= stall > 0

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
+
+OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
+TO_2, TO_3 = "qemu+tcp://kvm2/system", "qemu+tcp://kvm3/system"
+
+
+@pytest.fixture
+def fleet() -> FakeFleet:
+    return FakeFleet("kvm1", "kvm2", "kvm3")
+
+
+def surveyed(fleet: FakeFleet, *uris: str, shared: bool = True, **wanted: t.Any) -> t.Dict[str, t.Any]:
+    move = {"name": None, "uuid": None, "known_uuids": [], "destination_uris": list(uris or (TO_2,)), **wanted}
+    return survey(fleet.open(LOCAL_URI), [move], fleet.open, lambda path: shared)
+
+
+def test_a_domain_is_found_by_name_or_uuid_with_what_the_scheduler_needs(fleet: FakeFleet) -> None:
+    fleet.guest(memory_bytes=3 * GIB)
+    for wanted in ({"name": "web1"}, {"uuid": UUID}):
+        found = surveyed(fleet, **wanted)
+        (domain,) = found["domains"]
+        assert (domain["found"], domain["info"]["uuid"], domain["info"]["memory_bytes"], domain["there"]) == (True, UUID, 3 * GIB, {})
+    assert found["source"]["host_uuid"] == fleet.source.host_uuid
+    assert found["destinations"][TO_2]["memory"] == {"total_bytes": 64 * GIB, "free_bytes": 64 * GIB}
+    assert "host" not in found["destinations"][TO_2]
+
+
+def test_a_destination_that_does_not_answer_does_not_hide_the_others(fleet: FakeFleet) -> None:
+    fleet.guest()
+    fleet.machines["kvm3"].go_dark()
+    found = surveyed(fleet, TO_2, TO_3, "qemu+tcp://nowhere/system", name="web1")["destinations"]
+    assert [found[uri]["answered"] for uri in (TO_2, TO_3, "qemu+tcp://nowhere/system")] == [True, False, False]
+    assert found[TO_3]["error_code"] == "unreachable"
+
+
+def test_a_domain_that_is_gone_is_looked_for_at_the_destination_under_its_uuid(fleet: FakeFleet) -> None:
+    fleet.guest(on="kvm2")
+    (domain,) = surveyed(fleet, TO_2, TO_3, name="web1", known_uuids=[UUID])["domains"]
+    assert (domain["found"], list(domain["there"]), domain["there"][TO_2]["uuid"]) == (False, [TO_2], UUID)
+    assert domain["there"][TO_2]["active"] is True
+
+
+def test_the_name_alone_proves_nothing(fleet: FakeFleet) -> None:
+    fleet.guest(on="kvm2", uuid=OTHER)
+    (domain,) = surveyed(fleet, name="web1", known_uuids=[UUID])["domains"]
+    assert domain["there"] == {}
+
+
+def test_another_domain_of_that_name_at_the_destination_is_named(fleet: FakeFleet) -> None:
+    fleet.guest()
+    fleet.guest(on="kvm2", uuid=OTHER)
+    (domain,) = surveyed(fleet, name="web1")["domains"]
+    assert domain["name_taken"] == {TO_2: OTHER}
+
+
+def test_only_writable_local_files_are_unshared_disks(fleet: FakeFleet) -> None:
+    disks = (
+        h.Disk("vda", "file", "/a"),
+        h.Disk("vdb", "file", "/b", readonly=True),
+        h.Disk("vdc", "network", "iqn"),
+        h.Disk("vdd", "file", ""),
+        h.Disk("vde", "block", "/dev/sdb"),
+        h.Disk("vdf", "dir", "/c"),
+    )
+    fleet.guest(disks=disks)
+    assert surveyed(fleet, name="web1", shared=False)["domains"][0]["unshared_disks"] == ["vda", "vdf"]
+    assert surveyed(fleet, name="web1", shared=True)["domains"][0]["unshared_disks"] == []
+
+
+def test_a_survey_leaves_no_connection_to_a_destination_and_changes_nothing(fleet: FakeFleet) -> None:
+    fleet.guest()
+    surveyed(fleet, TO_2, TO_3, name="web1")
+    assert {host.uri for host in fleet.connections if not host.is_closed} == {LOCAL_URI}
+    assert [machine.calls for machine in fleet.machines.values()] == [[], [], []]
+
+
+def test_connections_are_closed_also_when_the_source_fails_midway(fleet: FakeFleet) -> None:
+    fleet.guest()
+    fleet.source.refuse["find"] = NotFound("gone")
+    fleet.source.refuse["roster"] = NotFound("gone")
+    with pytest.raises(NotFound):
+        surveyed(fleet, name="web1")
+    assert {host.uri for host in fleet.connections if not host.is_closed} == {LOCAL_URI}

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A process that leaves its parent, for real: it forks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import detach
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import Report, launch
+
+PATIENCE_SECONDS = 20.0
+
+OWNER = """
+    import os, sys, time
+    from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import launch
+
+    def work(report):
+        report({"pid": os.getpid(), "session": os.getsid(0), "folder": os.getcwd()})
+        while not os.path.exists(sys.argv[1] + "/go"):
+            time.sleep(0.02)
+        with open(sys.argv[1] + "/done.new", "w") as stream:
+            stream.write(str(os.getppid()))
+        os.rename(sys.argv[1] + "/done.new", sys.argv[1] + "/done")
+
+    import json
+    print(json.dumps({**launch(work, sys.argv[1] + "/log"), "owner": os.getpid(), "owner_session": os.getsid(0)}), flush=True)
+"""
+
+
+def appears(path: pathlib.Path) -> bool:
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while not path.exists() and time.monotonic() < limit:
+        time.sleep(0.02)
+    return path.exists()
+
+
+def launched(work: t.Callable[[Report], None], folder: pathlib.Path) -> t.Dict[str, t.Any]:
+    return launch(work, str(folder / "log"))
+
+
+def test_the_report_comes_back_and_the_work_goes_on(tmp_path: pathlib.Path) -> None:
+    def work(report: Report) -> None:
+        report({"taken": {"a": 1}, "pid": os.getpid()})
+        (tmp_path / "after").write_text("x", encoding="ascii")
+
+    report = launched(work, tmp_path)
+    assert report["taken"] == {"a": 1}
+    assert report["pid"] != os.getpid()
+    assert appears(tmp_path / "after")
+
+
+def test_no_child_of_ours_is_left_to_be_reaped(tmp_path: pathlib.Path) -> None:
+    launched(lambda report: report({}), tmp_path)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_an_error_of_ours_that_is_reported_is_raised_here(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(Conflict, match="too late") as caught:
+        launched(lambda report: report(Conflict("It came too late.", "Run again.", record="r1").as_result()), tmp_path)
+    assert caught.value.result == {"record": "r1"}
+
+
+def test_work_that_dies_before_its_report_is_an_error_and_its_traceback_is_in_the_log(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def work(report: Report) -> None:
+        raise ZeroDivisionError("the cause")
+
+    with capfd.disabled(), pytest.raises(Internal, match="ended before it began"):
+        launched(work, tmp_path)
+    assert appears(tmp_path / "log")
+    assert "ZeroDivisionError: the cause" in (tmp_path / "log").read_text(encoding="utf-8")
+
+
+def test_what_the_work_prints_goes_nowhere_and_its_errors_into_the_log(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def work(report: Report) -> None:
+        os.write(1, b"to standard output")
+        os.write(2, b"to standard error")
+        report({})
+        (tmp_path / "done").write_text("x", encoding="ascii")
+
+    launched(work, tmp_path)
+    assert appears(tmp_path / "done")
+    assert "to standard" not in "".join(capfd.readouterr())
+    assert (tmp_path / "log").read_text(encoding="utf-8") == "to standard error"
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_is_a_link_is_not_followed_and_no_second_module_runs_on(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "log").symlink_to(tmp_path / "victim")
+    caller = os.getpid()
+    try:
+        with pytest.raises(Internal, match="ended before it began"):
+            launched(lambda report: report({}), tmp_path)
+    finally:
+        if os.getpid() != caller:
+            (tmp_path / "second").write_text("", encoding="ascii")
+            os._exit(1)
+    assert not (tmp_path / "second").exists()
+    assert not (tmp_path / "victim").exists()
+
+
+def test_work_that_does_not_begin_in_time_is_an_error(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detach, "READY_TIMEOUT_SECONDS", 0.2)
+
+    def work(report: Report) -> None:
+        appears(tmp_path / "never mind")
+
+    monkeypatch.setitem(globals(), "PATIENCE_SECONDS", 1.0)
+    with pytest.raises(Internal, match="did not begin"):
+        launched(work, tmp_path)
+
+
+@pytest.mark.parametrize("end", ["exit", "group", "hangup"])
+def test_the_work_survives_whoever_began_it(tmp_path: pathlib.Path, end: str) -> None:
+    """By a normal end, by a kill of the whole process group, and by a hangup of the session."""
+    script = textwrap.dedent(OWNER) + ("" if end == "exit" else "\nsys.stdin.read()\n")
+    owner = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=dict(os.environ)
+    )
+    assert owner.stdout is not None
+    report = json.loads(owner.stdout.readline())
+    if end != "exit":
+        os.killpg(report["owner"], signal.SIGKILL if end == "group" else signal.SIGHUP)
+    owner.communicate(timeout=PATIENCE_SECONDS)
+    assert (report["folder"], report["session"] != report["owner_session"]) == ("/", True)
+    os.kill(report["pid"], signal.SIGHUP)
+    os.kill(report["pid"], signal.SIGINT)
+    (tmp_path / "go").write_text("", encoding="ascii")
+    assert appears(tmp_path / "done")
+    assert int((tmp_path / "done").read_text(encoding="ascii")) != report["owner"]

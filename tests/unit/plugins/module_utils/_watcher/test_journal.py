@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JobStats
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import order_from
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, acts, journal_of, record_of, state_in, statuses
+
+STATS = JobStats(elapsed_ms=2000, downtime_ms=80, setup_ms=5, memory_total_bytes=1000, memory_processed_bytes=900, memory_remaining_bytes=400, iteration=3)
+
+
+@pytest.fixture
+def journal(tmp_path: pathlib.Path) -> Journal:
+    return journal_of(record_of(), tmp_path)
+
+
+def test_every_change_is_in_the_state_file_at_once(journal: Journal, tmp_path: pathlib.Path) -> None:
+    journal.advance(s.PREPARING)
+    assert (state_in(tmp_path)["status"], state_in(tmp_path)["watcher"]["run_id"]) == (s.PREPARING, RUN)
+    journal.intend("migrate")
+    assert acts(state_in(tmp_path)) == ["migrate"]
+    journal.measured(STATS, 2000, 50)
+    assert state_in(tmp_path)["progress"]["percent"] == 60
+    assert state_in(tmp_path)["samples"][0]["allowed_downtime_ms"] == 50
+
+
+def test_the_watcher_is_beside_the_record_and_never_in_it(journal: Journal) -> None:
+    journal.write()
+    assert "watcher" not in journal.record
+
+
+def test_a_status_is_entered_once(journal: Journal) -> None:
+    journal.enter(s.PREPARING)
+    journal.enter(s.PREPARING)
+    assert statuses(journal.record) == [s.PREPARING]
+
+
+def test_a_transition_that_is_not_allowed_writes_nothing(journal: Journal, tmp_path: pathlib.Path) -> None:
+    journal.advance(s.PREPARING)
+    with pytest.raises(Internal):
+        journal.advance(s.QUEUED)
+    assert state_in(tmp_path)["status"] == s.PREPARING
+
+
+def test_an_arrival_has_libvirt_s_own_figures(journal: Journal) -> None:
+    journal.enter(s.RUNNING)
+    journal.completed(STATS, 9999, "arrived", None)
+    result = journal.record["result"]
+    assert (result["elapsed_ms"], result["downtime_ms"], result["setup_ms"], result["bytes"], result["iterations"]) == (2000, 80, 5, 900, 3)
+    assert (result["mode"], journal.record["progress"]["percent"], journal.record["progress"]["memory_remaining_bytes"]) == ("pre-copy", 100, 0)
+
+
+def test_an_arrival_without_figures_has_what_was_seen(journal: Journal) -> None:
+    journal.enter(s.RUNNING)
+    journal.measured(STATS, 1000, 50)
+    journal.completed(None, 1500, "arrived", "definition_left")
+    result = journal.record["result"]
+    assert (result["elapsed_ms"], result["downtime_ms"], result["iterations"]) == (1500, None, 3)
+    assert (journal.record["status"], journal.record["reason"]) == (s.COMPLETED, "definition_left")
+
+
+def test_an_order_from_the_control_node_must_hold_a_record() -> None:
+    order = order_from({"record": record_of(), "source_uri": "qemu:///system", "destination_uri": "qemu+tcp://kvm2/system"})
+    assert (order.flags, order.parameters, order.adopt) == ([], {}, False)
+    for wrong in ({}, {**record_of(), "schema": 99}, {**record_of(), "domain": {}}):
+        with pytest.raises(Internal, match="Not a record"):
+            order_from({"record": wrong, "source_uri": "", "destination_uri": ""})

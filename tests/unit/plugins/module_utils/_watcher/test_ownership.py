@@ -1,0 +1,100 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import lock_path
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership, Watched
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
+
+HOLDER = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def own(folder: pathlib.Path) -> Ownership:
+    return Ownership(UUID, str(folder))
+
+
+def test_one_process_at_a_time_has_the_lock_and_its_death_frees_it(tmp_path: pathlib.Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, lock_path(UUID, str(tmp_path))], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(Watched, match="already watched") as caught:
+        own(tmp_path)
+    assert caught.value.error_code == "conflict"
+    holder.kill()
+    holder.communicate(timeout=20)
+    own(tmp_path).release()
+
+
+def test_generations_only_rise(tmp_path: pathlib.Path) -> None:
+    for record, generation in (("r1", 1), ("r2", 2), ("r9", 9)):
+        ownership = own(tmp_path)
+        ownership.begin(record, generation)
+        ownership.release()
+    for late in (9, 8, 1, 0, -1):
+        with pytest.raises(Conflict, match=r"came too late: record r9 \(generation 9\)"):
+            own(tmp_path).begin("late", late)
+    own(tmp_path).begin("r10", 10)
+
+
+def test_who_came_too_late_does_not_keep_the_lock(tmp_path: pathlib.Path) -> None:
+    first = own(tmp_path)
+    first.begin("r1", 5)
+    first.release()
+    with pytest.raises(Conflict):
+        own(tmp_path).begin("r0", 5)
+    own(tmp_path).release()
+
+
+def test_who_takes_over_gets_a_generation_of_its_own(tmp_path: pathlib.Path) -> None:
+    first = own(tmp_path)
+    first.begin("r1", 5)
+    first.release()
+    second = own(tmp_path)
+    assert second.take_over("r1", 5) == 6
+    second.release()
+    with pytest.raises(Conflict):
+        own(tmp_path).begin("r1", 6)
+
+
+@pytest.mark.parametrize(("begun", "ledger", "expected"), [(None, 4, 5), (3, 9, 10), (9, 3, 10)])
+def test_taking_over_is_newer_than_what_either_side_knows(tmp_path: pathlib.Path, begun: t.Optional[int], ledger: int, expected: int) -> None:
+    ownership = own(tmp_path)
+    if begun is not None:
+        ownership.begin("r1", begun)
+    assert ownership.take_over("r2", ledger) == expected
+    ownership.release()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"record": "x"}', '{"record": "x", "generation": "new"}', "\0" * 128])
+def test_a_damaged_lock_file_stops_the_move_and_is_not_overwritten(tmp_path: pathlib.Path, content: str) -> None:
+    path = pathlib.Path(lock_path(UUID, str(tmp_path)))
+    path.write_text(content, encoding="ascii")
+    for act in ("begin", "take_over"):
+        ownership = own(tmp_path)
+        with pytest.raises(Internal, match="damaged"):
+            getattr(ownership, act)("r1", 5)
+        ownership.release()
+    assert path.read_text(encoding="ascii") == content
+
+
+def test_a_link_in_the_lock_s_place_is_not_followed(tmp_path: pathlib.Path) -> None:
+    pathlib.Path(lock_path(UUID, str(tmp_path))).symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="symbolic link"):
+        own(tmp_path)
+    assert not (tmp_path / "victim").exists()

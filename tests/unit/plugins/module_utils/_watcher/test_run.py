@@ -1,0 +1,123 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A watcher from its orders to its last word, in a process of its own, between fake hosts."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import is_alive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import start_watcher
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID, FakeFleet
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, order_of, record_of, state_in
+
+OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "run").mkdir(mode=0o700)
+    return tmp_path / "run"
+
+
+def start(orders: t.List[Order], folder: pathlib.Path, fleet: t.Optional[FakeFleet] = None) -> t.Dict[str, t.Any]:
+    return start_watcher(orders, RUN, 4, (fleet or FakeFleet()).open, str(folder))
+
+
+def ended(folder: pathlib.Path, uuid: str = UUID) -> schema.Record:
+    limit = time.monotonic() + 30
+    while state_in(folder, uuid)["status"] not in s.FINAL:
+        assert time.monotonic() < limit, state_in(folder, uuid)
+        time.sleep(0.05)
+    return state_in(folder, uuid)
+
+
+def adopted(uuid: str = UUID, generation: int = 3) -> Order:
+    """A move that ended unseen: to be settled, which is soon done."""
+    return order_of(record_of(uuid, status=s.RUNNING, generation=generation), adopt=True)
+
+
+def arrived() -> FakeFleet:
+    fleet = FakeFleet()
+    for uuid in (UUID, OTHER):
+        fleet.guest(uuid=uuid, on="kvm2")
+    return fleet
+
+
+def test_what_was_taken_is_reported_by_domain_and_ends(folder: pathlib.Path) -> None:
+    report = start([adopted(), adopted(OTHER)], folder, arrived())
+    assert (sorted(report["taken"]), report["refused"]) == (sorted([UUID, OTHER]), {})
+    assert report["watcher"]["pid"] != os.getpid()
+    assert [ended(folder, uuid)["status"] for uuid in (UUID, OTHER)] == [s.COMPLETED, s.COMPLETED]
+
+
+def test_an_adopted_record_has_a_newer_generation_in_the_report_and_the_state_file(folder: pathlib.Path) -> None:
+    earlier = Ownership(UUID, str(folder))
+    earlier.begin("another record", 7)
+    earlier.release()
+    assert start([adopted(generation=3)], folder, arrived())["taken"] == {UUID: 8}
+    assert ended(folder)["generation"] == 8
+
+
+def test_one_order_that_is_refused_does_not_stop_the_others(folder: pathlib.Path) -> None:
+    late = Ownership(UUID, str(folder))
+    late.begin("a newer record", 9)
+    late.release()
+    report = start([order_of(record_of(generation=9)), adopted(OTHER)], folder, arrived())
+    assert list(report["taken"]) == [OTHER]
+    assert report["refused"][UUID]["error_code"] == "conflict"
+    assert "came too late" in report["refused"][UUID]["msg"]
+    assert ended(folder, OTHER)["status"] == s.COMPLETED
+    assert not (folder / f"{UUID}.json").exists(), "what was refused has no state file of ours"
+
+
+def test_a_domain_that_is_watched_already_is_refused(folder: pathlib.Path) -> None:
+    watching = Ownership(UUID, str(folder))
+    try:
+        report = start([adopted()], folder)
+    finally:
+        watching.release()
+    assert (report["taken"], report["refused"][UUID]["error_code"]) == ({}, "conflict")
+
+
+def test_the_watcher_is_gone_after_its_last_move_and_the_lock_is_free(folder: pathlib.Path) -> None:
+    watcher = start([adopted()], folder, arrived())["watcher"]
+    ended(folder)
+    limit = time.monotonic() + 20
+    while is_alive(watcher):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    Ownership(UUID, str(folder)).release()
+    assert not list(folder.glob("*.heartbeat"))
+    assert (folder / f"{RUN}.log").read_text(encoding="utf-8") == ""
+
+
+def test_what_runs_of_other_days_left_is_swept_and_states_and_locks_stay(folder: pathlib.Path) -> None:
+    old = time.time() - 2 * DAY
+    for name in ("a.log", "b.heartbeat", "c.json.77.new", f"{OTHER}.json", f"{OTHER}.lock", "young.log"):
+        (folder / name).write_text("{}", encoding="ascii")
+        if name != "young.log":
+            os.utime(folder / name, (old, old))
+    start([], folder)
+    left = {path.name for path in folder.iterdir()}
+    assert left - {f"{RUN}.log"} == {f"{OTHER}.json", f"{OTHER}.lock", "young.log"}
+
+
+def test_a_folder_that_others_can_write_starts_nothing(folder: pathlib.Path) -> None:
+    folder.chmod(0o777)
+    with pytest.raises(Forbidden):
+        start([adopted()], folder)
+    assert list(folder.iterdir()) == []

@@ -1,0 +1,275 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The end of a move, found by asking both hosts, with fake ones that change their minds."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, InvalidState, KvmfleetError, MigrationFailed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS, Settlement
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import acts, journal_of, record_of, state_in
+
+TO_2 = "qemu+tcp://kvm2/system"
+Where = t.Optional[t.Tuple[str, str]]
+
+RUNNING = (h.RUNNING, "booted")
+ARRIVED = (h.RUNNING, "migrated")
+HANDED_OVER = (h.PAUSED, h.MIGRATION)
+POST_COPY = (h.PAUSED, h.POST_COPY)
+POST_COPY_FAILED = (h.PAUSED, h.POST_COPY_FAILED)
+POST_COPY_THERE = (h.RUNNING, h.POST_COPY)
+
+
+@pytest.fixture
+def fleet() -> FakeFleet:
+    return FakeFleet()
+
+
+def places(fleet: FakeFleet, here: Where, there: Where) -> None:
+    for machine, where in ((fleet.source, here), (fleet.destination, there)):
+        if where is not None:
+            fleet.guest(on=machine.name, state=where[0], reason=where[1])
+
+
+def settle(fleet: FakeFleet, folder: pathlib.Path, error: t.Optional[KvmfleetError] = None, post_copy: bool = False, **before: t.Any) -> schema.Record:
+    record = record_of(status=s.RUNNING)
+    record["before"] = before
+    schema.intend(record, "migrate")
+    if post_copy:
+        schema.advance(record, s.RUNNING_POST_COPY, "test")
+    journal = journal_of(record, folder)
+    Settlement(lambda: fleet.open(LOCAL_URI), lambda: fleet.open(TO_2), journal, fleet.clock, fleet.clock.sleep).settle(error, 4000)
+    assert all(host.is_closed for host in fleet.connections)
+    return state_in(folder)
+
+
+def calls(machine: FakeMachine) -> t.List[str]:
+    return [call.split()[0] for call in machine.calls]
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "post_copy", "expected"),
+    [
+        (None, ARRIVED, False, (s.COMPLETED, None)),
+        ((h.SHUTOFF, "migrated"), ARRIVED, False, (s.COMPLETED, None)),
+        (None, ARRIVED, True, (s.COMPLETED, None)),
+        (RUNNING, None, False, (s.FAILED, None)),
+        (RUNNING, (h.SHUTOFF, "failed"), False, (s.FAILED, None)),
+        (HANDED_OVER, ARRIVED, False, (s.COMPLETED, None)),
+        (HANDED_OVER, None, False, (s.FAILED, None)),
+        (HANDED_OVER, None, True, (s.ERROR, "unclear")),
+        (HANDED_OVER, ARRIVED, True, (s.ERROR, "running_twice")),
+        (POST_COPY_FAILED, (h.CRASHED, "panicked"), True, (s.ERROR, "memory_lost")),
+        (POST_COPY_FAILED, None, True, (s.ERROR, "memory_lost")),
+        (None, POST_COPY_THERE, True, (s.ERROR, "memory_lost")),
+        (RUNNING, ARRIVED, False, (s.ERROR, "running_twice")),
+        (RUNNING, HANDED_OVER, False, (s.ERROR, "unclear")),
+        (None, None, False, (s.ERROR, "guest_died")),
+        ((h.SHUTOFF, "crashed"), None, False, (s.ERROR, "guest_died")),
+    ],
+)
+def test_where_the_guest_is_gives_the_record_s_last_status(
+    fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, there: Where, post_copy: bool, expected: t.Tuple[str, t.Optional[str]]
+) -> None:
+    places(fleet, here, there)
+    record = settle(fleet, tmp_path, post_copy=post_copy, at_destination=False)
+    assert (record["status"], record["reason"]) == expected
+
+
+@pytest.mark.parametrize("there", [POST_COPY_THERE, (h.RUNNING, h.POST_COPY_FAILED), POST_COPY_FAILED])
+def test_a_broken_post_copy_is_never_destroyed_resumed_or_suspended(fleet: FakeFleet, tmp_path: pathlib.Path, there: Where) -> None:
+    places(fleet, POST_COPY_FAILED, there)
+    record = settle(fleet, tmp_path, post_copy=True)
+    assert record["status"] == s.ERROR
+    assert calls(fleet.source) == calls(fleet.destination) == []
+
+
+def test_a_post_copy_that_finishes_unattended_is_waited_for(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, POST_COPY, POST_COPY_THERE)
+
+    def finish() -> None:
+        fleet.source.domains[UUID].enter(h.SHUTOFF, "migrated")
+        fleet.destination.domains[UUID].enter(*ARRIVED)
+
+    fleet.clock.at(20, finish)
+    record = settle(fleet, tmp_path, post_copy=True)
+    assert record["status"] == s.COMPLETED
+    assert UUID not in fleet.source.domains
+
+
+def test_the_source_s_copy_is_destroyed_only_after_a_second_reading_of_both(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, HANDED_OVER, ARRIVED)
+    order: t.List[str] = []
+    fleet.before_call = lambda machine, call: order.append(f"{machine.name} {call}")
+    settle(fleet, tmp_path)
+    before = order[: order.index("kvm1 destroy")]
+    assert before.count("kvm2 view") == 2
+    assert before.count("kvm1 view") == 4
+    assert calls(fleet.destination) == []
+
+
+def test_the_intent_to_destroy_is_written_first(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, HANDED_OVER, ARRIVED)
+    seen: t.List[t.List[str]] = []
+    fleet.before_call = lambda machine, call: seen.append(acts(state_in(tmp_path))) if call == "destroy" else None
+    settle(fleet, tmp_path)
+    assert seen == [["migrate", "destroy_source"]]
+
+
+@pytest.mark.parametrize("there", [None, (h.SHUTOFF, "failed")])
+def test_the_guest_is_resumed_here_only_after_a_second_reading_of_both(fleet: FakeFleet, tmp_path: pathlib.Path, there: Where) -> None:
+    places(fleet, HANDED_OVER, there)
+    order: t.List[str] = []
+    fleet.before_call = lambda machine, call: order.append(f"{machine.name} {call}")
+    settle(fleet, tmp_path)
+    assert order[: order.index("kvm1 resume")].count("kvm2 view") == 2
+    assert fleet.source.domains[UUID].view().describe() == "running (unpaused)"
+
+
+def test_a_destination_that_turns_out_to_run_it_between_the_readings_prevents_the_resume(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, HANDED_OVER, None)
+    fleet.clock.at(0.1, lambda: fleet.guest(on="kvm2", reason="migrated"))
+    record = settle(fleet, tmp_path)
+    assert "resume" not in calls(fleet.source)
+    assert (record["status"], calls(fleet.source)[0]) == (s.COMPLETED, "destroy")
+
+
+def test_a_destination_that_dies_between_the_readings_prevents_the_destroy(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, HANDED_OVER, ARRIVED)
+    fleet.clock.at(0.1, lambda: fleet.destination.domains[UUID].enter(h.CRASHED, "panicked"))
+    settle(fleet, tmp_path)
+    assert "destroy" not in calls(fleet.source)
+
+
+def test_a_destination_that_goes_dark_between_the_readings_prevents_both(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, HANDED_OVER, ARRIVED)
+    fleet.clock.at(0.1, fleet.destination.go_dark)
+    record = settle(fleet, tmp_path)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unreachable")
+    assert calls(fleet.source) == []
+
+
+def test_a_guest_that_was_paused_before_is_not_resumed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, HANDED_OVER, None)
+    assert settle(fleet, tmp_path, state=h.PAUSED)["status"] == s.FAILED
+    assert calls(fleet.source) == []
+
+
+def test_answers_that_never_agree_end_in_an_error_that_touches_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, RUNNING, None)
+    reasons = ["unpaused", "booted"]
+
+    def flip(machine: FakeMachine, call: str) -> None:
+        if machine is fleet.source and call == "view":
+            reasons.reverse()
+            machine.domains[UUID].enter(h.RUNNING, reasons[0])
+
+    fleet.before_call = flip
+    record = settle(fleet, tmp_path)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unclear")
+    assert "kept changing" in record["history"][-1]["detail"]
+    assert WAIT_SECONDS <= fleet.clock() < WAIT_SECONDS + 5
+    assert calls(fleet.source) == []
+
+
+@pytest.mark.parametrize("dark", ["kvm1", "kvm2"])
+def test_a_host_that_comes_back_in_time_is_asked_again(fleet: FakeFleet, tmp_path: pathlib.Path, dark: str) -> None:
+    places(fleet, None, ARRIVED)
+    fleet.machines[dark].go_dark()
+    fleet.clock.at(30, fleet.machines[dark].come_back)
+    assert settle(fleet, tmp_path)["status"] == s.COMPLETED
+
+
+@pytest.mark.parametrize("dark", ["kvm1", "kvm2"])
+def test_a_host_that_stays_dark_leaves_the_record_unsettled_and_names_what_the_other_said(fleet: FakeFleet, tmp_path: pathlib.Path, dark: str) -> None:
+    places(fleet, RUNNING, ARRIVED)
+    fleet.machines[dark].go_dark()
+    record = settle(fleet, tmp_path)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unreachable")
+    assert "no answer on the " + ("source" if dark == "kvm1" else "destination") in record["history"][-1]["detail"]
+    assert schema.is_unsettled(record)
+    assert calls(fleet.source) == calls(fleet.destination) == []
+
+
+@pytest.mark.parametrize("side", ["kvm1", "kvm2"])
+def test_an_answer_that_cannot_be_read_is_no_answer(fleet: FakeFleet, tmp_path: pathlib.Path, side: str) -> None:
+    places(fleet, None, ARRIVED)
+    fleet.machines[side].refuse["view"] = Internal("unexpected")
+    record = settle(fleet, tmp_path)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unreachable")
+
+
+def test_figures_that_cannot_be_read_do_not_hide_an_arrival(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    fleet.destination.refuse["completed_job"] = Internal("unexpected")
+    assert settle(fleet, tmp_path)["status"] == s.COMPLETED
+
+
+def test_what_libvirt_was_receiving_is_given_its_30_seconds(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, RUNNING, HANDED_OVER)
+    fleet.clock.at(31, lambda: fleet.destination.remove(UUID))
+    assert settle(fleet, tmp_path)["status"] == s.FAILED
+
+
+def test_a_destroy_that_fails_is_noted_and_ends_in_no_completion(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, HANDED_OVER, ARRIVED)
+    fleet.source.refuse["destroy"] = InvalidState("Failed to destroy domain: device busy")
+    record = settle(fleet, tmp_path)
+    assert record["status"] == s.ERROR
+    assert any(line["status"] == "destroy_source_failed" and "device busy" in line["detail"] for line in record["history"])
+    assert fleet.destination.domains[UUID].active
+
+
+def test_a_definition_that_cannot_be_removed_is_said_so(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, (h.SHUTOFF, "migrated"), ARRIVED)
+    fleet.source.refuse["undefine"] = InvalidState("no")
+    record = settle(fleet, tmp_path)
+    assert (record["status"], record["reason"]) == (s.COMPLETED, "definition_left")
+
+
+@pytest.mark.parametrize(("at_destination", "kept"), [(True, True), (False, False)])
+def test_only_a_definition_that_came_with_the_move_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path, at_destination: bool, kept: bool) -> None:
+    places(fleet, RUNNING, (h.SHUTOFF, "failed"))
+    settle(fleet, tmp_path, at_destination=at_destination)
+    assert (UUID in fleet.destination.domains) is kept
+
+
+def test_where_nobody_knows_whose_definition_it_is_it_stays(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, RUNNING, (h.SHUTOFF, "failed"))
+    settle(fleet, tmp_path)
+    assert UUID in fleet.destination.domains
+
+
+@pytest.mark.parametrize(
+    ("error", "abort", "expected"),
+    [
+        (Aborted("canceled by client"), None, (s.CANCELLED, "operator")),
+        (Aborted("canceled by client"), "timeout", (s.CANCELLED, "timeout")),
+        (MigrationFailed("reset"), "stalled", (s.CANCELLED, "stalled")),
+        (MigrationFailed("reset"), None, (s.FAILED, None)),
+        (None, None, (s.FAILED, None)),
+    ],
+)
+def test_why_it_did_not_move(
+    fleet: FakeFleet, tmp_path: pathlib.Path, error: t.Optional[KvmfleetError], abort: t.Optional[str], expected: t.Tuple[str, t.Optional[str]]
+) -> None:
+    places(fleet, RUNNING, None)
+    record = record_of(status=s.RUNNING)
+    schema.intend(record, "migrate")
+    if abort:
+        schema.intend(record, f"abort: {abort}")
+    journal = journal_of(record, tmp_path)
+    Settlement(lambda: fleet.open(LOCAL_URI), lambda: fleet.open(TO_2), journal, fleet.clock, fleet.clock.sleep).settle(error, 4000)
+    assert (journal.record["status"], journal.record["reason"]) == expected
+    assert journal.record["result"]["elapsed_ms"] == 4000

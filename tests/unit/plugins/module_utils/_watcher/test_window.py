@@ -1,0 +1,96 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How many moves run at once, and what happens to those that wait when their run has gone."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import heartbeat_path
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.heartbeat import Heartbeat
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.window import Window
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN
+
+
+class TimedMove:
+    """A move that takes so many seconds of a fake clock."""
+
+    def __init__(self, name: str, clock: FakeClock, seconds: float, log: t.List[str]) -> None:
+        self.name, self._clock, self._seconds, self._log = name, clock, seconds, log
+        self.started_at: t.Optional[float] = None
+
+    def start(self) -> None:
+        self.started_at = self._clock()
+        self._log.append(f"start {self.name}")
+
+    def is_alive(self) -> bool:
+        return self.started_at is not None and self._clock() < self.started_at + self._seconds
+
+    def cancel(self, reason: str, detail: str) -> None:
+        assert self.started_at is None, "only what waits is cancelled"
+        self._log.append(f"cancel {self.name} {reason}")
+
+
+class Running:
+    """A window over moves named a, b, c …, with a run that beats until a given second."""
+
+    def __init__(self, folder: pathlib.Path, parallel: int, *seconds: float, beats_until: float = 10**6) -> None:
+        self.clock = FakeClock()
+        self.log: t.List[str] = []
+        self.most = 0
+        self.beats_until = beats_until
+        self.path = pathlib.Path(heartbeat_path(RUN, str(folder)))
+        self.moves = [TimedMove(chr(ord("a") + index), self.clock, length, self.log) for index, length in enumerate(seconds)]
+        self.clock.every_step(self._step)
+        Window(t.cast(t.Any, self.moves), parallel, Heartbeat(RUN, self.clock, str(folder)), self.clock.sleep).run()
+
+    def _step(self, seconds: float) -> None:
+        self.most = max(self.most, sum(move.is_alive() for move in self.moves))
+        if self.clock() <= self.beats_until:
+            self.path.write_text(str(int(self.clock())), encoding="ascii")
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 4, 64])
+def test_never_more_at_once_than_allowed_and_in_their_order(tmp_path: pathlib.Path, parallel: int) -> None:
+    running = Running(tmp_path, parallel, *[5.0] * 8)
+    assert running.log == [f"start {name}" for name in "abcdefgh"]
+    assert running.most == min(parallel, 8)
+
+
+def test_a_slot_that_is_free_is_used_at_once(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 2, 100, 5, 5, 5)
+    started = [move.started_at for move in running.moves]
+    assert started[:2] == [0, 0]
+    assert 5 <= (started[2] or 0) < 5.3
+    assert 10 <= (started[3] or 0) < 10.6
+    assert 100 <= running.clock() < 101
+
+
+def test_a_run_that_is_gone_starts_nothing_new_and_what_runs_is_watched_to_its_end(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 2, 300, 80, 5, 5, beats_until=10)
+    assert running.log == ["start a", "start b", "cancel c controller_lost", "cancel d controller_lost"]
+    assert 300 <= running.clock() < 301
+
+
+def test_a_run_that_is_silent_for_less_than_60_seconds_is_not_gone(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 1, 50, 5, beats_until=10)
+    assert running.log == ["start a", "start b"]
+
+
+def test_a_run_that_never_beat_starts_what_fits_into_the_first_minute(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 1, 50, 50, 50, beats_until=-1)
+    assert running.log == ["start a", "start b", "cancel c controller_lost"]
+
+
+def test_the_counter_is_removed_at_the_end(tmp_path: pathlib.Path) -> None:
+    assert not Running(tmp_path, 4, 5, 5).path.exists()
+
+
+def test_no_moves_is_over_at_once(tmp_path: pathlib.Path) -> None:
+    assert Running(tmp_path, 4).clock() == 0
