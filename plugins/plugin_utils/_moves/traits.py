@@ -68,7 +68,7 @@ class TraitCheck:
 
 
 def _missing(required: list[str], known: Facts) -> str:
-    return " ".join(f"it needs {trait} ({_FEATURES[trait]}). {known['missing'][trait]}" for trait in required if trait in known["missing_traits"])
+    return " ".join(f"it needs {trait} ({_FEATURES[trait]}). {known['missing_traits'][trait]}" for trait in required if trait in known["missing_traits"])
 
 
 def _open(required: list[str], known: Facts) -> list[str]:

@@ -30,7 +30,8 @@ class Operator(Control):
 
     def facts(self, on: int = 1, **arguments: t.Any) -> dict[str, t.Any]:
         """Return C(kvmfleet_host) of a host."""
-        command = ["ansible", "-i", self.inventory, self.lab.host(on), "-m", "kvmfleet.migration.host_facts", "-a", json.dumps(arguments)]
+        given = json.dumps({"uri": "qemu:///system", **arguments})
+        command = ["ansible", "-i", self.inventory, self.lab.host(on), "-m", "kvmfleet.migration.host_facts", "-a", given]
         return t.cast("dict[str, t.Any]", Running(self.popen(command)).wait().result["ansible_facts"]["kvmfleet_host"])
 
     def move_with(self, name: str, variables: Variables, to: int = 2, **arguments: t.Any) -> Outcome:
