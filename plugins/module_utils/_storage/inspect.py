@@ -18,8 +18,8 @@ from .token import SEPARATE, SHARED, UNPROVED, Finding, compare
 
 Facts = t.Dict[str, t.Any]
 
-# On a host that takes two minutes to say what was written, one file could show two times on two hosts.
-_SETTLED_SECONDS = 120.0
+# A client of a network file system may hold back for so long what it has written, and with it the file's time of change.
+_SETTLED_SECONDS = 30.0
 
 
 def inspect(images: t.Sequence[Image], destination: StorageHost) -> t.List[Facts]:
@@ -82,7 +82,9 @@ def _facts(finding: Finding) -> Facts:
 def _may_be_same(path: str, existing: Volume) -> str:
     """Say why the destination's file may be this image under a link: one file has one time of change, whoever asks for it."""
     try:
-        changed_at = os.stat(path).st_ctime
+        # Opened, because that is when a network file system asks its server again.
+        with open(path, "rb") as stream:
+            changed_at = os.fstat(stream.fileno()).st_ctime
     except OSError as error:
         return f"the image itself cannot be looked at: {error.strerror}"
     if abs(existing.changed_at - changed_at) <= _SETTLED_SECONDS:

@@ -120,7 +120,7 @@ def _incremental_problem(disk: Facts, what: str, host: str) -> t.Optional[Kvmfle
     if existing["capacity_bytes"] != image["capacity_bytes"]:
         return NotSupported(f"{what} has {image['capacity_bytes']} bytes, its target on {host} has {existing['capacity_bytes']}.", _NOTHING)
     if disk["same_file"]:
-        return Unsafe(f"{what} and its target on {host} could be one file: {disk['same_file']}.", f"Wait for two minutes and try again. {_NOTHING}")
+        return Unsafe(f"{what} and its target on {host} could be one file: {disk['same_file']}.", f"Wait for half a minute and try again. {_NOTHING}")
     return None
 
 

@@ -38,6 +38,11 @@ class Disks:
             self.lab.on(on, "sh", "-c", f"head -c {mib}M /dev/urandom > {path}.raw && qemu-img convert -f raw -O {image_format} {path}.raw {path} && rm {path}.raw")
         return path
 
+    def remake_over(self, path: str, backing: str, on: int) -> None:
+        """Make an image anew, so that its times are those of now."""
+        self.lab.on(on, "rm", path)
+        self.create(path, on, backing=backing)
+
     def attach(self, guest: str, path: str, target: str = "vdb", image_format: str = "qcow2") -> None:
         self.lab.virsh(1, "attach-disk", guest, path, target, "--subdriver", image_format, "--persistent")
 

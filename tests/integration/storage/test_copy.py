@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 import pytest
@@ -227,10 +228,16 @@ def test_an_incremental_copy_sends_the_top_image_alone(lab: Lab, control: Contro
     assert "backing chain" in outcome.msg
     lab.on(2, "cp", f"{_host_folder(lab)}/images/base.qcow2", base)
     disks.create(top, on=2, backing=base)
-    lab.on(1, "touch", "-a", top)
     outcome = move(control, name, "incremental", copy_storage_overwrite=["vdb"])
     assert outcome.refused() == "unsafe"
     assert "one file" in outcome.msg
+    time.sleep(31)
+    disks.remake_over(top, base, on=2)
+    outcome = move(control, name, "incremental", copy_storage_overwrite=["vdb"])
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert disks.content(top, 2) == disks.content(top, 1)
+    assert disks.size(top, 2) < 2 * MIB
+    assert outcome.record["storage"]["disks"][0]["action"] == "fill"
 
 
 def _host_folder(lab: Lab) -> str:

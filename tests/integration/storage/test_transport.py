@@ -1,0 +1,113 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of the stream itself, with figures that only a move that used them can show."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+from .conftest import WEB, Disks
+
+MIB = 1024**2
+Make = t.Callable[..., str]
+
+
+@pytest.fixture
+def busy(guest: Make) -> str:
+    """A guest of 128 MiB that writes to 48 MiB of them over and over."""
+    return guest("busy", "--mib", "128", "--dirty-mib", "48", "--rate", "500", "--integrity")
+
+
+def arrived(lab: Lab, name: str) -> bool:
+    """Whether the guest runs on the second host alone, with its memory whole."""
+    return lab.places(name) == {2: "running"} and lab.try_("check", name).returncode == 0
+
+
+def seconds(record: t.Mapping[str, t.Any]) -> float:
+    return float(record["result"]["elapsed_ms"] / 1000)
+
+
+def test_a_cap_makes_the_move_as_slow_as_it_says(lab: Lab, control: Control, busy: str) -> None:
+    record = control.move(busy, transport="tcp", bandwidth_mib=16).record
+    assert record["status"] == "completed"
+    # 48 MiB are full, the rest is zero pages that take no room.
+    assert seconds(record) > 0.6 * 48 / 16
+    assert max(sample["bandwidth_bytes"] for sample in record["samples"]) < 2 * 16 * MIB
+    assert arrived(lab, busy)
+
+
+def test_a_cap_holds_for_copied_disks_too(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+    record = control.move(web, transport="tcp", copy_storage="auto", bandwidth_mib=16).record
+    assert record["status"] == "completed"
+    assert seconds(record) > 0.6 * record["progress"]["disk_total_bytes"] / (16 * MIB)
+    assert disks.content(WEB, 2) == disks.content(WEB, 1)
+
+
+@pytest.mark.parametrize("options", [{"parallel_connections": 4}, {"compression": "xbzrle"}], ids=["parallel", "xbzrle"])
+def test_the_memory_arrives_whole_by_other_ways(lab: Lab, control: Control, busy: str, options: dict[str, t.Any]) -> None:
+    outcome = control.move(busy, transport="tcp", **options)
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert outcome.record["result"]["bytes"] > 40 * MIB
+    assert arrived(lab, busy)
+
+
+def test_post_copy_with_a_cap_of_its_own(lab: Lab, control: Control, busy: str) -> None:
+    options: dict[str, t.Any] = {"post_copy": True, "on_timeout": "force_complete", "timeout_seconds": 2, "bandwidth_mib": 8}
+    outcome = control.move(busy, transport="tcp", post_copy_bandwidth_mib=8, **options)
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert outcome.record["result"]["mode"] == "post-copy"
+    # At least 30 MiB were left at the switch; without the second cap they come over in a fraction of a second.
+    assert seconds(outcome.record) > 3.5
+    assert arrived(lab, busy)
+
+
+def test_post_copy_after_a_copied_disk(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+    options: dict[str, t.Any] = {"post_copy": True, "on_timeout": "force_complete", "timeout_seconds": 2, "bandwidth_mib": 16}
+    outcome = control.move(web, transport="tcp", copy_storage="auto", **options)
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert disks.content(WEB, 2) == disks.content(WEB, 1)
+    assert lab.places(web) == {2: "running"}
+
+
+def test_a_paused_guest_takes_its_options_for_post_copy_along(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("still", "--mib", "64", "--dirty-mib", "16", "--paused")
+    outcome = control.move(name, transport="tcp", post_copy=True, post_copy_bandwidth_mib=8)
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert lab.places(name) == {2: "paused"}
+
+
+REFUSED = [
+    ({"post_copy": True, "parallel_connections": 2}, "the guest is lost"),
+    ({"post_copy_bandwidth_mib": 8}, "works only together with post_copy"),
+    ({"compression": "xbzrle", "parallel_connections": 2}, "cannot be combined with compression xbzrle"),
+    ({"compression": "zstd"}, "works only together with parallel_connections"),
+    ({"copy_storage_overwrite": ["vda"]}, "works only together with copy_storage"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED)
+def test_what_does_not_go_together_is_named_before_anything_moves(lab: Lab, control: Control, guest: Make, options: dict[str, t.Any], words: str) -> None:
+    name = guest("idle", "--mib", "64")
+    outcome = control.move(name, transport="tcp", **options)
+    assert outcome.refused() == "not_supported"
+    assert words in " ".join(outcome.msg.split())
+    assert lab.places(name) == {1: "running"}
+    assert control.records() == []
+
+
+def test_a_libvirt_that_is_too_old_is_named(lab: Lab, control: Control, guest: Make) -> None:
+    version = tuple(int(part) for part in lab.virsh(1, "version", "--daemon").split("API: QEMU")[0].split("libvirt ")[1].split()[0].split("."))
+    name = guest("idle", "--mib", "64")
+    outcome = control.move(name, transport="tcp", compression="zstd", parallel_connections=2)
+    if version >= (9, 4, 0):
+        assert outcome.ended() == ("completed", None), outcome.text
+    else:
+        assert outcome.refused() == "not_supported"
+        assert "compression zstd needs libvirt 9.4.0 on both hosts" in outcome.msg
