@@ -88,7 +88,7 @@ def _running(host: h.Host, info: h.DomainInfo, state: t.Optional[schema.Record],
         record["status"] = s.RUNNING
     stats = host.job(info.uuid)
     if stats is not None:
-        record["progress"] = progress_of(stats, record["progress"]["percent"])
+        record["progress"] = progress_of(stats, record["progress"]["percent"], info.memory_bytes)
     return record
 
 

@@ -101,6 +101,9 @@ def force(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[ForceAct
     forcing = _measured(seen, terms, forcing)
     if seen.paused:
         return _while_paused(seen, terms, forcing)
+    if seen.stats.disk_total_bytes and not seen.stats.memory_total_bytes:
+        # Disks are still copied, and then comes the memory: a guest stopped now would stand still for all of it.
+        return [], dataclasses.replace(forcing, began_at=seen.elapsed)
     if terms.post_copy:
         # Too early a switch is refused by the hypervisor: it is asked for at every poll until it is done.
         return [StartPostCopy()], _on(forcing, RUNG_POST_COPY, seen)

@@ -13,10 +13,13 @@ from .._records.schema import MAX_SAMPLES
 from .hypervisor import JobStats
 
 
-def progress_of(stats: JobStats, percent_before: int) -> t.Dict[str, int]:
-    """Return the record's C(progress). The percent is monotonic and stays below 100 until the move has ended."""
-    total = stats.memory_total_bytes + stats.disk_total_bytes
-    remaining = stats.memory_remaining_bytes + stats.disk_remaining_bytes
+def progress_of(stats: JobStats, percent_before: int, memory_bytes: int = 0) -> t.Dict[str, int]:
+    """Return the record's C(progress). The percent is monotonic and stays below 100 until the move has ended.
+
+    :arg memory_bytes: the guest's memory, which counts as left while disks are copied and nothing is said of memory yet.
+    """
+    total = (stats.memory_total_bytes or memory_bytes) + stats.disk_total_bytes
+    remaining = (stats.memory_remaining_bytes if stats.memory_total_bytes else memory_bytes) + stats.disk_remaining_bytes
     percent = int(100 * (total - remaining) / total) if total else 0
     return {
         "memory_total_bytes": stats.memory_total_bytes,

@@ -62,7 +62,8 @@ class Journal:
 
     def measured(self, stats: JobStats, elapsed_ms: int, downtime_ms: int) -> None:
         """Write the figures of one poll."""
-        self.record["progress"] = progress_of(stats, self.record["progress"]["percent"])
+        memory = int(self.record.get("request", {}).get("memory_mib") or 0) * 1024**2
+        self.record["progress"] = progress_of(stats, self.record["progress"]["percent"], memory)
         self._samples.add(stats, elapsed_ms, downtime_ms)
         self.record["updated_at"] = utc_now()
         self.write()
