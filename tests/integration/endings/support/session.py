@@ -1,0 +1,67 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Somebody on the control node who also aborts, forces and lists moves; and what records say of it."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Outcome, Record, Running
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+
+class Session(Control):
+    """A control node whose tasks act on the first host, where all guests of these scenarios begin."""
+
+    def begin_act(self, module: str, name: str, *options: str, **arguments: t.Any) -> Running:
+        """Begin C(migration_abort), C(migration_force_complete) or C(migration_info): they know no ledger."""
+        given = json.dumps({"name": name, **arguments})
+        command = ["ansible", "-i", self.inventory, self.lab.host(1), "-m", f"kvmfleet.migration.{module}", "-a", given, *options]
+        return Running(self.popen(command))
+
+    def abort(self, name: str, *options: str, **arguments: t.Any) -> Outcome:
+        return self.begin_act("migration_abort", name, *options, **arguments).wait()
+
+    def force(self, name: str, *options: str, **arguments: t.Any) -> Outcome:
+        return self.begin_act("migration_force_complete", name, *options, **arguments).wait()
+
+    def in_progress(self, name: str) -> list[Record]:
+        return self.begin_act("migration_info", name).wait().records
+
+
+def acts(record: Record) -> list[str]:
+    return [entry["act"] for entry in record["acts"]]
+
+
+def course(record: Record) -> list[str]:
+    """Return statuses and events of the history, in their order."""
+    return [line["status"] for line in record["history"]]
+
+
+def check_completed(lab: Lab, control: Session, done: Outcome, name: str, to: int = 2) -> None:
+    """The guest runs at its destination alone, and result and ledger say so."""
+    assert (done.code, done.changed, done.ended()) == (0, True, ("completed", None)), done.text
+    assert done.record["progress"]["percent"] == 100
+    assert lab.places(name) == {to: "running"}
+    assert control.only_record() == done.record
+
+
+def check_stayed(lab: Lab, control: Session, done: Outcome, name: str, ended: tuple[str, str | None], error_code: str) -> None:
+    """The guest runs on its source alone, without a job, and result and ledger say so."""
+    assert (done.refused(), done.ended()) == (error_code, ended), done.text
+    assert lab.places(name) == {1: "running"}
+    assert not lab.has_job(name)
+    assert control.only_record() == done.record
+
+
+def check_pause(record: Record, limit_ms: int) -> None:
+    """The pause was short, and as predicted: within a factor of two, where a busy machine adds its own to short ones."""
+    result = record["result"]
+    predicted, lived = result["predicted_downtime_ms"], result["downtime_ms"]
+    print(f"pause: predicted {predicted} ms, was {lived} ms, by {result['rung']}")
+    assert 0 < lived < limit_ms
+    assert lived <= 2 * predicted + 200
+    assert predicted <= 2 * lived + 200

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A second session that makes a move end, or changes how fast it goes."""
+
+from __future__ import annotations
+
+import subprocess
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed, check_pause, course
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+Make = t.Callable[..., str]
+CAP_MIB = 8
+
+
+def test_in_pre_copy(lab: Lab, control: Session, endless: str) -> None:
+    running = control.begin_move(endless, bandwidth_mib=CAP_MIB)
+    lab.under_way(lab.uuid(endless))
+    predicted = control.force(endless, "--check")
+    assert (predicted.code, predicted.changed, predicted.record["status"]) == (0, True, "running"), predicted.text
+    assert lab.has_job(endless)
+    forced = control.force(endless)
+    assert (forced.code, forced.changed, forced.ended()) == (0, True, ("completed", None)), forced.text
+    done = running.wait()
+    check_completed(lab, control, done, endless)
+    assert forced.record["id"] == done.record["id"]
+    assert acts(done.record)[:2] == ["migrate", "force: bandwidth"]
+    assert course(done.record).index("running") < course(done.record).index("force_complete")
+    check_pause(done.record, 1500)
+    assert lab.check(endless)["intact"]
+
+
+def test_where_post_copy_is_permitted(lab: Lab, control: Session, endless: str) -> None:
+    running = control.begin_move(endless, bandwidth_mib=CAP_MIB, post_copy=True)
+    lab.under_way(lab.uuid(endless))
+    forced = control.force(endless)
+    assert (forced.code, forced.ended()) == (0, ("completed", None)), forced.text
+    check_completed(lab, control, running.wait(), endless)
+    assert (forced.record["result"]["mode"], forced.record["result"]["rung"]) == ("post-copy", "post_copy")
+    assert lab.check(endless)["intact"]
+
+
+def test_with_a_cap_of_its_own(lab: Lab, control: Session, endless: str) -> None:
+    """The cap that is given stays: then the pause is what is left at that rate."""
+    running = control.begin_move(endless, bandwidth_mib=CAP_MIB)
+    lab.under_way(lab.uuid(endless))
+    forced = control.force(endless, bandwidth_mib=24)
+    check_completed(lab, control, running.wait(), endless)
+    assert (forced.record["result"]["mode"], forced.record["result"]["rung"]) == ("paused", "downtime")
+    check_pause(forced.record, 8000)
+
+
+def test_what_has_not_begun(lab: Lab, control: Session, endless: str, guest: Make) -> None:
+    queued = guest("queued", "--mib", "48")
+    running = control.begin_moves([(endless, 2), (queued, 2)], parallel=1, bandwidth_mib=CAP_MIB)
+    lab.under_way(lab.uuid(endless))
+    refused = control.force(queued)
+    assert refused.refused() == "invalid_state"
+    assert "queued" in refused.msg
+    assert control.force(endless).ended() == ("completed", None)
+    done = running.wait()
+    assert [record["status"] for record in done.records] == ["completed", "completed"], done.text
+    assert "force_complete" not in course(done.records[1])
+    assert (lab.places(queued), lab.places(endless)) == ({2: "running"}, {2: "running"})
+
+
+def test_nothing_to_force(lab: Lab, control: Session, slow: str) -> None:
+    assert control.force(slow).refused() == "not_found"
+    assert control.force(slow, complete=False, bandwidth_mib=1).refused() == "not_found"
+    assert control.force("nobody").refused() == "not_found"
+    assert control.force(slow, complete=False).refused() == "invalid_argument"
+    assert control.force(slow, bandwidth_mib=-1).refused() == "invalid_argument"
+    assert lab.places(slow) == {1: "running"}
+
+
+def test_only_its_speed(lab: Lab, control: Session, endless: str) -> None:
+    running = control.begin_move(endless, bandwidth_mib=CAP_MIB, timeout_seconds=60)
+    lab.under_way(lab.uuid(endless))
+    changed = control.force(endless, complete=False, bandwidth_mib=4)
+    assert (changed.code, changed.changed, changed.record["status"]) == (0, True, "running"), changed.text
+    assert lab.virsh(1, "migrate-getspeed", endless).strip() == "4"
+    assert "force_complete" not in course(changed.record)
+    assert lab.has_job(endless)
+    assert control.force(endless, complete=False, bandwidth_mib=0).changed
+    check_completed(lab, control, running.wait(), endless)
+
+
+def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
+    forced = control.force(endless)
+    assert (forced.code, forced.changed) == (0, True), forced.text
+    foreign.communicate(timeout=30)
+    assert foreign.returncode == 0
+    assert lab.places(endless) == {2: "running"}
+    assert lab.check(endless)["intact"]

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The end of the time: a guest that writes faster than it can be moved stays, or is made to come over by the rung that its move permits."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import contradict
+from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import (
+    Session,
+    acts,
+    check_completed,
+    check_pause,
+    check_stayed,
+    course,
+)
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+LIMIT_SECONDS = 8
+CAP_MIB = 32
+# What a busy machine may add to a second: a poll, an abort, two readings of both hosts.
+LATE_MS = 3000
+
+# A cable of 8 MiB/s.
+SLOW_MBIT = 64
+
+
+@pytest.fixture
+def slow_cable(lab: Lab) -> t.Iterator[None]:
+    lab("slow", lab.host(1), "--mbit", str(SLOW_MBIT))
+    yield
+    lab("heal", lab.host(1))
+
+
+@pytest.fixture
+def contradicted(lab: Lab, endless: str, slow_cable: None) -> t.Iterator[str]:
+    """The endless guest on a slow cable; somebody else takes every allowed pause back."""
+    with contradict(lab, endless):
+        yield endless
+
+
+def test_abort(lab: Lab, control: Session, busy: str) -> None:
+    before = lab.check(busy)["increments"]
+    done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="abort", bandwidth_mib=CAP_MIB)
+    check_stayed(lab, control, done, busy, ("cancelled", "timeout"), "timeout")
+    assert acts(done.record) == ["migrate", "abort: timeout"]
+    assert LIMIT_SECONDS * 1000 <= done.record["result"]["elapsed_ms"] <= LIMIT_SECONDS * 1000 + LATE_MS
+    after = lab.check(busy)
+    assert after["intact"]
+    assert after["increments"] > before
+
+
+def test_force_complete(lab: Lab, control: Session, busy: str) -> None:
+    done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="force_complete", bandwidth_mib=CAP_MIB)
+    check_completed(lab, control, done, busy)
+    record = done.record
+    assert record["policy"]["on_timeout"] == {"value": "force_complete", "source": "task"}
+    assert acts(record)[:2] == ["migrate", "force: bandwidth"]
+    assert "force: suspend" not in acts(record)
+    assert course(record).index("running") < course(record).index("force_complete") < course(record).index("completed")
+    assert record["result"]["mode"] == ("paused" if record["result"]["rung"] == "downtime" else "pre-copy")
+    assert record["result"]["elapsed_ms"] >= LIMIT_SECONDS * 1000
+    check_pause(record, 1500)
+    assert lab.check(busy)["intact"]
+
+
+def test_force_complete_by_post_copy(lab: Lab, control: Session, busy: str) -> None:
+    done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="force_complete", bandwidth_mib=CAP_MIB, post_copy=True)
+    check_completed(lab, control, done, busy)
+    record = done.record
+    assert (record["result"]["mode"], record["result"]["rung"]) == ("post-copy", "post_copy")
+    assert acts(record)[:2] == ["migrate", "force: post_copy"]
+    assert "running (post-copy)" in course(record)
+    assert record["result"]["downtime_ms"] < 1500
+    assert lab.check(busy)["intact"]
+
+
+@pytest.mark.usefixtures("slow_cable")
+def test_a_slow_cable_costs_the_pause_that_was_predicted(lab: Lab, control: Session, endless: str) -> None:
+    """No cap is there to be lifted: the first rung is the pause that what is left needs."""
+    done = control.move(endless, timeout_seconds=10, on_timeout="force_complete")
+    check_completed(lab, control, done, endless)
+    record = done.record
+    assert (record["result"]["mode"], record["result"]["rung"]) == ("paused", "downtime")
+    assert acts(record) == ["migrate", "force: downtime"]
+    # The set of 64 MiB crosses it in 8 s; an allowed pause of half a second never did.
+    assert record["result"]["downtime_ms"] > 1000
+    check_pause(record, 16_000)
+    assert lab.check(endless)["intact"]
+
+
+def test_the_last_rung_is_a_suspend(lab: Lab, control: Session, contradicted: str) -> None:
+    """The guest runs again on the other side: we stopped it, not its owner."""
+    done = control.move(contradicted, timeout_seconds=9, on_timeout="force_complete", force_suspend_seconds=3)
+    check_completed(lab, control, done, contradicted)
+    record = done.record
+    assert (record["result"]["mode"], record["result"]["rung"]) == ("paused", "suspend")
+    assert acts(record) == ["migrate", "force: downtime", "force: suspend"]
+    check_pause(record, 16_000)
+    assert lab.check(contradicted)["intact"]
+
+
+def test_a_pause_that_overruns_is_ended_on_the_source(lab: Lab, control: Session, contradicted: str) -> None:
+    """The link was said to be fast and is not: the guest that we suspended runs again where it was."""
+    limits = {"timeout_seconds": 9, "on_timeout": "force_complete", "force_suspend_seconds": 0, "force_pause_max_seconds": 2, "link_mib": 1000}
+    done = control.move(contradicted, **limits)
+    check_stayed(lab, control, done, contradicted, ("cancelled", "pause_overrun"), "timeout")
+    assert acts(done.record)[:4] == ["migrate", "force: downtime", "force: suspend", "abort: pause_overrun"]
+    assert lab.check(contradicted)["intact"]
+
+
+def test_auto_converge_is_never_switched_to_post_copy(lab: Lab, control: Session, endless: str) -> None:
+    done = control.move(endless, timeout_seconds=4, on_timeout="force_complete", bandwidth_mib=8, auto_converge=True)
+    check_completed(lab, control, done, endless)
+    assert "force: post_copy" not in acts(done.record)
+    assert done.record["result"]["mode"] in ("paused", "pre-copy")
+    check_pause(done.record, 4000)
+
+
+def test_a_paused_guest_stays_paused_and_is_not_switched(lab: Lab, control: Session, endless: str) -> None:
+    lab.virsh(1, "suspend", endless)
+    done = control.move(endless, post_copy=True, timeout_seconds=3, on_timeout="force_complete", bandwidth_mib=8)
+    assert (done.code, done.ended()) == (0, ("completed", None)), done.text
+    assert done.record["before"]["state"] == "paused"
+    assert "running (post-copy)" not in course(done.record)
+    assert lab.places(endless) == {2: "paused"}
+    assert control.only_record() == done.record
