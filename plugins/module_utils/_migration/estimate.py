@@ -25,6 +25,15 @@ def pending_bytes(remaining_bytes: int, dirty_rate_bytes: int, since_sync_second
     return max(remaining_bytes, min(guessed, dirty_set_bytes)) if dirty_set_bytes else guessed
 
 
+def suspended_bytes(remaining_bytes: int, dirty_rate_bytes: int, since_sync_seconds: float, dirty_set_bytes: int) -> int:
+    """Return how much is sent after a guest was suspended in the middle of an iteration; arguments as for L(pending_bytes).
+
+    The hypervisor first ends the iteration, then looks, and sends again what was written since its last look: a page may count twice.
+    """
+    guessed = int(dirty_rate_bytes * since_sync_seconds)
+    return remaining_bytes + (min(guessed, dirty_set_bytes) if dirty_set_bytes else guessed)
+
+
 def pause_ms(pending: int, rate_bytes: int) -> int:
     """Return the pause in ms in which C(pending) bytes cross a link of that rate."""
     return SWITCHOVER_MS + int(pending * 1000 / rate_bytes) if rate_bytes else SWITCHOVER_MS

@@ -15,7 +15,7 @@ import dataclasses
 import typing as t
 
 from .._records.statuses import REASON_PAUSE_OVERRUN
-from .estimate import SWITCHOVER_MS, converged_pause_ms, pause_ms, pending_bytes
+from .estimate import SWITCHOVER_MS, converged_pause_ms, pause_ms, pending_bytes, suspended_bytes
 from .hypervisor import JobStats
 from .monitor import Abort, SetDowntime
 
@@ -115,7 +115,7 @@ def force(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[ForceAct
         forcing = _predicted(seen, _on(forcing, RUNG_DOWNTIME, seen))
         return [SetDowntime(_allowance_ms(seen, terms, forcing))], forcing
     if forcing.rung == RUNG_DOWNTIME and seen.elapsed - forcing.began_at >= terms.suspend_seconds:
-        return [Suspend()], _predicted(seen, _on(forcing, RUNG_SUSPEND, seen))
+        return [Suspend()], _predicted_suspended(seen, _on(forcing, RUNG_SUSPEND, seen))
     return [], forcing
 
 
@@ -163,6 +163,11 @@ def _predicted(seen: Seen, forcing: Forcing, self_converging: bool = False) -> F
     else:
         predicted = pause_ms(pending, forcing.rate_bytes)
     return dataclasses.replace(forcing, predicted_ms=predicted)
+
+
+def _predicted_suspended(seen: Seen, forcing: Forcing) -> Forcing:
+    sent = suspended_bytes(seen.stats.memory_remaining_bytes, seen.stats.dirty_rate_bytes, seen.since_sync_seconds, seen.dirty_set_bytes)
+    return dataclasses.replace(forcing, predicted_ms=pause_ms(sent, forcing.rate_bytes))
 
 
 def _allowance_ms(seen: Seen, terms: Terms, forcing: Forcing) -> int:
