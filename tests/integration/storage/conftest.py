@@ -35,7 +35,9 @@ class Disks:
         if backing:
             self.lab.on(on, "qemu-img", "create", "-q", "-f", image_format, "-b", backing, "-F", "qcow2", path)
         else:
-            self.lab.on(on, "sh", "-c", f"head -c {mib}M /dev/urandom > {path}.raw && qemu-img convert -f raw -O {image_format} {path}.raw {path} && rm {path}.raw")
+            self.lab.on(
+                on, "sh", "-c", f"head -c {mib}M /dev/urandom > {path}.raw && qemu-img convert -f raw -O {image_format} {path}.raw {path} && rm {path}.raw"
+            )
         return path
 
     def remake_over(self, path: str, backing: str, on: int) -> None:

@@ -8,9 +8,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidArgument, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import (
+    EXCLUSIONS,
+    GATES,
+    NEEDS,
     MoveOptions,
+    check_call,
     check_options,
     check_versions,
     dotted,
@@ -46,10 +50,11 @@ def test_auto_converge_is_a_flag_and_never_comes_with_post_copy() -> None:
 
 
 def test_the_parameters_have_libvirt_s_keys() -> None:
-    options = MoveOptions(bandwidth_mib=32, parallel_connections=4, compression="zstd", migrate_uri="tcp://10.0.0.2")
+    options = MoveOptions(bandwidth_mib=32, post_copy_bandwidth_mib=16, parallel_connections=4, compression="zstd", migrate_uri="tcp://10.0.0.2")
     assert migration_parameters(options) == {
         "migrate_uri": "tcp://10.0.0.2",
         "bandwidth": 32,
+        "bandwidth.postcopy": 16,
         "parallel.connections": 4,
         "compression": ["zstd"],
     }
@@ -65,6 +70,8 @@ def test_the_parameters_have_libvirt_s_keys() -> None:
         {"parallel_connections": 256},
         {"compression": "mt"},
         {"compression": "xbzrle;rm"},
+        {"copy_storage": "all"},
+        {"post_copy_bandwidth_mib": -1},
     ],
 )
 def test_values_out_of_bounds_are_named(options: t.Dict[str, t.Any]) -> None:
@@ -88,23 +95,95 @@ def test_what_can_be_done_passes(options: t.Dict[str, t.Any]) -> None:
     check_options(MoveOptions(**options))
 
 
-@pytest.mark.parametrize(
-    ("options", "needed"),
-    [
-        (MoveOptions(parallel_connections=2), 5002000),
-        (MoveOptions(tls=True), 3002000),
-        (MoveOptions(parallel_connections=2, compression="zlib"), 9004000),
-    ],
-)
-def test_both_sides_must_be_new_enough(options: MoveOptions, needed: int) -> None:
-    flags = migration_flags(options, True, False)
-    check_versions(options, flags, {"kvm1": {"libvirt": needed}, "kvm2": {"libvirt": needed}})
+NEWEST = 99000000
+EXAMPLES = {
+    "parallel_connections": MoveOptions(parallel_connections=2),
+    "tls": MoveOptions(tls=True),
+    "post_copy": MoveOptions(),
+    "post_copy_bandwidth_mib": MoveOptions(post_copy_bandwidth_mib=8),
+    "compression xbzrle": MoveOptions(compression="xbzrle"),
+    "compression zlib": MoveOptions(compression="zlib", parallel_connections=2),
+    "compression zstd": MoveOptions(compression="zstd", parallel_connections=2),
+    "copy_storage": MoveOptions(copy_storage="auto"),
+    "copy_storage_overwrite": MoveOptions(copy_storage_overwrite=("vda",)),
+}
+
+
+def versions(libvirt: int = NEWEST, qemu: int = NEWEST) -> t.Dict[str, int]:
+    return {"libvirt": libvirt, "hypervisor": qemu}
+
+
+def flags_of(options: MoveOptions, feature: str = "") -> t.List[str]:
+    return migration_flags(options, True, False, post_copy=feature.startswith("post_copy"))
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: str(gate.feature))
+def test_both_sides_must_be_new_enough(gate: t.Any) -> None:
+    options = EXAMPLES[gate.feature]
+    flags = flags_of(options, gate.feature)
+    # What is needed beside the feature itself is there in any case.
+    enough = versions(max(gate.libvirt, 5002000), max(gate.qemu, 4000000))
+    check_versions(options, flags, {"kvm1": enough, "kvm2": enough})
     for old in ("kvm1", "kvm2"):
-        versions = {"kvm1": {"libvirt": 12005000}, "kvm2": {"libvirt": 12005000}, old: {"libvirt": needed - 1}}
-        with pytest.raises(NotSupported, match=f"{old} has"):
-            check_versions(options, flags, versions)
+        with pytest.raises(NotSupported, match=f"needs libvirt .*{old} has"):
+            check_versions(options, flags, {"kvm1": versions(), "kvm2": versions(), old: versions(libvirt=gate.libvirt - 1)})
+        if gate.qemu:
+            with pytest.raises(NotSupported, match=f"needs QEMU .*{old} has"):
+                check_versions(options, flags, {"kvm1": versions(), "kvm2": versions(), old: versions(qemu=gate.qemu - 1)})
     with pytest.raises(NotSupported, match=r"kvm2 has 0\.0\.0"):
-        check_versions(options, flags, {"kvm1": {"libvirt": needed}, "kvm2": {}})
+        check_versions(options, flags, {"kvm1": versions(), "kvm2": {}})
+
+
+@pytest.mark.parametrize("need", NEEDS, ids=lambda need: f"{need.feature} needs {need.needs}")
+def test_what_means_nothing_alone_is_refused_alone(need: t.Any) -> None:
+    options = EXAMPLES[need.feature]
+    alone = MoveOptions(
+        compression=options.compression, post_copy_bandwidth_mib=options.post_copy_bandwidth_mib, copy_storage_overwrite=options.copy_storage_overwrite
+    )
+    with pytest.raises(NotSupported, match=f"{need.feature} works only together with {need.needs}"):
+        check_versions(alone, flags_of(alone), {"kvm1": versions(), "kvm2": versions()})
+    if need.needs != "post_copy":
+        with pytest.raises(NotSupported, match=need.needs):
+            check_options(alone)
+
+
+def test_a_bandwidth_for_post_copy_waits_for_the_policy() -> None:
+    options = MoveOptions(post_copy_bandwidth_mib=8)
+    check_options(options)
+    check_versions(options, flags_of(options, "post_copy"), {"kvm1": versions(), "kvm2": versions()})
+
+
+@pytest.mark.parametrize("exclusion", EXCLUSIONS, ids=lambda exclusion: " and ".join(exclusion.features))
+def test_what_excludes_each_other_is_refused_with_the_reason(exclusion: t.Any) -> None:
+    first, second = exclusion.features
+    options = MoveOptions(parallel_connections=2, compression="xbzrle" if "xbzrle" in second else None)
+    with pytest.raises(NotSupported, match=f"{first} cannot be combined with {second}: {exclusion.why}"):
+        check_versions(options, flags_of(options, second), {"kvm1": versions(), "kvm2": versions(qemu=10000999)})
+
+
+@pytest.mark.parametrize(("qemu", "passes"), [((7002000, 7002000), False), ((10001000, 10000000), False), ((10001000, 10001000), True)])
+def test_several_connections_and_post_copy_go_together_from_one_version_on(qemu: t.Tuple[int, int], passes: bool) -> None:
+    options = MoveOptions(parallel_connections=2)
+    hosts = {"kvm1": versions(qemu=qemu[0]), "kvm2": versions(qemu=qemu[1])}
+    check_options(options)
+    if passes:
+        check_versions(options, flags_of(options, "post_copy"), hosts)
+    else:
+        with pytest.raises(NotSupported, match="guest is lost"):
+            check_versions(options, flags_of(options, "post_copy"), hosts)
+
+
+@pytest.mark.parametrize(("mode", "flag"), [("auto", "NON_SHARED_DISK"), ("full", "NON_SHARED_DISK"), ("incremental", "NON_SHARED_INC")])
+def test_disks_are_copied_by_name_or_not_at_all(mode: str, flag: str) -> None:
+    options = MoveOptions(copy_storage=mode)
+    assert migration_flags(options, True, False, copied=["vda", "vdb"])[-1] == flag
+    assert migration_parameters(options, ["vda", "vdb"]) == {"migrate_disks": ["vda", "vdb"]}
+    assert migration_flags(options, True, False) == migration_flags(MoveOptions(), True, False)
+    assert migration_parameters(options) == {}
+    check_call([flag], {"migrate_disks": ["vda"]})
+    for parameters in ({}, {"migrate_disks": []}):
+        with pytest.raises(Internal, match="without a list"):
+            check_call([flag], parameters)
 
 
 def test_a_plain_move_needs_no_version() -> None:

@@ -18,6 +18,14 @@ def test_the_percent_counts_memory_and_disks() -> None:
     assert progress_of(stats, 0)["percent"] == 75
 
 
+def test_the_memory_that_comes_after_the_disks_is_counted_from_the_start() -> None:
+    copying = JobStats(disk_total_bytes=300, disk_remaining_bytes=0)
+    assert progress_of(copying, 0, memory_bytes=100)["percent"] == 75
+    assert progress_of(JobStats(), 0, memory_bytes=100)["percent"] == 0
+    moving = JobStats(memory_total_bytes=100, memory_remaining_bytes=40, disk_total_bytes=300)
+    assert progress_of(moving, 75, memory_bytes=100)["percent"] == 90
+
+
 def test_nothing_known_yet_is_0_percent() -> None:
     assert progress_of(JobStats(), 0)["percent"] == 0
 

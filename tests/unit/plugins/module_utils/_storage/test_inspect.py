@@ -1,0 +1,81 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._storage import inspect as inspection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.inspect import inspect
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder, FakeStorageHost, image, put_image
+
+
+@pytest.fixture
+def here(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "here").mkdir()
+    put_image(tmp_path / "here" / "web.qcow2")
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def there(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "there").mkdir()
+    return tmp_path / "there"
+
+
+def facts_of(here: pathlib.Path, host: FakeStorageHost, **facts: t.Any) -> t.Dict[str, t.Any]:
+    return inspect([image(here / "web.qcow2", **facts)], t.cast(t.Any, host))[0]
+
+
+def test_a_new_target(here: pathlib.Path, there: pathlib.Path) -> None:
+    facts = facts_of(here, FakeStorageHost({str(here): DirectoryFolder(there, available=7)}))
+    assert (facts["verdict"], facts["existing"], facts["used_by"], facts["available_bytes"]) == ("separate", None, [], 7)
+    assert facts["image"]["target"] == "vda"
+
+
+def test_who_uses_the_file_there_is_told(here: pathlib.Path, there: pathlib.Path) -> None:
+    put_image(there / "web.qcow2", capacity=50)
+    put_image(there / "overlay.qcow2", backing=str(here / "web.qcow2"))
+    facts = facts_of(here, FakeStorageHost({str(here): DirectoryFolder(there)}, {str(here / "web.qcow2"): ["db1"]}))
+    assert facts["used_by"] == ["db1", "overlay.qcow2"]
+    assert facts["existing"]["capacity_bytes"] == 50
+
+
+def test_a_folder_that_is_not_there_proves_nothing(here: pathlib.Path) -> None:
+    facts = facts_of(here, FakeStorageHost({}))
+    assert facts["verdict"] == "unproved"
+    assert f"no folder {here}" in facts["why"]
+
+
+@pytest.mark.parametrize(("kind", "verdict"), [("network", "shared"), ("block", "unproved"), ("dir", "unproved"), ("nvme", "unproved")])
+def test_other_kinds_are_not_looked_at(here: pathlib.Path, there: pathlib.Path, kind: str, verdict: str) -> None:
+    host = FakeStorageHost({str(here): DirectoryFolder(there)})
+    assert facts_of(here, host, kind=kind)["verdict"] == verdict
+    assert host.opened == []
+
+
+def test_a_folder_is_compared_once_for_all_its_images(here: pathlib.Path, there: pathlib.Path) -> None:
+    folder = DirectoryFolder(there)
+    host = FakeStorageHost({str(here): folder})
+    facts = inspect([image(here / "web.qcow2"), image(here / "data.qcow2", target="vdb")], t.cast(t.Any, host))
+    assert [disk["verdict"] for disk in facts] == ["separate", "separate"]
+    assert len(folder.made) == 1
+
+
+def test_a_file_of_nearly_the_same_age_may_be_the_same(here: pathlib.Path, there: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_image(there / "web.qcow2")
+    host = FakeStorageHost({str(here): DirectoryFolder(there)})
+    assert "30 s" in facts_of(here, host)["same_file"]
+    monkeypatch.setattr(inspection, "_SETTLED_SECONDS", -1.0)
+    assert facts_of(here, host)["same_file"] == ""
+
+
+def test_an_image_that_cannot_be_looked_at_may_be_any(here: pathlib.Path, there: pathlib.Path) -> None:
+    put_image(there / "web.qcow2")
+    os.unlink(here / "web.qcow2")
+    assert "cannot be looked at" in facts_of(here, FakeStorageHost({str(here): DirectoryFolder(there)}))["same_file"]
