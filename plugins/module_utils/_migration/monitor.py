@@ -94,7 +94,7 @@ def downtime_was_set(watched: Watched, milliseconds: int) -> Watched:
 
 def abort_was_lost(watched: Watched) -> Watched:
     """Return what to remember after an abort that may not have reached libvirt: it is due again at the next poll."""
-    return dataclasses.replace(watched, aborted=False)
+    return dataclasses.replace(watched, aborted=False, timed_out=False)
 
 
 def _is_stalled(elapsed_seconds: float, limits: Limits, watched: Watched) -> bool:
