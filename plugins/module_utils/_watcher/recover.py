@@ -48,6 +48,7 @@ class Recovery:
         self._sleep = sleep
         self._processed: t.Optional[int] = None
         self._moved_at = clock()
+        self._trouble = ""
 
     def recover(self) -> t.Optional[str]:
         """Return null when there is nothing left to recover, else why it was given up."""
@@ -63,6 +64,9 @@ class Recovery:
                 return str(error)
             except Unreachable:
                 pass  # the link that broke the migration is often the one we ask over: asked again
+            except KvmfleetError as error:
+                # A migration that ends by itself meanwhile refuses too, and a lock that is held is free the next time.
+                self._note_once("recover_refused", error)
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         return f"Post-copy could not be recovered within {RECOVER_SECONDS:.0f} s."
@@ -102,13 +106,35 @@ class Recovery:
         flags = [*self._order.flags, *(flag for flag in ("POSTCOPY", "POSTCOPY_RESUME") if flag not in self._order.flags)]
         call = MigrateCall(self._connected("source"), self._order, flags)
         call.start()
-        call.join()
+        self._attend(call)
         if call.error is None:
             return True
         self._journal.note("resume_refused", str(call.error))
         if isinstance(call.error, InvalidState):
             self._let_it_run()
         return False
+
+    def _attend(self, call: MigrateCall) -> None:
+        """Wait for the end of a resumed call; a stream that stands still again is broken again, for its call would never end."""
+        self._moved_at = self._clock()
+        while call.is_alive():
+            self._sleep(_FIRST_PAUSE_SECONDS)
+            try:
+                source = self._connected("source")
+            except Unreachable:
+                continue
+            try:
+                if call.is_alive():
+                    self._wait(source)
+            except KvmfleetError as error:
+                self._note_once("watch_refused", error)
+            finally:
+                source.close()
+
+    def _note_once(self, event: str, error: KvmfleetError) -> None:
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            self._journal.note(event, self._trouble)
 
     def _let_it_run(self) -> None:
         """The hypervisor says that its own link is alive: it gets the time to show it, then it is paused for the next attempt."""
