@@ -11,7 +11,13 @@ import time
 import typing as t
 import urllib.parse
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState, KvmfleetError, MigrationFailed, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import (
+    InvalidState,
+    KvmfleetError,
+    MigrationFailed,
+    NotSupported,
+    Unreachable,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 from .clock import FakeClock
@@ -77,9 +83,11 @@ class FakeFleet:
 
     def migration_from(self, machine: FakeMachine, uuid: str) -> t.Optional[FakeMigration]:
         """Return the outgoing migration of that domain that is under way."""
-        return next((one for one in self.migrations if one.uuid == uuid and one.source is machine and not one.ended.is_set()), None)
+        return next((one for one in self.migrations if one.uuid == uuid and one.source is machine and not one.is_over), None)
 
-    def begin(self, source: FakeMachine, uuid: str, destination_uri: str, flags: t.Sequence[str]) -> FakeMigration:
+    def begin(
+        self, source: FakeMachine, uuid: str, destination_uri: str, flags: t.Sequence[str], parameters: t.Optional[t.Mapping[str, t.Any]] = None
+    ) -> FakeMigration:
         """Start a migration as libvirt would, or refuse it as libvirt would."""
         with self.clock.lock:
             domain = source.domain(uuid)
@@ -87,22 +95,38 @@ class FakeFleet:
                 raise self.refuse_to_migrate
             if not domain.active:
                 raise InvalidState(f"Failed to move domain {uuid}: it is not running.")
+            if "POSTCOPY_RESUME" in flags:
+                return self._resume(source, uuid, destination_uri, flags)
             if domain.job != h.JOB_NONE:
                 raise InvalidState(f"Failed to move domain {uuid}: another migration job is already running.")
             destination = self._receiving(destination_uri, uuid)
-            migration = FakeMigration(source, destination, domain, flags, self.link_mib * MIB)
+            migration = FakeMigration(source, destination, domain, flags, self.link_mib * MIB, (parameters or {}).get("bandwidth", 0) * MIB)
             self.migrations.append(migration)
             self.on_begin(migration)
             return migration
 
-    def begin_elsewhere(self, uuid: str = UUID) -> FakeMigration:
+    def begin_elsewhere(self, uuid: str = UUID, *flags: str, bandwidth_mib: int = 0) -> FakeMigration:
         """Start a migration that nobody of ours asked for."""
-        return self.begin(self.source, uuid, f"qemu+tcp://{self.destination.name}/system", ["LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE"])
+        given = ["LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE", *flags]
+        return self.begin(self.source, uuid, f"qemu+tcp://{self.destination.name}/system", given, {"bandwidth": bandwidth_mib})
 
     def wait(self, migration: FakeMigration) -> None:
         """Wait for a migration's end. The clock is somebody else's to move; whoever waits in vain has hung the test."""
         if not migration.ended.wait(_REAL_SECONDS):
             raise AssertionError(f"the migration of domain {migration.uuid} never ended")
+
+    def _resume(self, source: FakeMachine, uuid: str, destination_uri: str, flags: t.Sequence[str]) -> FakeMigration:
+        if "POSTCOPY" not in flags:
+            raise NotSupported(f"Failed to move domain {uuid}: POSTCOPY_RESUME needs POSTCOPY.")
+        migration = self.migration_from(source, uuid)
+        if migration is None:
+            raise InvalidState(f"Failed to move domain {uuid}: it is not being migrated.")
+        try:
+            self.open(destination_uri).close()
+        except Unreachable as error:
+            raise MigrationFailed(error.message) from error
+        migration.resume_post_copy(self.link_mib * MIB)
+        return migration
 
     def _receiving(self, uri: str, uuid: str) -> FakeMachine:
         try:

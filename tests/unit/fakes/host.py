@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
+from .domain import MIB
 from .machine import FakeMachine
 from .migration import FakeMigration
 
@@ -29,6 +30,7 @@ class FakeHost:
         self._fleet = fleet
         self._machine = machine
         self._outages = machine.outages
+        self._told: t.Dict[str, h.JobStats] = {}
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -74,6 +76,8 @@ class FakeHost:
 
     def completed_job(self, uuid: str) -> t.Optional[h.JobStats]:
         domain = self._there("completed_job").domains.get(uuid)
+        if uuid in self._told:
+            return self._told[uuid]
         return domain.completed if domain else None
 
     def incoming_from(self, uuid: str) -> bool:
@@ -87,7 +91,7 @@ class FakeHost:
     def migrate(self, uuid: str, destination_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any]) -> None:
         machine = self._there("migrate")
         machine.calls.append(f"migrate {uuid}")
-        migration = self._fleet.begin(machine, uuid, destination_uri, flags)
+        migration = self._fleet.begin(machine, uuid, destination_uri, flags, parameters)
         self._fleet.wait(migration)
         if migration.error is not None:
             raise migration.error
@@ -109,6 +113,37 @@ class FakeHost:
         if not 0 < milliseconds <= MAX_DOWNTIME_MS:
             raise InvalidArgument(f"Failed to set the downtime of domain {uuid} to {milliseconds}.")
         domain.max_downtime_ms = milliseconds
+
+    def set_bandwidth_mib(self, uuid: str, mib: int) -> None:
+        machine = self._act("set_bandwidth_mib", uuid, mib)
+        if not machine.domain(uuid).active:
+            raise InvalidState(f"Failed to set the bandwidth of domain {uuid}: it is not running.")
+        migration = self._fleet.migration_from(machine, uuid)
+        if migration is not None:
+            migration.cap_bytes = mib * MIB
+
+    def start_post_copy(self, uuid: str) -> None:
+        self._outgoing("start_post_copy", uuid).switch()
+
+    def pause_post_copy(self, uuid: str) -> None:
+        migration = self._outgoing("pause_post_copy", uuid)
+        if not migration.is_post_copy:
+            raise InvalidState(f"Failed to pause the post-copy migration of domain {uuid}: its job is not in post-copy.")
+        migration.break_post_copy()
+
+    def suspend(self, uuid: str) -> None:
+        machine = self._act("suspend", uuid)
+        domain = machine.domain(uuid)
+        if domain.job == h.JOB_INCOMING:
+            raise AssertionError(f"suspend of domain {uuid}, which is being received: libvirt would block, and do it later")
+        if not domain.active:
+            raise InvalidState(f"Failed to suspend domain {uuid}: it is not running.")
+        migration = self._fleet.migration_from(machine, uuid)
+        if domain.state == h.RUNNING:
+            domain.enter(h.PAUSED, "user") if migration is None else migration.suspend()
+
+    def listen(self, uuid: str) -> None:
+        self._there("listen").listeners.append(self._hear)
 
     def resume(self, uuid: str) -> None:
         domain = self._act("resume", uuid).domain(uuid)
@@ -157,6 +192,18 @@ class FakeHost:
         machine = self._there(call)
         machine.calls.append(" ".join([call, *map(str, arguments)]))
         return machine
+
+    def _hear(self, uuid: str, stats: h.JobStats) -> None:
+        if not self.is_closed and self._outages == self._machine.outages:
+            self._told[uuid] = stats
+
+    def _outgoing(self, call: str, uuid: str) -> FakeMigration:
+        machine = self._act(call, uuid)
+        machine.domain(uuid)
+        migration = self._fleet.migration_from(machine, uuid)
+        if migration is None:
+            raise InvalidState(f"Failed to {call} domain {uuid}: it is not being migrated.")
+        return migration
 
     def _migration(self, call: str, uuid: str) -> t.Optional[FakeMigration]:
         return self._fleet.migration_from(self._there(call), uuid)

@@ -10,6 +10,7 @@ import typing as t
 import uuid as uuid_module
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 from .domain import GIB, FakeDomain
 
@@ -28,6 +29,7 @@ class FakeMachine:
         self.refuse: t.Dict[str, Exception] = {}
         self.answers = True
         self.outages = 0
+        self.listeners: t.List[t.Callable[[str, h.JobStats], None]] = []
 
     def put(self, domain: FakeDomain) -> FakeDomain:
         self.domains[domain.uuid] = domain
@@ -41,6 +43,11 @@ class FakeMachine:
         if uuid not in self.domains:
             raise NotFound(f"There is no domain {uuid} on {self.name}.")
         return self.domains[uuid]
+
+    def tell_completed(self, uuid: str, stats: h.JobStats) -> None:
+        """Send the event of a job that ended well, to whoever is connected."""
+        for listener in self.listeners:
+            listener(uuid, stats)
 
     def go_dark(self) -> None:
         """Stop answering; every connection is lost for good."""

@@ -2,14 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A migration under way between two fake hosts, as libvirt and QEMU would carry it out (libvirt.md, sections 2.4 and 3)."""
+"""A migration under way between two fake hosts, as libvirt and QEMU would carry it out (libvirt.md, sections 2 to 4)."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, KvmfleetError, MigrationFailed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, InvalidState, KvmfleetError, MigrationFailed
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 from .domain import FakeDomain
@@ -17,6 +18,7 @@ from .machine import FakeMachine
 
 SETUP_SECONDS = 0.2
 MIB = 1024**2
+_SWITCH_MS = 10
 
 Place = t.Optional[t.Tuple[str, str]]
 
@@ -24,13 +26,19 @@ Place = t.Optional[t.Tuple[str, str]]
 class FakeMigration:
     """Copies memory at the link's rate, iteration by iteration, and hands over once the rest fits the downtime.
 
-    A test may stop the link (C(link_bytes = 0)), or end the migration in its own way with L(end).
+    A test may stop the link (C(link_bytes = 0)), or end the migration in its own way with L(end). C(ended) is the end of the call,
+    C(is_over) that of the job: a broken post-copy has lost its call and keeps its job.
     """
 
-    def __init__(self, source: FakeMachine, destination: FakeMachine, domain: FakeDomain, flags: t.Sequence[str], link_bytes: int) -> None:
+    def __init__(
+        self, source: FakeMachine, destination: FakeMachine, domain: FakeDomain, flags: t.Sequence[str], link_bytes: int, cap_bytes: int = 0
+    ) -> None:
         self.source, self.destination = source, destination
         self.flags = frozenset(flags)
         self.link_bytes = link_bytes
+        self.cap_bytes = cap_bytes
+        self.is_over = False
+        self.is_streaming = True
         self.ended = threading.Event()
         self.error: t.Optional[KvmfleetError] = None
         self.caller = threading.current_thread()
@@ -39,10 +47,11 @@ class FakeMigration:
         self._downtime_before_ms = domain.max_downtime_ms
         self._defined_there = domain.uuid in destination.domains
         self._elapsed = 0.0
-        self._iteration_seconds = 0.0
         self._iteration = 0
         self._sent = 0
         self._remaining = domain.memory_bytes
+        self._written_seconds = 0.0
+        self._suspended_at: t.Optional[float] = None
         domain.job = h.JOB_OUTGOING
         domain.completed = None
 
@@ -54,6 +63,11 @@ class FakeMigration:
     def is_post_copy(self) -> bool:
         return self._guest.reason in (h.POST_COPY, h.POST_COPY_FAILED)
 
+    @property
+    def rate_bytes(self) -> int:
+        """What crosses the link a second; the cap is that of pre-copy."""
+        return min(self.link_bytes, self.cap_bytes) if self.cap_bytes and not self.is_post_copy else self.link_bytes
+
     def stats(self) -> h.JobStats:
         """Return what libvirt would say of the job now."""
         return h.JobStats(
@@ -64,49 +78,99 @@ class FakeMigration:
             memory_total_bytes=self._guest.memory_bytes,
             memory_processed_bytes=self._sent,
             memory_remaining_bytes=self._remaining,
-            bandwidth_bytes=self.link_bytes,
+            bandwidth_bytes=self.rate_bytes,
             dirty_rate_bytes=self._guest.dirty_rate_bytes if self._iteration > 1 else 0,
             iteration=self._iteration,
         )
 
     def step(self, seconds: float) -> None:
         """Go on for that long."""
-        if self.ended.is_set():
+        if self.is_over or not self.is_streaming:
             return
         self._elapsed += seconds
         self._arrive(h.STARTING_UP if self._elapsed < SETUP_SECONDS else h.MIGRATION)
         if self._elapsed < SETUP_SECONDS:
             return
         self._iteration = self._iteration or 1
-        sent = min(self._remaining, int(self.link_bytes * seconds))
+        sent = min(self._remaining, int(self.rate_bytes * seconds))
         self._sent += sent
         self._remaining -= sent
-        self._iteration_seconds += seconds
-        if not self._remaining:
+        self._written_seconds += seconds if self._guest.state == h.RUNNING else 0
+        if not self._remaining or (self._fits() and not self.is_post_copy):
             self._next_iteration()
+
+    def suspend(self) -> None:
+        """Stop the guest while it is copied; what it had written until then is still to be sent."""
+        self._suspended_at = self._elapsed
+        self._guest.enter(h.PAUSED, h.MIGRATION)
+
+    def switch(self) -> None:
+        """Start post-copy as it was asked for, or refuse to (libvirt.md, section 2.1)."""
+        if self.is_post_copy or "POSTCOPY" not in self.flags:
+            raise InvalidState(f"Failed to switch domain {self.uuid} to post-copy: it was not started with VIR_MIGRATE_POSTCOPY.")
+        if not self._iteration:
+            raise Internal(f"Failed to switch domain {self.uuid} to post-copy: it is too early.")
+        self.start_post_copy()
 
     def start_post_copy(self) -> None:
         """Let the guest run at the destination with the rest of its memory still here."""
+        self._remaining += self._written()
         self._guest.enter(h.PAUSED, h.POST_COPY)
         self._there().enter(h.RUNNING, h.POST_COPY)
 
-    def break_post_copy(self) -> None:
+    def break_post_copy(self, error: t.Optional[KvmfleetError] = None) -> None:
         """Lose the connection in post-copy: the call ends, and both halves of the guest stay."""
-        self.end(MigrationFailed("client socket is closed"), (h.PAUSED, h.POST_COPY_FAILED), (h.RUNNING, h.POST_COPY_FAILED))
+        self.lose_post_copy_call(error)
+        self.is_streaming = False
+        self._there().enter(h.RUNNING, h.POST_COPY_FAILED)
+
+    def lose_post_copy_call(self, error: t.Optional[KvmfleetError] = None) -> None:
+        """Lose libvirt's connection only: the call ends, and the hypervisors go on among themselves."""
+        self._guest.enter(h.PAUSED, h.POST_COPY_FAILED)
+        if not self.ended.is_set():
+            self.error = error or MigrationFailed("client socket is closed")
+            self.ended.set()
+
+    def leave_unattended(self) -> None:
+        """Be as after a restart of the source's daemon in post-copy: nobody watches, and nothing is broken."""
+        self.lose_post_copy_call()
+        self._guest.enter(h.PAUSED, h.POST_COPY)
+
+    def resume_post_copy(self, link_bytes: int) -> None:
+        """Go on over a new link, for the thread that asks. Raises L(InvalidState) where libvirt would refuse to."""
+        if not self.is_post_copy or self.is_over:
+            raise InvalidState(f"Failed to move domain {self.uuid}: its migration is not in post-copy phase.")
+        if not self.ended.is_set():
+            raise InvalidState(f"Failed to move domain {self.uuid}: its post-copy migration is actively monitored by another thread.")
+        if self.is_streaming:
+            raise InvalidState(f"Failed to move domain {self.uuid}: the hypervisor reports that its migration is still running.")
+        self.caller = threading.current_thread()
+        self.error = None
+        self.link_bytes = link_bytes
+        self.is_streaming = True
+        self._guest.enter(h.PAUSED, h.POST_COPY)
+        self._there().enter(h.RUNNING, h.POST_COPY)
+        self.ended.clear()
 
     def complete(self) -> None:
         """End as libvirt does when everything went well."""
-        completed = self.stats()
-        self.end(None, None, (h.PAUSED, "user") if self._before[0] == h.PAUSED else (h.RUNNING, "migrated"))
-        self.destination.domains[self.uuid].completed = completed
+        was_post_copy, attended = self.is_post_copy, not self.ended.is_set()
+        completed = self._completed()
+        arrived = (h.PAUSED, "user") if self._before[0] == h.PAUSED else (h.RUNNING, "migrated")
+        if not attended:
+            # Nobody is left who would undefine the source's copy.
+            self.flags -= {"UNDEFINE_SOURCE"}
+        self.end(None, None, arrived)
+        self.source.tell_completed(self.uuid, completed)
+        self.destination.domains[self.uuid].completed = None if was_post_copy else completed
 
     def cancel(self) -> None:
         """End as after an abort: the guest runs on at the source."""
-        self.end(Aborted("operation aborted: migration out job: canceled by client"), self._before, None)
+        self.end(Aborted("operation aborted: migration out job: canceled by client"), self._at_source(), None)
 
     def fail(self, text: str = "Unable to write to socket: Connection reset by peer") -> None:
         """End as after a failure: the guest runs on at the source."""
-        self.end(MigrationFailed(f"Failed to move domain: {text}"), self._before, None)
+        self.end(MigrationFailed(f"Failed to move domain: {text}"), self._at_source(), None)
 
     def end(self, error: t.Optional[KvmfleetError], source: Place, destination: Place) -> None:
         """End the call, with the guest in these states (state and reason), or not active, at either end."""
@@ -126,23 +190,46 @@ class FakeMigration:
             there.enter(h.SHUTOFF, "failed")
         else:
             self.destination.remove(self.uuid)
-        self.error = error
-        self.ended.set()
+        self.is_over = True
+        if not self.ended.is_set():
+            self.error = error
+            self.ended.set()
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
+    def _at_source(self) -> t.Tuple[str, str]:
+        return self._before if self._suspended_at is None else (h.RUNNING, "migration canceled")
+
+    def _completed(self) -> h.JobStats:
+        """The figures of the end; a pause that began with a suspension counts from there."""
+        since = 0 if self._suspended_at is None else int((self._elapsed - self._suspended_at) * 1000)
+        stats = self.stats()
+        sent = self._sent + self._remaining
+        downtime = _SWITCH_MS if self.is_post_copy else (stats.downtime_ms or 0) + since
+        return dataclasses.replace(stats, downtime_ms=downtime, memory_processed_bytes=sent, data_processed_bytes=sent, memory_remaining_bytes=0)
+
     def _pause_ms(self) -> int:
+        """The rest crosses the link without the cap once the guest has stopped."""
         return int(1000 * self._remaining / self.link_bytes) if self.link_bytes else 0
+
+    def _fits(self) -> bool:
+        """Whether the hypervisor would stop the guest now: it judges by the rate that it sees, which is the capped one."""
+        return bool(self.rate_bytes) and 1000 * self._remaining / self.rate_bytes <= self._guest.max_downtime_ms
+
+    def _written(self) -> int:
+        """What the guest has written since it was last looked at."""
+        written = min(self._guest.dirty_bytes, int(self._guest.dirty_rate_bytes * self._written_seconds))
+        self._written_seconds = 0.0
+        return written
 
     def _next_iteration(self) -> None:
         if self.is_post_copy:
             self.complete()
             return
         self._iteration += 1
-        self._remaining = min(self._guest.dirty_bytes, int(self._guest.dirty_rate_bytes * self._iteration_seconds))
-        self._iteration_seconds = 0.0
+        self._remaining = min(max(self._remaining, self._guest.dirty_bytes), self._remaining + self._written())
         # What is left is known only when the pages written meanwhile have been counted.
-        if self._pause_ms() <= self._guest.max_downtime_ms:
+        if self._fits() or not self._remaining:
             self.complete()
 
     def _arrive(self, reason: str) -> None:

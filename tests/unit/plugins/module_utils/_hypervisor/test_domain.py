@@ -68,7 +68,7 @@ def test_nvram_and_an_emulated_tpm_are_noticed(os: str, devices: str, nvram: boo
 
 
 def test_a_definition_with_nothing_in_it() -> None:
-    assert parsed("<domain/>") == {"memory_bytes": 0, "vcpus": 1, "disks": (), "has_nvram": False, "has_tpm": False}
+    assert parsed("<domain/>") == {"memory_bytes": 0, "vcpus": 1, "disks": (), "has_nvram": False, "has_tpm": False, "policy_xml": ""}
 
 
 def test_what_is_no_xml_is_an_error_of_ours() -> None:

@@ -90,10 +90,11 @@ def test_a_remainder_that_falls_is_progress_and_one_that_rises_is_not() -> None:
     assert monitor.poll(110, 7, 950) == [Abort("stalled")]
 
 
-def test_the_timeout_is_named_before_the_stall() -> None:
+def test_the_stall_is_named_before_the_timeout_for_forcing_it_would_pause_the_guest_for_nothing() -> None:
     monitor = Monitored(timeout=10, stall=5)
     monitor.poll(0, 7)
-    assert monitor.poll(11, 7) == [Abort("timeout")]
+    assert monitor.poll(11, 7) == [Abort("stalled")]
+    assert monitor.poll(12, 8) == []
 
 
 @given(

@@ -12,6 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import Terms
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
@@ -20,6 +21,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import acts, journal_of, record_of, state_in
 
+TERMS = Terms(post_copy=False, capped=False, suspend_seconds=10, pause_max_seconds=30, downtime_ms=200)
 RAMP = ((0.0, 50), (10.0, 100), (20.0, 200))
 
 
@@ -32,7 +34,7 @@ class Following:
         self.guest = self.fleet.guest(dirty_bytes=512 * MIB, dirty_rate_bytes=500 * MIB)
         self.migration = self.fleet.begin_elsewhere()
         limits = Limits(RAMP, timeout, stall)
-        self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, journal_of(record_of(), folder), limits, self.fleet.clock)
+        self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, journal_of(record_of(), folder), limits, TERMS, self.fleet.clock)
 
     def polls(self, seconds: float) -> t.List[bool]:
         seen = []
@@ -61,8 +63,11 @@ def test_the_ramp_reaches_libvirt_step_by_step(tmp_path: pathlib.Path) -> None:
 def test_a_downtime_that_libvirt_refuses_is_noted_and_tried_again(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
     following = Following(tmp_path)
     following.fleet.source.refuse["set_max_downtime_ms"] = error
+    asked: t.List[str] = []
+    following.fleet.before_call = lambda machine, call: asked.append(call)
     assert following.polls(3) == [True] * 3
-    assert [line["status"] for line in following.record["history"]].count("downtime_refused") == 3
+    assert asked.count("set_max_downtime_ms") == 3
+    assert [line["status"] for line in following.record["history"]].count("downtime refused") == 1
     del following.fleet.source.refuse["set_max_downtime_ms"]
     following.polls(1)
     assert following.guest.max_downtime_ms == 50
@@ -103,17 +108,31 @@ def test_an_abort_that_comes_too_late_is_noted(tmp_path: pathlib.Path, error: Kv
     following = Following(tmp_path, timeout=5)
     following.fleet.source.refuse["abort"] = error
     assert following.polls(8) == [True] * 8
-    assert [line["status"] for line in following.record["history"]].count("abort_refused") == 1
+    assert [line["status"] for line in following.record["history"]].count("abort: timeout refused") == 1
 
 
 def test_in_post_copy_nothing_is_done_but_figures_are_kept(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=5, stall=2)
     following.fleet.clock.sleep(1)
     following.migration.start_post_copy()
-    following.migration.link_bytes = 0
+    following.migration.link_bytes = 10 * MIB
     assert following.polls(20) == [True] * 20
-    assert (following.record["status"], following.asked("abort"), following.asked("set_max")) == (s.RUNNING_POST_COPY, [], [])
+    assert (following.record["status"], following.fleet.source.calls) == (s.RUNNING_POST_COPY, [])
     assert len(following.record["samples"]) == 20
+
+
+def test_a_post_copy_stream_that_stands_still_is_broken_and_never_aborted(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, timeout=5, stall=10)
+    following.fleet.clock.sleep(1)
+    following.migration.start_post_copy()
+    following.polls(3)
+    following.migration.link_bytes = 0
+    following.polls(8)
+    assert (following.follower.is_broken, following.fleet.source.calls) == (False, [])
+    following.polls(4)
+    assert following.follower.is_broken
+    assert acts(following.record) == ["recover: pause"]
+    assert following.fleet.source.calls == [f"pause_post_copy {UUID}"]
 
 
 def test_a_source_that_is_silent_may_still_have_the_job(tmp_path: pathlib.Path) -> None:

@@ -351,16 +351,29 @@ def test_an_error_is_settled_once_both_hosts_answer(fleet: FakeFleet, tmp_path: 
     assert record["status"] == s.COMPLETED
 
 
-def test_post_copy_is_neither_timed_out_nor_stalled(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_post_copy_is_not_timed_out(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     migration = begun(fleet, 3)
     migration.start_post_copy()
-    migration.link_bytes = 0
+    migration.link_bytes = 4 * MIB
     fleet.clock.at(60, lambda: setattr(migration, "link_bytes", 500 * MIB))
     record = carry_out(fleet, tmp_path, adopt=True, timeout_seconds=10, stall_seconds=5)
     assert (record["status"], record["result"]["mode"]) == (s.COMPLETED, "post-copy")
     assert statuses(record) == [s.RUNNING_POST_COPY, s.COMPLETED]
     assert acts(record) == []
+    assert fleet.clock() > 60
+
+
+def test_a_stalled_post_copy_is_broken_and_resumed_and_never_aborted(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    slow(fleet)
+    migration = begun(fleet, 3)
+    migration.start_post_copy()
+    migration.link_bytes = 0
+    record = carry_out(fleet, tmp_path, adopt=True, timeout_seconds=10, stall_seconds=5)
+    assert (record["status"], record["result"]["mode"]) == (s.COMPLETED, "post-copy")
+    assert acts(record)[:2] == ["recover: pause", "recover: resume"]
+    assert not [act for act in acts(record) if act.startswith("abort")]
+    assert fleet.destination.domains[UUID].view().describe() == "running (migrated)"
 
 
 # -- around --------------------------------------------------------------------------------------------------------

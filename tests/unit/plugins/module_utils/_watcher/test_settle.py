@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS, Settlement
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
@@ -42,14 +43,21 @@ def places(fleet: FakeFleet, here: Where, there: Where) -> None:
             fleet.guest(on=machine.name, state=where[0], reason=where[1])
 
 
-def settle(fleet: FakeFleet, folder: pathlib.Path, error: t.Optional[KvmfleetError] = None, post_copy: bool = False, **before: t.Any) -> schema.Record:
+def journal_at_end(folder: pathlib.Path, post_copy: bool = False, **before: t.Any) -> Journal:
     record = record_of(status=s.RUNNING)
     record["before"] = before
     schema.intend(record, "migrate")
     if post_copy:
         schema.advance(record, s.RUNNING_POST_COPY, "test")
-    journal = journal_of(record, folder)
-    Settlement(lambda: fleet.open(LOCAL_URI), lambda: fleet.open(TO_2), journal, fleet.clock, fleet.clock.sleep).settle(error, 4000)
+    return journal_of(record, folder)
+
+
+def settlement_of(fleet: FakeFleet, journal: Journal, figures: t.Callable[[], t.Optional[h.JobStats]] = lambda: None) -> Settlement:
+    return Settlement(lambda: fleet.open(LOCAL_URI), lambda: fleet.open(TO_2), journal, figures, fleet.clock, fleet.clock.sleep)
+
+
+def settle(fleet: FakeFleet, folder: pathlib.Path, error: t.Optional[KvmfleetError] = None, post_copy: bool = False, **before: t.Any) -> schema.Record:
+    assert settlement_of(fleet, journal_at_end(folder, post_copy, **before)).settle(error, 4000) is True
     assert all(host.is_closed for host in fleet.connections)
     return state_in(folder)
 
@@ -87,22 +95,35 @@ def test_where_the_guest_is_gives_the_record_s_last_status(
     assert (record["status"], record["reason"]) == expected
 
 
+@pytest.mark.parametrize("here", [POST_COPY, POST_COPY_FAILED])
 @pytest.mark.parametrize("there", [POST_COPY_THERE, (h.RUNNING, h.POST_COPY_FAILED), POST_COPY_FAILED])
-def test_a_broken_post_copy_is_never_destroyed_resumed_or_suspended(fleet: FakeFleet, tmp_path: pathlib.Path, there: Where) -> None:
-    places(fleet, POST_COPY_FAILED, there)
-    record = settle(fleet, tmp_path, post_copy=True)
-    assert record["status"] == s.ERROR
+def test_a_broken_post_copy_is_to_be_recovered_and_never_destroyed_resumed_or_suspended(
+    fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, there: Where
+) -> None:
+    places(fleet, here, there)
+    journal = journal_at_end(tmp_path, post_copy=True)
+    assert settlement_of(fleet, journal).settle(None, 4000) is False
+    assert (journal.record["status"], acts(journal.record)) == (s.RUNNING_POST_COPY, ["migrate"])
+    assert calls(fleet.source) == calls(fleet.destination) == []
+    assert all(host.is_closed for host in fleet.connections)
+
+
+def test_a_recovery_that_was_given_up_is_an_unsettled_error_that_touches_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, POST_COPY_FAILED, POST_COPY_THERE)
+    settlement_of(fleet, journal_at_end(tmp_path, post_copy=True)).give_up("It took too long.")
+    record = state_in(tmp_path)
+    assert (record["status"], record["reason"], record["history"][-1]["detail"]) == (
+        s.ERROR,
+        "post_copy_failed",
+        "It took too long. Neither copy was touched.",
+    )
+    assert schema.is_unsettled(record)
     assert calls(fleet.source) == calls(fleet.destination) == []
 
 
 def test_a_post_copy_that_finishes_unattended_is_waited_for(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    places(fleet, POST_COPY, POST_COPY_THERE)
-
-    def finish() -> None:
-        fleet.source.domains[UUID].enter(h.SHUTOFF, "migrated")
-        fleet.destination.domains[UUID].enter(*ARRIVED)
-
-    fleet.clock.at(20, finish)
+    places(fleet, POST_COPY, ARRIVED)
+    fleet.clock.at(20, lambda: fleet.source.domains[UUID].enter(h.SHUTOFF, "migrated"))
     record = settle(fleet, tmp_path, post_copy=True)
     assert record["status"] == s.COMPLETED
     assert UUID not in fleet.source.domains
@@ -270,6 +291,6 @@ def test_why_it_did_not_move(
     if abort:
         schema.intend(record, f"abort: {abort}")
     journal = journal_of(record, tmp_path)
-    Settlement(lambda: fleet.open(LOCAL_URI), lambda: fleet.open(TO_2), journal, fleet.clock, fleet.clock.sleep).settle(error, 4000)
+    assert settlement_of(fleet, journal).settle(error, 4000) is True
     assert (journal.record["status"], journal.record["reason"]) == expected
     assert journal.record["result"]["elapsed_ms"] == 4000

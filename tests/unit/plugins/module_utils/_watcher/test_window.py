@@ -32,6 +32,10 @@ class TimedMove:
     def is_alive(self) -> bool:
         return self.started_at is not None and self._clock() < self.started_at + self._seconds
 
+    def heed_while_waiting(self) -> bool:
+        assert self.started_at is None, "only what waits is asked"
+        return False
+
     def cancel(self, reason: str, detail: str) -> None:
         assert self.started_at is None, "only what waits is cancelled"
         self._log.append(f"cancel {self.name} {reason}")
