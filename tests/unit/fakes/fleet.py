@@ -11,7 +11,7 @@ import time
 import typing as t
 import urllib.parse
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState, KvmfleetError, MigrationFailed, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, MigrationFailed, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 from .clock import FakeClock
@@ -79,18 +79,25 @@ class FakeFleet:
         """Return the outgoing migration of that domain that is under way."""
         return next((one for one in self.migrations if one.uuid == uuid and one.source is machine and not one.ended.is_set()), None)
 
-    def begin(self, source: FakeMachine, uuid: str, destination_uri: str, flags: t.Sequence[str]) -> FakeMigration:
+    def begin(
+        self, source: FakeMachine, uuid: str, destination_uri: str, flags: t.Sequence[str], parameters: t.Optional[t.Mapping[str, t.Any]] = None
+    ) -> FakeMigration:
         """Start a migration as libvirt would, or refuse it as libvirt would."""
         with self.clock.lock:
             domain = source.domain(uuid)
             if self.refuse_to_migrate is not None:
                 raise self.refuse_to_migrate
             if not domain.active:
-                raise InvalidState(f"Failed to move domain {uuid}: it is not running.")
+                raise MigrationFailed(f"Failed to move domain {uuid}: it is not running.")
             if domain.job != h.JOB_NONE:
-                raise InvalidState(f"Failed to move domain {uuid}: another migration job is already running.")
+                raise MigrationFailed(f"Failed to move domain {uuid}: another migration job is already running.")
             destination = self._receiving(destination_uri, uuid)
-            migration = FakeMigration(source, destination, domain, flags, self.link_mib * MIB)
+            if destination is source:
+                raise MigrationFailed(f"Failed to move domain {uuid}: attempt to migrate guest to the same host.")
+            if domain.unsafe and "UNSAFE" not in flags:
+                raise Unsafe(f"Failed to move domain {uuid}: migration without shared storage is unsafe.")
+            link_mib = (parameters or {}).get("bandwidth", self.link_mib)
+            migration = FakeMigration(source, destination, domain, flags, link_mib * MIB)
             self.migrations.append(migration)
             self.on_begin(migration)
             return migration

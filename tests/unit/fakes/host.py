@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidState, NotFound, NotSupported, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 from .machine import FakeMachine
@@ -87,7 +87,7 @@ class FakeHost:
     def migrate(self, uuid: str, destination_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any]) -> None:
         machine = self._there("migrate")
         machine.calls.append(f"migrate {uuid}")
-        migration = self._fleet.begin(machine, uuid, destination_uri, flags)
+        migration = self._fleet.begin(machine, uuid, destination_uri, flags, parameters)
         self._fleet.wait(migration)
         if migration.error is not None:
             raise migration.error
@@ -106,8 +106,8 @@ class FakeHost:
         domain = self._act("set_max_downtime_ms", uuid, milliseconds).domain(uuid)
         if not domain.active:
             raise InvalidState(f"Failed to set the downtime of domain {uuid}: it is not running.")
-        if not 0 < milliseconds <= MAX_DOWNTIME_MS:
-            raise InvalidArgument(f"Failed to set the downtime of domain {uuid} to {milliseconds}.")
+        if not 0 <= milliseconds <= MAX_DOWNTIME_MS:
+            raise Internal(f"Failed to set the downtime of domain {uuid} to {milliseconds}.")
         domain.max_downtime_ms = milliseconds
 
     def resume(self, uuid: str) -> None:
