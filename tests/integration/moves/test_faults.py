@@ -86,21 +86,7 @@ def test_the_guest_dies_in_the_move(lab: Lab, control: Control, slow: str) -> No
     assert done.ended() == ("error", "guest_died")
     assert lab.places(slow) == {1: "shut off"}
     assert control.only_record()["status"] == "error"
-
-
-def test_a_destination_that_is_silent_at_the_end_is_settled_later(lab: Lab, control: Control, slow: str) -> None:
-    """Slow, because both hosts are asked for 45 seconds before the place of a guest counts as not proved."""
-    running = control.begin_move(slow, bandwidth_mib=6)
-    lab.under_way(lab.uuid(slow))
-    lab("libvirtd", lab.host(2), "stop")
-    done = running.wait()
-    assert done.refused() == "internal"
-    assert done.ended() == ("error", "unreachable")
-    assert control.only_record()["status"] == "error"
-    assert lab.places(slow) == {1: "running"}
-    lab("libvirtd", lab.host(2), "start")
+    lab.virsh(1, "start", slow)
     again = control.move(slow)
-    assert (again.code, again.changed, again.ended()) == (0, True, ("completed", None)), again.text
-    assert again.record["id"] != done.record["id"]
+    assert again.ended() == ("completed", None), again.text
     assert [record["status"] for record in control.records()] == ["failed", "completed"]
-    assert lab.places(slow) == {2: "running"}
