@@ -31,7 +31,9 @@ HOSTS = ("kvm1", "kvm2", "kvm3")
 def settings_of(*hosts: str, **of_each: t.Any) -> Settings:
     """Settings of a fleet whose hosts all have these variables."""
     hosts = hosts or HOSTS
-    return Settings({"hostvars": {host: {"kvmfleet_transport": "tcp", **of_each} for host in hosts}, "groups": {"all": list(hosts), "kvmfleet_hosts": list(hosts)}})
+    return Settings(
+        {"hostvars": {host: {"kvmfleet_transport": "tcp", **of_each} for host in hosts}, "groups": {"all": list(hosts), "kvmfleet_hosts": list(hosts)}}
+    )
 
 
 def task_args(**given: t.Any) -> t.Dict[str, t.Any]:

@@ -100,7 +100,7 @@ def test_a_domain_that_somebody_else_brought_there_is_there(control: Control) ->
         (lambda c: (c.fleet.guest(), c.fleet.guest(on="kvm2")), {"name": "web1", "destination": "kvm2"}, e.InvalidState),
         (lambda c: (c.fleet.guest(), c.fleet.guest(on="kvm2", uuid=OTHER)), {"name": "web1", "destination": "kvm2"}, e.Conflict),
         (lambda c: c.fleet.guest(memory_bytes=65 * GIB), {"name": "web1", "destination": "kvm2"}, e.Conflict),
-        (lambda c: (c.fleet.guest(job=h.JOB_OTHER)), {"name": "web1", "destination": "kvm2"}, e.InvalidState),
+        (lambda c: c.fleet.guest(job=h.JOB_OTHER), {"name": "web1", "destination": "kvm2"}, e.InvalidState),
         (lambda c: c.fleet.guest(), {"name": "web1", "destination": "kvm2", "parallel_connections": 2, "compression": "zstd"}, e.NotSupported),
     ],
 )
@@ -181,7 +181,9 @@ def test_a_migration_address_of_the_destination_is_used(tmp_path: pathlib.Path) 
         ({}, lambda m: m.end(None, None, (h.CRASHED, "panicked")), e.Internal, s.ERROR),
     ],
 )
-def test_each_end_has_its_error(control: Control, given: t.Dict[str, t.Any], happens: t.Callable[..., None], error: t.Type[e.KvmfleetError], status: str) -> None:
+def test_each_end_has_its_error(
+    control: Control, given: t.Dict[str, t.Any], happens: t.Callable[..., None], error: t.Type[e.KvmfleetError], status: str
+) -> None:
     control.fleet.link_mib = 100
     control.fleet.guest(dirty_bytes=256 * MIB, dirty_rate_bytes=200 * MIB)
     control.fleet.on_begin = lambda migration: control.fleet.clock.after(2, lambda: happens(migration))
