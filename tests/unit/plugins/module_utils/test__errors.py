@@ -46,4 +46,4 @@ def test_the_message_has_the_next_step(next_step: t.Optional[str], text: str) ->
 
 
 def test_further_keys_never_hide_message_and_code() -> None:
-    assert e.NotFound("Gone.", **{"msg": "x", "error_code": "y"}).as_result() == {"msg": "Gone.", "error_code": "not_found"}
+    assert e.NotFound("Gone.", msg="x", error_code="y").as_result() == {"msg": "Gone.", "error_code": "not_found"}
