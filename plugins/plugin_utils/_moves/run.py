@@ -164,9 +164,9 @@ class MoveRun:
             self._guarded(job, lambda job: self._open(job, booking))
         self._start([job for job in jobs if job.order])
         followed = [job for job in jobs if job.mirror and not job.error]
-        for _attempt in range(MAX_ADOPTIONS):
+        for attempt in range(MAX_ADOPTIONS + 1):
             orphans = self._follow(followed)
-            if not orphans:
+            if not orphans or attempt == MAX_ADOPTIONS:
                 break
             for job in orphans:
                 self._adopt_again(job)

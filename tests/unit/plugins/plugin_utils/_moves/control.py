@@ -79,6 +79,11 @@ class FakeSource:
         states = {uuid: read_json(state_path(uuid, str(self._folder))) for uuid in watchers}
         return {uuid: {**state, "alive": self._is_watched(uuid)} for uuid, state in states.items() if state}
 
+    @property
+    def watchers(self) -> t.List[str]:
+        """The domains that a watcher lives for."""
+        return [mover.order.uuid for mover in self._waiting]
+
     def state_of(self, uuid: str) -> t.Any:
         return read_json(state_path(uuid, str(self._folder)))
 
@@ -120,7 +125,7 @@ class FakeSource:
         mover.run()
 
     def _is_watched(self, uuid: str) -> bool:
-        return any(mover.order.uuid == uuid for mover in self._waiting)
+        return uuid in self.watchers
 
 
 class Control:

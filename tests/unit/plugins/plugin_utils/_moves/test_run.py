@@ -308,7 +308,8 @@ def test_watchers_that_die_again_and_again_leave_the_record_to_the_next_run(cont
     control.source.deaths = 100
     job = moved(control)
     assert job.error is not None
-    assert control.source.phases.count("start") <= MAX_ADOPTIONS + 1
+    assert control.source.phases.count("start") == MAX_ADOPTIONS + 1
+    assert not control.source.watchers, "no watcher is started that nobody follows"
     assert len(control.unsettled()) == 1
     control.source.deaths = 0
     assert moved(control).record["status"] == s.COMPLETED
