@@ -59,6 +59,11 @@ class Job:
         return str(self.mirror.record["domain"]["uuid"]) if self.mirror else str(self.domain["info"]["uuid"])
 
     @property
+    def domain_uuid(self) -> str | None:
+        """The domain's UUID; null for a name that nobody knows."""
+        return str(self.domain["info"]["uuid"]) if self.domain.get("found") else self.request.uuid
+
+    @property
     def was_at_source(self) -> bool:
         """Whether the domain was active on the source when it was surveyed: what had ended before this task changes nothing."""
         return bool(self.domain["found"] and self.domain["info"]["view"]["active"])
