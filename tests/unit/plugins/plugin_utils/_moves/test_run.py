@@ -83,7 +83,7 @@ def test_the_same_task_again_changes_nothing_and_shows_the_record(control: Contr
 
 def test_a_domain_that_somebody_else_brought_there_is_there(control: Control) -> None:
     control.fleet.guest(on="kvm2")
-    (job,) = control.run(uuid=UUID, destination="kvm2")
+    job: t.Any = control.run(uuid=UUID, destination="kvm2")[0]
     assert (job.moved, job.error, job.record["id"]) == (False, None, None)
     assert control.records() == []
 
@@ -149,7 +149,7 @@ def test_without_a_destination_the_scheduler_chooses_the_emptiest(control: Contr
 
 def test_check_mode_predicts_and_writes_nothing(control: Control) -> None:
     control.fleet.guest()
-    (job,) = control.run(check=True, name="web1", destination="kvm2")
+    job: t.Any = control.run(check=True, name="web1", destination="kvm2")[0]
     assert (job.moved, job.record["status"], job.record["id"], job.record["destination"]["host"]) == (True, s.SCHEDULED, None, "kvm2")
     assert (control.records(), control.source.phases) == ([], ["prepare"])
 
