@@ -84,14 +84,18 @@ class ActionModule(ActionBase):
             result["warnings"] = warnings
         if self._task.diff:
             result["diff"] = _diff(migrations)
-        errors = [(job.request.label, job.error) for job in jobs if job.error]
+        errors = [(job, job.error) for job in jobs if job.error]
         if errors:
             result.update(failed=True, msg=_message(errors, len(jobs)), error_code=errors[0][1].error_code)
-            result["failures"] = [{"domain": label, "msg": str(error), "error_code": error.error_code} for label, error in errors]
+            result["failures"] = [_failure(job, error) for job, error in errors]
         return result
 
 
-def _message(errors: list[tuple[str, KvmfleetError]], moves: int) -> str:
+def _failure(job: Job, error: KvmfleetError) -> dict[str, t.Any]:
+    return {"domain": job.request.label, "uuid": job.domain_uuid, "msg": str(error), "error_code": error.error_code}
+
+
+def _message(errors: list[tuple[Job, KvmfleetError]], moves: int) -> str:
     first = str(errors[0][1])
     return first if moves == 1 else f"{len(errors)} of {moves} moves failed. {first}"
 

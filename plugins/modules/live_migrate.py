@@ -260,8 +260,30 @@ migrations:
       type: list
       elements: dict
       sample: [{at: '2026-11-21T03:00:00.000Z', status: accepted, by: root@control, detail: ''}]
+failures:
+  description: The moves that failed, in the order of the task.
+  returned: when at least one move failed
+  type: list
+  elements: dict
+  contains:
+    domain:
+      description: Name of the domain, as far as it is known.
+      type: str
+      sample: web1
+    uuid:
+      description: UUID of the domain; null for a name that nobody knows.
+      type: str
+      sample: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11
+    msg:
+      description: What happened, what state the domain is in, and what to do next.
+      type: str
+      sample: There is no domain 'web1' on kvm1.
+    error_code:
+      description: A stable word for what went wrong.
+      type: str
+      sample: not_found
 error_code:
-  description: A stable word for what went wrong.
+  description: A stable word for what went wrong, of the first of RV(failures).
   returned: failure
   type: str
   sample: conflict

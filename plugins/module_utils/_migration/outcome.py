@@ -66,7 +66,7 @@ def judge(source: GuestView, destination: GuestView, move: Move) -> Verdict:
         return _source_is_off(source, destination, move)
     if destination.active:
         return _both_active(source, destination, move)
-    return _only_source(source, move)
+    return _only_source(source, destination, move)
 
 
 def _source_is_off(source: GuestView, destination: GuestView, move: Move) -> Verdict:
@@ -97,13 +97,22 @@ def _both_active(source: GuestView, destination: GuestView, move: Move) -> Verdi
     return Verdict(ERROR, REASON_RUNNING_TWICE)
 
 
-def _only_source(source: GuestView, move: Move) -> Verdict:
+def _only_source(source: GuestView, destination: GuestView, move: Move) -> Verdict:
     stopped_for_the_move = _is_handed_over(source) or (move.paused_by_us and source.state == h.PAUSED)
     if not stopped_for_the_move or move.was_paused:
         return Verdict(NOT_MOVED)
-    if move.post_copy or move.ran_there:
+    if move.post_copy or move.ran_there or _has_crashed(destination):
         return Verdict(ERROR, REASON_UNCLEAR)
     return Verdict(RESUME_SOURCE)
+
+
+def runs(view: GuestView) -> bool:
+    """Whether the guest is active there as a guest of that host, and not only being received."""
+    return view.active and not _is_incoming(view)
+
+
+def _has_crashed(view: GuestView) -> bool:
+    return view.present and (view.state == h.CRASHED or view.reason == "crashed")
 
 
 def _is_incoming(view: GuestView) -> bool:

@@ -114,12 +114,22 @@ def _domain(
 
 
 def _storage(source: SurveyedHost, info: h.DomainInfo, destinations: Destinations, examine: Examine) -> t.Dict[str, t.Any]:
-    """Return, by URI, what is known of the images; a domain with a job, or that is off, is not going to be moved now."""
+    """Return, by URI, what is known of the images, or C(msg) where nothing could be found out.
+
+    A domain with a job, or that is off, is not going to be moved now.
+    """
     if not info.view.active or info.view.job != h.JOB_NONE:
         return {}
     here = source.host_uuid()
     others = {uri: facts["host"] for uri, facts in destinations.items() if facts["answered"] and facts["host_uuid"] != here}
-    return {uri: examine(info.uuid, source, host) for uri, host in others.items()}
+    return {uri: _examined(info.uuid, source, host, examine) for uri, host in others.items()}
+
+
+def _examined(uuid: str, source: SurveyedHost, destination: SurveyedHost, examine: Examine) -> t.Any:
+    try:
+        return examine(uuid, source, destination)
+    except KvmfleetError as error:
+        return error.as_result()
 
 
 def _there(destinations: Destinations, uuids: t.Sequence[str]) -> t.Dict[str, t.Dict[str, t.Any]]:

@@ -13,7 +13,7 @@ import typing as t
 from .._errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._migration import hypervisor as h
 from .._migration.downtime import downtime_at
-from .._migration.force import RUNG_POST_COPY, Forcing, Seen, SetBandwidth, StartPostCopy, Terms, force
+from .._migration.force import RUNG_BANDWIDTH, RUNG_DOWNTIME, RUNG_SUSPEND, ForceAction, Forcing, Seen, SetBandwidth, StartPostCopy, Terms, force
 from .._migration.monitor import Abort, ForceComplete, Limits, SetDowntime, Watched, abort_was_lost, decide, downtime_was_set, watch_post_copy
 from .._records import statuses as s
 from . import intents
@@ -22,6 +22,9 @@ from .pilot import ABORT_PREFIX, FORCE_PREFIX, Pilot
 
 POLL_SECONDS = 0.25
 FORCING_POLL_SECONDS = 0.05
+
+FORCE_NOTE = "force_complete"
+_RUNG_BEFORE = {RUNG_DOWNTIME: RUNG_BANDWIDTH, RUNG_SUSPEND: RUNG_DOWNTIME}
 
 
 class Follower:
@@ -50,6 +53,8 @@ class Follower:
         self._forcing = _forcing_of(journal)
         self._overdue = _overdue_abort(journal)
         self._trouble = ""
+        self._asked: t.List[intents.Intent] = []
+        self._undone: t.Optional[ForceAction] = None
 
     @property
     def elapsed_ms(self) -> t.Optional[int]:
@@ -91,7 +96,7 @@ class Follower:
 
     def close(self) -> None:
         """Answer what is still asked, and close the connection."""
-        for intent in self._intents():
+        for intent in self._asked + self._intents():
             self._journal.answer(intent, InvalidState(f"The move of domain {self._uuid} has ended already."))
         if self._host is not None:
             self._host.close()
@@ -108,8 +113,9 @@ class Follower:
         view = host.view(self._uuid)
         in_post_copy = view.reason in (h.POST_COPY, h.POST_COPY_FAILED)
         self._journal.enter(s.RUNNING_POST_COPY if in_post_copy else s.RUNNING)
-        for intent in self._intents():
-            self._heed(host, intent, in_post_copy)
+        self._asked += self._intents()
+        while self._asked:
+            self._heed(host, self._asked.pop(0), in_post_copy)
         self.is_broken = view.reason == h.POST_COPY_FAILED
         if view.reason == h.POST_COPY:
             self._watch_post_copy(host, stats, elapsed)
@@ -140,7 +146,7 @@ class Follower:
                 self.begin_forcing("timeout")
             elif self._forcing is None and self._pilot.allow(host, action.milliseconds):
                 self._watched = downtime_was_set(self._watched, action.milliseconds)
-        if self._forcing is not None:
+        if self._forcing is not None and not self._watched.aborted:
             self._force(host, stats, elapsed, view)
 
     def _force(self, host: h.Host, stats: h.JobStats, elapsed: float, view: h.GuestView) -> None:
@@ -158,16 +164,26 @@ class Follower:
             forcing = dataclasses.replace(forcing, began_at=elapsed, rung_at=elapsed)
         actions, self._forcing = force(seen, self._terms, forcing)
         self._journal.forced(self._forcing.rung, self._forcing.predicted_ms)
+        if not actions and self._undone is not None and not seen.paused:
+            actions = [self._undone]
         for action in actions:
             if isinstance(action, Abort):
                 self._abort(host, action)
-                continue
-            refusal = self._pilot.force(host, action)
-            if isinstance(action, StartPostCopy) and isinstance(refusal, InvalidState):
-                # The job was not started so that it may switch: the ladder is left.
-                self._terms = dataclasses.replace(self._terms, post_copy=False)
-                self._forcing = dataclasses.replace(self._forcing, rung=None)
-            if isinstance(action, SetDowntime) and refusal is None:
+            else:
+                self._climb(host, action)
+
+    def _climb(self, host: h.Host, action: ForceAction) -> None:
+        """Do one act of forcing; what does not come through is asked for again, until something else is due."""
+        self._undone = action
+        refusal = self._pilot.force(host, action)
+        if isinstance(action, StartPostCopy) and isinstance(refusal, InvalidState):
+            # The job was not started so that it may switch: the ladder is left.
+            self._terms = dataclasses.replace(self._terms, post_copy=False)
+            self._forcing = dataclasses.replace(t.cast(Forcing, self._forcing), rung=None)
+            self._undone = None
+        if refusal is None:
+            self._undone = None
+            if isinstance(action, SetDowntime):
                 self._watched = downtime_was_set(self._watched, action.milliseconds)
 
     def _abort(self, host: h.Host, action: Abort) -> None:
@@ -183,7 +199,7 @@ class Follower:
     def begin_forcing(self, by: str) -> None:
         """Make the move end now, from the next poll on."""
         if self._forcing is None:  # an adopted move may be forced already
-            self._journal.note("force_complete", by)
+            self._journal.note(FORCE_NOTE, by)
             self._forcing = Forcing(began_at=-1.0)
 
     # -- intents -------------------------------------------------------------------------------------------------
@@ -193,14 +209,25 @@ class Follower:
         return intents.take(self._uuid, record["id"], record["generation"], folder) if folder else []
 
     def _heed(self, host: h.Host, intent: intents.Intent, in_post_copy: bool) -> None:
-        self._journal.answer(intent, self._do(host, intent, in_post_copy))
+        """Do what is asked. An intent is taken once: an abort that may not have arrived is due again at the next poll."""
+        try:
+            refusal = self._do(host, intent, in_post_copy)
+        except KvmfleetError as error:
+            is_abort = intent.act == intents.ABORT
+            self._overdue = s.REASON_OPERATOR if is_abort else self._overdue
+            self._journal.answer(intent, None if is_abort else error)
+            raise
+        self._journal.answer(intent, refusal)
 
     def _do(self, host: h.Host, intent: intents.Intent, in_post_copy: bool) -> t.Optional[KvmfleetError]:
         """Do what a person asks for; return why not, where it cannot be done."""
         if intent.act == intents.ABORT:
             if in_post_copy:
                 return NotSupported(f"Domain {self._uuid} is in post-copy and runs on its destination already: that cannot be undone.", "Wait for its end.")
-            return self._pilot.abort(host, Abort(s.REASON_OPERATOR))
+            refused = self._pilot.abort(host, Abort(s.REASON_OPERATOR))
+            if refused is None:
+                self._watched = dataclasses.replace(self._watched, aborted=True)
+            return refused
         if intent.bandwidth_mib is not None:
             refusal = self._pilot.force(host, SetBandwidth(intent.bandwidth_mib))
             if refusal or intent.act == intents.BANDWIDTH:
@@ -227,8 +254,11 @@ def _overdue_abort(journal: Journal) -> t.Optional[str]:
 
 
 def _forcing_of(journal: Journal) -> t.Optional[Forcing]:
-    """Return how far forcing had come before this process adopted the move; an act that was begun is not begun again."""
+    """Return how far forcing had come before this process adopted the move.
+
+    The last act was written down and perhaps never done, so its rung is climbed again: none of them does harm when it is done twice.
+    """
     rungs = [entry["act"][len(FORCE_PREFIX) :] for entry in journal.record["acts"] if entry["act"].startswith(FORCE_PREFIX)]
-    if not rungs:
+    if not rungs and not any(line["status"] == FORCE_NOTE for line in journal.record["history"]):
         return None
-    return Forcing(began_at=-1.0, rung=None if rungs[-1] == RUNG_POST_COPY else rungs[-1])
+    return Forcing(began_at=-1.0, rung=_RUNG_BEFORE.get(rungs[-1]) if rungs else None)

@@ -107,9 +107,16 @@ class Intervention:
             if answer is not None:
                 self._check(answer, state)
                 return
-            if state is None or state["status"] in s.FINAL or not is_alive(state.get("watcher")):
+            if state is None or state["status"] in s.FINAL:
                 intents.withdraw(self.info.uuid, intent, self.folder)
                 raise self._too_late(state)
+            if not is_alive(state.get("watcher")):
+                intents.withdraw(self.info.uuid, intent, self.folder)
+                raise InvalidState(
+                    f"The watcher of domain {self.info.name} died before it answered; the migration is {state['status']}.",
+                    "Run the task again: a new watcher takes it over.",
+                    migrations=[state],
+                )
             time.sleep(POLL_SECONDS)
         if intents.withdraw(self.info.uuid, intent, self.folder):
             raise TimedOut(f"The watcher of domain {self.info.name} did not answer within {self.wait_seconds:.0f} s. Nothing was changed.", "Try again.")
@@ -165,6 +172,10 @@ class Intervention:
             pause_max_seconds=DEFAULTS["force_pause_max_seconds"],
             downtime_ms=DEFAULTS["downtime_ms"],
         )
+        view = self.info.view
+        if view.state == h.PAUSED and view.reason != h.MIGRATION:
+            # Its own pause is no pause of the move, and no reason to give the move up.
+            record["before"] = {"state": h.PAUSED}
         limits = Limits(((0.0, self.host.max_downtime_ms(self.info.uuid)),), 0, 0)
         follower = Follower(lambda: self.open_host(self.host.uri), self.info.uuid, Journal(record, {}, folder=None), limits, terms, time.monotonic)
         follower.begin_forcing(self.by)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from .._errors import Aborted, KvmfleetError
@@ -67,6 +68,9 @@ class Settlement:
         confirmed: t.Optional[t.Tuple[str, Readings]] = None
         while True:
             readings = self._read()
+            if readings and outcome.runs(readings[1]):
+                # Also if it is gone at the next reading: what it wrote since must not meet its older memory on the source.
+                self._move = dataclasses.replace(self._move, ran_there=True)
             verdict = outcome.judge(*readings, self._move) if readings else outcome.Verdict(outcome.WAIT, otherwise=outcome.REASON_UNCLEAR)
             if self._finish(verdict, readings, error, elapsed_ms):
                 break

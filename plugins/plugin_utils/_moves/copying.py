@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unsafe, error_for_code
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import NO_COPY
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.plan import Copy, Wish, plan
@@ -19,7 +19,10 @@ Facts = dict[str, t.Any]
 
 
 def check_storage(request: MoveRequest, domain: Facts, source: str, host: str) -> None:
-    """Raise what L(plan) raises for that destination, and L(Unsafe) for a disk that is neither copied nor of a kind that hosts share."""
+    """Raise what L(plan), or the examination, raised for that destination, and L(Unsafe) for a disk that is neither copied nor of a kind that hosts share."""
+    examined = _examined(request, domain, host)
+    if isinstance(examined, dict):
+        raise error_for_code(examined["error_code"])(f"The disks of domain {request.label} could not be examined: {examined['msg']}", "Nothing was moved.")
     copied = {copy["target"] for copy in _copies(request, domain, host)}
     unshared = [target for target in domain["unshared_disks"] if target not in copied]
     if unshared and not request.options.unsafe:
@@ -43,7 +46,12 @@ def plan_storage(record: schema.Record, request: MoveRequest, domain: Facts, hos
 
 def _copies(request: MoveRequest, domain: Facts, host: str) -> list[Copy]:
     options = request.options
-    examined = domain.get("storage", {}).get(request.uris[host])
-    if options.copy_storage == NO_COPY or examined is None:
+    examined = _examined(request, domain, host)
+    if options.copy_storage == NO_COPY or not isinstance(examined, list):
         return []
     return plan(Wish(options.copy_storage, options.copy_storage_overwrite, options.unsafe), examined, request.label, host)
+
+
+def _examined(request: MoveRequest, domain: Facts, host: str) -> t.Any:
+    """Return what the survey found of the disks for that host: a list, an error as a result, or nothing where it did not look."""
+    return domain.get("storage", {}).get(request.uris[host])

@@ -79,15 +79,11 @@ class Mirror:
     def _is_overdue(self) -> bool:
         """Whether the ledger has stayed behind for so long that its owner must be gone."""
         now = self._clock()
-        if self._behind_since is None:
-            self.refresh()
-            self._behind_since = now
-        if now - self._behind_since < OWNER_LAG_SECONDS:
-            return False
         before = self.stored.version
         self.refresh()
-        if self.stored.version != before:
+        if self._behind_since is None or self.stored.version != before:
             self._behind_since = now
+        if now - self._behind_since < OWNER_LAG_SECONDS:
             return False
         self.owner = True
         return True

@@ -62,6 +62,11 @@ class Job:
         return str(self.mirror.record["domain"]["uuid"]) if self.mirror else str(self.domain["info"]["uuid"])
 
     @property
+    def domain_uuid(self) -> str | None:
+        """The domain's UUID; null for a name that nobody knows."""
+        return str(self.domain["info"]["uuid"]) if self.domain.get("found") else self.request.uuid
+
+    @property
     def was_at_source(self) -> bool:
         """Whether the domain was active on the source when it was surveyed: what had ended before this task changes nothing."""
         return bool(self.domain["found"] and self.domain["info"]["view"]["active"])
@@ -186,9 +191,9 @@ class MoveRun:
             self._guarded(job, lambda job: self._open(job, booking))
         self._start([job for job in jobs if job.order])
         followed = [job for job in jobs if job.mirror and not job.error]
-        for _attempt in range(MAX_ADOPTIONS):
+        for attempt in range(MAX_ADOPTIONS + 1):
             orphans = self._follow(followed)
-            if not orphans:
+            if not orphans or attempt == MAX_ADOPTIONS:
                 break
             for job in orphans:
                 self._adopt_again(job)

@@ -43,7 +43,7 @@ CASES = {
     "an empty name": ({"name": ""}, "invalid_argument", "name"),
     "a path for a name": ({"name": "../../etc/passwd"}, "invalid_argument", "../../etc/passwd"),
     "a newline in a name": ({"name": "web\n1"}, "invalid_argument", "web"),
-    "blanks and quotes": ({"name": "it's \"web\" $(reboot) 1"}, "not_found", "$(reboot)"),
+    "blanks and quotes": ({"name": 'it\'s "web" $(reboot) 1'}, "not_found", "$(reboot)"),
     "an option for a name": ({"name": "--help"}, "not_found", "--help"),
     "a destination that no name server knows": ({"destination": "no-such-host.invalid"}, "unreachable", "no-such-host.invalid"),
     "the source by its name": ({"destination": "moves1"}, "invalid_argument", "moves1"),

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Record
 from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
 
+Make = t.Callable[..., str]
 CAP_MIB = 8
 # What a busy machine may add: a poll, an abort, two readings of both hosts.
 LATE_MS = 3000
@@ -50,8 +53,9 @@ def test_after_a_timeout_the_same_task_is_a_new_move(lab: Lab, control: Control,
     assert [record["status"] for record in control.records()] == ["cancelled", "completed"]
 
 
-def test_auto_converge_slows_the_guest_down(lab: Lab, control: Control, endless: str) -> None:
-    done = control.move(endless, timeout_seconds=14, bandwidth_mib=12, auto_converge=True)
+def test_auto_converge_slows_the_guest_down(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("throttled", "--mib", "64", "--dirty-mib", "24", "--rate", "6000")
+    done = control.move(name, timeout_seconds=12, bandwidth_mib=12, auto_converge=True)
     assert max(sample["throttle_percent"] for sample in done.record["samples"]) >= 20
     assert done.record["policy"]["auto_converge"] == {"value": True, "source": "task"}
-    assert lab.places(endless) in ({1: "running"}, {2: "running"})
+    assert lab.places(name) in ({1: "running"}, {2: "running"})

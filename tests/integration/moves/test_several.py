@@ -10,7 +10,7 @@ import datetime
 import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Record
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
 
 Make = t.Callable[..., str]
 TWIN = ("--mib", "48", "--dirty-mib", "16")
@@ -80,26 +80,3 @@ def test_a_domain_named_twice_is_refused_before_anything_moves(lab: Lab, control
     assert control.task(1, "live_migrate", {"moves": by_both}).refused() == "invalid_argument"
     assert control.records() == []
     assert (lab.places(name), lab.places(other)) == ({1: "running"}, {1: "running"})
-
-
-def test_what_was_queued_does_not_start_without_its_run(lab: Lab, control: Control, guest: Make) -> None:
-    """The slow one: a run counts as gone 60 seconds after it was last heard from."""
-    first, second = guest("first", *TWIN, "--rate", "6000"), guest("second", *TWIN)
-    running = control.begin_moves([(first, 2), (second, 2)], parallel=1, bandwidth_mib=4, timeout_seconds=75)
-    state = lab.under_way(lab.uuid(first))
-    running.kill()
-    queued = lab.uuid(second)
-    cancelled = eventually(lambda: (found := lab.state_file(queued)) and found["status"] == "cancelled" and found, "the queued move is given up", 90)
-    assert cancelled["reason"] == "controller_lost"
-    assert cancelled["acts"] == []
-    assert lab.places(second) == {1: "running"}
-    assert lab.has_job(first), "the move in flight is watched to its end"
-    again = control.moves([(first, 2), (second, 2)])
-    assert [record["status"] for record in again.records] == ["cancelled", "completed"], again.text
-    assert again.records[0]["id"] == state["id"]
-    assert again.result["error_code"] == "timeout"
-    assert lab.places(second) == {2: "running"}
-    assert sorted((record["status"], record["reason"]) for record in control.records() if record["domain"]["name"] == second) == [
-        ("cancelled", "controller_lost"),
-        ("completed", None),
-    ]

@@ -19,7 +19,10 @@ _ACTIVE = (h.RUNNING, h.PAUSED)
 
 @dataclasses.dataclass
 class FakeDomain:
-    """One host's copy of a domain. C(dirty_bytes) is what the guest writes over and over, at C(dirty_rate_bytes) a second."""
+    """One host's copy of a domain. C(dirty_bytes) is what the guest writes over and over, at C(dirty_rate_bytes) a second.
+
+    C(unsafe): it has a disk that libvirt does not count as shared.
+    """
 
     uuid: str
     name: str
@@ -32,6 +35,7 @@ class FakeDomain:
     disks: t.Tuple[h.Disk, ...] = ()
     dirty_bytes: int = 64 * MIB
     dirty_rate_bytes: int = 0
+    unsafe: bool = False
     job: str = h.JOB_NONE
     max_downtime_ms: int = DEFAULT_DOWNTIME_MS
     completed: t.Optional[h.JobStats] = None

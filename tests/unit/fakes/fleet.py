@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
     MigrationFailed,
     NotSupported,
     Unreachable,
+    Unsafe,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
@@ -98,8 +99,12 @@ class FakeFleet:
             if "POSTCOPY_RESUME" in flags:
                 return self._resume(source, uuid, destination_uri, flags)
             if domain.job != h.JOB_NONE:
-                raise InvalidState(f"Failed to move domain {uuid}: another migration job is already running.")
+                raise MigrationFailed(f"Failed to move domain {uuid}: another migration job is already running.")
             destination = self._receiving(destination_uri, uuid)
+            if destination is source:
+                raise MigrationFailed(f"Failed to move domain {uuid}: attempt to migrate guest to the same host.")
+            if domain.unsafe and "UNSAFE" not in flags:
+                raise Unsafe(f"Failed to move domain {uuid}: migration without shared storage is unsafe.")
             migration = FakeMigration(source, destination, domain, flags, self.link_mib * MIB, (parameters or {}).get("bandwidth", 0) * MIB)
             self.migrations.append(migration)
             self.on_begin(migration)

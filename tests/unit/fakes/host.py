@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidState, NotFound, NotSupported, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 from .domain import MIB
@@ -110,8 +110,8 @@ class FakeHost:
         domain = self._act("set_max_downtime_ms", uuid, milliseconds).domain(uuid)
         if not domain.active:
             raise InvalidState(f"Failed to set the downtime of domain {uuid}: it is not running.")
-        if not 0 < milliseconds <= MAX_DOWNTIME_MS:
-            raise InvalidArgument(f"Failed to set the downtime of domain {uuid} to {milliseconds}.")
+        if not 0 <= milliseconds <= MAX_DOWNTIME_MS:
+            raise Internal(f"Failed to set the downtime of domain {uuid} to {milliseconds}.")
         domain.max_downtime_ms = milliseconds
 
     def set_bandwidth_mib(self, uuid: str, mib: int) -> None:

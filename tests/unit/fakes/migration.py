@@ -30,9 +30,7 @@ class FakeMigration:
     C(is_over) that of the job: a broken post-copy has lost its call and keeps its job.
     """
 
-    def __init__(
-        self, source: FakeMachine, destination: FakeMachine, domain: FakeDomain, flags: t.Sequence[str], link_bytes: int, cap_bytes: int = 0
-    ) -> None:
+    def __init__(self, source: FakeMachine, destination: FakeMachine, domain: FakeDomain, flags: t.Sequence[str], link_bytes: int, cap_bytes: int = 0) -> None:
         self.source, self.destination = source, destination
         self.flags = frozenset(flags)
         self.link_bytes = link_bytes

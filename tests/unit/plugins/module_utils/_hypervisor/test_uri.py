@@ -83,6 +83,6 @@ def test_what_is_no_uri_is_refused_under_its_option_s_name(uri: t.Any) -> None:
         check_uri(uri, "destination_uri")
 
 
-@pytest.mark.parametrize("uri", ["qemu:///system", "qemu+ssh://root@kvm2:2222/system?keyfile=/root/.ssh/id", "tcp://10.0.0.2:49152", "unix:///run/x"])
+@pytest.mark.parametrize("uri", ["qemu:///system", "qemu+ssh://root@kvm2:2222/system?keyfile=/etc/keys/id", "tcp://10.0.0.2:49152", "unix:///run/x"])
 def test_what_is_one_passes(uri: str) -> None:
     assert check_uri(uri, "uri") == uri

@@ -80,6 +80,11 @@ def test_where_it_may_have_run_there_it_is_not_resumed_here(destination: h.Guest
     assert judge(HANDED_OVER, destination, move) == Verdict(o.ERROR, o.REASON_UNCLEAR)
 
 
+@pytest.mark.parametrize("destination", [CRASHED, off("crashed")])
+def test_what_crashed_there_may_have_run_there(destination: h.GuestView) -> None:
+    assert judge(HANDED_OVER, destination, PLAIN) == Verdict(o.ERROR, o.REASON_UNCLEAR)
+
+
 def test_a_guest_that_was_paused_before_stays_paused() -> None:
     assert judge(HANDED_OVER, NOT_THERE, PAUSED) == NOT_MOVED
 
@@ -171,6 +176,7 @@ def test_a_copy_is_destroyed_or_resumed_under_its_row_s_conditions_alone(source:
         assert handed_over
         assert destination.answered
         assert not destination.active
+        assert destination.state != h.CRASHED
         assert (move.post_copy, move.ran_there, move.was_paused) == (False, False, False)
     if verdict.act == o.COMPLETED:
         assert source.answered

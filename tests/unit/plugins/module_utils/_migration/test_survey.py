@@ -30,8 +30,7 @@ def surveyed(fleet: FakeFleet, *uris: str, shared: bool = True, **wanted: t.Any)
 
 def test_a_domain_is_found_by_name_or_uuid_with_what_the_scheduler_needs(fleet: FakeFleet) -> None:
     fleet.guest(memory_bytes=3 * GIB)
-    for wanted in ({"name": "web1"}, {"uuid": UUID}):
-        found = surveyed(fleet, **wanted)
+    for found in (surveyed(fleet, name="web1"), surveyed(fleet, uuid=UUID)):
         (domain,) = found["domains"]
         assert (domain["found"], domain["info"]["uuid"], domain["info"]["memory_bytes"], domain["there"]) == (True, UUID, 3 * GIB, {})
     assert found["source"]["host_uuid"] == fleet.source.host_uuid

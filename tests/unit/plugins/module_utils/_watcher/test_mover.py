@@ -409,8 +409,7 @@ def test_the_limits_are_the_record_s() -> None:
     record["request"]["memory_mib"] = 8 * 1024
     limits = limits_of(order_of(record))
     assert (limits.timeout_seconds, limits.stall_seconds) == (600, 7)
-    assert limits.ramp[0] == (0, 40)
-    assert limits.ramp[-1] == (300, 400)
+    assert [limits.ramp[0], limits.ramp[-1]] == [(0, 40), (300, 400)]
 
 
 def test_without_a_timeout_the_limit_goes_by_the_guest_s_size() -> None:

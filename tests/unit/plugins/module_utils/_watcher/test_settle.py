@@ -166,11 +166,22 @@ def test_a_destination_that_turns_out_to_run_it_between_the_readings_prevents_th
     assert (record["status"], calls(fleet.source)[0]) == (s.COMPLETED, "destroy")
 
 
-def test_a_destination_that_dies_between_the_readings_prevents_the_destroy(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("end", [lambda fleet: fleet.destination.remove(UUID), lambda fleet: fleet.destination.domains[UUID].enter(h.SHUTOFF, "destroyed")])
+def test_a_guest_that_was_seen_running_there_and_is_gone_is_neither_destroyed_nor_resumed_here(
+    fleet: FakeFleet, tmp_path: pathlib.Path, end: t.Callable[[FakeFleet], object]
+) -> None:
     places(fleet, HANDED_OVER, ARRIVED)
-    fleet.clock.at(0.1, lambda: fleet.destination.domains[UUID].enter(h.CRASHED, "panicked"))
-    settle(fleet, tmp_path)
-    assert "destroy" not in calls(fleet.source)
+    fleet.clock.at(0.1, lambda: end(fleet))
+    record = settle(fleet, tmp_path)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unclear")
+    assert calls(fleet.source) == []
+
+
+@pytest.mark.parametrize("there", [(h.CRASHED, "panicked"), (h.SHUTOFF, "crashed")])
+def test_a_guest_that_crashed_there_may_have_run_there(fleet: FakeFleet, tmp_path: pathlib.Path, there: Where) -> None:
+    places(fleet, HANDED_OVER, there)
+    record = settle(fleet, tmp_path, at_destination=False)
+    assert (record["status"], record["reason"], calls(fleet.source)) == (s.ERROR, "unclear", [])
 
 
 def test_a_destination_that_goes_dark_between_the_readings_prevents_both(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Guests that are not plain: paused, transient, with autostart, and with each kind of storage."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+
+Make = t.Callable[..., str]
+WRITER = ("--mib", "64", "--dirty-mib", "16", "--integrity")
+
+
+def test_a_paused_guest_arrives_paused(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("paused", "--paused")
+    moved = control.move(name)
+    assert moved.ended() == ("completed", None), moved.text
+    assert moved.record["before"]["state"] == "paused"
+    assert lab.places(name) == {2: "paused"}
+
+
+def test_a_paused_guest_that_cannot_go_stays_paused(lab: Lab, control: Control, endless: str) -> None:
+    lab.virsh(1, "suspend", endless)
+    done = control.move(endless, timeout_seconds=2, bandwidth_mib=8)
+    assert done.refused() == "timeout"
+    assert lab.places(endless) == {1: "paused"}
+    assert "resume_source" not in [act["act"] for act in done.record["acts"]]
+
+
+def test_a_transient_guest_arrives_transient(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("transient", "--transient")
+    moved = control.move(name)
+    assert moved.ended() == ("completed", None), moved.text
+    assert lab.places(name) == {2: "running"}
+    assert lab.info(name, 2)["Persistent"] == "no"
+    assert moved.record["before"]["persistent"] is False
+
+
+def test_autostart_goes_along_and_only_where_it_was(lab: Lab, control: Control, guest: Make) -> None:
+    starts, rests = guest("starts", "--autostart"), guest("rests")
+    done = control.moves([(starts, 2), (rests, 2)])
+    assert done.code == 0, done.text
+    assert (lab.info(starts, 2)["Autostart"], lab.info(rests, 2)["Autostart"]) == ("enable", "disable")
+    assert (lab.info(starts, 2)["Persistent"], lab.info(rests, 2)["Persistent"]) == ("yes", "yes")
+    assert "autostart_destination" in [act["act"] for act in done.records[0]["acts"]]
+    assert "autostart_destination" not in [act["act"] for act in done.records[1]["acts"]]
+
+
+@pytest.mark.parametrize("kind", ["nbd", "bindfs"])
+def test_storage_that_hosts_share(lab: Lab, control: Control, guest: Make, kind: str) -> None:
+    name = guest(f"on-{kind}", *WRITER, "--storage", kind)
+    moved = control.move(name)
+    assert moved.ended() == ("completed", None), moved.text
+    assert lab.places(name) == {2: "running"}
+    assert lab.check(name)["intact"]
+
+
+@pytest.mark.parametrize("kind", ["shared", "local"])
+def test_storage_that_nobody_proved_to_be_shared_is_unsafe(lab: Lab, control: Control, guest: Make, kind: str) -> None:
+    name = guest(f"on-{kind}", *WRITER, "--storage", kind)
+    for options in (["--check"], []):
+        done = control.move(name, 2, *options)
+        assert done.refused() == "unsafe"
+        assert "vda" in done.msg
+        assert "unsafe: true" in done.msg
+    assert lab.places(name) == {1: "running"}
+    assert control.records() == []
+
+
+def test_a_person_who_knows_may_say_so(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("known", *WRITER, "--storage", "shared")
+    moved = control.move(name, unsafe=True)
+    assert moved.ended() == ("completed", None), moved.text
+    assert lab.places(name) == {2: "running"}
+    assert lab.check(name)["intact"]
+
+
+def test_several_connections_carry_one_guest(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("wide", *WRITER)
+    moved = control.move(name, parallel_connections=2)
+    assert moved.ended() == ("completed", None), moved.text
+    assert lab.places(name) == {2: "running"}
+    assert lab.check(name)["intact"]

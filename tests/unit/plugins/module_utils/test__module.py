@@ -1,0 +1,87 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _module as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Forbidden, InvalidArgument, NotSupported
+
+
+class RecordingModule:
+    """What an AnsibleModule was told at its end."""
+
+    def __init__(self) -> None:
+        self.failed: t.Optional[t.Dict[str, t.Any]] = None
+        self.result: t.Optional[t.Dict[str, t.Any]] = None
+
+    def fail_json(self, **result: t.Any) -> None:
+        self.failed = result
+
+    def exit_json(self, **result: t.Any) -> None:
+        self.result = result
+
+
+def ended(work: t.Callable[[t.Any], t.Dict[str, t.Any]]) -> RecordingModule:
+    module = RecordingModule()
+    m.run(t.cast(t.Any, module), work)
+    return module
+
+
+def test_a_result_is_the_module_s() -> None:
+    assert ended(lambda module: {"changed": False}).result == {"changed": False}
+
+
+def test_an_error_of_ours_is_a_failed_result_and_any_other_is_a_bug_that_shows() -> None:
+    def refuse(module: t.Any) -> t.Dict[str, t.Any]:
+        raise Conflict("It is taken.", record="r1")
+
+    assert ended(refuse).failed == {"msg": "It is taken.", "error_code": "conflict", "record": "r1"}
+    with pytest.raises(ZeroDivisionError):
+        ended(lambda module: {"x": 1 // 0})
+
+
+def test_a_phase_is_done_with_what_belongs_to_it() -> None:
+    phases = {"prepare": lambda uri, work: {"uri": uri, "work": dict(work)}}
+    done = m.in_phase(phases, {"uri": "qemu:///system", "_work": {"phase": "prepare", "wanted": []}})
+    assert (done["uri"], done["work"]["wanted"]) == ("qemu:///system", [])
+
+
+@pytest.mark.parametrize("work", [None, {}, {"phase": "start"}, {"phase": None}, {"phase": "__class__"}])
+def test_a_module_that_nobody_asked_for_a_phase_does_nothing(work: t.Any) -> None:
+    with pytest.raises(InvalidArgument, match="one half of an action plugin"):
+        m.in_phase({"prepare": lambda uri, work: {}}, {"uri": "qemu:///system", "_work": work})
+
+
+@pytest.mark.parametrize(("uid", "refused"), [(0, False), (1000, True)])
+def test_root_is_needed(monkeypatch: pytest.MonkeyPatch, uid: int, refused: bool) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    if not refused:
+        m.require_root()
+        return
+    with pytest.raises(Forbidden, match="become"):
+        m.require_root()
+
+
+def test_only_the_host_itself_will_do() -> None:
+    assert m.require_local("qemu:///system") == "qemu:///system"
+    with pytest.raises(NotSupported, match=r"qemu\+ssh://kvm2/system"):
+        m.require_local("qemu+ssh://kvm2/system")
+    with pytest.raises(InvalidArgument, match="uri is"):
+        m.require_local("kvm2")
+
+
+@pytest.mark.parametrize("name", [None, "web1", "web 1", "o'brien", "..", "é"])
+def test_names_that_libvirt_could_have(name: t.Optional[str]) -> None:
+    m.check_domain_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", "a\nb", "a\x00", "\x7f"])
+def test_names_that_it_cannot_have(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="target is"):
+        m.check_domain_name(name, "target")

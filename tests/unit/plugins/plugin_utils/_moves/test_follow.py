@@ -1,0 +1,129 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Following state files on the source host."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import follow
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import ControllerGone, Follower
+
+WATCHER = {"pid": 7, "start_ticks": 1}
+State = t.Dict[str, t.Any]
+
+
+class ListedSource:
+    """Answers polls with what was listed; an error in the list is raised."""
+
+    name = "kvm1"
+
+    def __init__(self, *answers: t.Any) -> None:
+        self.answers = list(answers)
+        self.polls: t.List[t.Tuple[int, t.List[str]]] = []
+
+    def poll(self, run_id: str, counter: int, watchers: t.Dict[str, t.Any]) -> t.Dict[str, State]:
+        self.polls.append((counter, sorted(watchers)))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return {uuid: state for uuid, state in answer.items() if uuid in watchers}
+
+
+class ListeningMirror:
+    """A mirror that only remembers."""
+
+    def __init__(self, record_id: str) -> None:
+        self.record: State = {"id": record_id, "status": s.QUEUED}
+        self.refreshed: t.Optional[str] = None
+
+    @property
+    def is_settled(self) -> bool:
+        return self.record["status"] in s.FINAL
+
+    def follow(self, state: State) -> None:
+        self.record = {**self.record, "status": state["status"]}
+
+    def refresh(self) -> None:
+        if self.refreshed:
+            self.record = {**self.record, "status": self.refreshed}
+
+
+def state(status: str, record_id: str = "r-a", alive: bool = True) -> State:
+    return {"id": record_id, "status": status, "watcher": WATCHER, "alive": alive}
+
+
+class Followed:
+    """What came of following moves named by their domain."""
+
+    def __init__(self, *answers: t.Any, domains: str = "a", refreshed: t.Optional[str] = None) -> None:
+        self.source = ListedSource(*answers)
+        self.mirrors = {name: ListeningMirror(f"r-{name}") for name in domains}
+        self.shown: t.List[str] = []
+        self.slept: t.List[float] = []
+        for mirror in self.mirrors.values():
+            mirror.refreshed = refreshed
+        follower = Follower(t.cast(t.Any, self.source), "run", lambda seen: self.shown.append(seen["status"]), self.slept.append)
+        self.orphans = follower.follow(t.cast(t.Any, self.mirrors), dict.fromkeys(domains, WATCHER))
+
+
+def test_each_move_is_followed_to_its_own_end() -> None:
+    first = {"a": state(s.RUNNING), "b": state(s.COMPLETED, "r-b")}
+    followed = Followed(first, {"a": state(s.RUNNING)}, {"a": state(s.FAILED)}, domains="ab")
+    assert followed.orphans == []
+    assert followed.source.polls == [(1, ["a", "b"]), (2, ["a"]), (3, ["a"])]
+    assert [mirror.record["status"] for mirror in followed.mirrors.values()] == [s.FAILED, s.COMPLETED]
+    assert followed.shown == [s.RUNNING, s.COMPLETED, s.RUNNING, s.FAILED]
+
+
+def test_it_looks_often_at_first_and_once_a_second_later() -> None:
+    followed = Followed(*[{"a": state(s.RUNNING)}] * 20, {"a": state(s.COMPLETED)})
+    assert (followed.slept[0], followed.slept[-1]) == (0.25, 1.0)
+
+
+def test_a_watcher_that_died_before_the_end_leaves_an_orphan() -> None:
+    assert Followed({"a": state(s.RUNNING, alive=False)}).orphans == ["a"]
+
+
+@pytest.mark.parametrize("status", [s.COMPLETED, s.ERROR])
+def test_a_watcher_that_died_after_its_last_word_has_said_it(status: str) -> None:
+    assert Followed({"a": state(status, alive=False)}).orphans == []
+
+
+@pytest.mark.parametrize("answer", [{}, {"a": state(s.RUNNING, "another record")}])
+def test_a_state_that_is_gone_or_another_s_is_asked_of_the_ledger(answer: t.Dict[str, State]) -> None:
+    assert Followed(answer).orphans == ["a"]
+    settled = Followed(answer, refreshed=s.COMPLETED)
+    assert (settled.orphans, settled.mirrors["a"].record["status"]) == ([], s.COMPLETED)
+
+
+def test_a_host_that_is_away_for_a_while_is_asked_again() -> None:
+    followed = Followed(Unreachable("x"), {"a": state(s.RUNNING)}, Unreachable("x"), Unreachable("x"), {"a": state(s.COMPLETED)})
+    assert followed.orphans == []
+    assert [counter for counter, _uuids in followed.source.polls] == [1, 2, 3, 4, 5], "each poll is a heartbeat of its own"
+
+
+def test_a_host_that_stays_away_is_left_to_its_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "UNREACHABLE_SECONDS", -1.0)
+    with pytest.raises(Unreachable, match=r"kvm1 has not answered.*2 moves.*the cause.*again"):
+        Followed(Unreachable("the cause"), domains="ab")
+
+
+def test_a_process_whose_parent_is_gone_stops_before_it_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = ListedSource()
+    follower = Follower(t.cast(t.Any, source), "run", lambda seen: None, lambda seconds: None)
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    with pytest.raises(ControllerGone):
+        follower.follow(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER})
+    assert source.polls == []
+
+
+def test_nothing_to_follow_asks_nothing() -> None:
+    assert Followed(domains="").source.polls == []

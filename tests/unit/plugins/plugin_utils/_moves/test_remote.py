@@ -1,0 +1,112 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The short command that reads and beats, run by a real shell, and what is made of its answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import typing as t
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _errors as e
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import start_ticks
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import remote
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import SourceHost
+
+UUID = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c01"
+OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
+RUN = "6a1d0a1e-0000-4000-8000-000000000001"
+ME = {"pid": os.getpid(), "start_ticks": start_ticks(os.getpid())}
+
+
+class ShellAction:
+    """An action plugin whose host is this machine, and whose module answers as it is told."""
+
+    def __init__(self, result: t.Any = None, noise: str = "") -> None:
+        self.result = result
+        self.noise = noise
+
+    def _low_level_execute_command(self, command: str) -> t.Dict[str, t.Any]:
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=20)
+        return {"rc": done.returncode, "stdout": self.noise + done.stdout, "stderr": done.stderr}
+
+    def _execute_module(self, **_arguments: t.Any) -> t.Any:
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+def source(action: t.Any) -> SourceHost:
+    return SourceHost(action, {}, "kvm1")
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    monkeypatch.setattr(remote, "RUN_FOLDER", str(tmp_path))
+    return tmp_path
+
+
+def write_state(folder: pathlib.Path, uuid: str, **more: t.Any) -> None:
+    (folder / f"{uuid}.json").write_text(json.dumps({"domain": {"uuid": uuid, "name": "a {b} 1"}, **more}) + "\n", encoding="utf-8")
+
+
+def test_a_poll_beats_and_reads_what_there_is(folder: pathlib.Path) -> None:
+    write_state(folder, UUID, watcher=ME)
+    write_state(folder, OTHER, watcher={**ME, "start_ticks": 1})
+    found = source(ShellAction()).poll(RUN, 42, {UUID: ME, OTHER: ME})
+    assert {uuid: state["alive"] for uuid, state in found.items()} == {UUID: True, OTHER: False}
+    heartbeat = folder / f"{RUN}.heartbeat"
+    assert heartbeat.read_text(encoding="ascii") == "42"
+    assert heartbeat.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_state_that_is_missing_is_left_out_and_a_dead_watcher_seen(folder: pathlib.Path) -> None:
+    dead = {"pid": 2**22 + 1, "start_ticks": 5}
+    write_state(folder, UUID, watcher=dead)
+    found = source(ShellAction()).poll(RUN, 1, {UUID: dead, OTHER: dead})
+    assert {uuid: state["alive"] for uuid, state in found.items()} == {UUID: False}
+
+
+def test_what_a_login_shell_prints_is_passed_over(folder: pathlib.Path) -> None:
+    write_state(folder, UUID, watcher=ME)
+    found = source(ShellAction(noise="Welcome!\n\n  4 updates\nLast login: yesterday\n")).poll(RUN, 1, {UUID: ME})
+    assert found[UUID]["alive"] is True
+
+
+def test_a_state_file_that_is_damaged_is_named(folder: pathlib.Path) -> None:
+    (folder / f"{UUID}.json").write_text("{torn\n", encoding="ascii")
+    with pytest.raises(e.Internal, match="state file"):
+        source(ShellAction()).poll(RUN, 1, {UUID: ME})
+
+
+def test_a_host_without_the_folder_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "RUN_FOLDER", "/nonexistent/kvmfleet")
+    result = source(ShellAction()).poll(RUN, 1, {UUID: ME})
+    assert result == {}
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        (AnsibleConnectionFailure("no route"), e.Unreachable),
+        ({"unreachable": True, "msg": "no route"}, e.Unreachable),
+        ({"failed": True, "msg": "no root", "error_code": "forbidden"}, e.Forbidden),
+        ({"failed": True, "msg": "odd", "error_code": "no such code"}, e.Internal),
+        ({"failed": True, "module_stderr": "Traceback", "rc": 1}, e.Internal),
+        ({"rc": 137, "module_stderr": "Killed"}, e.Internal),
+    ],
+)
+def test_a_phase_that_fails_raises_its_error(result: t.Any, error: t.Type[e.KvmfleetError]) -> None:
+    with pytest.raises(error, match=r"no route|no root|odd|Traceback|Killed"):
+        source(ShellAction(result)).phase("prepare", {}, {})
+
+
+def test_a_phase_returns_what_the_module_said() -> None:
+    assert source(ShellAction({"survey": {}, "changed": False})).phase("prepare", {}, {"uri": "x"}) == {"survey": {}, "changed": False}
