@@ -51,6 +51,10 @@ class FakeHost:
     def cpus(self) -> int:
         return self._there("cpus").cpus
 
+    def emulator_uid(self) -> t.Optional[int]:
+        self._there("emulator_uid")
+        return 0
+
     def roster(self) -> t.List[t.Dict[str, t.Any]]:
         return [
             {"uuid": domain.uuid, "name": domain.name, "active": domain.active, "memory_bytes": domain.memory_bytes, "vcpus": domain.vcpus}

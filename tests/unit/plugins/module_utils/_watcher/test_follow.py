@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import typing as t
 
@@ -17,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.moni
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import Follower
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, Intent, leave
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import acts, journal_of, record_of, state_in
@@ -28,13 +30,27 @@ RAMP = ((0.0, 50), (10.0, 100), (20.0, 200))
 class Following:
     """A job that does not converge, and what follows it."""
 
-    def __init__(self, folder: pathlib.Path, timeout: float = 0, stall: float = 0) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        timeout: float = 0,
+        stall: float = 0,
+        force: bool = False,
+        flags: t.Sequence[str] = (),
+        before: t.Sequence[str] = (),
+        cap_mib: int = 0,
+        **terms: t.Any,
+    ) -> None:
         self.fleet = FakeFleet(link_mib=100)
         self.folder = folder
         self.guest = self.fleet.guest(dirty_bytes=512 * MIB, dirty_rate_bytes=500 * MIB)
-        self.migration = self.fleet.begin_elsewhere()
-        limits = Limits(RAMP, timeout, stall)
-        self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, journal_of(record_of(), folder), limits, TERMS, self.fleet.clock)
+        self.migration = self.fleet.begin_elsewhere(UUID, *flags, bandwidth_mib=cap_mib)
+        limits = Limits(RAMP, timeout, stall, force_on_timeout=force)
+        self.journal = journal_of(record_of(), folder)
+        for act in before:
+            self.journal.intend(act)
+        terms_now = dataclasses.replace(TERMS, **terms)
+        self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, terms_now, self.fleet.clock)
 
     def polls(self, seconds: float) -> t.List[bool]:
         seen = []
@@ -42,6 +58,18 @@ class Following:
             self.fleet.clock.sleep(1)
             seen.append(self.follower.poll())
         return seen
+
+    def ask(self, act: str, bandwidth_mib: t.Optional[int] = None, generation: int = 1) -> Intent:
+        """Leave an intent, as a module of another session would."""
+        intent = Intent(act, self.journal.record["id"], generation, "ann@control", bandwidth_mib)
+        leave(UUID, intent, str(self.folder))
+        return intent
+
+    def answer_to(self, intent: Intent) -> t.Optional[t.Dict[str, t.Any]]:
+        return t.cast(t.Optional[t.Dict[str, t.Any]], self.record["answers"].get(intent.id))
+
+    def events(self) -> t.List[str]:
+        return [line["status"] for line in self.record["history"]]
 
     @property
     def record(self) -> schema.Record:
@@ -192,3 +220,275 @@ def test_an_answer_that_is_an_error_does_not_end_the_watch_and_is_noted_once(tmp
     del following.fleet.source.refuse[call]
     assert following.polls(1) == [True]
     assert following.follower.answers is True
+
+
+# -- what others ask for -------------------------------------------------------------------------------------------
+
+
+def test_an_abort_is_written_down_done_and_answered(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.polls(2)
+    intent = following.ask(ABORT)
+    seen: t.List[t.List[str]] = []
+    following.fleet.before_call = lambda machine, call: seen.append(acts(following.record)) if call == "abort" else None
+    following.polls(1)
+    assert seen == [["abort: operator"]]
+    assert following.migration.ended.is_set()
+    assert following.answer_to(intent) == {}
+    assert list(tmp_path.glob("*.intent")) == []
+
+
+def test_an_abort_in_post_copy_is_refused_and_nothing_is_touched(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.fleet.clock.sleep(1)
+    following.migration.start_post_copy()
+    intent = following.ask(ABORT)
+    following.polls(3)
+    assert (following.answer_to(intent) or {})["error_code"] == "not_supported"
+    assert (acts(following.record), following.fleet.source.calls) == ([], [])
+
+
+def test_an_abort_while_the_job_finishes_is_answered_with_libvirt_s_refusal(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.fleet.source.refuse["abort"] = InvalidState("no job is active")
+    intent = following.ask(ABORT)
+    following.polls(1)
+    assert (following.answer_to(intent) or {})["error_code"] == "invalid_state"
+
+
+@pytest.mark.parametrize("error", [TimedOut("job lock"), Internal("QEMU command failed")])
+def test_an_operator_s_abort_that_did_not_come_through_is_tried_again(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
+    following = Following(tmp_path)
+    following.fleet.source.refuse["abort"] = error
+    intent = following.ask(ABORT)
+    following.polls(3)
+    assert following.answer_to(intent) == {}
+    del following.fleet.source.refuse["abort"]
+    following.polls(1)
+    assert following.migration.ended.is_set()
+    assert set(acts(following.record)) == {"abort: operator"}
+
+
+def test_an_operator_s_abort_survives_a_lost_connection(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.polls(1)
+    following.ask(ABORT)
+
+    def cut(machine: t.Any, call: str) -> None:
+        if call == "abort" and not machine.outages:
+            machine.go_dark()
+
+    following.fleet.before_call = cut
+    following.polls(3)
+    following.fleet.source.come_back()
+    following.polls(2)
+    assert following.migration.ended.is_set()
+
+
+def test_an_abort_for_another_generation_is_not_heeded(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    intent = following.ask(ABORT, generation=7)
+    assert following.polls(2) == [True, True]
+    assert (following.answer_to(intent), following.asked("abort")) == (None, [])
+
+
+def test_nothing_is_forced_any_more_once_an_abort_was_taken(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, suspend_seconds=3)
+    following.ask(FORCE_COMPLETE)
+    following.migration.cancel = lambda: None  # type: ignore[method-assign]  # libvirt takes its time
+    following.polls(1)
+    following.ask(ABORT)
+    following.polls(10)
+    assert following.asked("suspend") == []
+    assert following.guest.state == "running"
+
+
+@pytest.mark.parametrize("mib", [0, 7])
+def test_the_bandwidth_of_a_running_job_can_be_changed(tmp_path: pathlib.Path, mib: int) -> None:
+    following = Following(tmp_path, cap_mib=50)
+    intent = following.ask(BANDWIDTH, bandwidth_mib=mib)
+    following.polls(1)
+    assert following.migration.cap_bytes == mib * MIB
+    assert following.answer_to(intent) == {}
+    assert "force_complete" not in following.events()
+
+
+def test_a_bandwidth_that_libvirt_refuses_is_answered_so(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.fleet.source.refuse["set_bandwidth_mib"] = InvalidState("not now")
+    intent = following.ask(BANDWIDTH, bandwidth_mib=7)
+    following.polls(1)
+    assert (following.answer_to(intent) or {})["error_code"] == "invalid_state"
+
+
+def test_a_bandwidth_that_got_lost_is_answered_and_not_kept_waiting(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.polls(1)
+    first, second = following.ask(BANDWIDTH, bandwidth_mib=7), following.ask(BANDWIDTH, bandwidth_mib=7)
+
+    def cut(machine: t.Any, call: str) -> None:
+        if call == "set_bandwidth_mib" and not machine.outages:
+            machine.go_dark()
+
+    following.fleet.before_call = cut
+    following.polls(1)
+    following.fleet.source.come_back()
+    following.polls(1)
+    answers = [following.answer_to(intent) or {} for intent in (first, second)]
+    assert sorted(answer.get("error_code", "") for answer in answers) == ["", "unreachable"], "one was lost, and the other had its turn later"
+
+
+def test_what_is_still_asked_at_the_end_is_answered(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.polls(1)
+    following.migration.cancel()
+    intent = following.ask(ABORT)
+    following.polls(1)
+    following.follower.close()
+    assert (following.answer_to(intent) or {})["error_code"] == "invalid_state"
+
+
+# -- forcing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_may_force_and_then_aborts_nothing(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, timeout=5, force=True, suspend_seconds=4)
+    following.polls(30)
+    assert following.migration.ended.is_set()
+    assert following.migration.error is None
+    assert [act for act in acts(following.record) if act.startswith("abort")] == []
+    assert following.events().count("force_complete") == 1
+    assert following.record["result"]["rung"] in ("downtime", "suspend")
+    assert following.record["result"]["predicted_downtime_ms"] > 0
+
+
+def test_polls_are_closer_together_while_forcing(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    before = following.follower.pause
+    following.follower.begin_forcing("ann")
+    assert following.follower.pause < before
+
+
+def test_a_stalled_stream_is_aborted_although_it_is_being_forced(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, timeout=3, stall=5, force=True, suspend_seconds=100)
+    following.polls(2)
+    following.migration.link_bytes = 0
+    following.polls(8)
+    assert "abort: stalled" in acts(following.record)
+    assert following.migration.ended.is_set()
+    assert following.asked("suspend") == []
+
+
+def test_a_job_that_may_switch_is_switched(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, flags=["POSTCOPY"], post_copy=True)
+    following.polls(1)
+    following.ask(FORCE_COMPLETE)
+    following.polls(1)
+    assert following.migration.is_post_copy
+    following.polls(1)
+    assert (following.record["status"], acts(following.record)) == (s.RUNNING_POST_COPY, ["force: post_copy"])
+    assert following.asked("suspend") == following.asked("set_bandwidth") == []
+
+
+def test_a_switch_that_comes_too_early_is_tried_again_and_noted_once(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, flags=["POSTCOPY"], post_copy=True)
+    following.fleet.source.refuse["start_post_copy"] = Internal("too early")
+    following.follower.begin_forcing("ann")
+    following.polls(4)
+    del following.fleet.source.refuse["start_post_copy"]
+    following.polls(1)
+    assert following.migration.is_post_copy
+    assert following.events().count("force: post_copy refused") == 1
+    assert acts(following.record) == ["force: post_copy"]
+
+
+def test_a_job_that_was_not_started_so_that_it_may_switch_climbs_the_ladder(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, post_copy=True, suspend_seconds=3)
+    following.fleet.clock.sleep(1)
+    following.follower.begin_forcing("ann")
+    following.polls(12)
+    assert acts(following.record)[:2] == ["force: post_copy", "force: downtime"]
+    assert following.migration.ended.is_set()
+
+
+@pytest.mark.parametrize("call", ["set_max_downtime_ms", "suspend"])
+def test_an_act_that_was_refused_is_asked_for_again(tmp_path: pathlib.Path, call: str) -> None:
+    following = Following(tmp_path, suspend_seconds=6)
+    # So much is written that no pause is long enough, but that of a stopped guest.
+    following.fleet.source.refuse[call] = TimedOut("job lock")
+    if call == "suspend":
+        following.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
+    following.polls(2)
+    following.follower.begin_forcing("ann")
+    following.polls(3 if call == "set_max_downtime_ms" else 9)
+    assert not following.migration.ended.is_set()
+    following.fleet.source.refuse.clear()
+    following.polls(2)
+    assert [one.split()[0] for one in following.fleet.source.calls].count(call) == 1
+
+
+def test_an_act_whose_connection_broke_is_asked_for_again(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, suspend_seconds=100)
+    following.polls(1)
+
+    def cut(machine: t.Any, call: str) -> None:
+        if call == "set_max_downtime_ms" and not machine.outages:
+            machine.go_dark()
+
+    following.fleet.before_call = cut
+    following.follower.begin_forcing("ann")
+    following.polls(2)
+    following.fleet.source.come_back()
+    following.polls(2)
+    assert following.migration.ended.is_set() or following.guest.max_downtime_ms > 200
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (["force: downtime"], "force: downtime"),
+        (["force: downtime", "force: suspend"], "force: suspend"),
+    ],
+)
+def test_an_adopter_climbs_the_last_rung_again(tmp_path: pathlib.Path, before: t.List[str], expected: str) -> None:
+    following = Following(tmp_path, before=before, suspend_seconds=2)
+    following.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
+    assert following.follower.pause < 0.1, "forcing goes on"
+    following.polls(8)
+    done = acts(following.record)[len(before) :]
+    assert done[0] == expected
+    assert "force: suspend" in done
+
+
+def test_an_adopter_forces_what_was_asked_for_and_not_begun(tmp_path: pathlib.Path) -> None:
+    first = Following(tmp_path)
+    first.follower.begin_forcing("ann")
+    second = Follower(lambda: first.fleet.open(LOCAL_URI), UUID, first.journal, Limits(RAMP, 0, 0), TERMS, first.fleet.clock)
+    assert second.pause == first.follower.pause
+
+
+def test_an_abort_of_a_watcher_that_died_is_done(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, before=["abort: operator"])
+    following.polls(1)
+    assert following.migration.ended.is_set()
+    assert acts(following.record).count("abort: operator") == 2
+
+
+def test_in_post_copy_nothing_is_forced_any_more(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, suspend_seconds=2, before=["force: bandwidth"])
+    following.fleet.clock.sleep(1)
+    following.migration.start_post_copy()
+    following.migration.link_bytes = MIB
+    following.ask(FORCE_COMPLETE)
+    following.polls(10)
+    assert following.fleet.source.calls == []
+
+
+def test_a_guest_that_was_paused_before_has_no_pause_to_give_up(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, pause_max_seconds=2, suspend_seconds=1)
+    following.journal.record["before"] = {"state": "paused"}
+    following.guest.enter("paused", "user")
+    following.migration.link_bytes = 10 * MIB
+    following.follower.begin_forcing("ann")
+    following.polls(30)
+    assert [act for act in acts(following.record) if act.startswith("abort")] == []

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec, move_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.traits import host_traits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import read_json, state_path
@@ -88,7 +89,7 @@ class FakeSource:
         return read_json(state_path(uuid, str(self._folder)))
 
     def _prepare(self, work: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
-        found = survey(self.fleet.open(LOCAL_URI), work["wanted"], self.fleet.open, lambda path: self.shared)
+        found = survey(self.fleet.open(LOCAL_URI), work["wanted"], self.fleet.open, lambda path: self.shared, host_traits)
         for domain, wanted in zip(found["domains"], work["wanted"]):
             uuids = [domain["info"]["uuid"]] if domain["found"] else [uuid for uuid in (wanted["uuid"], *wanted["known_uuids"]) if uuid]
             states = [(uuid, self.state_of(uuid)) for uuid in uuids]
