@@ -129,7 +129,7 @@ def test_both_ends_while_memory_is_on_its_way(stage: Stage) -> None:
 def test_a_second_migration_is_refused_and_the_first_goes_on(stage: Stage) -> None:
     uuid = stage.uuid(stage.guest(busy=True))
     call = stage.begin(uuid)
-    with pytest.raises(e.MigrationFailed):
+    with pytest.raises(e.InvalidState):
         stage.migrate(uuid)
     assert stage.host(1).job(uuid) is not None
     stage.host(1).abort(uuid)
@@ -161,7 +161,7 @@ def test_an_abort_without_a_job(stage: Stage) -> None:
 
 def test_what_is_not_running_is_not_moved(stage: Stage) -> None:
     uuid = stage.uuid(stage.guest(h.SHUTOFF))
-    with pytest.raises(e.MigrationFailed):
+    with pytest.raises(e.InvalidState):
         stage.migrate(uuid)
     with pytest.raises(e.NotFound):
         stage.migrate(UNKNOWN)
