@@ -121,10 +121,10 @@ def test_post_copy_cannot_be_aborted(lab: Lab, control: Session, guest: Make) ->
 def test_while_it_finishes(lab: Lab, control: Session, guest: Make) -> None:
     """The memory is over and the destination has yet to say so: an abort cannot win any more, and says that."""
     name = guest("finishing", *SMALL, "--rate", "0")
-    running = control.begin_move(name, bandwidth_mib=CAP_MIB)
+    running = control.begin_move(name, bandwidth_mib=2)
     lab.under_way(lab.uuid(name))
     put_to_sleep(lab, 2)
-    eventually(lambda: state_of(lab, name, 1) == "paused (migration)", "the memory is over")
+    eventually(lambda: state_of(lab, name, 1) == "paused (migrating)", "the memory is over")
     aborting = control.begin_act("migration_abort", name)
     eventually(lambda: "abort_start" in course(lab.state_file(lab.uuid(name)) or {"history": []}), "the abort was tried")
     wake(lab, 2)
