@@ -122,6 +122,7 @@ class Mover(threading.Thread):
             "reason": info.view.reason,
             "persistent": info.view.persistent,
             "autostart": info.autostart,
+            "max_downtime_ms": host.max_downtime_ms(self.order.uuid),
             "at_destination": self._is_at_destination(),
         }
         self._heed_before_job()

@@ -158,6 +158,7 @@ class Settlement:
             self._try("undefine_destination", lambda: self._host("destination").undefine(self._uuid))
         if has_made(self._journal.record):
             self._try("remove_targets", self._remove_targets)
+        self._restore_downtime(source)
         cause = f"{error.message} " if error else ""
         detail = f"{cause}The guest is {source.describe()} on the source, {destination.describe()} on the destination."
         reason = self._cancel_reason(error)
@@ -170,6 +171,16 @@ class Settlement:
 
     def _remove_targets(self) -> None:
         remove_targets(self._journal.record, t.cast(StorageHost, self._host("destination")))
+
+    def _restore_downtime(self, source: h.GuestView) -> None:
+        """Give the domain back the downtime of its own: libvirt restores only what it was when the job began, and that was the ramp's first step."""
+        milliseconds = self._journal.record["before"].get("max_downtime_ms")
+        if not source.active or milliseconds is None:
+            return
+        try:
+            self._host("source").set_max_downtime_ms(self._uuid, milliseconds)
+        except KvmfleetError as error:
+            self._journal.note("downtime_not_restored", str(error))
 
     def _cancel_reason(self, error: t.Optional[KvmfleetError]) -> t.Optional[str]:
         acts: t.List[str] = [entry["act"] for entry in self._journal.record["acts"]]
