@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JobStats
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Abort, Action, Limits, SetDowntime, Watched, decide, downtime_was_set
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import (
+    Abort,
+    Action,
+    ForceComplete,
+    Limits,
+    SetDowntime,
+    Watched,
+    abort_was_lost,
+    decide,
+    downtime_was_set,
+    watch_post_copy,
+)
 
 RAMP = ((0.0, 50), (10.0, 100), (20.0, 500))
 
@@ -19,8 +30,8 @@ RAMP = ((0.0, 50), (10.0, 100), (20.0, 500))
 class Monitored:
     """A monitor that is asked poll by poll."""
 
-    def __init__(self, timeout: float = 0, stall: float = 0, refuse: bool = False) -> None:
-        self.limits = Limits(RAMP, timeout, stall)
+    def __init__(self, timeout: float = 0, stall: float = 0, refuse: bool = False, force: bool = False) -> None:
+        self.limits = Limits(RAMP, timeout, stall, force_on_timeout=force)
         self.watched = Watched()
         self.refuse = refuse
 
@@ -112,3 +123,48 @@ def test_whatever_comes_there_is_at_most_one_abort_and_never_before_a_limit(poll
     assert len(aborts) <= 1
     for at, action in aborts:
         assert at > timeout > 0 if action.reason == "timeout" else at >= stall > 0
+
+
+# -- forcing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_that_forces_fires_once_and_the_watch_goes_on() -> None:
+    monitor = Monitored(timeout=5, force=True)
+    monitor.poll(0, 1)
+    assert monitor.poll(5.1, 2) == [ForceComplete()]
+    later = [action for second in range(6, 3000, 7) for action in monitor.poll(second, second)]
+    assert not any(isinstance(action, (ForceComplete, Abort)) for action in later)
+
+
+def test_a_stall_still_aborts_while_the_move_is_forced() -> None:
+    monitor = Monitored(timeout=5, stall=60, force=True)
+    monitor.poll(0, 1)
+    monitor.poll(6, 2)
+    assert Abort("stalled") not in monitor.poll(65, 2)
+    assert monitor.poll(66, 2) == [Abort("stalled")]
+
+
+@pytest.mark.parametrize(("timeout", "stall", "reason"), [(5, 0, "timeout"), (0, 5, "stalled")])
+def test_an_abort_that_was_lost_is_due_again_whatever_it_was_for(timeout: int, stall: int, reason: str) -> None:
+    monitor = Monitored(timeout, stall)
+    monitor.poll(0, 1)
+    assert monitor.poll(6, 1) == [Abort(reason)]
+    assert monitor.poll(7, 1) == []
+    monitor.watched = abort_was_lost(monitor.watched)
+    assert monitor.poll(8, 1) == [Abort(reason)]
+
+
+def test_in_post_copy_a_stream_that_stands_still_is_told_once_a_while() -> None:
+    limits, watched, told = Limits(RAMP, 1, 60), Watched(), []
+    for second in range(200):
+        stats = JobStats(data_processed_bytes=min(second + 1, 20), memory_remaining_bytes=5)
+        stalled, watched = watch_post_copy(stats, second, limits, watched)
+        told += [second] if stalled else []
+    assert told == [79, 139, 199]
+
+
+def test_what_the_guest_writes_over_and_over_is_the_most_that_an_iteration_began_with() -> None:
+    limits, watched = Limits(RAMP, 0, 0), Watched()
+    for second, (iteration, remaining) in enumerate([(1, 1000), (1, 200), (2, 300), (2, 10), (3, 250), (3, 5)]):
+        _actions, watched = decide(JobStats(iteration=iteration, memory_remaining_bytes=remaining), second, limits, watched)
+    assert (watched.dirty_set_bytes, watched.synced_at) == (300, 4)

@@ -11,10 +11,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, MigrationFailed, NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, MigrationFailed, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import UNREACHABLE_SECONDS, limits_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, Intent, leave
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import UNREACHABLE_SECONDS, limits_of, terms_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership, Watched
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -421,3 +423,189 @@ def test_an_aborted_call_alone_does_not_say_where_the_guest_is(fleet: FakeFleet,
     slow(fleet)
     fleet.clock.at(2, lambda: fleet.migrations[0].end(Aborted("canceled by client"), (h.SHUTOFF, "migrated"), (h.RUNNING, "migrated")))
     assert carry_out(fleet, tmp_path)["status"] == s.COMPLETED
+
+
+# -- an abort before there is a job --------------------------------------------------------------------------------
+
+
+def asked(order: Order, act: str, folder: pathlib.Path) -> Intent:
+    intent = Intent(act, order.record["id"], order.record["generation"], "ann@control", 7 if act == BANDWIDTH else None)
+    leave(UUID, intent, str(folder))
+    return intent
+
+
+def test_an_abort_while_it_waits_cancels_it_and_touches_no_host(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    order = order_of(record_of())
+    mover = mover_of(fleet, order, tmp_path)
+    assert mover.heed_while_waiting() is False
+    intent = asked(order, ABORT, tmp_path)
+    assert mover.heed_while_waiting() is True
+    state = state_in(tmp_path)
+    assert (state["status"], state["reason"], state["answers"][intent.id]) == (s.CANCELLED, "operator", {})
+    events = [line["status"] for line in state["history"]]
+    assert events.index("abort_start") < events.index("abort_end") < events.index(s.CANCELLED)
+    assert fleet.connections == []
+    Ownership(UUID, str(tmp_path)).release()
+
+
+@pytest.mark.parametrize("act", [FORCE_COMPLETE, BANDWIDTH])
+def test_what_waits_cannot_be_forced_and_waits_on(fleet: FakeFleet, tmp_path: pathlib.Path, act: str) -> None:
+    order = order_of(record_of())
+    mover = mover_of(fleet, order, tmp_path)
+    intent = asked(order, act, tmp_path)
+    assert mover.heed_while_waiting() is False
+    assert state_in(tmp_path)["answers"][intent.id]["error_code"] == "invalid_state"
+    assert state_in(tmp_path)["status"] == s.QUEUED
+
+
+def test_an_abort_while_it_is_prepared_starts_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest()
+    order = order_of(record_of())
+    mover = mover_of(fleet, order, tmp_path)
+    fleet.before_call = lambda machine, call: asked(order, ABORT, tmp_path) if call == "find" else None
+    mover.run()
+    state = state_in(tmp_path)
+    assert (state["status"], state["reason"]) == (s.CANCELLED, "operator")
+    assert (fleet.migrations, "migrate" in acts(state)) == ([], False)
+    assert fleet.source.domains[UUID].view().describe() == "running (booted)"
+
+
+def test_an_abort_while_it_runs_has_a_start_and_an_end(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    slow(fleet)
+    order = order_of(record_of())
+    mover = mover_of(fleet, order, tmp_path)
+    fleet.clock.at(5, lambda: asked(order, ABORT, tmp_path))
+    mover.run()
+    state = state_in(tmp_path)
+    assert (state["status"], state["reason"]) == (s.CANCELLED, "operator")
+    events = [line["status"] for line in state["history"]]
+    assert events.index("abort_start") < events.index("abort_end") < events.index(s.CANCELLED)
+    assert 5 <= fleet.clock() < 6
+
+
+# -- forcing -------------------------------------------------------------------------------------------------------
+
+
+def capped(order: Order, mib: int) -> Order:
+    order.parameters["bandwidth"] = mib
+    order.record["connection"] = {"bandwidth_mib": mib}
+    return order
+
+
+def test_a_capped_move_that_is_forced_arrives_after_about_the_pause_that_was_predicted(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.link_mib = 400
+    fleet.guest(dirty_bytes=200 * MIB, dirty_rate_bytes=800 * MIB)
+    order = capped(order_of(record_of(timeout_seconds=8, on_timeout="force_complete", downtime_ms=100)), 32)
+    mover_of(fleet, order, tmp_path).run()
+    record = state_in(tmp_path)
+    assert (record["status"], record["result"]["mode"], record["result"]["rung"]) == (s.COMPLETED, "paused", "downtime")
+    assert acts(record) == ["migrate", "force: bandwidth", "force: downtime"]
+    assert 0.5 <= record["result"]["downtime_ms"] / record["result"]["predicted_downtime_ms"] <= 2
+    assert fleet.clock() < 15
+
+
+def test_a_move_that_may_switch_is_forced_by_post_copy(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    slow(fleet)
+    order = order_of(record_of(timeout_seconds=8, on_timeout="force_complete", post_copy=True))
+    order.flags.append("POSTCOPY")
+    mover_of(fleet, order, tmp_path).run()
+    record = state_in(tmp_path)
+    assert (record["status"], record["result"]["mode"]) == (s.COMPLETED, "post-copy")
+    assert acts(record) == ["migrate", "force: post_copy"]
+    assert record["result"]["downtime_ms"] is not None, "the source told it"
+
+
+def test_a_pause_that_overruns_is_given_up_and_the_guest_runs_on_here(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    slow(fleet)
+
+    def crawl(machine: t.Any, call: str) -> None:
+        if call == "suspend":
+            fleet.migrations[0].link_bytes = MIB
+
+    fleet.before_call = crawl
+    fleet.clock.at(1, lambda: fleet.source.refuse.update(set_max_downtime_ms=Internal("no")))
+    record = carry_out(fleet, tmp_path, timeout_seconds=5, on_timeout="force_complete", force_suspend_seconds=3, force_pause_max_seconds=20)
+    assert (record["status"], record["reason"]) == (s.CANCELLED, "pause_overrun")
+    assert 28 <= fleet.clock() < 40
+    assert fleet.source.domains[UUID].state == h.RUNNING
+
+
+def test_a_guest_that_we_stopped_is_resumed_where_libvirt_did_not(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    slow(fleet)
+    fleet.clock.at(1, lambda: fleet.source.refuse.update(set_max_downtime_ms=Internal("no")))
+    stopped = (h.PAUSED, "user")
+
+    def die(machine: t.Any, call: str) -> None:
+        if call == "suspend":
+            fleet.clock.after(0.2, lambda: fleet.migrations[0].end(MigrationFailed("reset"), stopped, None))
+
+    fleet.before_call = die
+    record = carry_out(fleet, tmp_path, timeout_seconds=5, on_timeout="force_complete", force_suspend_seconds=2)
+    assert record["status"] == s.FAILED
+    assert fleet.source.domains[UUID].view().describe() == "running (unpaused)"
+    assert acts(record)[-1] == "resume_source"
+
+
+def test_a_guest_that_was_paused_before_is_never_switched(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest(state=h.PAUSED, reason="user")
+    order = order_of(record_of(post_copy=True))
+    order.flags.append("POSTCOPY")
+    mover_of(fleet, order, tmp_path).run()
+    assert state_in(tmp_path)["status"] == s.COMPLETED
+    assert "POSTCOPY" not in fleet.migrations[0].flags
+
+
+@pytest.mark.parametrize(("paused", "expected"), [(False, True), (True, False)])
+def test_the_terms_are_the_record_s(paused: bool, expected: bool) -> None:
+    record = record_of(post_copy=True, force_suspend_seconds=7, force_pause_max_seconds=9, downtime_ms=300)
+    record["connection"] = {"bandwidth_mib": 5, "link_mib": 100}
+    record["before"] = {"state": h.PAUSED if paused else h.RUNNING}
+    terms = terms_of(order_of(record))
+    assert (terms.post_copy, terms.capped, terms.link_rate_bytes) == (expected, True, 100 * MIB)
+    assert (terms.suspend_seconds, terms.pause_max_seconds, terms.downtime_ms) == (7, 9, 300)
+
+
+# -- broken post-copy ----------------------------------------------------------------------------------------------
+
+
+def switched(fleet: FakeFleet) -> Order:
+    """A move that goes over to post-copy after 3 s."""
+    slow(fleet)
+    order = order_of(record_of(post_copy=True))
+    order.flags.append("POSTCOPY")
+    fleet.clock.at(3, lambda: fleet.migrations[0].start_post_copy())
+    return order
+
+
+def test_a_post_copy_that_breaks_is_recovered_by_the_same_watcher(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    order = switched(fleet)
+    fleet.clock.at(5, lambda: fleet.migrations[0].break_post_copy())
+    mover_of(fleet, order, tmp_path).run()
+    record = state_in(tmp_path)
+    assert (record["status"], record["result"]["mode"], acts(record)) == (s.COMPLETED, "post-copy", ["migrate", "recover: resume"])
+    assert fleet.destination.domains[UUID].view().describe() == "running (migrated)"
+    assert fleet.source.domains == {}
+
+
+def test_a_definition_that_an_unattended_end_left_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    order = switched(fleet)
+    fleet.clock.at(5, lambda: fleet.migrations[0].leave_unattended())
+    mover_of(fleet, order, tmp_path).run()
+    record = state_in(tmp_path)
+    assert (record["status"], acts(record)) == (s.COMPLETED, ["migrate", "undefine_source"])
+    assert fleet.source.domains == {}
+
+
+def test_a_post_copy_that_cannot_be_recovered_stays_unsettled_and_another_run_recovers_it(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    order = switched(fleet)
+    fleet.clock.at(5, lambda: fleet.migrations[0].break_post_copy())
+    fleet.clock.at(5, lambda: fleet.destination.versions.update(libvirt=11003000))
+    mover_of(fleet, order, tmp_path).run()
+    record = state_in(tmp_path)
+    assert (record["status"], record["reason"]) == (s.ERROR, "post_copy_failed")
+    assert all(machine.domains[UUID].active for machine in fleet.machines.values())
+    fleet.destination.versions["libvirt"] = 11004000
+    again = order_of({key: value for key, value in record.items() if key not in ("watcher", "answers")}, adopt=True)
+    mover_of(fleet, again, tmp_path).run()
+    assert state_in(tmp_path)["status"] == s.COMPLETED
+    assert fleet.destination.domains[UUID].view().describe() == "running (migrated)"

@@ -305,3 +305,52 @@ def test_why_it_did_not_move(
     assert settlement_of(fleet, journal).settle(error, 4000) is True
     assert (journal.record["status"], journal.record["reason"]) == expected
     assert journal.record["result"]["elapsed_ms"] == 4000
+
+
+# -- figures, and what the abort's end says ------------------------------------------------------------------------
+
+
+def test_the_source_s_own_figures_come_first(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    fleet.destination.domains[UUID].completed = h.JobStats(downtime_ms=99)
+    settlement_of(fleet, journal_at_end(tmp_path), lambda: h.JobStats(downtime_ms=12)).settle(None, 4000)
+    assert state_in(tmp_path)["result"]["downtime_ms"] == 12
+
+
+def test_without_them_the_destination_s_serve(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    fleet.destination.domains[UUID].completed = h.JobStats(downtime_ms=99)
+    assert settle(fleet, tmp_path)["result"]["downtime_ms"] == 99
+
+
+def test_after_post_copy_the_event_is_given_its_time_and_only_then(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    for post_copy in (True, False):
+        other = FakeFleet()
+        places(other, None, ARRIVED)
+        told = [None, None, h.JobStats(downtime_ms=7)]
+        folder = tmp_path / str(post_copy)
+        folder.mkdir()
+        settlement_of(other, journal_at_end(folder, post_copy), lambda told=told: told.pop(0)).settle(None, 4000)  # type: ignore[misc]
+        assert state_in(folder)["result"]["downtime_ms"] == (7 if post_copy else None)
+
+
+def test_an_operator_s_abort_has_its_end_in_the_history_and_others_do_not(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    for reason, count in (("operator", 1), ("timeout", 0)):
+        other = FakeFleet()
+        places(other, RUNNING, None)
+        folder = tmp_path / reason
+        folder.mkdir()
+        journal = journal_at_end(folder)
+        journal.intend(f"abort: {reason}")
+        settlement_of(other, journal).settle(Aborted("canceled by client"), 4000)
+        assert [line["status"] for line in state_in(folder)["history"]].count("abort_end") == count
+
+
+@pytest.mark.parametrize(("ours", "expected"), [(True, ["resume"]), (False, [])])
+def test_only_a_guest_that_we_stopped_is_let_run_again(fleet: FakeFleet, tmp_path: pathlib.Path, ours: bool, expected: t.List[str]) -> None:
+    places(fleet, (h.PAUSED, "user"), None)
+    journal = journal_at_end(tmp_path, state=h.RUNNING)
+    if ours:
+        journal.intend("force: suspend")
+    settlement_of(fleet, journal).settle(MigrationFailed("reset"), 4000)
+    assert (calls(fleet.source), state_in(tmp_path)["status"]) == (expected, s.FAILED)

@@ -24,6 +24,7 @@ class TimedMove:
     def __init__(self, name: str, clock: FakeClock, seconds: float, log: t.List[str]) -> None:
         self.name, self._clock, self._seconds, self._log = name, clock, seconds, log
         self.started_at: t.Optional[float] = None
+        self.abort_at: t.Optional[float] = None
 
     def start(self) -> None:
         self.started_at = self._clock()
@@ -34,7 +35,10 @@ class TimedMove:
 
     def heed_while_waiting(self) -> bool:
         assert self.started_at is None, "only what waits is asked"
-        return False
+        if self.abort_at is None or self._clock() < self.abort_at:
+            return False
+        self._log.append(f"abort {self.name}")
+        return True
 
     def cancel(self, reason: str, detail: str) -> None:
         assert self.started_at is None, "only what waits is cancelled"
@@ -44,13 +48,15 @@ class TimedMove:
 class Running:
     """A window over moves named a, b, c …, with a run that beats until a given second."""
 
-    def __init__(self, folder: pathlib.Path, parallel: int, *seconds: float, beats_until: float = 10**6) -> None:
+    def __init__(self, folder: pathlib.Path, parallel: int, *seconds: float, beats_until: float = 10**6, aborts: t.Optional[t.Dict[int, float]] = None) -> None:
         self.clock = FakeClock()
         self.log: t.List[str] = []
         self.most = 0
         self.beats_until = beats_until
         self.path = pathlib.Path(heartbeat_path(RUN, str(folder)))
         self.moves = [TimedMove(chr(ord("a") + index), self.clock, length, self.log) for index, length in enumerate(seconds)]
+        for index, at in (aborts or {}).items():
+            self.moves[index].abort_at = at
         self.clock.every_step(self._step)
         Window(t.cast(t.Any, self.moves), parallel, Heartbeat(RUN, self.clock, str(folder)), self.clock.sleep).run()
 
@@ -98,3 +104,15 @@ def test_the_counter_is_removed_at_the_end(tmp_path: pathlib.Path) -> None:
 
 def test_no_moves_is_over_at_once(tmp_path: pathlib.Path) -> None:
     assert Running(tmp_path, 4).clock() == 0
+
+
+def test_the_abort_of_one_that_waits_leaves_the_others_alone(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 1, 20, 5, 5, aborts={1: 3})
+    assert running.log == ["start a", "abort b", "start c"]
+    assert 20 <= (running.moves[2].started_at or 0) < 20.5
+
+
+def test_the_abort_of_all_that_wait_ends_the_run_with_what_runs(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 1, 20, 5, 5, aborts={1: 3, 2: 4})
+    assert running.log == ["start a", "abort b", "abort c"]
+    assert 20 <= running.clock() < 21
