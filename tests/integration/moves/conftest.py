@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import typing as t
 
@@ -14,7 +15,8 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
 
-PREFIX = "moves"
+# Beside the prefix of the suite that runs this, so that two suites do not make hosts of one name.
+PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'mov')}m"
 BYSTANDER = "bystander"
 
 # A guest of which a capped move takes about five seconds, and one of which it never ends.

@@ -46,12 +46,12 @@ CASES = {
     "blanks and quotes": ({"name": 'it\'s "web" $(reboot) 1'}, "not_found", "$(reboot)"),
     "an option for a name": ({"name": "--help"}, "not_found", "--help"),
     "a destination that no name server knows": ({"destination": "no-such-host.invalid"}, "unreachable", "no-such-host.invalid"),
-    "the source by its name": ({"destination": "moves1"}, "invalid_argument", "moves1"),
+    "the source by its name": ({"destination": "SOURCE"}, "invalid_argument", "SOURCE"),
     "a URI of nothing": ({"destination_uri": "http//nothing"}, "invalid_argument", "http//nothing"),
-    "a URI with a newline": ({"destination_uri": "qemu+tcp://moves2/system\n"}, "invalid_argument", "destination_uri"),
-    "a URI of another hypervisor": ({"destination_uri": "xen+tcp://moves2/system"}, "unreachable", "xen"),
-    "a source elsewhere": ({"uri": "qemu+tcp://moves2/system"}, "not_supported", "qemu+tcp://moves2/system"),
-    "a bad memory URI": ({"migrate_uri": "ftp://moves2"}, "invalid_argument", "migrate_uri"),
+    "a URI with a newline": ({"destination_uri": "qemu+tcp://OTHER/system\n"}, "invalid_argument", "destination_uri"),
+    "a URI of another hypervisor": ({"destination_uri": "xen+tcp://OTHER/system"}, "unreachable", "xen"),
+    "a source elsewhere": ({"uri": "qemu+tcp://OTHER/system"}, "not_supported", "qemu+tcp://OTHER/system"),
+    "a bad memory URI": ({"migrate_uri": "ftp://OTHER"}, "invalid_argument", "migrate_uri"),
     "a negative timeout": ({"timeout_seconds": -1}, "invalid_argument", "timeout_seconds"),
     "a timeout of ages": ({"timeout_seconds": 10**18}, "invalid_argument", "timeout_seconds"),
     "a word for a number": ({"timeout_seconds": "soon"}, "invalid_argument", "timeout_seconds"),
@@ -71,12 +71,17 @@ CASES = {
 }
 
 
+def with_hosts(lab: Lab, text: str) -> str:
+    return text.replace("SOURCE", lab.host(1)).replace("OTHER", lab.host(2))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input(lab: Lab, control: Control, case: str) -> None:
-    arguments, code, named = CASES[case]
-    done = control.task(1, "live_migrate", {"name": SENTRY, "destination": lab.host(2), **t.cast("dict[str, t.Any]", arguments)})
+    arguments, code, named = t.cast("tuple[dict[str, t.Any], str, str]", CASES[case])
+    given = {key: with_hosts(lab, value) if isinstance(value, str) else value for key, value in arguments.items()}
+    done = control.task(1, "live_migrate", {"name": SENTRY, "destination": lab.host(2), **given})
     assert done.refused() == code, done.text
-    assert named in done.msg
+    assert with_hosts(lab, named) in done.msg
     assert "Traceback" not in done.text
 
 

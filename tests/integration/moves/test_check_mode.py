@@ -67,11 +67,12 @@ def test_check_mode_refuses_what_the_move_would_refuse(lab: Lab, control: Contro
 
 
 def test_check_mode_leaves_a_move_in_flight_alone(lab: Lab, control: Control, slow: str) -> None:
-    running = control.begin_move(slow, bandwidth_mib=8)
+    running = control.begin_move(slow, bandwidth_mib=2)
     state = lab.under_way(lab.uuid(slow))
     seen = control.move(slow, 2, "--check")
     assert (seen.code, seen.record["id"]) == (0, state["id"]), seen.text
     assert control.move(slow, 3, "--check").refused() == "conflict"
+    lab.hurry(slow)
     done = running.wait()
     assert done.ended() == ("completed", None)
     assert done.record["generation"] == state["generation"]

@@ -37,7 +37,7 @@ def check_stayed(lab: Lab, control: Control, done: Outcome, name: str) -> None:
 
 
 def test_the_hypervisor_at_the_destination_dies(lab: Lab, control: Control, slow: str) -> None:
-    running = control.begin_move(slow, bandwidth_mib=8)
+    running = control.begin_move(slow, bandwidth_mib=2)
     lab.under_way(lab.uuid(slow))
     kill_hypervisor(lab, 2, slow)
     check_stayed(lab, control, running.wait(), slow)
@@ -45,14 +45,14 @@ def test_the_hypervisor_at_the_destination_dies(lab: Lab, control: Control, slow
 
 
 def test_libvirtd_at_the_destination_dies(lab: Lab, control: Control, slow: str) -> None:
-    running = control.begin_move(slow, bandwidth_mib=8)
+    running = control.begin_move(slow, bandwidth_mib=2)
     lab.under_way(lab.uuid(slow))
     lab("libvirtd", lab.host(2), "kill")
     check_stayed(lab, control, running.wait(), slow)
 
 
 def test_libvirtd_at_the_source_dies(lab: Lab, control: Control, slow: str) -> None:
-    running = control.begin_move(slow, bandwidth_mib=8)
+    running = control.begin_move(slow, bandwidth_mib=2)
     lab.under_way(lab.uuid(slow))
     lab("libvirtd", lab.host(1), "kill")
     done = running.wait()
@@ -65,7 +65,7 @@ def test_libvirtd_at_the_source_dies(lab: Lab, control: Control, slow: str) -> N
 
 
 def test_a_cut_cable_is_a_stall(lab: Lab, control: Control, slow: str) -> None:
-    running = control.begin_move(slow, bandwidth_mib=6, stall_seconds=4)
+    running = control.begin_move(slow, bandwidth_mib=2, stall_seconds=4)
     lab.under_way(lab.uuid(slow))
     lab("cut", lab.host(1), "--data", "--out", "--peer", lab.host(2))
     done = running.wait()
@@ -78,7 +78,7 @@ def test_a_cut_cable_is_a_stall(lab: Lab, control: Control, slow: str) -> None:
 
 
 def test_the_guest_dies_in_the_move(lab: Lab, control: Control, slow: str) -> None:
-    running = control.begin_move(slow, bandwidth_mib=6)
+    running = control.begin_move(slow, bandwidth_mib=2)
     lab.under_way(lab.uuid(slow))
     kill_hypervisor(lab, 1, slow)
     done = running.wait()

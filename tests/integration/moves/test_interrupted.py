@@ -11,6 +11,8 @@ import typing as t
 from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Record
 from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
 
+# What a busy machine may add: a poll, an abort, two readings of both hosts.
+LATE_MS = 5000
 UNSETTLED = ("accepted", "scheduled", "queued", "preparing", "running")
 
 
@@ -30,7 +32,8 @@ def killed_in_the_middle(lab: Lab, control: Control, name: str, **arguments: t.A
 
 def finish_unseen(lab: Lab, control: Control, name: str) -> Record:
     """Kill Ansible and let the watcher end the move alone; the ledger does not know of it. Return the state file."""
-    state = killed_in_the_middle(lab, control, name, bandwidth_mib=10)
+    state = killed_in_the_middle(lab, control, name, bandwidth_mib=2)
+    lab.hurry(name)
     uuid = state["domain"]["uuid"]
 
     def completed() -> Record | None:
@@ -45,8 +48,8 @@ def finish_unseen(lab: Lab, control: Control, name: str) -> Record:
 
 
 def test_the_next_run_follows_what_a_killed_one_began(lab: Lab, control: Control, slow: str) -> None:
-    state = killed_in_the_middle(lab, control, slow, bandwidth_mib=6)
-    again = control.move(slow, timeout_seconds=99)
+    state = killed_in_the_middle(lab, control, slow, bandwidth_mib=2)
+    again = control.join_move(slow, timeout_seconds=99)
     assert (again.code, again.changed, again.ended()) == (0, True, ("completed", None)), again.text
     assert (again.record["id"], again.record["generation"]) == (state["id"], state["generation"])
     assert "timeout_seconds=99" in again.warnings
@@ -59,7 +62,7 @@ def test_a_timeout_holds_without_a_control_node(lab: Lab, control: Control, endl
     eventually(lambda: not lab.has_job(endless), "the watcher aborts")
     last = eventually(lambda: (found := lab.state_file(state["domain"]["uuid"])) and found["status"] == "cancelled" and found, "it is written down")
     assert last["reason"] == "timeout"
-    assert last["result"]["elapsed_ms"] <= 8000
+    assert last["result"]["elapsed_ms"] <= 5000 + LATE_MS
     assert lab.places(endless) == {1: "running"}
 
 
@@ -108,15 +111,15 @@ def test_a_killed_watcher_is_replaced_at_once(lab: Lab, control: Control, endles
     assert last["generation"] == done.record["generation"] > first["generation"]
     assert (done.record["id"], done.record["reason"]) == (first["id"], "timeout")
     # The clock did not start anew with the second watcher.
-    assert 9000 <= done.record["result"]["elapsed_ms"] <= 12_500
+    assert 9000 <= done.record["result"]["elapsed_ms"] <= 9000 + LATE_MS
     assert control.only_record() == done.record
     assert lab.places(endless) == {1: "running"}
 
 
 def test_the_next_run_watches_a_job_that_nobody_watches(lab: Lab, control: Control, slow: str) -> None:
-    state = killed_in_the_middle(lab, control, slow, bandwidth_mib=6)
+    state = killed_in_the_middle(lab, control, slow, bandwidth_mib=2)
     lab.on(1, "kill", "-9", str(state["watcher"]["pid"]))
-    again = control.move(slow)
+    again = control.join_move(slow)
     assert (again.code, again.changed, again.ended()) == (0, True, ("completed", None)), again.text
     assert again.record["id"] == state["id"]
     assert again.record["generation"] > state["generation"]

@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.moves.support.flee
 Make = t.Callable[..., str]
 CAP_MIB = 8
 # What a busy machine may add: a poll, an abort, two readings of both hosts.
-LATE_MS = 3000
+LATE_MS = 4000
 
 
 def check_timed_out(lab: Lab, record: Record, seconds: int) -> None:
