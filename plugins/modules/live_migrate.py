@@ -49,9 +49,23 @@ options:
       - Absolute limit of the move, counted from the start of its job. V(0) is no limit. By default 800 seconds for each GiB of memory.
     type: int
   on_timeout: &on_timeout
-    description: What happens at the limit. With V(abort), the default, the guest goes on running on the source.
+    description:
+      - What happens at the limit. With V(abort), the default, the guest goes on running on the source.
+      - With V(force_complete) the move is made to end, in post-copy where O(post_copy) permits it. Else the bandwidth cap is lifted, then a pause as long as
+        the rest needs is allowed, and only after O(force_suspend_seconds) the guest is suspended until it runs on the destination.
     type: str
-    choices: [abort]
+    choices: [abort, force_complete]
+  force_suspend_seconds: &force_suspend_seconds
+    description: How long forcing waits before it suspends the guest, 10 by default.
+    type: int
+  force_pause_max_seconds: &force_pause_max_seconds
+    description:
+      - A forced pause that lasts longer than this, 30 by default, and longer than three times its prediction, ends in an abort.
+        The guest goes on running on the source.
+    type: int
+  link_mib: &link_mib
+    description: What the link between the hosts carries in MiB/s, for the prediction of a forced pause. By default it is measured.
+    type: int
   stall_seconds: &stall_seconds
     description: Abort when not a single byte was moved for so many seconds, 60 by default. V(0) is never.
     type: int
@@ -71,6 +85,11 @@ options:
   override_policy: &override_policy
     description:
       - Use the task's value also where the domain's own policy, or the profile it names, forbids auto-converge or post-copy. The record keeps it.
+    type: bool
+  post_copy: &post_copy
+    description:
+      - Permit to switch the guest over before all of its memory has moved, when the move is forced to its end.
+      - From the switch on the guest needs both hosts and the link between them until the rest has come over. Excludes O(auto_converge).
     type: bool
   bandwidth_mib: &bandwidth_mib
     description: Cap of the memory stream in MiB/s. V(0), the default, is no cap.
@@ -132,12 +151,16 @@ options:
       migrate_uri: *migrate_uri
       timeout_seconds: *timeout_seconds
       on_timeout: *on_timeout
+      force_suspend_seconds: *force_suspend_seconds
+      force_pause_max_seconds: *force_pause_max_seconds
+      link_mib: *link_mib
       stall_seconds: *stall_seconds
       downtime_ms: *downtime_ms
       downtime_steps: *downtime_steps
       downtime_delay_seconds_per_gib: *downtime_delay_seconds_per_gib
       auto_converge: *auto_converge
       override_policy: *override_policy
+      post_copy: *post_copy
       bandwidth_mib: *bandwidth_mib
       post_copy_bandwidth_mib: *post_copy_bandwidth_mib
       parallel_connections: *parallel_connections
@@ -254,7 +277,7 @@ migrations:
     result:
       description: What the move took, in milliseconds and bytes.
       type: dict
-      sample: {elapsed_ms: 1423, downtime_ms: 96, setup_ms: 2, bytes: 151238656, iterations: 3, mode: pre-copy}
+      sample: {elapsed_ms: 1423, downtime_ms: 96, predicted_downtime_ms: null, setup_ms: 2, bytes: 151238656, iterations: 3, mode: pre-copy, rung: null}
     history:
       description: Every change, with time, author and detail.
       type: list

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_migrate_uri, check_uri
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import NO_COPY, MoveOptions, check_options
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MAX_BANDWIDTH_MIB, NO_COPY, MoveOptions, check_options
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS, FEATURES, SOURCE_HOST, SOURCE_TASK, Policy, merged, resolve
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
@@ -107,7 +107,7 @@ def _request(args: dict[str, t.Any], settings: Settings, source: str) -> MoveReq
         migrate_uri=check_migrate_uri(migrate_uri) if migrate_uri else None,
         options=options,
         policy=_policy(args, settings.policy(source)),
-        link_mib=args.get("link_mib"),
+        link_mib=_link_mib(args.get("link_mib")),
         given={name: args[name] for name in DEFAULTS if args.get(name) is not None},
         override=bool(args.get("override_policy")),
     )
@@ -135,6 +135,12 @@ def _destinations(args: dict[str, t.Any], settings: Settings, source: str) -> tu
     if destination == source:
         raise InvalidArgument(f"The destination {destination} is the host that the domain runs on.", "Name another host. Nothing was moved.")
     return destination, {destination: settings.libvirt_uri(destination, source, args.get("transport"))}
+
+
+def _link_mib(link_mib: int | None) -> int | None:
+    if link_mib is not None and not 1 <= link_mib <= MAX_BANDWIDTH_MIB:
+        raise InvalidArgument(f"link_mib is {link_mib}.", f"Give what the link carries in MiB/s, a whole number from 1 to {MAX_BANDWIDTH_MIB}.")
+    return link_mib
 
 
 def _canonical(uuid: str | None) -> str | None:
