@@ -74,8 +74,15 @@ class Mover(threading.Thread):
             follower.close()
             self._ownership.release()
 
+    @property
+    def is_adopted(self) -> bool:
+        """Whether somebody began the move before: then its job may be running while it waits for its turn here."""
+        return self.order.adopt
+
     def heed_while_waiting(self) -> bool:
-        """Honour an abort while the move waits for its turn; returns whether it was cancelled."""
+        """Honour an abort while the move waits for its turn; returns whether it was cancelled. What was adopted heeds it when it is followed."""
+        if self.is_adopted:
+            return False
         try:
             self._heed_before_job()
         except Aborted as error:

@@ -43,5 +43,6 @@ class Window:
 
     def _cancel_waiting(self) -> None:
         for mover in self._waiting:
-            mover.cancel(s.REASON_CONTROLLER_LOST, "The run that owns this move was not heard from for 60 s. Nothing was started.")
-        self._waiting.clear()
+            if not mover.is_adopted:
+                mover.cancel(s.REASON_CONTROLLER_LOST, "The run that owns this move was not heard from for 60 s. Nothing was started.")
+        self._waiting = [mover for mover in self._waiting if mover.is_adopted]

@@ -294,13 +294,14 @@ def test_an_abort_for_another_generation_is_not_heeded(tmp_path: pathlib.Path) -
 
 def test_nothing_is_forced_any_more_once_an_abort_was_taken(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, suspend_seconds=3)
+    following.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
     following.ask(FORCE_COMPLETE)
     following.migration.cancel = lambda: None  # type: ignore[method-assign]  # libvirt takes its time
     following.polls(1)
     following.ask(ABORT)
     following.polls(10)
-    assert following.asked("suspend") == []
-    assert following.guest.state == "running"
+    assert (following.asked("suspend"), following.guest.state) == ([], "running")
+    assert not following.migration.ended.is_set(), "the job was still there to be forced"
 
 
 @pytest.mark.parametrize("mib", [0, 7])

@@ -458,6 +458,20 @@ def test_what_waits_cannot_be_forced_and_waits_on(fleet: FakeFleet, tmp_path: pa
     assert state_in(tmp_path)["status"] == s.QUEUED
 
 
+def test_an_adopted_move_is_never_called_cancelled_while_its_job_runs(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    slow(fleet)
+    migration = begun(fleet, 3)
+    order = order_of(record_of(status=s.RUNNING), adopt=True)
+    mover = mover_of(fleet, order, tmp_path)
+    asked(order, ABORT, tmp_path)
+    assert mover.heed_while_waiting() is False
+    mover.run()
+    state = state_in(tmp_path)
+    assert migration.ended.is_set()
+    assert (state["status"], state["reason"]) == (s.CANCELLED, "operator")
+    assert "running (booted) on the source" in state["history"][-1]["detail"]
+
+
 def test_an_abort_while_it_is_prepared_starts_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     order = order_of(record_of())

@@ -25,6 +25,7 @@ class TimedMove:
         self.name, self._clock, self._seconds, self._log = name, clock, seconds, log
         self.started_at: t.Optional[float] = None
         self.abort_at: t.Optional[float] = None
+        self.is_adopted = False
 
     def start(self) -> None:
         self.started_at = self._clock()
@@ -48,7 +49,15 @@ class TimedMove:
 class Running:
     """A window over moves named a, b, c …, with a run that beats until a given second."""
 
-    def __init__(self, folder: pathlib.Path, parallel: int, *seconds: float, beats_until: float = 10**6, aborts: t.Optional[t.Dict[int, float]] = None) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        parallel: int,
+        *seconds: float,
+        beats_until: float = 10**6,
+        aborts: t.Optional[t.Dict[int, float]] = None,
+        adopted: t.Sequence[int] = (),
+    ) -> None:
         self.clock = FakeClock()
         self.log: t.List[str] = []
         self.most = 0
@@ -57,6 +66,8 @@ class Running:
         self.moves = [TimedMove(chr(ord("a") + index), self.clock, length, self.log) for index, length in enumerate(seconds)]
         for index, at in (aborts or {}).items():
             self.moves[index].abort_at = at
+        for index in adopted:
+            self.moves[index].is_adopted = True
         self.clock.every_step(self._step)
         Window(t.cast(t.Any, self.moves), parallel, Heartbeat(RUN, self.clock, str(folder)), self.clock.sleep).run()
 
@@ -116,3 +127,8 @@ def test_the_abort_of_all_that_wait_ends_the_run_with_what_runs(tmp_path: pathli
     running = Running(tmp_path, 1, 20, 5, 5, aborts={1: 3, 2: 4})
     assert running.log == ["start a", "abort b", "abort c"]
     assert 20 <= running.clock() < 21
+
+
+def test_what_was_begun_before_is_watched_although_the_run_is_gone(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 1, 100, 5, 5, beats_until=10, adopted=[2])
+    assert running.log == ["start a", "cancel b controller_lost", "start c"]
