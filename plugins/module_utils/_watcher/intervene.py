@@ -22,6 +22,7 @@ from .._migration.force import Terms
 from .._migration.monitor import Limits
 from .._migration.policy import DEFAULTS
 from .._module import check_domain_name, require_local, require_root
+from .._policy.document import parse
 from .._records import statuses as s
 from .._records.schema import Record
 from . import intents
@@ -164,9 +165,12 @@ class Intervention:
         return record
 
     def _force_foreign(self, record: Record, deadline: float) -> None:
-        """Climb the ladder ourselves. Whether the job may switch to post-copy libvirt says when it is asked to; its cap it does not tell."""
+        """Climb the ladder ourselves. Whether the job may switch to post-copy libvirt says when it is asked to; its cap it does not tell.
+
+        What the domain's own policy forbids is not done to it here either.
+        """
         terms = Terms(
-            post_copy=True,
+            post_copy=parse(self.info.policy_xml).values.get("post_copy") is not False,
             capped=self.bandwidth_mib is None,
             suspend_seconds=DEFAULTS["force_suspend_seconds"],
             pause_max_seconds=DEFAULTS["force_pause_max_seconds"],

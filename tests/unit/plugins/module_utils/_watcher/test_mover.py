@@ -34,6 +34,11 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._wat
 BUSY = {"dirty_bytes": 256 * MIB, "dirty_rate_bytes": 200 * MIB}
 
 
+def first(fleet: FakeFleet, act: t.Callable[[FakeMigration], None]) -> t.Callable[[], None]:
+    """Do that to the fleet's first migration, which need not be there yet."""
+    return lambda: act(fleet.migrations[0])
+
+
 @pytest.fixture
 def fleet() -> FakeFleet:
     return FakeFleet()
@@ -143,7 +148,7 @@ def test_a_stream_that_stalls_for_a_while_only_goes_on(fleet: FakeFleet, tmp_pat
 
 def test_a_failed_job_leaves_the_guest_where_it_was(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
-    fleet.clock.at(2, lambda: fleet.migrations[0].fail())
+    fleet.clock.at(2, first(fleet, FakeMigration.fail))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.FAILED, None)
     assert "Unable to write to socket" in record["history"][-1]["detail"]
@@ -216,7 +221,7 @@ def test_a_copy_that_runs_at_the_destination_already_stops_it(fleet: FakeFleet, 
 def test_a_definition_that_was_at_the_destination_before_survives_a_failed_move(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     fleet.guest(on="kvm2", state=h.SHUTOFF, reason="shutdown")
-    fleet.clock.at(2, lambda: fleet.migrations[0].fail())
+    fleet.clock.at(2, first(fleet, FakeMigration.fail))
     assert carry_out(fleet, tmp_path)["status"] == s.FAILED
     assert UUID in fleet.destination.domains
 
@@ -587,13 +592,13 @@ def switched(fleet: FakeFleet) -> Order:
     slow(fleet)
     order = order_of(record_of(post_copy=True))
     order.flags.append("POSTCOPY")
-    fleet.clock.at(3, lambda: fleet.migrations[0].start_post_copy())
+    fleet.clock.at(3, first(fleet, FakeMigration.start_post_copy))
     return order
 
 
 def test_a_post_copy_that_breaks_is_recovered_by_the_same_watcher(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = switched(fleet)
-    fleet.clock.at(5, lambda: fleet.migrations[0].break_post_copy())
+    fleet.clock.at(5, first(fleet, FakeMigration.break_post_copy))
     mover_of(fleet, order, tmp_path).run()
     record = state_in(tmp_path)
     assert (record["status"], record["result"]["mode"], acts(record)) == (s.COMPLETED, "post-copy", ["migrate", "recover: resume"])
@@ -603,7 +608,7 @@ def test_a_post_copy_that_breaks_is_recovered_by_the_same_watcher(fleet: FakeFle
 
 def test_a_definition_that_an_unattended_end_left_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = switched(fleet)
-    fleet.clock.at(5, lambda: fleet.migrations[0].leave_unattended())
+    fleet.clock.at(5, first(fleet, FakeMigration.leave_unattended))
     mover_of(fleet, order, tmp_path).run()
     record = state_in(tmp_path)
     assert (record["status"], acts(record)) == (s.COMPLETED, ["migrate", "undefine_source"])
@@ -612,7 +617,7 @@ def test_a_definition_that_an_unattended_end_left_is_removed(fleet: FakeFleet, t
 
 def test_a_post_copy_that_cannot_be_recovered_stays_unsettled_and_another_run_recovers_it(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = switched(fleet)
-    fleet.clock.at(5, lambda: fleet.migrations[0].break_post_copy())
+    fleet.clock.at(5, first(fleet, FakeMigration.break_post_copy))
     fleet.clock.at(5, lambda: fleet.destination.versions.update(libvirt=11003000))
     mover_of(fleet, order, tmp_path).run()
     record = state_in(tmp_path)

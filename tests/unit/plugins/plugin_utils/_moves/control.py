@@ -97,8 +97,9 @@ class FakeSource:
         return {"survey": found}
 
     def _start(self, work: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
-        if self.refuse_start:
-            raise self.refuse_start
+        refusal = self.refuse_start
+        if refusal is not None:
+            raise refusal
         watcher = {"pid": 4711, "start_ticks": 1, "run_id": work["run_id"]}
         taken, refused = {}, {}
         for order in map(order_from, work["orders"]):
