@@ -75,6 +75,7 @@ class Forcing:
     began_at: float
     rung: t.Optional[str] = None
     rung_at: float = 0.0
+    rung_processed_bytes: t.Optional[int] = None
     processed_bytes: t.Optional[int] = None
     seen_at: float = 0.0
     rate_bytes: int = 0
@@ -115,7 +116,7 @@ def force(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[ForceAct
         forcing = _predicted(seen, _on(forcing, RUNG_DOWNTIME, seen))
         return [SetDowntime(_allowance_ms(seen, terms, forcing))], forcing
     if forcing.rung == RUNG_DOWNTIME and seen.elapsed - forcing.began_at >= terms.suspend_seconds:
-        return [Suspend()], _predicted_suspended(seen, _on(forcing, RUNG_SUSPEND, seen))
+        return [Suspend()], _on(_predicted_suspended(seen, terms, forcing), RUNG_SUSPEND, seen)
     return [], forcing
 
 
@@ -148,7 +149,9 @@ def _is_measured(seen: Seen, terms: Terms, forcing: Forcing) -> bool:
 
 
 def _on(forcing: Forcing, rung: str, seen: Seen) -> Forcing:
-    return forcing if forcing.rung == rung else dataclasses.replace(forcing, rung=rung, rung_at=seen.elapsed)
+    if forcing.rung == rung:
+        return forcing
+    return dataclasses.replace(forcing, rung=rung, rung_at=seen.elapsed, rung_processed_bytes=seen.stats.memory_processed_bytes)
 
 
 def _pending(seen: Seen) -> int:
@@ -165,9 +168,18 @@ def _predicted(seen: Seen, forcing: Forcing, self_converging: bool = False) -> F
     return dataclasses.replace(forcing, predicted_ms=predicted)
 
 
-def _predicted_suspended(seen: Seen, forcing: Forcing) -> Forcing:
+def _predicted_suspended(seen: Seen, terms: Terms, forcing: Forcing) -> Forcing:
     sent = suspended_bytes(seen.stats.memory_remaining_bytes, seen.stats.dirty_rate_bytes, seen.since_sync_seconds, seen.dirty_set_bytes)
-    return dataclasses.replace(forcing, predicted_ms=pause_ms(sent, forcing.rate_bytes))
+    rate = forcing.rate_bytes if terms.link_rate_bytes else _mean_rate(seen, forcing)
+    return dataclasses.replace(forcing, predicted_ms=pause_ms(sent, rate))
+
+
+def _mean_rate(seen: Seen, forcing: Forcing) -> int:
+    """Return the rate since the last rung, in bytes a second: the best of many polls is that of a buffer that was filled."""
+    seconds = seen.elapsed - forcing.rung_at
+    if forcing.rung_processed_bytes is None or seconds < MEASURE_SECONDS:
+        return forcing.rate_bytes
+    return int((seen.stats.memory_processed_bytes - forcing.rung_processed_bytes) / seconds) or forcing.rate_bytes
 
 
 def _allowance_ms(seen: Seen, terms: Terms, forcing: Forcing) -> int:

@@ -101,7 +101,8 @@ def test_the_last_rung_is_a_suspend(lab: Lab, control: Session, contradicted: st
     record = done.record
     assert (record["result"]["mode"], record["result"]["rung"]) == ("paused", "suspend")
     assert acts(record) == ["migrate", "force: downtime", "force: suspend"]
-    check_pause(record, 16_000)
+    # How much was written since the hypervisor's last look can only be guessed.
+    check_pause(record, 20_000, factor=3)
     assert lab.check(contradicted)["intact"]
 
 
