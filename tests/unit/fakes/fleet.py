@@ -99,7 +99,7 @@ class FakeFleet:
             if "POSTCOPY_RESUME" in flags:
                 return self._resume(source, uuid, destination_uri, flags)
             if domain.job != h.JOB_NONE:
-                raise MigrationFailed(f"Failed to move domain {uuid}: another migration job is already running.")
+                raise InvalidState(f"Failed to move domain {uuid}: another migration job is already running.")
             destination = self._receiving(destination_uri, uuid)
             if destination is source:
                 raise MigrationFailed(f"Failed to move domain {uuid}: attempt to migrate guest to the same host.")

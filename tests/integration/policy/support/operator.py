@@ -12,7 +12,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import LIMIT_SECONDS, Control, Outcome, Running
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
 
 NAMESPACE = "urn:kvmfleet:migration:policy"
 
@@ -86,6 +86,7 @@ def written(lab: Lab, guest: str, scope: str = "live", on: int = 1) -> dict[str,
 
 
 def set_qemu_user(lab: Lab, host: int, user: str) -> None:
-    """Let a host's QEMU run as that user from now on."""
+    """Let a host's QEMU run as that user from now on; its daemon answers again when this returns."""
     lab.on(host, "sed", "-i", f's/^user = .*/user = "{user}"/', str(pathlib.PurePosixPath("/etc/libvirt/qemu.conf")))
     lab("libvirtd", lab.host(host), "restart")
+    eventually(lambda: lab.try_("virsh", lab.host(host), "list").returncode == 0, "libvirtd answers again")
