@@ -88,5 +88,11 @@ def written(lab: Lab, guest: str, scope: str = "live", on: int = 1) -> dict[str,
 def set_qemu_user(lab: Lab, host: int, user: str) -> None:
     """Let a host's QEMU run as that user from now on; its daemon answers again when this returns."""
     lab.on(host, "sed", "-i", f's/^user = .*/user = "{user}"/', str(pathlib.PurePosixPath("/etc/libvirt/qemu.conf")))
+    before = _daemon(lab, host)
     lab("libvirtd", lab.host(host), "restart")
-    eventually(lambda: lab.try_("virsh", lab.host(host), "list").returncode == 0, "libvirtd answers again")
+    eventually(lambda: _daemon(lab, host) not in ("", before) and lab.try_("virsh", lab.host(host), "list").returncode == 0, "libvirtd answers again")
+
+
+def _daemon(lab: Lab, host: int) -> str:
+    """Return the process id of a host's libvirtd; empty where it has none."""
+    return lab.try_("exec", lab.host(host), "--", "cat", "/run/libvirtd.pid").stdout.strip()
