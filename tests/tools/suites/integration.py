@@ -29,7 +29,7 @@ def run(results: Results) -> None:
 def _half(results: Results, prefix: str, folders: tuple[str, ...]) -> None:
     with labs(prefix, places.INTEGRATION_VENV) as env:
         python = places.tool("python", places.INTEGRATION_VENV)
-        pytest.run(results, prefix, python, [f"tests/integration/{folder}" for folder in folders], env, TIMEOUT_SECONDS)
+        pytest.run_with_second_try(results, prefix, python, [f"tests/integration/{folder}" for folder in folders], env, TIMEOUT_SECONDS)
 
 
 def _check_complete(results: Results) -> None:

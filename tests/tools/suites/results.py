@@ -34,6 +34,12 @@ class Results:
             self.failed += 1
             self.failures.append(name)
 
+    def merge(self, other: Results) -> None:
+        """Add the counts of another run of this suite."""
+        self.passed, self.failed, self.skipped = self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        self.failures += other.failures
+        self.skips += other.skips
+
     def skip(self, name: str, reason: str) -> None:
         """Count one check that could not be done here."""
         self.skipped += 1
