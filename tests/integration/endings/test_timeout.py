@@ -120,7 +120,8 @@ def test_auto_converge_is_never_switched_to_post_copy(lab: Lab, control: Session
     check_completed(lab, control, done, endless)
     assert "force: post_copy" not in acts(done.record)
     assert done.record["result"]["mode"] in ("paused", "pre-copy")
-    check_pause(done.record, 4000)
+    # A throttled guest mostly converges by itself; then the pause is shorter than what was predicted.
+    assert 0 < done.record["result"]["downtime_ms"] < 4000
 
 
 def test_a_paused_guest_stays_paused_and_is_not_switched(lab: Lab, control: Session, endless: str) -> None:
