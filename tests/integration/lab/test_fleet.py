@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import time
 import typing as t
 
 if t.TYPE_CHECKING:
@@ -55,3 +56,14 @@ def test_the_inventory_names_the_group_and_all_hosts(lab: Command) -> None:
         text = inventory.read()
     assert "kvmfleet_hosts:" in text
     assert all(row["address"] in text for row in lab.status().values())
+
+
+def test_only_a_guest_with_acpi_honours_its_power_button_also_after_a_move(lab: Command, guest: t.Callable[..., str]) -> None:
+    deaf, polite, busy = guest("deaf"), guest("polite", "--acpi"), guest("busy", "--acpi", "--dirty-mib", "16", "--rate", "500")
+    assert lab.migrate(busy, 1, 2).returncode == 0
+    for name, number in ((deaf, 1), (polite, 1), (busy, 2)):
+        lab("virsh", lab.host(number), "shutdown", name)
+    deadline = time.monotonic() + 20
+    while (lab.state(polite, 1), lab.state(busy, 2)) != ("shut off", "shut off") and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert (lab.state(polite, 1), lab.state(busy, 2), lab.state(deaf, 1)) == ("shut off", "shut off", "running")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 
+from . import powerbutton
 from .assembler import Assembler
 from .errors import UsageError
 
@@ -40,11 +41,13 @@ class Program:
     :arg memory_mib: all of its memory.
     :arg dirty_mib: the dirty set, from 2 MiB on.
     :arg rate: pages dirtied per second; 0 fills the set once and halts.
+    :arg acpi: whether it switches itself off when its power button is pressed.
     """
 
     memory_mib: int
     dirty_mib: int
     rate: int
+    acpi: bool = False
 
     def __post_init__(self) -> None:
         if not 16 <= self.memory_mib <= 2048:
@@ -92,12 +95,14 @@ def _protected(code: Assembler, program: Program) -> None:
     _segments(code)
     _timer(code)
     _fill(code, program)
+    if program.acpi:
+        powerbutton.enable(code)
     if program.rate:
         _count(code, program)
     else:
-        code.label("halt")
-        code.emit("fa", "f4")  # cli; hlt
-        code.jump("eb", "halt")
+        _idle(code, program)
+    if program.acpi:
+        powerbutton.switch_off(code)
     _handler(code)
     _tables(code)
 
@@ -142,7 +147,10 @@ def _fill(code: Assembler, program: Program) -> None:
 def _count(code: Assembler, program: Program) -> None:
     code.emit("bf", SET_START, "31db")  # mov edi,start; xor ebx,ebx
     code.label("tick")
-    code.emit("fb", "f4", "fa", "81c3", program.rate)  # sti; hlt; cli; add ebx,rate
+    code.emit("fb", "f4", "fa")  # sti; hlt; cli
+    if program.acpi:
+        powerbutton.poll(code)
+    code.emit("81c3", program.rate)  # add ebx,rate
     code.label("next")
     code.emit("81fb", TICKS_PER_SECOND)  # cmp ebx,ticks
     code.jump("72", "tick")  # jb tick
@@ -151,6 +159,16 @@ def _count(code: Assembler, program: Program) -> None:
     code.jump("72", "next")  # jb next
     code.emit("bf", SET_START)  # mov edi,start
     code.jump("eb", "next")
+
+
+def _idle(code: Assembler, program: Program) -> None:
+    code.label("halt")
+    if program.acpi:
+        code.emit("fb", "f4", "fa")  # sti; hlt; cli
+        powerbutton.poll(code)
+    else:
+        code.emit("fa", "f4")  # cli; hlt
+    code.jump("eb", "halt")
 
 
 def _handler(code: Assembler) -> None:

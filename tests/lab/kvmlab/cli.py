@@ -67,6 +67,7 @@ def _add_guests(verbs: t.Any) -> None:
     new.add_argument("--storage", choices=storage.KINDS, default="none", help="its disk (none)")
     new.add_argument("--integrity", action="store_true", help="insist on a dirty set, so that 'check' proves something")
     new.add_argument("--bridge", metavar="NAME", help="give it a network card in this bridge of the host")
+    new.add_argument("--acpi", action="store_true", help="let it switch itself off when it is asked to; without, it does not react")
     new.add_argument("--transient", action="store_true", help="without a persistent definition")
     new.add_argument("--autostart", action="store_true", help="start it with its host")
     start = new.add_mutually_exclusive_group()
@@ -125,7 +126,7 @@ def _status(lab: Lab, options: argparse.Namespace) -> None:
 def _guest(lab: Lab, options: argparse.Namespace) -> None:
     if options.integrity and not options.dirty_mib:
         raise UsageError("A guest without a dirty set proves nothing: give --dirty-mib with --integrity.")
-    program = bootcode.Program(options.mib, options.dirty_mib, options.rate)
+    program = bootcode.Program(options.mib, options.dirty_mib, options.rate, options.acpi)
     host = lab.require_host(options.host)
     guest.create(lab, guest.Wish(options.name, host, program, options.storage, options.start, options.transient, options.autostart, options.bridge))
 

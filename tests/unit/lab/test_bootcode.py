@@ -15,7 +15,7 @@ from kvmlab.errors import UsageError
 WRITER = bootcode.Program(memory_mib=64, dirty_mib=16, rate=4000)
 
 
-@pytest.mark.parametrize("program", [WRITER, bootcode.Program(16, 0, 0), bootcode.Program(2048, 2044, 10_000_000)])
+@pytest.mark.parametrize("program", [WRITER, bootcode.Program(16, 0, 0), bootcode.Program(2048, 2044, 10_000_000, acpi=True)])
 def test_a_boot_sector_has_512_bytes_and_the_signature(program: bootcode.Program) -> None:
     sector = bootcode.boot_sector(program)
     assert len(sector) == 512
