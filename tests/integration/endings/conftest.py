@@ -2,72 +2,32 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One lab of three hosts for all ways in which a move can end; a ledger, and guests, for each scenario."""
+"""What only the scenarios of a move's end need: somebody who intervenes, faults that are undone, foreign migrations."""
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import end_what_moves, heal
+from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import heal
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import COMMAND, Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, eventually
 
-PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}end"
-BYSTANDER = "bystander"
-
-# A guest that a capped move takes a few seconds for, one that it never ends for, and the one of the measurements.
-SLOW = ("--mib", "64", "--dirty-mib", "40")
-ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000")
+# The guest of the measurements.
 BUSY = ("--mib", "512", "--dirty-mib", "200", "--rate", "8100")
 
 Make = t.Callable[..., str]
 
 
-@pytest.fixture(scope="session")
-def lab() -> t.Iterator[Lab]:
-    """Three hosts, and a guest on the first that no scenario is about."""
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", "3")
-    lab("guest", BYSTANDER, "--host", lab.host(1), "--mib", "32")
-    yield lab
-    lab("down")
-
-
-@pytest.fixture(autouse=True)
-def nothing_else_moves(lab: Lab) -> t.Iterator[None]:
-    yield
-    assert lab.places(BYSTANDER) == {1: "running"}
-
-
 @pytest.fixture
-def control(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[Session]:
+def control(lab: Lab, tmp_path: pathlib.Path, nothing_else_moves: None) -> t.Iterator[Session]:
     """Root on the control node; at the end of each scenario its ledger's audit chain holds."""
     control = Session(lab, tmp_path)
     yield control
-    if control.path.is_dir():
-        assert control.ledger.verify_audit() == []
-
-
-@pytest.fixture
-def guest(lab: Lab) -> t.Iterator[Make]:
-    """Return a function that makes a guest on the first host; it is removed after the test."""
-    names: list[str] = []
-
-    def make(name: str, *options: str) -> str:
-        names.append(name)
-        lab("guest", name, "--host", lab.host(1), *options)
-        return name
-
-    yield make
-    for name in names:
-        end_what_moves(lab, name)
-        lab("rmguest", name)
+    control.verify_audit()
 
 
 @pytest.fixture
@@ -75,16 +35,6 @@ def mended(lab: Lab, guest: Make) -> t.Iterator[None]:
     """Undo what a scenario does to hosts and cables."""
     yield
     heal(lab)
-
-
-@pytest.fixture
-def slow(guest: Make) -> str:
-    return guest("slow", *SLOW)
-
-
-@pytest.fixture
-def endless(guest: Make) -> str:
-    return guest("endless", *ENDLESS)
 
 
 @pytest.fixture

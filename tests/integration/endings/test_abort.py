@@ -14,8 +14,8 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import put_to_sleep, state_of, wake
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.phases import POST_COPY, await_post_copy, await_status
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed, check_stayed, course
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Outcome, Record
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Outcome, Record
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 Make = t.Callable[..., str]
 CAP_MIB = 8

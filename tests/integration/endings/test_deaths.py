@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import contradict, kill_hypervisor, state_of
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.phases import POST_COPY, await_post_copy
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 Make = t.Callable[..., str]
 

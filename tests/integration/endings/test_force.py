@@ -10,7 +10,7 @@ import subprocess
 import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed, check_pause, course
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Make = t.Callable[..., str]
 CAP_MIB = 8

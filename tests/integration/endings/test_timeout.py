@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.endings.support.se
     check_stayed,
     course,
 )
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 LIMIT_SECONDS = 8
 CAP_MIB = 32

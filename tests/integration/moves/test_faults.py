@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Outcome
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Record
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 # What a busy machine may add: a poll, an abort, two readings of both hosts.
 LATE_MS = 5000

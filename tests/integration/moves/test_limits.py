@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Record
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Make = t.Callable[..., str]
 CAP_MIB = 8

@@ -14,8 +14,8 @@ import typing as t
 import ansible_runner
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Outcome
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 RUNNING = re.compile(r"\[(?P<lab>\w+)1\] (?P=lab)1 -> (?P=lab)2 +slow +running +\d+ % +\d+ MiB left +\d+ MiB/s .*pause <= \d+ ms")
 

@@ -14,8 +14,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Outcome, Record
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome, Record
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 LOST, FIRST, SECOND = "lost", "first", "second"
 BUSY = ("--mib", "48", "--dirty-mib", "16", "--rate", "6000")

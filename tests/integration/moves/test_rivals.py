@@ -12,8 +12,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import BUILD, Control, Record, Running
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import COMMAND, Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import BUILD, Control, Record, Running
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, eventually
 
 START = """\
 import json, sys

@@ -9,8 +9,8 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Record
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Make = t.Callable[..., str]
 TWIN = ("--mib", "48", "--dirty-mib", "16")

@@ -12,8 +12,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
 from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}policy"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
 from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator, by_hand, told, written
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Make = t.Callable[..., str]
 

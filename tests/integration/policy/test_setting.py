@@ -11,8 +11,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
 from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator, by_hand, written
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 Make = t.Callable[..., str]
 

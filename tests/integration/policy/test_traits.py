@@ -11,8 +11,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
 from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator, set_qemu_user, told
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 SETTING = pathlib.Path("/proc/sys/vm/unprivileged_userfaultfd")
 AUTO_CONVERGE, POST_COPY = "COMPUTE_MIGRATE_AUTO_CONVERGE", "COMPUTE_MIGRATE_POST_COPY"

@@ -10,7 +10,7 @@ import contextlib
 import subprocess
 import typing as t
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import COMMAND, Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, eventually
 
 HOSTS = (1, 2, 3)
 
@@ -35,12 +35,6 @@ def heal(lab: Lab) -> None:
         lab("libvirtd", lab.host(number), "start")
     for number in HOSTS:
         eventually(lambda: lab.rows()[lab.host(number)]["libvirtd"], "libvirtd answers")  # noqa: B023 - asked at once
-
-
-def end_what_moves(lab: Lab, name: str) -> None:
-    """Abort a job that a failed scenario left: a guest with a job cannot be removed."""
-    if lab.has_job(name):
-        lab.try_("virsh", lab.host(1), "domjobabort", name)
 
 
 def put_to_sleep(lab: Lab, number: int) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import Control, Outcome, Record, Running
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome, Record, Running
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 
 class Session(Control):

@@ -11,8 +11,8 @@ import pathlib
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.control import LIMIT_SECONDS, Control, Outcome, Running
-from ansible_collections.kvmfleet.migration.tests.integration.moves.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS, Control, Outcome, Running
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 NAMESPACE = "urn:kvmfleet:migration:policy"
 

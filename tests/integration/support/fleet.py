@@ -12,7 +12,7 @@ import subprocess
 import time
 import typing as t
 
-COMMAND = pathlib.Path(__file__).resolve().parents[3] / "lab/lab"
+COMMAND = pathlib.Path(__file__).resolve().parents[2] / "lab/lab"
 
 Answer = t.TypeVar("Answer")
 
@@ -96,3 +96,9 @@ class Lab:
     def hurry(self, guest: str, number: int = 1) -> None:
         """Lift the cap of a move under way, so that a scenario that has seen enough need not wait for its end."""
         self.virsh(number, "migrate-setspeed", guest, "1000")
+
+
+def end_what_moves(lab: Lab, name: str) -> None:
+    """Abort a job that a failed scenario left: a guest with a job cannot be removed."""
+    if lab.has_job(name):
+        lab.try_("virsh", lab.host(1), "domjobabort", name)

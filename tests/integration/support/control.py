@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_st
 
 from .fleet import Lab, eventually
 
-BUILD = pathlib.Path(__file__).resolve().parents[7]
+BUILD = pathlib.Path(__file__).resolve().parents[6]
 LIMIT_SECONDS = 120
 RESULT = re.compile(r"^\S+ \| (?:SUCCESS|CHANGED|FAILED!|UNREACHABLE!) => (?=\{)", re.MULTILINE)
 
@@ -112,6 +112,9 @@ class Control:
         """Return all records of the ledger, oldest first; none where there is no ledger yet."""
         found = self.ledger.records() if self.path.exists() else []
         return sorted(found, key=lambda record: str(record["created_at"]))
+
+    def verify_audit(self) -> None:
+        assert not self.path.is_dir() or self.ledger.verify_audit() == []
 
     def only_record(self) -> Record:
         records = self.records()
