@@ -9,47 +9,34 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, KvmfleetError, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_profile
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.change import CONFIG, LIVE, Change, Definitions, apply, in_force
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.document import is_same, parse
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.fields import FIELDS, PROFILE, check_field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.spec import domain_policy_spec
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._policy.effective import effective, warning_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(FleetAction):
     """Action plugin of the module of the same name."""
 
-    TRANSFERS_FILES = False
-    _supports_check_mode = True
-    _supports_diff = True
-    _supports_async = False
+    MODULE = "domain_policy"
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
-        """Run the task. An error of ours becomes C(msg) and C(error_code)."""
-        result: Result = super().run(tmp, task_vars)
-        try:
-            result = {**result, **self._policy(task_vars or {})}
-        except KvmfleetError as error:
-            result = {**result, "failed": True, "changed": False, **error.as_result()}
-        finally:
-            self._remove_tmp_path(self._connection._shell.tmpdir)
-        return result
+    def spec(self) -> Result:
+        """Return the module's options."""
+        return domain_policy_spec()
 
-    def _policy(self, task_vars: dict[str, t.Any]) -> Result:
-        if self._task.async_val:
-            raise InvalidArgument("domain_policy does not take the task keyword async.", "Leave async out.")
-        _validation, args = self.validate_argument_spec(domain_policy_spec())
+    def act(self, args: Result, task_vars: Result) -> Result:
+        """Read the policy, and write it where it is to change."""
         change = change_of(args)
-        host = self._task.delegate_to or task_vars["inventory_hostname"]
-        found = self._phase("read", {"name": args["name"], "uuid": args["uuid"]}, args, task_vars)
+        host = self.here(task_vars)
+        found = self.phase("read", {"name": args["name"], "uuid": args["uuid"]}, args["uri"], task_vars)
         domain, before = found["domain"], found["definitions"]
         what = f"domain {domain['name']} on {host}"
         after = apply(change, before, what)
@@ -61,17 +48,10 @@ class ActionModule(ActionBase):
                 "Wait for the job's end and run the task again. Nothing was changed.",
             )
         if changed and not self._task.check_mode:
-            self._phase("write", {"uuid": domain["uuid"], "change": change.as_dict(), "what": what}, args, task_vars)
+            self.phase("write", {"uuid": domain["uuid"], "change": change.as_dict(), "what": what}, args["uri"], task_vars)
         if self._task.diff:
             result["diff"] = {"before": _shown(before), "after": _shown(after), "before_header": f"policy of {what}", "after_header": f"policy of {what}"}
         return {**result, "changed": changed}
-
-    def _phase(self, phase: str, work: Result, args: Result, task_vars: dict[str, t.Any]) -> Result:
-        module_args = {"uri": args["uri"], "_work": {**work, "phase": phase}}
-        result = self._execute_module(module_name="kvmfleet.migration.domain_policy", module_args=module_args, task_vars=task_vars)
-        if result.get("failed") or result.get("rc"):
-            raise error_for_code(result.get("error_code", ""))(str(result.get("msg") or result.get("module_stderr")))
-        return t.cast(Result, result)
 
 
 def change_of(args: t.Mapping[str, t.Any]) -> Change:

@@ -7,15 +7,11 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 import typing as t
 
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError, NotFound, NotSupported, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import host_spec
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.change import changed_entry, differs, shown
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_by_name, entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
@@ -25,33 +21,21 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings impor
 Result = dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(FleetAction):
     """Action plugin of the module of the same name."""
 
-    TRANSFERS_FILES = False
-    _supports_check_mode = True
-    _supports_diff = True
-    _supports_async = False
+    MODULE = "host"
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
-        """Run the task. An error of ours becomes C(msg) and C(error_code)."""
-        result: Result = super().run(tmp, task_vars)
-        try:
-            result = {**result, **self._host(task_vars or {})}
-        except KvmfleetError as error:
-            result = {**result, "failed": True, "changed": False, **error.as_result()}
-        finally:
-            self._remove_tmp_path(self._connection._shell.tmpdir)
-        return result
+    def spec(self) -> Result:
+        """Return the module's options."""
+        return host_spec()
 
-    def _host(self, task_vars: dict[str, t.Any]) -> Result:
-        if self._task.async_val:
-            raise InvalidArgument("host does not take the task keyword async.", "Leave async out.")
-        _validation, args = self.validate_argument_spec(host_spec())
+    def act(self, args: Result, task_vars: Result) -> Result:
+        """Find the host's entry, and write it where the task wants that."""
         # A role's word that it needs all hosts of the play to go step by step together.
         if (args["_work"] or {}).get("together"):
             self._refuse_free_strategy()
-        here = self._task.delegate_to or task_vars["inventory_hostname"]
+        here = self.here(task_vars)
         name = args["name"] if args["name"] is not None else here
         _check_name(name)
         ledger = self._ledger(Settings(task_vars).ledger(here, args["ledger"]), args)
@@ -75,7 +59,7 @@ class ActionModule(ActionBase):
         self, ledger: Ledger | None, name: str, args: dict[str, t.Any], task_vars: dict[str, t.Any], warnings: list[str]
     ) -> tuple[Identity, Document | None]:
         """Return who the host says it is, and its entry; its identity is made where it has none and the task writes."""
-        answer = self._phase("read", args, task_vars)
+        answer = self.phase("read", {}, args["uri"], task_vars)
         said = answer["identity"]
         if answer["libvirt_error"]:
             warnings.append(f"Libvirt on {name} did not answer, so its UUID is not known: {answer['libvirt_error']}")
@@ -83,23 +67,15 @@ class ActionModule(ActionBase):
         found = entry_of(ledger, identity) if ledger else None
         if identity.host_id or args["state"] is None or self._task.check_mode:
             return identity, found
-        made = self._phase("create", args, task_vars)["host_id"]
+        made = self.phase("create", {}, args["uri"], task_vars)["host_id"]
         return Identity(name, made, identity.host_uuid, identity.machine_id), found
-
-    def _phase(self, phase: str, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> Result:
-        module_args = {"uri": args["uri"], "_work": {"phase": phase}}
-        result = self._execute_module(module_name="kvmfleet.migration.host", module_args=module_args, task_vars=task_vars)
-        if result.get("failed") or result.get("rc"):
-            raise error_for_code(result.get("error_code", ""))(str(result.get("msg") or result.get("module_stderr")))
-        return t.cast(Result, result)
 
     def _read(self, found: Document | None) -> Result:
         return {"changed": False, "host": found.body if found else None}
 
     def _write(self, ledger: Ledger | None, found: Document | None, identity: Identity, args: dict[str, t.Any]) -> Result:
         before = found.body if found else None
-        by = f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
-        after = changed_entry(before, identity.as_dict(), args["state"], args["reason"], by)
+        after = changed_entry(before, identity.as_dict(), args["state"], args["reason"], acting())
         changed = differs(before, after)
         if changed and ledger and not self._task.check_mode:
             after = ledger.put_host(after, found.version if found else None).body

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 
 from .folder import Folder
 from .keys import check_uuid
@@ -157,16 +156,3 @@ def _domain_change(current: Session, record: Body, old_status: str) -> list[tupl
     if record["status"] not in s.CLOSED and all(body[key] == present.body.get(key) for key in ("possible_hosts", "name", "generation")):
         return []
     return [(place, present.version + 1, body)]
-
-
-def next_generation(current: Session, stored: Stored) -> Stored:
-    """Write the record and its domain's document with the next generation. See L(Ledger.next_generation)."""
-    old = _as_read(current, stored)
-    check_change(old, old)
-    domain, domain_version = _domain_of(current, old)
-    domain["generation"] = max(domain["generation"], old["generation"] + 1)
-    new = {**old, "generation": domain["generation"], "updated_at": utc_now()}
-    domain_place = place_of(DOMAINS, new["domain"]["uuid"].lower())
-    version = stored.version + 1
-    current.commit([(place_of(OPEN, new["id"].lower()), version, new), (domain_place, domain_version, domain)])
-    return Stored(new, version)

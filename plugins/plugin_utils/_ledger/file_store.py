@@ -79,10 +79,6 @@ class FileLedger(Ledger):
         with self._session(exclusive=True) as current:
             return file_records.update(current, stored, record)
 
-    def next_generation(self, stored: Stored) -> Stored:
-        with self._session(exclusive=True) as current:
-            return file_records.next_generation(current, stored)
-
     def records(
         self,
         types: t.Optional[Sequence[str]] = None,

@@ -79,10 +79,6 @@ class Ledger(abc.ABC):
         """
 
     @abc.abstractmethod
-    def next_generation(self, stored: Stored) -> Stored:
-        """Give the record the domain's next generation, which fences off whoever acted under the one before. Raises as L(update)."""
-
-    @abc.abstractmethod
     def records(
         self,
         types: t.Optional[Sequence[str]] = None,

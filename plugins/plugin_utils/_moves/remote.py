@@ -13,39 +13,31 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unreachable, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import RUN_FOLDER
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import parse_start_ticks
 
 if t.TYPE_CHECKING:
-    from ansible.plugins.action import ActionBase  # pragma: no cover
+    from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction  # pragma: no cover
 
 State = dict[str, t.Any]
 
 
 class SourceHost:
-    """Runs things on the host that the task runs on, with the task's own connection and become."""
+    """Runs things on the host that the task runs on, with the task's own connection and become.
 
-    def __init__(self, action: ActionBase, task_vars: dict[str, t.Any], name: str) -> None:
-        self.name = name
+    :arg uri: of that host's own libvirt.
+    """
+
+    def __init__(self, action: FleetAction, task_vars: dict[str, t.Any], uri: str) -> None:
+        self.name = action.here(task_vars)
         self._action = action
         self._task_vars = task_vars
+        self._uri = uri
 
-    def phase(self, phase: str, work: dict[str, t.Any], module_args: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Run one phase of C(live_migrate) there. Raises the error it failed with, or L(Unreachable)."""
-        try:
-            result = self._action._execute_module(
-                module_name="kvmfleet.migration.live_migrate",
-                module_args={**module_args, "_work": {**work, "phase": phase}},
-                task_vars=self._task_vars,
-            )
-        except AnsibleConnectionFailure as error:
-            raise Unreachable(f"{self.name} cannot be reached: {error}", "Run the task again when it can.") from error
-        if result.get("unreachable"):
-            raise Unreachable(f"{self.name} cannot be reached: {result.get('msg')}", "Run the task again when it can.")
-        if result.get("failed") or result.get("rc"):
-            raise error_for_code(result.get("error_code", ""))(str(result.get("msg") or result.get("module_stderr")))
-        return t.cast("dict[str, t.Any]", result)
+    def phase(self, phase: str, work: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Run one phase of the task's module there. Raises the error it failed with, or L(Unreachable)."""
+        return self._action.phase(phase, work, self._uri, self._task_vars)
 
     def poll(self, run_id: str, counter: int, watchers: dict[str, t.Mapping[str, t.Any]]) -> dict[str, State]:
         """Write the run's heartbeat, and return the state files of these domains with C(alive) set in each.

@@ -55,7 +55,7 @@ class Fleet:
             get_play=lambda: types.SimpleNamespace(strategy=self.strategy),
         )
         action._execute_module = self.host.run
-        return action._host({"inventory_hostname": here, "hostvars": {here: {"kvmfleet_ledger": str(self.folder)}}})
+        return action.outcome({"inventory_hostname": here, "hostvars": {here: {"kvmfleet_ledger": str(self.folder)}}})
 
     def entries(self) -> list[dict[str, t.Any]]:
         return [document.body for document in FileLedger(str(self.folder)).hosts()]

@@ -21,8 +21,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import order_from
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest, requests_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.run import Job, MoveRun
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.run import MoveRun
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, FakeFleet
 
@@ -65,7 +66,7 @@ class FakeSource:
         self._folder = folder
         self._waiting: t.List[Mover] = []
 
-    def phase(self, phase: str, work: t.Dict[str, t.Any], module_args: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+    def phase(self, phase: str, work: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         self.phases.append(phase)
         work = json.loads(json.dumps(work))
         result = self._prepare(work) if phase == "prepare" else self._start(work)
@@ -145,11 +146,12 @@ class Control:
     def run(self, check: bool = False, **given: t.Any) -> t.List[Job]:
         """Run a task."""
         requests = requests_of(task_args(**given), self.settings, "kvm1")
-        run = MoveRun(self.ledger, self.settings, t.cast(t.Any, self.source), {"uri": LOCAL_URI}, 4, "root@control pid 1", self.shown.append)
+        context = Context(self.ledger, self.settings, t.cast(t.Any, self.source), LOCAL_URI, "root@control pid 1")
+        run = MoveRun(context, 4, self.shown.append)
         try:
             return run.predict(requests) if check else run.execute(requests)
         finally:
-            self.warnings = run.warnings
+            self.warnings = context.warnings
 
     def records(self) -> t.List[t.Dict[str, t.Any]]:
         return sorted(self.ledger.records(), key=lambda record: str(record["created_at"]))

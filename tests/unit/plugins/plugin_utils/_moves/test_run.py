@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import follow
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.run import MAX_ADOPTIONS
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.act import MAX_ADOPTIONS
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import Control

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What every action plugin of the collection is built on: options in, errors as results, and the module's half on the host."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import typing as t
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError, Unreachable, error_for_code
+
+Result = dict[str, t.Any]
+
+
+class FleetAction(ActionBase):
+    """An action plugin whose class names its C(MODULE) and returns the module's C(spec); C(act) does the work.
+
+    Each host-side step of a module is a phase: the module itself, called with C(_work).
+    """
+
+    TRANSFERS_FILES = False
+    MODULE = ""
+    _supports_check_mode = True
+    _supports_diff = True
+    # Refused in act's place, in words and with an error code.
+    _supports_async = True
+
+    def spec(self) -> Result:
+        """Return the argument specification that the module shares."""
+        raise NotImplementedError
+
+    def act(self, args: Result, task_vars: Result) -> Result:
+        """Return the task's result for these validated options. Raises the errors of the collection."""
+        raise NotImplementedError
+
+    def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
+        """Run the task. An error of ours becomes C(msg) and C(error_code)."""
+        result: Result = super().run(tmp, task_vars)
+        try:
+            result = {**result, **self.outcome(task_vars or {})}
+        except KvmfleetError as error:
+            result = {**result, "failed": True, "changed": False, **error.as_result()}
+        finally:
+            self._remove_tmp_path(self._connection._shell.tmpdir)
+        return result
+
+    def outcome(self, task_vars: Result) -> Result:
+        """Read the options and act. Raises L(InvalidArgument) for what no option can be, and for C(async)."""
+        if self._task.async_val:
+            raise InvalidArgument(f"{self.MODULE} does not take the task keyword async.", "Leave async out: it would cut the task in two. Nothing was changed.")
+        try:
+            _validation, args = self.validate_argument_spec(self.spec())
+        except AnsibleActionFail as error:
+            raise InvalidArgument(str(error), "Nothing was changed.") from error
+        return self.act(args, task_vars)
+
+    def here(self, task_vars: Result) -> str:
+        """Return the inventory name of the host that the task runs on."""
+        return str(self._task.delegate_to or task_vars["inventory_hostname"])
+
+    def phase(self, phase: str, work: t.Mapping[str, t.Any], uri: str, task_vars: Result) -> Result:
+        """Run one phase of the module on the host. Raises the error it failed with, or L(Unreachable)."""
+        host = self.here(task_vars)
+        module_args = {"uri": uri, "_work": {**work, "phase": phase}}
+        try:
+            result = self._execute_module(module_name=f"kvmfleet.migration.{self.MODULE}", module_args=module_args, task_vars=task_vars)
+        except AnsibleConnectionFailure as error:
+            raise Unreachable(f"{host} cannot be reached: {error}", "Run the task again when it can.") from error
+        if result.get("unreachable"):
+            raise Unreachable(f"{host} cannot be reached: {result.get('msg')}", "Run the task again when it can.")
+        if result.get("failed") or result.get("rc"):
+            raise error_for_code(result.get("error_code", ""))(str(result.get("msg") or result.get("module_stderr")))
+        return t.cast(Result, result)
+
+
+def acting() -> str:
+    """Return who acts, as records and entries name it: user, control node and process."""
+    return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"

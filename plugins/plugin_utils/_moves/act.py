@@ -1,0 +1,140 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Acting on decisions: opening records, handing the moves to a watcher, following them, and replacing a watcher that died."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Forbidden, InvalidArgument, KvmfleetError, NotSupported, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import value
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import decide as d
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.booking import Booking
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.conclude import already_there
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import Follower
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Facts, Job, guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.order import check_hosts, order_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.traits import TraitCheck
+
+# A watcher that dies is replaced so often within one task; then the record is left to the next run.
+MAX_ADOPTIONS = 3
+
+
+class Actor:
+    """Carries out what was decided about the jobs of one task.
+
+    :arg parallel: how many moves run at the same time.
+    """
+
+    def __init__(self, context: Context, follower: Follower, parallel: int) -> None:
+        self._context = context
+        self._follower = follower
+        self._parallel = parallel
+
+    def carry_out(self, survey: Facts, jobs: list[Job]) -> None:
+        """Bring each job to the end of its move, or to its error."""
+        context = self._context
+        booking = Booking(context.ledger, context.settings, context.source.name, survey, context.by)
+        for job in jobs:
+            guarded(job, lambda job: self._open(survey, job, booking))
+        self._start([job for job in jobs if job.order])
+        followed = [job for job in jobs if job.mirror and not job.error]
+        for attempt in range(MAX_ADOPTIONS + 1):
+            orphans = self._follow(followed)
+            if not orphans or attempt == MAX_ADOPTIONS:
+                return
+            for job in orphans:
+                self._adopt_again(job)
+            self._start(orphans)
+            followed = orphans
+
+    def _open(self, survey: Facts, job: Job, booking: Booking) -> None:
+        context, decision = self._context, job.decision
+        if isinstance(decision, d.AlreadyThere):
+            job.record = already_there(context, survey, job, decision)
+        elif isinstance(decision, d.Start):
+            check_hosts(context, survey, job, decision.candidates)
+            job.mirror = Mirror(context.ledger, booking.book(job.request, job.domain, decision.candidates), owner=True)
+            traits = TraitCheck(job.request, survey, context.settings, context.source.name)
+            context.warnings += traits.warnings(job.mirror.record["destination"]["host"])
+            job.order = order_of(context, job, adopt=False)
+        elif isinstance(decision, d.AdoptForeign):
+            job.mirror = Mirror(context.ledger, booking.adopt_foreign(job.request, job.domain, decision.host), owner=True)
+            job.order = order_of(context, job, adopt=True)
+        elif isinstance(decision, d.Conclude):
+            job.mirror = Mirror(context.ledger, decision.stored, owner=True)
+            job.mirror.write(decision.record)
+        elif isinstance(decision, (d.Observe, d.Adopt)):
+            self._join(job, decision)
+
+    def _join(self, job: Job, decision: d.Observe | d.Adopt) -> None:
+        self._warn_of_differences(job, decision.stored.record)
+        job.mirror = Mirror(self._context.ledger, decision.stored, owner=isinstance(decision, d.Adopt))
+        if isinstance(decision, d.Adopt):
+            job.order = order_of(self._context, job, adopt=True)
+        else:
+            job.watcher = job.domain["watch"]["record"]["watcher"]
+
+    def _start(self, jobs: list[Job]) -> None:
+        if not jobs:
+            return
+        work = {"run_id": self._context.run_id, "parallel": self._parallel, "orders": [job.order for job in jobs]}
+        try:
+            started = self._context.source.phase("start", work)
+        except KvmfleetError as error:
+            for job in jobs:
+                self._not_started(job, error)
+            return
+        for job in jobs:
+            refusal = started["refused"].get(job.uuid)
+            if refusal:
+                self._not_started(job, Conflict(refusal["msg"]))
+            else:
+                job.watcher = started["watcher"]
+
+    def _not_started(self, job: Job, error: KvmfleetError) -> None:
+        """Keep the error; and close the record of a move of ours that certainly was not begun."""
+        job.error = error
+        certain = isinstance(error, (Forbidden, NotSupported, InvalidArgument, Conflict))
+        if certain and job.mirror and job.order and not job.order["adopt"]:
+            record = schema.copied(job.mirror.record)
+            schema.advance(record, s.FAILED, self._context.by, f"Nothing was started: {error}")
+            job.mirror.write(record)
+            error.result["migrations"] = [job.mirror.record]
+
+    def _follow(self, jobs: list[Job]) -> list[Job]:
+        """Follow the jobs that have a watcher; return those whose watcher has died before it said how the move ended."""
+        live = {job.uuid: job for job in jobs if job.watcher and not job.error}
+        if not live:
+            return []
+        watchers = {uuid: t.cast("t.Mapping[str, t.Any]", job.watcher) for uuid, job in live.items()}
+        mirrors = {uuid: t.cast(Mirror, job.mirror) for uuid, job in live.items()}
+        try:
+            return [live[uuid] for uuid in self._follower.follow(mirrors, watchers)]
+        except Unreachable as error:
+            for job in live.values():
+                if job.mirror and not job.mirror.is_settled:
+                    job.error = Unreachable(error.message, error.next_step, migrations=[job.mirror.record])
+            return []
+
+    def _adopt_again(self, job: Job) -> None:
+        source = self._context.source
+        self._context.warnings.append(f"The watcher of domain {job.request.label} on {source.name} has died; a new one takes over.")
+        fresh = source.phase("prepare", {"wanted": [job.request.wanted()]})["survey"]["domains"][0]
+        job.domain = {**job.domain, "watch": fresh["watch"]}
+        job.order = order_of(self._context, job, adopt=True)
+        job.watcher = None
+
+    def _warn_of_differences(self, job: Job, record: schema.Record) -> None:
+        for option, given in job.request.given.items():
+            recorded = value(record["policy"], option)
+            if recorded != given:
+                self._context.warnings.append(
+                    f"The move of domain {job.request.label} was begun with {option}={recorded}; {option}={given} of this task is not applied."
+                )

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What all action plugins share: errors become results with a code, whoever raised them."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _errors as e
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+
+TASK_VARS = {"inventory_hostname": "kvm1"}
+
+
+class Reading(FleetAction):
+    """An action plugin that asks its module once; the module answers as it is told."""
+
+    MODULE = "host"
+
+    def __init__(self, answer: t.Any, async_val: int = 0, **args: t.Any) -> None:
+        self._task = types.SimpleNamespace(args=args, async_val=async_val, check_mode=False, diff=False, delegate_to=None)
+        self._connection = types.SimpleNamespace(_shell=types.SimpleNamespace(tmpdir=None))
+        self._load_name = "host"
+        self.answer = answer
+        self.asked: t.List[t.Dict[str, t.Any]] = []
+
+    def spec(self) -> t.Dict[str, t.Any]:
+        return {"count": {"type": "int", "default": 1}}
+
+    def act(self, args: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+        return {"count": args["count"], **self.phase("read", {"what": "all"}, "qemu:///system", task_vars)}
+
+    def _execute_module(self, **call: t.Any) -> t.Any:
+        self.asked.append(call)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_options_are_read_and_the_module_is_asked() -> None:
+    action = Reading({"found": True}, count="3")
+    assert action.run(task_vars=TASK_VARS) == {"count": 3, "found": True}
+    (call,) = action.asked
+    assert call["module_name"] == "kvmfleet.migration.host"
+    assert call["module_args"] == {"uri": "qemu:///system", "_work": {"what": "all", "phase": "read"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (AnsibleConnectionFailure("no route"), e.Unreachable),
+        ({"unreachable": True, "msg": "no route"}, e.Unreachable),
+        ({"failed": True, "msg": "no root", "error_code": "forbidden"}, e.Forbidden),
+        ({"failed": True, "msg": "odd", "error_code": "no such code"}, e.Internal),
+        ({"failed": True, "module_stderr": "Traceback", "rc": 1}, e.Internal),
+        ({"rc": 137, "module_stderr": "Killed"}, e.Internal),
+    ],
+)
+def test_a_module_that_fails_gives_the_task_its_error(answer: t.Any, error: t.Type[e.KvmfleetError]) -> None:
+    with pytest.raises(error, match=r"no route|no root|odd|Traceback|Killed"):
+        Reading(answer).outcome(TASK_VARS)
+    result = Reading(answer).run(task_vars=TASK_VARS)
+    assert (result["failed"], result["changed"], result["error_code"]) == (True, False, error.error_code)
+
+
+@pytest.mark.parametrize("wrong", [{"count": "many"}, {"cuont": 1}])
+def test_options_that_cannot_be_have_an_error_code(wrong: t.Dict[str, t.Any]) -> None:
+    action = Reading({}, **wrong)
+    result = action.run(task_vars=TASK_VARS)
+    assert (result["failed"], result["error_code"]) == (True, "invalid_argument")
+    assert "count" in result["msg"] or "cuont" in result["msg"]
+    assert action.asked == []
+
+
+def test_the_keyword_async_is_refused_with_a_code() -> None:
+    action = Reading({}, async_val=30)
+    result = action.run(task_vars=TASK_VARS)
+    assert (result["failed"], result["error_code"]) == (True, "invalid_argument")
+    assert "async" in result["msg"]
+    assert action.asked == []
+
+
+def test_a_delegated_task_is_about_the_host_it_runs_on() -> None:
+    action = Reading({})
+    action._task.delegate_to = "kvm2"
+    assert action.here(TASK_VARS) == "kvm2"
