@@ -12,7 +12,7 @@ import os
 import sys
 import typing as t
 
-from . import bootcode, faults, fence, fleet, guest, hostfiles, inventory, ssh, status, storage
+from . import bootcode, capabilities, faults, fence, fleet, guest, hostfiles, inventory, ssh, status, storage
 from . import host as hosts
 from .errors import LabError, UsageError
 from .layout import Lab
@@ -94,6 +94,10 @@ def _add_faults(verbs: t.Any) -> None:
     _verb(verbs, "heal", lambda lab, options: faults.heal(lab, lab.require_host(options.host)), "undo every cut and slowness of a host", host=True)
     daemon = _verb(verbs, "libvirtd", _libvirtd, "deal with a host's libvirtd; its guests run on", host=True)
     daemon.add_argument("action", choices=("kill", "restart", "stop", "start"))
+    belief = _verb(verbs, "believe", _believe, "let a host's libvirtd believe in an older QEMU or processor; without options, in the one there is", host=True)
+    belief.add_argument("--qemu", metavar="VERSION", help="the version of QEMU, e.g. 6.2.0")
+    belief.add_argument("--without-machine", metavar="NAME", action="append", default=[], help="a machine type that is missing")
+    belief.add_argument("--without-feature", metavar="NAME", action="append", default=[], help="a processor feature that is missing")
     fencing = _verb(verbs, "fence", _fence, "fence a host; without arguments, options are read from standard input")
     fencing.add_argument("words", nargs="*", metavar="HOST ACTION")
     fencing.add_argument("-o", "--action")
@@ -144,6 +148,11 @@ def _cut(lab: Lab, options: argparse.Namespace) -> None:
 
 def _libvirtd(lab: Lab, options: argparse.Namespace) -> None:
     hosts.signal_libvirtd(lab, lab.require_host(options.host), options.action)
+
+
+def _believe(lab: Lab, options: argparse.Namespace) -> None:
+    less = capabilities.Less(options.qemu, tuple(options.without_machine), tuple(options.without_feature))
+    capabilities.believe(lab, lab.require_host(options.host), less)
 
 
 def _fence(lab: Lab, options: argparse.Namespace) -> int:
