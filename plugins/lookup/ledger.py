@@ -63,6 +63,12 @@ options:
       - Only records last written before this time, in the form of O(since).
       - For the terms V(migrations) and V(evacuations).
     type: str
+  forced:
+    description:
+      - With V(true) only moves and evacuations that were forced past the scheduler's checks, so that they can be looked at again.
+        With V(false) only those that were not. Not given, both.
+      - For the terms V(migrations) and V(evacuations).
+    type: bool
   query:
     description:
       - A JMESPath expression over the list. What it selects is the result; a single value becomes a list of one, nothing an empty list.
@@ -89,6 +95,10 @@ EXAMPLES = r"""
     msg: >-
       {{ lookup('kvmfleet.migration.ledger', 'migrations', host='kvm1', status=['completed'],
                 since='2026-11-20', query="[?source.host=='kvm1'].domain.name") }}
+
+- name: Name the domains that were forced onto a host, with what was bypassed
+  ansible.builtin.debug:
+    msg: "{{ lookup('kvmfleet.migration.ledger', 'migrations', forced=true, query='[].[domain.name, destination.host, history[].detail]') }}"
 
 - name: Refuse to go on while a host is in maintenance
   ansible.builtin.assert:

@@ -20,8 +20,8 @@ from .store import Body, Ledger
 
 _RECORD_TYPES = {"migrations": s.LIVE_MIGRATION, "evacuations": s.EVACUATION}
 _CONDITIONS = {
-    "migrations": {"status", "host", "domain", "since", "until"},
-    "evacuations": {"status", "host", "domain", "since", "until"},
+    "migrations": {"status", "host", "domain", "since", "until", "forced"},
+    "evacuations": {"status", "host", "domain", "since", "until", "forced"},
     "hosts": {"host"},
     "domains": {"host", "domain"},
 }
@@ -36,6 +36,7 @@ class Wanted:
     domain: t.Optional[str] = None
     since: t.Optional[str] = None
     until: t.Optional[str] = None
+    forced: t.Optional[bool] = None
     query: t.Optional[str] = None
     include_definitions: bool = False
 
@@ -47,7 +48,7 @@ def check_wanted(terms: Sequence[str], wanted: Wanted) -> None:
     for term in terms:
         if not isinstance(term, str) or term not in _CONDITIONS:
             raise InvalidArgument(f"The ledger has no {term!r}.", f"Give one or more of {', '.join(_CONDITIONS)}.")
-        for name in ("status", "host", "domain", "since", "until"):
+        for name in ("status", "host", "domain", "since", "until", "forced"):
             if getattr(wanted, name) is not None and name not in _CONDITIONS[term]:
                 raise InvalidArgument(f"'{name}' cannot be used with {term}.", f"With {term} use: {', '.join(sorted(_CONDITIONS[term]))}.")
     select(statuses=wanted.status, since=wanted.since, until=wanted.until)
@@ -72,7 +73,8 @@ def _documents(ledger: Ledger, term: str, wanted: Wanted) -> list[Body]:
     if term == "domains":
         return [_shown(document.body, wanted) for document in ledger.domains() if _is_domain(document.body, wanted)]
     found = ledger.records(types=[_RECORD_TYPES[term]], statuses=wanted.status, host=wanted.host, domain=wanted.domain, since=wanted.since, until=wanted.until)
-    return sorted(found, key=lambda record: (record["created_at"], record["id"]))
+    wanted_ones = (record for record in found if wanted.forced is None or bool(record.get("forced")) is wanted.forced)
+    return sorted(wanted_ones, key=lambda record: (record["created_at"], record["id"]))
 
 
 def _is_host(body: Body, host: t.Optional[str]) -> bool:

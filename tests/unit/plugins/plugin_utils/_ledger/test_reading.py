@@ -22,9 +22,9 @@ WEB1 = "55555555-0000-4000-8000-000000000001"
 
 @pytest.fixture
 def filled(ledger: FileLedger, new_move: Callable[..., dict[str, t.Any]], go: Callable[..., Stored]) -> FileLedger:
-    """A failed move of web1, a running one of web2, an evacuation of db1, two hosts; web1's definition is saved."""
+    """A failed move of web1, a forced one of web2 that runs, an evacuation of db1, two hosts; web1's definition is saved."""
     go(ledger, ledger.open_record(new_move("web1", WEB1)), s.FAILED)
-    go(ledger, ledger.open_record(new_move("web2")), s.RUNNING)
+    go(ledger, ledger.open_record({**new_move("web2"), "forced": "FORCED_MIGRATE"}), s.RUNNING)
     ledger.open_record(new_move("db1", record_type=s.EVACUATION))
     saved = ledger.domain(WEB1)
     assert saved is not None
@@ -50,7 +50,10 @@ def names(found: list[t.Any]) -> list[str]:
         ("migrations", {"query": "[?status=='failed']"}, ["web1"]),
         ("migrations", {"query": "[0]"}, ["web1"]),
         ("migrations", {"query": "[7]"}, []),
+        ("migrations", {"forced": True}, ["web2"]),
+        ("migrations", {"forced": False}, ["web1"]),
         ("evacuations", {}, ["db1"]),
+        ("evacuations", {"forced": True}, []),
         ("hosts", {}, ["kvm1", "kvm2"]),
         ("hosts", {"host": "33333333-0000-4000-8000-000000000002"}, ["kvm2"]),
         ("domains", {}, ["db1", "web1", "web2"]),
