@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Whether some QEMU, on this host or another, has an image open for writing: asked of QEMU's own locks, without opening the image for writing.
+
+A held lock forbids. A free one proves nothing: not every file system carries locks between hosts.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+import typing as t
+
+LOCKED = "locked"
+FREE = "free"
+UNPROVABLE = "unprovable"
+
+# Bytes that QEMU locks in an image (its block/file-posix.c): from 100 one for each permission that it has, from 200 one for each that it does not
+# share. The second of both is writing.
+_WRITES = 101
+_LETS_NOBODY_WRITE = 201
+# struct flock of 64-bit Linux: type, whence, start, length, process; and padding to its end.
+_FLOCK = "hhqqi4x"
+_NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class LockFinding(t.NamedTuple):
+    """C(state) is LOCKED, FREE or UNPROVABLE; C(why) says, for a person, why it could not be told."""
+
+    state: str
+    why: str = ""
+
+
+def probe(path: str) -> LockFinding:
+    """Return whether the image is locked. Reads no byte of it and changes nothing; a path that is no regular file is unprovable."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        return LockFinding(UNPROVABLE, f"{path} cannot be opened: {error.strerror}")
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return LockFinding(UNPROVABLE, f"{path} is no regular file: QEMU locks no other")
+        held = any(_is_held(handle, byte) for byte in (_WRITES, _LETS_NOBODY_WRITE))
+        return LockFinding(LOCKED if held else FREE)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return LockFinding(UNPROVABLE, f"the file system of {path} tells nothing of locks: {error.strerror}")
+    finally:
+        os.close(handle)
+
+
+def _is_held(handle: int, byte: int) -> bool:
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    answer = struct.unpack(_FLOCK, fcntl.fcntl(handle, fcntl.F_OFD_GETLK, asked))
+    return bool(answer[0] != fcntl.F_UNLCK)

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.ask import ask_fleet
+
+WEB = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
+DB = "6f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a12"
+
+
+class Host:
+    """A host with these domains, which may break off while it is asked."""
+
+    def __init__(self, roster: list[dict[str, t.Any]], breaks: bool = False) -> None:
+        self.closed = False
+        self._roster = roster
+        self._breaks = breaks
+
+    def host_uuid(self) -> str:
+        return "8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01"
+
+    def roster(self) -> list[dict[str, t.Any]]:
+        if self._breaks:
+            raise Unreachable("The connection is gone.")
+        return self._roster
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def entry(uuid: str, active: bool = True) -> dict[str, t.Any]:
+    return {"uuid": uuid, "name": uuid[:4], "active": active, "memory_bytes": 1, "vcpus": 1}
+
+
+def test_every_host_says_what_it_has() -> None:
+    hosts = {"a": Host([entry(WEB), entry(DB, active=False)]), "b": Host([])}
+    answers = ask_fleet({"kvm1": "a", "kvm2": "b"}, hosts.__getitem__)
+    assert answers["kvm1"]["answered"]
+    assert answers["kvm1"]["domains"] == {WEB: {"name": "5f5a", "active": True}, DB: {"name": "6f5a", "active": False}}
+    assert answers["kvm2"]["domains"] == {}
+    assert all(host.closed for host in hosts.values())
+
+
+def test_only_the_wanted_ones_are_told() -> None:
+    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Host([entry(WEB), entry(DB)]), {DB})
+    assert list(answers["kvm1"]["domains"]) == [DB]
+
+
+def test_a_silent_host_is_not_one_without_domains() -> None:
+    broken = Host([], breaks=True)
+
+    def open_host(uri: str) -> Host:
+        if uri == "silent":
+            raise Unreachable("No route to host.", "Look at the cable.")
+        return broken
+
+    answers = ask_fleet({"kvm1": "silent", "kvm2": "broken"}, open_host)
+    assert answers["kvm1"] == {"answered": False, "msg": "No route to host. Look at the cable.", "error_code": "unreachable"}
+    assert not answers["kvm2"]["answered"]
+    assert "domains" not in answers["kvm2"]
+    assert broken.closed
+
+
+def test_an_empty_fleet_has_no_answers() -> None:
+    assert ask_fleet({}, lambda _uri: Host([])) == {}

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import locks
+
+_HOLDER = """
+import fcntl, os, struct, sys
+handle = os.open(sys.argv[1], os.O_RDWR)
+for byte in map(int, sys.argv[2:]):
+    fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, byte, 1, 0))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+Hold = t.Callable[..., None]
+
+
+@pytest.fixture
+def image(tmp_path: pathlib.Path) -> pathlib.Path:
+    path = tmp_path / "web1.qcow2"
+    path.write_bytes(b"QFI\xfb" + bytes(1020))
+    return path
+
+
+@pytest.fixture
+def hold(image: pathlib.Path) -> t.Iterator[Hold]:
+    """Lock bytes of the image as QEMU does, in a process of its own."""
+    holders = []
+
+    def _hold(*bytes_: int) -> None:
+        holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(image), *map(str, bytes_)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        holders.append(holder)
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+
+    yield _hold
+    for holder in holders:
+        holder.communicate("", timeout=10)
+
+
+def test_an_image_that_nobody_has_open_is_free(image: pathlib.Path) -> None:
+    assert locks.probe(str(image)) == (locks.FREE, "")
+
+
+# What QEMU 7.2 holds on an image that it writes: consistent reads, writes, resizes; nobody else may write or resize.
+@pytest.mark.parametrize("held", [(100, 101, 103, 201, 203), (101,), (201,)])
+def test_an_image_that_is_written_is_locked(image: pathlib.Path, hold: Hold, held: tuple[int, ...]) -> None:
+    hold(*held)
+    assert locks.probe(str(image)).state == locks.LOCKED
+
+
+def test_an_image_that_is_only_read_is_free(image: pathlib.Path, hold: Hold) -> None:
+    hold(100)
+    assert locks.probe(str(image)).state == locks.FREE
+
+
+def test_the_lock_ends_with_its_holder(image: pathlib.Path) -> None:
+    holder = os.open(image, os.O_RDWR)
+    fcntl.fcntl(holder, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 101, 1, 0))
+    assert locks.probe(str(image)).state == locks.LOCKED
+    os.close(holder)
+    assert locks.probe(str(image)).state == locks.FREE
+
+
+def test_an_image_that_is_not_there_is_unprovable(tmp_path: pathlib.Path) -> None:
+    finding = locks.probe(str(tmp_path / "gone"))
+    assert finding.state == locks.UNPROVABLE
+    assert str(tmp_path / "gone") in finding.why
+
+
+def test_what_is_no_file_is_unprovable(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", pathlib.Path("/dev/null")):
+        assert locks.probe(str(path)).state == locks.UNPROVABLE
+
+
+def test_it_leaves_the_image_as_it_was(image: pathlib.Path) -> None:
+    before = (image.read_bytes(), image.stat().st_mtime_ns)
+    locks.probe(str(image))
+    assert (image.read_bytes(), image.stat().st_mtime_ns) == before
