@@ -23,6 +23,9 @@ LIMIT_SECONDS = 120
 RESULT = re.compile(r"^\S+ \| (?:SUCCESS|CHANGED|FAILED!|UNREACHABLE!) => (?=\{)", re.MULTILINE)
 
 Record = dict[str, t.Any]
+Facts = dict[str, t.Any]
+Result = dict[str, t.Any]
+Task = tuple[str, dict[str, t.Any]]
 
 
 class Outcome:
@@ -136,6 +139,31 @@ class Control:
     def task(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Outcome:
         return self.begin(host, module, arguments, *options).wait()
 
+    def facts(self, on: int = 1, **arguments: t.Any) -> Facts:
+        """Return C(kvmfleet_host) of a host."""
+        given = json.dumps({"uri": "qemu:///system", **arguments})
+        command = ["ansible", "-i", self.inventory, self.lab.host(on), "-m", "kvmfleet.migration.host_facts", "-a", given]
+        return t.cast("Facts", Running(self.popen(command)).wait().result["ansible_facts"]["kvmfleet_host"])
+
+    def play(self, host: int, tasks: t.Sequence[Task], *options: str, facts: bool = False) -> list[Result]:
+        """Run tasks on a host in one run, each also where the one before failed; return their results.
+
+        :arg facts: gather the facts of all hosts first.
+        """
+        answer = self.folder / "answer.json"
+        names = [f"answer{number}" for number in range(len(tasks))]
+        keep = {"content": f"{{{{ [{', '.join(names)}] | to_json }}}}", "dest": str(answer), "mode": "0600"}
+        steps = [_step(name, task, str(self.path)) for name, task in zip(names, tasks, strict=True)]
+        steps.append({"ansible.builtin.copy": keep, "delegate_to": "localhost", "check_mode": False, "vars": {"ansible_connection": "local"}})
+        plays = [{"hosts": "all", "gather_facts": False, "tasks": [{"kvmfleet.migration.host_facts": {}}]}] if facts else []
+        plays.append({"hosts": self.lab.host(host), "gather_facts": False, "tasks": steps})
+        playbook = self.folder / "play.yml"
+        playbook.write_text(json.dumps(plays), encoding="utf-8")
+        process = self.popen(["ansible-playbook", "-i", self.inventory, str(playbook), *options])
+        text, dummy = process.communicate(timeout=LIMIT_SECONDS)
+        assert process.returncode == 0, text
+        return t.cast("list[Result]", json.loads(answer.read_text(encoding="utf-8")))
+
     def begin_move(self, name: str, to: int | None = 2, **arguments: t.Any) -> Running:
         return self.begin(1, "live_migrate", {"name": name, **self._to(to), **arguments})
 
@@ -161,3 +189,8 @@ class Control:
 
     def _to(self, number: int | None) -> dict[str, str]:
         return {} if number is None else {"destination": self.lab.host(number)}
+
+
+def _step(name: str, task: Task, ledger: str) -> dict[str, t.Any]:
+    module, arguments = task
+    return {f"kvmfleet.migration.{module}": {"ledger": ledger, **arguments}, "register": name, "failed_when": False}

@@ -11,7 +11,7 @@ import pathlib
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS, Control, Outcome, Running
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome, Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 NAMESPACE = "urn:kvmfleet:migration:policy"
@@ -28,38 +28,13 @@ class Operator(Control):
         command = ["ansible", "-i", self.inventory, self.lab.host(on), "-m", "kvmfleet.migration.domain_policy", "-a", given, *options, *extra(variables)]
         return Running(self.popen(command)).wait()
 
-    def facts(self, on: int = 1, **arguments: t.Any) -> dict[str, t.Any]:
-        """Return C(kvmfleet_host) of a host."""
-        given = json.dumps({"uri": "qemu:///system", **arguments})
-        command = ["ansible", "-i", self.inventory, self.lab.host(on), "-m", "kvmfleet.migration.host_facts", "-a", given]
-        return t.cast("dict[str, t.Any]", Running(self.popen(command)).wait().result["ansible_facts"]["kvmfleet_host"])
-
     def move_with(self, name: str, variables: Variables, to: int = 2, **arguments: t.Any) -> Outcome:
         """Move a guest away from the first host, with inventory variables."""
         return self.move(name, to, *extra(variables), **arguments)
 
     def move_after_facts(self, name: str, to: int = 2, **arguments: t.Any) -> dict[str, t.Any]:
         """Gather the facts of all hosts and move a guest in one run; return the move's result."""
-        answer = self.folder / "answer.json"
-        move = {"name": name, "ledger": str(self.path), "destination": self.lab.host(to), **arguments}
-        keep = {"content": "{{ moved | to_json }}", "dest": str(answer), "mode": "0600"}
-        plays = [
-            {"hosts": "all", "gather_facts": False, "tasks": [{"kvmfleet.migration.host_facts": {}}]},
-            {
-                "hosts": self.lab.host(1),
-                "gather_facts": False,
-                "tasks": [
-                    {"kvmfleet.migration.live_migrate": move, "register": "moved", "failed_when": False},
-                    {"ansible.builtin.copy": keep, "delegate_to": "localhost", "vars": {"ansible_connection": "local"}},
-                ],
-            },
-        ]
-        playbook = self.folder / "play.yml"
-        playbook.write_text(json.dumps(plays), encoding="utf-8")
-        process = self.popen(["ansible-playbook", "-i", self.inventory, str(playbook)])
-        text, dummy = process.communicate(timeout=LIMIT_SECONDS)
-        assert process.returncode == 0, text
-        return t.cast("dict[str, t.Any]", json.loads(answer.read_text(encoding="utf-8")))
+        return self.play(1, [("live_migrate", {"name": name, "destination": self.lab.host(to), **arguments})], facts=True)[0]
 
 
 def extra(variables: Variables | None) -> list[str]:
