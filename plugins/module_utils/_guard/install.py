@@ -1,0 +1,170 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Puts the boot guard on a host, and takes it away."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import typing as t
+import uuid as uuid_module
+
+from .._errors import Forbidden, Internal, InvalidArgument, Unsafe
+from . import layout, program, systemd, units
+
+NOT_HELD = "systemd does not run this host: the boot guard is installed, but nothing runs it, and at the next boot no automatic start of a guest is held."
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What was changed, or in check mode would be."""
+
+    changed: bool
+    files: t.List[str]
+    systemd: bool
+    """Whether systemd runs the guard at the next boot."""
+    warnings: t.List[str]
+
+
+def install(root: str = "/", grant: t.Optional[str] = None, check_mode: bool = False) -> Change:
+    """Install the guard for the next boot, or bring it up to date. What this boot's guests do is not touched, and a held host stays held.
+
+    :arg grant: the ID, a UUID, under which this host may leave a clean-shutdown token; null revokes an earlier one, and deletes its token.
+    Raises L(InvalidArgument), L(Forbidden) without root, L(Internal) where the host cannot run the program.
+    """
+    grant = _checked(grant)
+    _require_root(root)
+    guard = program.Guard(root)
+    interpreter = layout.choose_interpreter()
+    changes = layout.different(root, interpreter)
+    is_new = bool(layout.missing(root)) and not guard.status()["ran"]
+    is_granted = guard.grant() == grant and (grant is not None or not _has_token(guard))
+    if not check_mode and (changes or not is_granted):
+        _attempt(lambda: _apply(guard, interpreter, changes, is_new, grant))
+    if not check_mode and systemd.is_running(root):
+        _activate(reload_units=bool(changes))
+    files = [f"/{path}" for path in changes] + ([] if is_granted else [guard.grant_file])
+    return Change(bool(files), files, systemd.is_running(root), [] if systemd.is_running(root) else [NOT_HELD])
+
+
+def revoke(root: str = "/", check_mode: bool = False) -> bool:
+    """Take back the right to leave clean-shutdown tokens, and delete a token; return whether there was either."""
+    _require_root(root)
+    guard = program.Guard(root)
+    is_there = os.path.lexists(guard.grant_file) or _has_token(guard)
+    if is_there and not check_mode:
+        _attempt(lambda: _write_grant(guard, None))
+    return is_there
+
+
+def remove(root: str = "/", check_mode: bool = False) -> Change:
+    """Remove the guard; return what was removed. Raises L(Unsafe) on a held host, L(Forbidden) without root."""
+    _require_root(root)
+    guard = program.Guard(root)
+    if guard.status()["held"]:
+        raise Unsafe("This host is held: without the guard its guests would start at the next boot.", "Release the host first (recover_host), then remove it.")
+    present = [path for path in layout.all_paths() if os.path.lexists(os.path.join(root, path))]
+    is_granted = revoke(root, check_mode)
+    if not check_mode and present:
+        _attempt(lambda: _delete(root, present))
+        if systemd.is_running(root):
+            systemd.systemctl("daemon-reload")
+    files = [f"/{path}" for path in present] + ([guard.grant_file] if is_granted else [])
+    return Change(bool(files), files, systemd.is_running(root), [])
+
+
+def _apply(guard: program.Guard, interpreter: str, changes: t.Sequence[str], is_new: bool, grant: t.Optional[str]) -> None:
+    if is_new:
+        guard.release(program.BY_INSTALL)
+    texts = layout.wanted(interpreter)
+    for path in changes:
+        if path == units.WANTS_LINK:
+            _link(os.path.join(guard.root, path))
+        else:
+            _replace(os.path.join(guard.root, path), texts[path], layout.mode_of(path))
+        if path == units.PROGRAM_FILE:
+            _require_runnable(guard, interpreter)
+    _write_grant(guard, grant)
+
+
+def _require_runnable(guard: program.Guard, interpreter: str) -> None:
+    """Prove that the host runs the program, before anything depends on it: a daemon would not start without."""
+    path = os.path.join(guard.root, units.PROGRAM_FILE)
+    done = subprocess.run([interpreter, "-I", path, "--root", guard.root, "status"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise Internal(f"The boot guard's program does not run on this host: {said} Nothing depends on it yet.", "Repair this and run the task again.")
+
+
+def _activate(reload_units: bool) -> None:
+    """Have systemd know the units, and the guard's unit be active: only then does it run at shutdown."""
+    if reload_units:
+        systemd.systemctl("daemon-reload")
+    systemd.systemctl("start", units.UNIT)
+
+
+def _write_grant(guard: program.Guard, grant: t.Optional[str]) -> None:
+    if grant is not None:
+        program.write_json(guard.grant_file, {"grant": grant})
+        return
+    for path in (guard.token_file, guard.grant_file):
+        if os.path.lexists(path):
+            os.unlink(path)
+            program.sync_folder(guard.kept_folder)
+
+
+def _replace(path: str, text: str, mode: int) -> None:
+    """Replace a file in one step, with folders that are missing."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    temporary = f"{path}.{os.getpid()}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        os.fchmod(stream.fileno(), mode)
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    program.sync_folder(os.path.dirname(path))
+
+
+def _link(path: str) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    if os.path.lexists(path):
+        os.unlink(path)
+    os.symlink(f"/{units.UNIT_FOLDER}/{units.UNIT}", path)
+    program.sync_folder(os.path.dirname(path))
+
+
+def _delete(root: str, paths: t.Sequence[str]) -> None:
+    for path in paths:
+        os.unlink(os.path.join(root, path))
+
+
+def _has_token(guard: program.Guard) -> bool:
+    return os.path.lexists(guard.token_file)
+
+
+def _checked(grant: t.Optional[str]) -> t.Optional[str]:
+    try:
+        return None if grant is None else str(uuid_module.UUID(grant))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"The grant of clean-shutdown tokens is named by a UUID, not by {grant!r}.") from error
+
+
+def _require_root(root: str) -> None:
+    if root == "/" and os.geteuid() != 0:
+        raise Forbidden("The boot guard can be installed, removed and released by root only.", "Set become: true, or connect as root.")
+
+
+def _attempt(act: t.Callable[[], None]) -> None:
+    try:
+        act()
+    except (OSError, program.GuardError, subprocess.SubprocessError) as error:
+        raise Internal(
+            f"The boot guard of this host cannot be written: {error}. It may be there in part; a daemon that it cannot hold does not start.",
+            "Repair this and run the task again.",
+        ) from error

@@ -1,0 +1,362 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The boot guard's program: it runs on a host before libvirt's daemons do, and lets no guest start by itself until the host is released.
+
+This file stands alone, with the standard library only: it is installed on the host as it is. What it keeps about this boot is in
+/run/kvmfleet/guard, what it keeps over boots is in /var/lib/kvmfleet/guard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import typing as t
+import uuid as uuid_module
+from xml.etree import ElementTree
+
+BY_CONTROL = "control"
+BY_TOKEN = "token"  # noqa: S105 - it names a kind of release
+BY_INSTALL = "install"
+MARK_CONTENT = "kvmfleet-guard\n"
+LIBVIRT_GUESTS = "libvirt-guests.service"
+_LONGEST_BYTES = 16 * 1024 * 1024
+
+Document = t.Dict[str, t.Any]
+
+
+class GuardError(Exception):
+    """The guard cannot do what it is there for; the text is for a person."""
+
+
+class Guard:
+    """The guard of the host whose file system begins at C(root)."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+        self.run_folder = self.path("run/kvmfleet/guard")
+        self.kept_folder = self.path("var/lib/kvmfleet/guard")
+        self.held_file = os.path.join(self.run_folder, "held.json")
+        self.released_file = os.path.join(self.run_folder, "released.json")
+        self.token_file = os.path.join(self.kept_folder, "token.json")
+        self.grant_file = os.path.join(self.kept_folder, "grant.json")
+        self.mark = self.path("run/libvirt/qemu/autostarted")
+        """Libvirt's own note that it has started this boot's guests (since 5.9.0); its QEMU driver then starts none, in libvirtd and virtqemud alike."""
+        self.list_file = self.path("var/lib/libvirt/libvirt-guests")
+        """What libvirt-guests starts again: one line for each connection, its URI and the guests that ran at shutdown."""
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.root, name)
+
+    def boot_id(self) -> str:
+        """Return the kernel's ID of this boot."""
+        with open(self.path("proc/sys/kernel/random/boot_id"), encoding="ascii") as stream:
+            return str(uuid_module.UUID(stream.read(64).strip()))
+
+    def held(self) -> t.Optional[Document]:
+        """Return what was written when this boot was held; null where that was not done, or not in this boot."""
+        return self._of_this_boot(self.held_file)
+
+    def released(self) -> t.Optional[Document]:
+        """Return by whom and when this boot was released; null where it was not."""
+        document = self._of_this_boot(self.released_file)
+        return document if document and document.get("by") in (BY_CONTROL, BY_TOKEN, BY_INSTALL) else None
+
+    def grant(self) -> t.Optional[str]:
+        """Return the ID under which this host may leave clean-shutdown tokens; null where it may not."""
+        return _uuid_of(_read_json(self.grant_file), "grant")
+
+    def hold(self) -> t.Optional[Document]:
+        """See to it that nothing starts by itself, unless this boot was released. Return the release, or null where the host is held.
+
+        Called before every start of a daemon, so also when one is restarted. The mark comes first: whatever happens to this process
+        afterwards, nothing starts. Raises OSError or L(GuardError) where nothing can be held; then no daemon may be started.
+        """
+        with self._locked():
+            released = self.released()
+            if released is None:
+                self._set_mark()
+                _remove(self.released_file)
+            token, why = self._spend_token()
+            if released is None and self.held() is None:
+                released = self._decide(token, why)
+            if released is None:
+                return None
+            if released["by"] == BY_TOKEN:
+                self._clear_own_mark()
+            elif released["by"] == BY_CONTROL:
+                self._set_mark()
+            return released
+
+    def release(self, by: str) -> t.Tuple[Document, bool]:
+        """Release this boot, and return the release and whether it was written now. It starts no guest, and libvirt will not either.
+
+        The release keeps in C(would_start) what a boot without guard would have started: to start it, or not, is the caller's.
+        Raises OSError or L(GuardError) where libvirt-guests would start guests afterwards; then the host stays held.
+        """
+        with self._locked():
+            before = self.released()
+            if before:
+                return before, False
+            would_start = self.would_start() if by == BY_CONTROL else []
+            if by == BY_CONTROL:
+                self._set_mark()
+                self._set_list_aside()
+            document = self._write_released(by, {"would_start": would_start})
+            _remove(self.held_file)
+            return document, True
+
+    def leave_token(self) -> t.Optional[Document]:
+        """Leave a token for the next boot, at a clean shutdown. Return it; null where none was granted, or where this boot was not released."""
+        with self._locked():
+            grant = self.grant()
+            if grant is None or self.released() is None:
+                return None
+            token = {"token": str(uuid_module.uuid4()), "grant": grant, "boot_id": self.boot_id(), "at": _now()}
+            write_json(self.token_file, token)
+            return token
+
+    def would_start(self) -> t.List[Document]:
+        """Return the guests that a boot without guard would start: C(uuid) (null where unreadable), C(name), C(why).
+
+        C(why) lists C(autostart), C(once) (libvirt's own restore after a shutdown of the host, since 11.2) and C(libvirt-guests).
+        """
+        found: t.Dict[t.Any, Document] = {}
+        for uuid, name, why in [*self._autostarts(), *self._listed()]:
+            entry = found.setdefault(uuid or name, {"uuid": uuid, "name": name, "why": []})
+            entry["name"] = entry["name"] or name
+            if why not in entry["why"]:
+                entry["why"].append(why)
+        return sorted(found.values(), key=lambda entry: (entry["name"] or "", entry["uuid"] or ""))
+
+    def status(self) -> Document:
+        """Return all that is known about this boot; reads only."""
+        held, released, token = self.held(), self.released(), _read_json(self.token_file)
+        return {
+            "boot_id": self.boot_id(),
+            "ran": bool(held or released),
+            "held": held if released is None else None,
+            "released": released,
+            "marked": os.path.exists(self.mark),
+            "grant": self.grant(),
+            "token": _uuid_of(token, "token"),
+            "would_start": self.would_start(),
+        }
+
+    def _of_this_boot(self, path: str) -> t.Optional[Document]:
+        document = _read_json(path)
+        return document if isinstance(document, dict) and document.get("boot_id") == self.boot_id() else None
+
+    def _decide(self, token: t.Optional[Document], why: str) -> t.Optional[Document]:
+        if token is not None:
+            return self._write_released(BY_TOKEN, token)
+        write_json(self.held_file, {"boot_id": self.boot_id(), "at": _now(), "why": why})
+        return None
+
+    def _write_released(self, by: str, detail: Document) -> Document:
+        document = {**detail, "boot_id": self.boot_id(), "at": _now(), "by": by}
+        write_json(self.released_file, document)
+        return document
+
+    def _set_mark(self) -> None:
+        os.makedirs(os.path.dirname(self.mark), mode=0o755, exist_ok=True)
+        try:
+            descriptor = os.open(self.mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            if not os.path.exists(self.mark):
+                raise GuardError(f"{self.mark} is a link to nothing, which libvirt takes for no mark") from None
+            return
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(MARK_CONTENT)
+        self._label(os.path.dirname(os.path.dirname(self.mark)))
+
+    def _clear_own_mark(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if _read(self.mark) == MARK_CONTENT:
+                os.unlink(self.mark)
+
+    def _label(self, folder: str) -> None:
+        """Give a folder that libvirt will write to the label it expects, where SELinux is used. A daemon that may not write there starts nothing."""
+        program = "/usr/sbin/restorecon"
+        if self.root == "/" and os.path.exists(program):
+            subprocess.run([program, "-R", folder], stdin=subprocess.DEVNULL, check=False, timeout=30)
+
+    def _spend_token(self) -> t.Tuple[t.Optional[Document], str]:
+        """Delete the token, whatever it says, and return it if it is good; else null and why there is none."""
+        if not os.path.lexists(self.token_file):
+            return None, "there is no clean-shutdown token"
+        token = _read_json(self.token_file)
+        try:
+            os.unlink(self.token_file)
+            sync_folder(self.kept_folder)
+        except OSError as error:
+            return None, f"the clean-shutdown token cannot be deleted ({error.strerror}), so it does not count"
+        if not _uuid_of(token, "token"):
+            return None, "the clean-shutdown token was not readable"
+        if token.get("grant") is None or token["grant"] != self.grant():
+            return None, "the clean-shutdown token was left under a grant that this host does not have any more"
+        return {key: token[key] for key in ("token", "grant")}, ""
+
+    def _set_list_aside(self) -> None:
+        """Take the list of guests that ran at the last shutdown away from libvirt-guests, which is about to be started."""
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self.list_file, self.list_file + ".kvmfleet-held")
+
+    def _autostarts(self) -> t.Iterator[t.Tuple[t.Optional[str], str, str]]:
+        folder = self.path("etc/libvirt/qemu/autostart")
+        for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+            stem, suffix = (entry[:-5], "once") if entry.endswith(".once") else (entry, "autostart")
+            if stem.endswith(".xml"):
+                # the link names the definition's path on the host, which need not begin at this process's root
+                yield _uuid_in(self.path(f"etc/libvirt/qemu/{stem}")), stem[:-4], suffix
+
+    def _listed(self) -> t.Iterator[t.Tuple[t.Optional[str], t.Optional[str], str]]:
+        for line in (_read(self.list_file) or "").splitlines():
+            for word in line.split()[1:]:
+                uuid = _uuid_of({"uuid": word}, "uuid")
+                if uuid:
+                    yield uuid, None, "libvirt-guests"
+
+    @contextlib.contextmanager
+    def _locked(self) -> t.Iterator[None]:
+        os.makedirs(self.run_folder, mode=0o700, exist_ok=True)
+        descriptor = os.open(os.path.join(self.run_folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def start_libvirt_guests() -> None:
+    """Start libvirt-guests where it is enabled, so that it shuts guests down with the host: while the host was held, systemd skipped it."""
+    if os.path.isdir("/run/systemd/system"):
+        is_enabled = subprocess.run(["systemctl", "is-enabled", "--quiet", LIBVIRT_GUESTS], stdin=subprocess.DEVNULL, check=False, timeout=30)
+        if is_enabled.returncode == 0:
+            subprocess.run(["systemctl", "start", "--no-block", LIBVIRT_GUESTS], stdin=subprocess.DEVNULL, check=True, timeout=30)
+
+
+def main(arguments: t.Sequence[str]) -> int:
+    """Run one verb; return 0, or 1 where a host cannot be held or released."""
+    parser = argparse.ArgumentParser(prog="kvmfleet-guard", description="Lets no guest of this host start by itself until the host is released.")
+    parser.add_argument("--root", default="/", help=argparse.SUPPRESS)
+    parser.add_argument("verb", choices=sorted(VERBS), help="hold and shutdown are for the unit; release is for a person when there is no control node")
+    options = parser.parse_args(arguments)
+    try:
+        VERBS[options.verb](Guard(options.root))
+    except (OSError, ValueError, GuardError, subprocess.SubprocessError) as error:
+        sys.stderr.write(f"kvmfleet-guard: {options.verb} failed: {error}. {_NEXT_STEP.get(options.verb, '')}\n")
+        return 1
+    return 0
+
+
+def _hold(guard: Guard) -> None:
+    released = guard.hold()
+    if released:
+        _say(f"This boot was released at {released['at']} by {released['by']}.")
+    else:
+        held = guard.held() or {}
+        _say(f"Held: no guest starts by itself ({held.get('why', 'nobody released this boot')}). The control node's recover_host releases this host.")
+
+
+def _release(guard: Guard) -> None:
+    document, is_new = guard.release(BY_CONTROL)
+    start_libvirt_guests()
+    _say(f"{'Released' if is_new else 'Released before'}, at {document['at']}. Nothing was started by it; a boot without guard would have started:")
+    for entry in document.get("would_start", []):
+        _say(f"  {entry['uuid']} {entry['name'] or ''} ({', '.join(entry['why'])})")
+
+
+def _shutdown(guard: Guard) -> None:
+    token = guard.leave_token()
+    _say(f"Left a token for one boot, under the grant {token['grant']}." if token else "No token is left: the next boot is held.")
+
+
+def _status(guard: Guard) -> None:
+    _say(json.dumps(guard.status(), indent=2))
+
+
+VERBS: t.Dict[str, t.Callable[[Guard], None]] = {"hold": _hold, "release": _release, "shutdown": _shutdown, "status": _status}
+_NEXT_STEP = {
+    "hold": "libvirt's daemon is not started, because its guests could start with it. Repair this, then start the daemon again.",
+    "release": "The host is still held. Repair this, then release it again.",
+}
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _read(path: str) -> t.Optional[str]:
+    """Return the text of a file; null where there is none, or where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(_LONGEST_BYTES)
+    except OSError:
+        return None
+
+
+def _read_json(path: str) -> t.Any:
+    """Return the document of a file; null where there is none, or where what is there is no JSON."""
+    try:
+        return json.loads(_read(path) or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _uuid_of(document: t.Any, key: str) -> t.Optional[str]:
+    try:
+        return str(uuid_module.UUID(document[key]))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _uuid_in(path: str) -> t.Optional[str]:
+    """Return the UUID of a domain's definition."""
+    try:
+        return _uuid_of({"uuid": (ElementTree.parse(path).getroot().findtext("uuid") or "").strip()}, "uuid")
+    except (OSError, ElementTree.ParseError):
+        return None
+
+
+def write_json(path: str, document: Document) -> None:
+    """Replace the file in one step, on disk when this returns."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    temporary = f"{path}.{os.getpid()}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        json.dump(document, stream)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    sync_folder(os.path.dirname(path))
+
+
+def sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
