@@ -13,8 +13,9 @@ import subprocess
 import sys
 import time
 import typing as t
+import uuid
 
-from . import hostdisk
+from . import hostdisk, units
 from .commands import run
 from .layout import Lab
 from .namespaces import NETNS
@@ -23,6 +24,8 @@ from .requirements import find_program
 HOLD = "libvirtd.hold"
 """While this file is in a host's folder, its libvirtd is not started again."""
 RUN_FOLDERS = ("kvmfleet", "lock", "sshd")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+RETRY_SECONDS = 1
 
 
 def main(prefix: str, root: str, host: str) -> t.NoReturn:
@@ -35,6 +38,7 @@ def main(prefix: str, root: str, host: str) -> t.NoReturn:
     _mount_run(lab, folder)
     run("mount", "-n", "-t", "proc", "proc", "/proc")
     _mount_private(folder)
+    _mount_boot_id(folder)
     run("hostname", host)
     _mount_gluster(lab)
     os.environ["HOME"] = str(folder / "home-root")
@@ -60,6 +64,13 @@ def _mount_private(folder: pathlib.Path) -> None:
         run("mount", "-n", "--bind", str(folder / source), target)
 
 
+def _mount_boot_id(folder: pathlib.Path) -> None:
+    """Give each boot an ID of its own, as on a real host; the kernel's is the machine's."""
+    own = folder / "boot-id"
+    own.write_text(f"{uuid.uuid4()}\n")
+    run("mount", "-n", "--bind", str(own), BOOT_ID)
+
+
 def _mount_gluster(lab: Lab) -> None:
     bindfs = find_program("bindfs")
     if bindfs and os.path.exists("/dev/fuse"):
@@ -68,16 +79,22 @@ def _mount_gluster(lab: Lab) -> None:
 
 def _supervise(folder: pathlib.Path) -> t.NoReturn:
     log = open(folder / "var-log-libvirt/services.log", "ab")  # noqa: SIM115 - it belongs to the services
-    services: t.Dict[str, t.Optional[subprocess.Popen[bytes]]] = {"libvirtd": None, "sshd": None}
+    services: t.Dict[str, t.Optional[subprocess.Popen[bytes]]] = {"sshd": None, "libvirtd": None}
     commands = {
-        "libvirtd": [find_program("libvirtd"), "--listen"],
         "sshd": [find_program("sshd"), "-D", "-e", "-f", "/etc/ssh/sshd_config"],
+        "libvirtd": [find_program("libvirtd"), "--listen"],
     }
+    units.run_at_boot(log)
+    retry_libvirtd = 0.0
     while True:
         for name, service in services.items():
-            if service is None and not (name == "libvirtd" and (folder / HOLD).exists()):
-                command: t.Any = commands[name]
-                services[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            if service is not None or (name == "libvirtd" and ((folder / HOLD).exists() or time.monotonic() < retry_libvirtd)):
+                continue
+            if name == "libvirtd" and not units.may_start_libvirtd(log):
+                retry_libvirtd = time.monotonic() + RETRY_SECONDS
+                continue
+            command: t.Any = commands[name]
+            services[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         _reap(services)
         time.sleep(0.1)
 

@@ -19,6 +19,7 @@ FOLDERS = {
     "/etc/ssh": "etc-ssh",
     "/etc/sudoers.d": "etc-sudoers.d",
     "/etc/systemd/system": "etc-systemd-system",
+    "/usr/local/lib/kvmfleet": "usr-local-lib-kvmfleet",
     "/var/cache/libvirt": "var-cache-libvirt",
     "/var/lib/kvmfleet": "var-lib-kvmfleet",
     "/var/lib/libvirt": "var-lib-libvirt",
