@@ -1,0 +1,32 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filter C(fleet_scan). Documentation is in fleet_scan.yml."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Mapping
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet.scan import scan
+
+
+def fleet_scan(facts: t.Any) -> dict[str, t.Any]:
+    """Return what must not be in a fleet, and of which hosts nothing is known."""
+    if not isinstance(facts, Mapping):
+        raise AnsibleFilterError(f"fleet_scan: the input is a {type(facts).__name__}; give a dictionary of kvmfleet_host facts by host name.")
+    try:
+        return scan(facts)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise AnsibleFilterError(f"fleet_scan: the facts have not the form that host_facts gives them ({type(error).__name__}: {error}).") from error
+
+
+class FilterModule:
+    """Ansible's way to the filter."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        """Return it by name."""
+        return {"fleet_scan": fleet_scan}
