@@ -8,13 +8,16 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
-from . import filters as f
-from . import weighers as w
+from .filters import DEFAULT, Filter, Finding
+from .fleet import Fleet
 from .host_state import HostState
 from .request import Request
+from .weighers import weigh
+
+BYPASSED = "bypassed by force: "
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Verdict:
     """What the filters say of one host, as C(scheduler_check) returns it.
 
     :arg failures: C({filter, reason}) of every filter that refused.
+    :arg weight: how much it is wanted among the hosts that passed with it; 0 where it was asked alone.
+    :arg forced: at least one refusal was skipped, and stands among the warnings.
     """
 
     host: str
@@ -29,6 +34,7 @@ class Verdict:
     failures: list[dict[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     weight: float = 0.0
+    forced: bool = False
 
     @property
     def reason(self) -> str:
@@ -40,15 +46,42 @@ class Verdict:
         return asdict(self)
 
 
-def check(request: Request, host: HostState, filters: Sequence[f.Filter] = f.DEFAULT, weighers: Sequence[w.Weigher] = w.DEFAULT) -> Verdict:
-    """Ask every filter, so that all reasons are named and not only the first one."""
-    problems = [(rule.name, rule.problem(request, host)) for rule in filters]
-    failures = [{"filter": name, "reason": reason} for name, reason in problems if reason]
-    weight = 0.0 if failures else sum(weigher.weight(request, host) for weigher in weighers)
-    return Verdict(host.name, not failures, failures, [], weight)
+def check(request: Request, host: HostState, fleet: Fleet, filters: Sequence[Filter] = DEFAULT, force: bool = False) -> Verdict:
+    """Ask every filter, so that all reasons are named and not only the first one.
+
+    :arg force: refusals that may be overridden become warnings.
+    """
+    failures: list[dict[str, str]] = []
+    warnings: list[str] = []
+    forced = False
+    for rule in filters:
+        if host.unanswered is not None and not rule.judges_silent:
+            continue
+        finding = rule.judge(request, host, fleet)
+        if finding.warnings:
+            warnings.extend(finding.warnings)
+        if finding.reason is None:
+            continue
+        if force and _is_overridable(rule, finding):
+            warnings.append(f"{BYPASSED}{finding.reason}")
+            forced = True
+        else:
+            failures.append({"filter": rule.name, "reason": finding.reason})
+    return Verdict(host.name, not failures, failures, warnings, 0.0, forced)
 
 
-def best(verdicts: Sequence[Verdict]) -> t.Optional[Verdict]:
+def rank(request: Request, fleet: Fleet, names: Iterable[str], filters: Sequence[Filter] = DEFAULT, force: bool = False) -> list[Verdict]:
+    """Return a verdict for each of these hosts, in their order; those that passed are weighed against each other."""
+    verdicts = [check(request, fleet.states[name], fleet, filters, force) for name in names]
+    weights = weigh(request, [fleet.states[verdict.host] for verdict in verdicts if verdict.passed], fleet)
+    return [replace(verdict, weight=weights[verdict.host]) if verdict.passed else verdict for verdict in verdicts]
+
+
+def best(verdicts: Iterable[Verdict]) -> t.Optional[Verdict]:
     """Return the wanted one of those that passed; equal ones by name, so that two runs choose alike."""
     passed = [verdict for verdict in verdicts if verdict.passed]
     return min(passed, key=lambda verdict: (-verdict.weight, verdict.host), default=None)
+
+
+def _is_overridable(rule: Filter, finding: Finding) -> bool:
+    return rule.overridable if finding.overridable is None else finding.overridable

@@ -11,18 +11,18 @@ import typing as t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import UNSETTLED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JOB_INCOMING, JOB_OUTGOING
 
+from .arrivals import started, towards
+from .guest import Guest
+from .hardware import Hardware
 from .request import Request
+from .settings import SchedulerSettings
 
-MIB = 1024**2
 ENABLED = "enabled"
 
-RAM_ALLOCATION_RATIO = 1.0
-RESERVED_MEMORY_MIB = 512
-
 Body = Mapping[str, t.Any]
+_NONE: t.Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,12 @@ class HostState:
 
     :arg unanswered: why the host did not answer; None where it did.
     :arg state: of its entry in the ledger; a host without an entry is enabled.
-    :arg usage: UUID to MiB, of the domains active there and of those on their way there.
+    :arg guests: by UUID, the domains active there and those booked for it.
+    :arg used_mib: memory of all guests; C(used_vcpus) likewise.
+    :arg moves_in: UUIDs of domains whose move towards it has begun; C(moves_out) away from it.
+    :arg paths: whether a path is there, of the paths that were looked for.
+    :arg cpu_verdicts: libvirt's own comparison by domain UUID: C(passed) and C(reason).
+    :arg vacated: guests that were there when the facts were gathered and have been taken out since: what they held is free beside what the facts say.
     """
 
     name: str
@@ -39,75 +44,111 @@ class HostState:
     unanswered: t.Optional[str] = None
     state: str = ENABLED
     state_reason: str = ""
-    total_mib: int = 0
-    ram_allocation_ratio: float = RAM_ALLOCATION_RATIO
-    reserved_memory_mib: int = RESERVED_MEMORY_MIB
-    usage: Mapping[str, int] = field(default_factory=dict)
+    hardware: Hardware = field(default_factory=Hardware)
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    guests: Mapping[str, Guest] = field(default_factory=dict, hash=False)
+    used_mib: int = 0
+    used_vcpus: int = 0
+    moves_in: frozenset[str] = _NONE
+    moves_out: frozenset[str] = _NONE
+    paths: Mapping[str, bool] = field(default_factory=dict, hash=False)
+    cpu_verdicts: Mapping[str, Body] = field(default_factory=dict, hash=False)
+    vacated: tuple[Guest, ...] = ()
 
     @classmethod
-    def from_survey(
-        cls, name: str, facts: t.Optional[Body], records: Iterable[Body] = (), entry: t.Optional[Body] = None, settings: t.Optional[Body] = None
+    def of(
+        cls,
+        name: str,
+        facts: t.Optional[Body],
+        records: Iterable[Body] = (),
+        entry: t.Optional[Body] = None,
+        settings: t.Union[SchedulerSettings, Body, None] = None,
+        paths: t.Optional[Mapping[str, bool]] = None,
+        cpu_verdicts: t.Optional[Mapping[str, Body]] = None,
     ) -> HostState:
         """Return the state of a host.
 
-        :arg facts: C(host_uuid), C(memory) and C(roster) as the host told them; C(answered) false and C(msg) where it did not; None: never asked.
-        :arg records: unsettled records; those towards this host count.
+        :arg facts: C(kvmfleet_host); C(answered) false and C(msg) where it did not answer; None: never asked.
+        :arg records: any records; those count that book room here, that arrived here after the facts, or whose move has begun.
         :arg entry: the host's document in the ledger.
-        :arg settings: its C(kvmfleet_scheduler). Raises L(InvalidArgument) for a value that is no such number.
+        :arg settings: its C(kvmfleet_scheduler). Raises L(InvalidArgument) for one that is wrong.
         """
+        known = settings if isinstance(settings, SchedulerSettings) else SchedulerSettings.of(settings, name)
         state, reason = (entry.get("state") or ENABLED, entry.get("reason") or "") if entry else (ENABLED, "")
         if facts is None or not facts.get("answered", True):
-            return cls(name, unanswered=str((facts or {}).get("msg") or "nothing is known of it"), state=state, state_reason=reason)
-        host_uuid = str(facts["host_uuid"])
+            return cls(name, unanswered=str((facts or {}).get("msg") or "nothing is known of it"), state=state, state_reason=reason, settings=known)
+        uuid, told = str(facts.get("host_uuid") or ""), list(records)
+        guests = _guests(facts, towards(told, name, uuid, facts.get("gathered_at")))
         return cls(
             name=name,
-            host_uuid=host_uuid,
+            host_uuid=uuid,
             state=state,
             state_reason=reason,
-            total_mib=facts["memory"]["total_bytes"] // MIB,
-            ram_allocation_ratio=_number(settings, "ram_allocation_ratio", RAM_ALLOCATION_RATIO, name),
-            reserved_memory_mib=int(_number(settings, "reserved_memory_mib", RESERVED_MEMORY_MIB, name)),
-            usage=_usage(facts["roster"], [record for record in records if is_towards(record, name, host_uuid)]),
+            hardware=Hardware(facts),
+            settings=known,
+            guests=guests,
+            used_mib=sum(guest.memory_mib for guest in guests.values()),
+            used_vcpus=sum(guest.vcpus for guest in guests.values()),
+            moves_in=started(told, "destination", name, uuid) | _with_job(facts, JOB_INCOMING),
+            moves_out=started(told, "source", name, uuid) | _with_job(facts, JOB_OUTGOING),
+            paths=paths or {},
+            cpu_verdicts=cpu_verdicts or {},
         )
+
+    @property
+    def total_mib(self) -> int:
+        """The memory of the whole host."""
+        return self.hardware.total_mib
 
     @property
     def capacity_mib(self) -> int:
         """What all guests together may have: (total - reserved) x ratio."""
-        return int((self.total_mib - self.reserved_memory_mib) * self.ram_allocation_ratio)
+        return int((self.hardware.total_mib - self.settings.reserved_memory_mib) * self.settings.ram_allocation_ratio)
 
-    def used_mib(self, without: str = "") -> int:
-        """What is taken, the domain of that UUID not counted."""
-        return sum(memory for uuid, memory in self.usage.items() if uuid != without)
+    @property
+    def capacity_vcpus(self) -> int:
+        """What all guests together may have: (CPUs - reserved) x ratio."""
+        return int((self.hardware.cpus - self.settings.reserved_cpus) * self.settings.cpu_allocation_ratio)
 
     def free_mib(self, without: str = "") -> int:
-        """What is left; less than nothing on a host that holds more than it may."""
-        return self.capacity_mib - self.used_mib(without)
+        """What memory is left, the domain of that UUID not counted; less than nothing on a host that holds more than it may."""
+        guest = self.guests.get(without)
+        return self.capacity_mib - self.used_mib + (guest.memory_mib if guest else 0)
+
+    def free_vcpus(self, without: str = "") -> int:
+        """How many vCPUs are left, counted likewise."""
+        guest = self.guests.get(without)
+        return self.capacity_vcpus - self.used_vcpus + (guest.vcpus if guest else 0)
 
     def taking(self, request: Request) -> HostState:
         """Return the host as it is with that domain on it."""
-        return replace(self, usage={**self.usage, request.uuid: request.memory_mib})
+        there, guest = self.guests.get(request.uuid), Guest.of(request)
+        if there:
+            return self._with({**self.guests, request.uuid: there.with_booking(guest)}, self.vacated)
+        return replace(self, guests={**self.guests, request.uuid: guest}, used_mib=self.used_mib + guest.memory_mib, used_vcpus=self.used_vcpus + guest.vcpus)
+
+    def without(self, uuid: str) -> HostState:
+        """Return the host as it is once the domain of that UUID has left."""
+        guest = self.guests.get(uuid)
+        if guest is None:
+            return self
+        rest = {other: kept for other, kept in self.guests.items() if other != uuid}
+        return self._with(rest, (*self.vacated, guest) if guest.arrived else self.vacated)
+
+    def _with(self, guests: Mapping[str, Guest], vacated: tuple[Guest, ...]) -> HostState:
+        used_mib = sum(guest.memory_mib for guest in guests.values())
+        used_vcpus = sum(guest.vcpus for guest in guests.values())
+        return replace(self, guests=guests, used_mib=used_mib, used_vcpus=used_vcpus, vacated=vacated)
 
 
-def is_towards(record: Body, name: str, host_uuid: str) -> bool:
-    """Whether the record is unsettled and its destination is this host: by UUID, by name where the record has no UUID."""
-    if record["status"] not in UNSETTLED:
-        return False
-    destination = record["destination"]
-    return destination["host_uuid"] == host_uuid if destination.get("host_uuid") else destination.get("host") == name
+def _guests(facts: Body, records: Mapping[str, Body]) -> dict[str, Guest]:
+    """Return the union by UUID of what is active there and what its records book."""
+    active = {domain["uuid"]: Guest.of_domain(domain) for domain in facts.get("domains") or () if domain["active"]}
+    for uuid, record in records.items():
+        booked = Guest.of_record(record)
+        active[uuid] = active[uuid].with_booking(booked) if uuid in active else booked
+    return active
 
 
-def _usage(roster: Iterable[Body], records: Iterable[Body]) -> dict[str, int]:
-    booked = {record["domain"]["uuid"]: int(record.get("request", {}).get("memory_mib") or 0) for record in records}
-    active = {domain["uuid"]: -(-domain["memory_bytes"] // MIB) for domain in roster if domain["active"]}
-    return {uuid: max(booked.get(uuid, 0), active.get(uuid, 0)) for uuid in {*booked, *active}}
-
-
-def _number(settings: t.Optional[Body], key: str, default: float, name: str) -> float:
-    value = (settings or {}).get(key, default)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = -1.0
-    if isinstance(value, bool) or not 0 <= number < 1e9:
-        raise InvalidArgument(f"kvmfleet_scheduler.{key} of {name} is {value!r}.", "Give a number that is not negative.")
-    return number
+def _with_job(facts: Body, job: str) -> frozenset[str]:
+    return frozenset(domain["uuid"] for domain in facts.get("domains") or () if domain["active"] and domain.get("job") == job)

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Which records count at a host: those that book room there, and those whose move is going on."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from collections.abc import Iterable, Mapping
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+
+# A guest that came between the survey and the lock is in the closed records only; the clocks of two hosts differ.
+GRACE_SECONDS = 60
+STARTED = frozenset({s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY})
+_ARRIVED = frozenset({s.COMPLETED, s.DONE})
+
+Body = Mapping[str, t.Any]
+
+
+def is_place(place: Body, name: str, host_uuid: str) -> bool:
+    """Whether one end of a record is this host: by UUID, by name where the record has no UUID."""
+    return bool(place["host_uuid"] == host_uuid) if place.get("host_uuid") else place.get("host") == name
+
+
+def towards(records: Iterable[Body], name: str, host_uuid: str, gathered_at: t.Optional[str]) -> dict[str, Body]:
+    """Return, by domain UUID, the records whose domain is at this host, or on its way there, though the facts may not show it.
+
+    That is every unsettled record with this destination, and where a domain has none, its latest one if it arrived after the facts were gathered.
+    """
+    since = _instant(gathered_at)
+    unsettled: dict[str, Body] = {}
+    latest: dict[str, tuple[datetime.datetime, Body]] = {}
+    for record in records:
+        uuid = record["domain"]["uuid"]
+        if record["status"] in s.UNSETTLED:
+            if is_place(record["destination"], name, host_uuid):
+                unsettled[uuid] = record
+        elif record["status"] in _ARRIVED and since is not None:
+            at = _instant(record.get("updated_at"))
+            if at is not None and (since - at).total_seconds() <= GRACE_SECONDS and (uuid not in latest or at > latest[uuid][0]):
+                latest[uuid] = (at, record)
+    arrived = {uuid: record for uuid, (_at, record) in latest.items() if is_place(record["destination"], name, host_uuid)}
+    return {**arrived, **unsettled}
+
+
+def started(records: Iterable[Body], end: str, name: str, host_uuid: str) -> frozenset[str]:
+    """Return the UUIDs of domains whose live migration has begun.
+
+    :arg end: C(destination) for those towards this host, C(source) for those away from it.
+    """
+    moving = (record for record in records if record["status"] in STARTED and record.get("type") == s.LIVE_MIGRATION)
+    return frozenset(record["domain"]["uuid"] for record in moving if is_place(record[end], name, host_uuid))
+
+
+def _instant(stamp: t.Any) -> t.Optional[datetime.datetime]:
+    """Return the point in time; None for what is no RFC 3339 stamp with a zone."""
+    try:
+        at = datetime.datetime.fromisoformat(stamp) if isinstance(stamp, str) else None
+    except ValueError:
+        return None
+    return at if at is not None and at.tzinfo is not None else None

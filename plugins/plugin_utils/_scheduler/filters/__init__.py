@@ -1,0 +1,24 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The rules that say whether a host can take a domain. Each gives its reason in words that a person understands."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .base import Filter, Finding
+from .place import Enabled, NotSource, Up
+from .room import Cpus, Memory
+
+DEFAULT: t.Final[tuple[Filter, ...]] = (
+    NotSource(),
+    Up(),
+    Enabled(),
+    Memory(),
+    Cpus(),
+)
+
+__all__ = ["DEFAULT", "Filter", "Finding"]

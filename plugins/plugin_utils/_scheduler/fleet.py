@@ -1,0 +1,78 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""All hosts at once, for the rules that no host can answer alone: groups of domains, and the host that a domain leaves."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from .guest import Guest
+from .host_state import HostState
+from .request import Request
+
+# Group to host to the UUIDs of its members there, and the names that they have.
+Groups = Mapping[str, Mapping[str, Mapping[str, Guest]]]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Hosts by inventory name.
+
+    :arg leaving: UUIDs of domains that will have left the host that they are active on now: there they are no member of a group any more.
+    """
+
+    states: Mapping[str, HostState] = field(default_factory=dict, hash=False)
+    leaving: frozenset[str] = frozenset()
+
+    def taking(self, request: Request, host: str) -> Fleet:
+        """Return the fleet with that domain on that host as well."""
+        return self._replacing(self.states[host], self.states[host].taking(request), request.uuid)
+
+    def without(self, uuid: str, host: str) -> Fleet:
+        """Return the fleet with that domain no longer on that host."""
+        return self._replacing(self.states[host], self.states[host].without(uuid), uuid)
+
+    def source_of(self, request: Request) -> t.Optional[HostState]:
+        """Return the host that the domain is to leave: by libvirt's UUID, by name where that is not known."""
+        named = self._by_uuid.get(request.source_uuid) if request.source_uuid else request.source
+        return self.states.get(named) if named else None
+
+    def members(self, group: str) -> Mapping[str, Mapping[str, Guest]]:
+        """Return the members of a group by host and UUID, those that leave not counted where they leave."""
+        return self._groups.get(group, {})
+
+    @functools.cached_property
+    def _by_uuid(self) -> Mapping[str, str]:
+        return {state.host_uuid: name for name, state in self.states.items() if state.host_uuid}
+
+    @functools.cached_property
+    def _groups(self) -> Groups:
+        groups: dict[str, dict[str, dict[str, Guest]]] = {}
+        for name, state in self.states.items():
+            for group, guest in self._counted(state):
+                groups.setdefault(group, {}).setdefault(name, {})[guest.uuid] = guest
+        return groups
+
+    def _counted(self, state: HostState) -> Iterator[tuple[str, Guest]]:
+        for guest in state.guests.values():
+            if guest.group and not (guest.arrived and guest.uuid in self.leaving):
+                yield guest.group["name"], guest
+
+    def _replacing(self, before: HostState, after: HostState, uuid: str) -> Fleet:
+        fleet = replace(self, states={**self.states, after.name: after})
+        # Hosts and their names stay as they are, and of the groups only that of one guest has changed.
+        fleet.__dict__["_by_uuid"] = self._by_uuid
+        groups = {guest.group["name"] for guest in (before.guests.get(uuid), after.guests.get(uuid)) if guest and guest.group}
+        fleet.__dict__["_groups"] = self._groups if not groups else {**self._groups, **{group: self._regrouped(group, after) for group in groups}}
+        return fleet
+
+    def _regrouped(self, group: str, state: HostState) -> Mapping[str, Mapping[str, Guest]]:
+        there = {guest.uuid: guest for name, guest in self._counted(state) if name == group}
+        others = {host: members for host, members in self.members(group).items() if host != state.name}
+        return {**others, state.name: there} if there else others

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What a host is, as its facts tell: everything that no guest changes by coming or going."""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+MIB = 1024**2
+
+Body = Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The facts C(kvmfleet_host) of one host. What they do not tell is None, and a filter warns of it.
+
+    Of a host that did not answer they are empty.
+    """
+
+    facts: Body = field(default_factory=dict, hash=False)
+
+    @functools.cached_property
+    def total_mib(self) -> int:
+        """The host's memory."""
+        return int((self.facts.get("memory") or {}).get("total_bytes") or 0) // MIB
+
+    @functools.cached_property
+    def cpus(self) -> int:
+        """The host's CPUs that are in use."""
+        return int(self.facts.get("cpus") or 0)
+
+    @functools.cached_property
+    def cpu_ids(self) -> t.Optional[frozenset[int]]:
+        """The numbers of these CPUs."""
+        ids = self.facts.get("cpu_ids")
+        return None if ids is None else frozenset(ids)
+
+    @functools.cached_property
+    def cells_mib(self) -> t.Optional[Mapping[int, int]]:
+        """NUMA cells and their memory in MiB."""
+        cells = self.facts.get("numa_cells")
+        return None if cells is None else {cell["id"]: cell["total_mib"] for cell in cells}
+
+    @functools.cached_property
+    def pages(self) -> t.Optional[Mapping[int, Mapping[int, tuple[int, int]]]]:
+        """Huge pages: size in KiB to cell to MiB in all, and MiB free when the facts were gathered."""
+        cells = self.facts.get("numa_cells")
+        if cells is None:
+            return None
+        sizes: dict[int, dict[int, tuple[int, int]]] = {}
+        for cell in cells:
+            for page in cell.get("pages") or ():
+                size = page["size_kib"]
+                sizes.setdefault(size, {})[cell["id"]] = (page["total"] * size // 1024, page["free"] * size // 1024)
+        return sizes
+
+    @functools.cached_property
+    def traits(self) -> frozenset[str]:
+        """What its hypervisor is known to be able to do."""
+        return frozenset(self.facts.get("traits") or ())
+
+    @functools.cached_property
+    def missing_traits(self) -> Mapping[str, str]:
+        """What its hypervisor cannot do, and the host's own word on why."""
+        return self.facts.get("missing_traits") or {}
+
+    @functools.cached_property
+    def hypervisor(self) -> t.Optional[int]:
+        """The version of its QEMU, as libvirt's number."""
+        return (self.facts.get("versions") or {}).get("hypervisor") or None
+
+    @functools.cached_property
+    def host_cpu(self) -> t.Optional[Body]:
+        """Its own CPU: C(model), C(vendor), C(features)."""
+        return self.facts.get("host_cpu")
+
+    @functools.cached_property
+    def platforms(self) -> t.Optional[Mapping[tuple[str, str], Body]]:
+        """What guests it runs: architecture and kind of virtualisation to the platform."""
+        platforms = self.facts.get("platforms")
+        return None if platforms is None else {(platform["arch"], platform["virt_type"]): platform for platform in platforms}
+
+    @functools.cached_property
+    def machines(self) -> Mapping[tuple[str, str], frozenset[str]]:
+        """The machine types of each platform."""
+        return {key: frozenset(platform.get("machines") or ()) for key, platform in (self.platforms or {}).items()}
+
+    @functools.cached_property
+    def cpu_features(self) -> Mapping[tuple[str, str], frozenset[str]]:
+        """The CPU features that each platform can give a guest, where they are known."""
+        return {key: frozenset(platform["cpu"].get("features") or ()) for key, platform in (self.platforms or {}).items() if platform.get("cpu")}
+
+    @functools.cached_property
+    def cpu_models(self) -> Mapping[tuple[str, str], frozenset[str]]:
+        """The CPU models that each platform can give a guest, where they are known."""
+        return {key: frozenset(platform["cpu"].get("usable_models") or ()) for key, platform in (self.platforms or {}).items() if platform.get("cpu")}
+
+    @functools.cached_property
+    def networks(self) -> t.Optional[Mapping[str, Body]]:
+        """Libvirt's networks by name."""
+        networks = self.facts.get("networks")
+        return None if networks is None else {network["name"]: network for network in networks}
+
+    @functools.cached_property
+    def network_bridges(self) -> frozenset[str]:
+        """The bridges of networks that are active."""
+        return frozenset(network["bridge"] for network in self.facts.get("networks") or () if network.get("active") and network.get("bridge"))
+
+    @functools.cached_property
+    def bridges(self) -> t.Optional[frozenset[str]]:
+        """The bridges of the host."""
+        bridges = self.facts.get("bridges")
+        return None if bridges is None else frozenset(bridges)
+
+    @functools.cached_property
+    def interfaces(self) -> t.Optional[frozenset[str]]:
+        """All network interfaces of the host."""
+        interfaces = self.facts.get("interfaces")
+        return None if interfaces is None else frozenset(interfaces)
+
+    @functools.cached_property
+    def devices(self) -> t.Optional[Mapping[tuple[str, t.Optional[str]], Body]]:
+        """Devices by kind and address."""
+        devices = self.facts.get("devices")
+        return None if devices is None else {(device["kind"], device.get("address")): device for device in devices}
+
+    @functools.cached_property
+    def pools(self) -> t.Optional[Mapping[str, Body]]:
+        """Storage pools by name."""
+        pools = self.facts.get("pools")
+        return None if pools is None else {pool["name"]: pool for pool in pools}
+
+    @functools.cached_property
+    def mounts(self) -> t.Optional[Sequence[Body]]:
+        """Mounted file systems."""
+        return self.facts.get("mounts")
+
+
+def longest_prefix(places: t.Iterable[Body], path: str) -> t.Optional[Body]:
+    """Return the one of these places (each has C(path)) that the path lies in; the deepest where several hold it, the later of two at one point."""
+    found: t.Optional[Body] = None
+    wanted = posixpath.normpath(path)
+    for place in places:
+        if place.get("path") and is_inside(wanted, place["path"]) and (found is None or len(_root(place["path"])) >= len(_root(found["path"]))):
+            found = place
+    return found
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether the path is that folder, or lies somewhere below it."""
+    root = _root(folder)
+    return path == root or path.startswith("/" if root == "" else f"{root}/")
+
+
+def _root(folder: str) -> str:
+    return folder.rstrip("/")
