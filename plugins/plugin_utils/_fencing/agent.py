@@ -75,7 +75,7 @@ def call(config: Fencing, action: Action, limit_seconds: float) -> Reply:
         ) from error
     text = plain_text(finished.output)
     power = power_of(finished.exit_code, text) if action is Action.STATUS else Power.UNKNOWN
-    return Reply(action, finished.exit_code, redact(text, config.secrets(), finished.torn), power)
+    return Reply(action, finished.exit_code, redact(text, config.secrets(), finished.torn, finished.exit_code is None), power)
 
 
 def power_of(exit_code: int | None, text: str) -> Power:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 
-MAX_BYTES = 32 * 1024
+MAX_BYTES = 8 * 1024
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _SECRET_NAME = re.compile(r"pass|secret|token|key|community|credential", re.IGNORECASE)
 _SWITCHES = frozenset({"", "0", "1", "true", "false", "yes", "no", "on", "off"})

@@ -32,17 +32,30 @@ def plain_text(output: bytes) -> str:
     return "".join(character for character in text if character == "\n" or not unicodedata.category(character).startswith("C"))
 
 
-def redact(text: str, secrets: t.Iterable[str], torn: bool = False) -> str:
+def redact(text: str, secrets: t.Iterable[str], torn: bool = False, killed: bool = False) -> str:
     """Return the last L(KEPT_BYTES) of a plain text, with each secret, as it is or in an obvious encoding, replaced by L(MASK).
 
     :arg torn: the text is the end of a longer one, so that it may begin inside a secret.
+    :arg killed: who wrote it was stopped, so that it may end inside one.
     """
     forms = _all_forms(frozenset(secrets))
     if forms:
         text = re.compile("|".join(map(re.escape, forms)), re.IGNORECASE).sub(lambda found: _HIDDEN * len(found.group()), text)
+    if killed:
+        text = _without_begun(text, forms)
     if torn:
         text = text[len(forms[0]) if forms else 0 :]
     return _last_bytes(re.sub(f"{_HIDDEN}+", MASK, text).strip())
+
+
+def _without_begun(text: str, forms: list[str]) -> str:
+    """Return the text without the beginning of a secret at its end."""
+    lowered = [form.lower() for form in forms]
+    for length in range(min(len(text), len(forms[0]) if forms else 0), 0, -1):
+        end = text[-length:].lower()
+        if any(form.startswith(end) for form in lowered):
+            return text[:-length] + _HIDDEN
+    return text
 
 
 def _last_bytes(text: str) -> str:
