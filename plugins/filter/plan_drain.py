@@ -7,44 +7,21 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from ansible.errors import AnsibleFilterError
-
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import Known, make_plan
-
-Body = Mapping[str, t.Any]
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.arguments import called
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.known import Known
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.wish import Wish
 
 
-def plan_drain(
-    facts: t.Any,
-    sources: t.Any,
-    candidates: t.Any,
-    entries: Sequence[Body] = (),
-    records: Sequence[Body] = (),
-    unreachable: t.Optional[Mapping[str, str]] = None,
-    scheduler: t.Optional[Mapping[str, Body]] = None,
-    history: Sequence[Body] = (),
-    parallel: int = 4,
-    bandwidth_mib: int = 0,
-) -> dict[str, t.Any]:
+def plan_drain(facts: t.Any, sources: t.Any, candidates: t.Any, **arguments: t.Any) -> dict[str, t.Any]:
     """Return the plan of a drain."""
-    if not isinstance(facts, Mapping):
-        raise AnsibleFilterError(f"plan_drain: the input is a {type(facts).__name__}; give a dictionary of kvmfleet_host facts by host name.")
-    known = Known(facts, entries, records, unreachable or {}, scheduler or {}, history)
-    try:
-        return make_plan(known, _names(sources, "sources"), _names(candidates, "candidates"), parallel, bandwidth_mib)
-    except KvmfleetError as error:
-        raise AnsibleFilterError(f"plan_drain: {error}") from error
-    except (KeyError, TypeError) as error:
-        raise AnsibleFilterError(f"plan_drain: the facts, entries or records have not the expected form ({type(error).__name__}: {error}).") from error
+    return called("plan_drain", _planned, facts, sources, candidates, arguments)
 
 
-def _names(value: t.Any, option: str) -> list[str]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise AnsibleFilterError(f"plan_drain: {option} is {value!r}; give a list of host names.")
-    return [str(name) for name in value]
+def _planned(known: Known, sources: list[str], candidates: list[str], given: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return make_plan(known, sources, candidates, Wish.of(**given))
 
 
 class FilterModule:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Reading C(kvmfleet_host), what C(host_facts) gathered, into the scheduler's words."""
+"""Reading C(kvmfleet_host), what C(host_facts) gathered of a host and its domains."""
 
 from __future__ import annotations
 
@@ -13,29 +13,9 @@ from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
-from .._scheduler.request import Request
-
-MIB = 1024**2
 MOVABLE = (h.RUNNING, h.PAUSED)
 
 Body = Mapping[str, t.Any]
-
-
-def survey_of(facts: t.Optional[Body], unreachable: t.Optional[str]) -> t.Optional[dict[str, t.Any]]:
-    """Return the facts as C(HostState.from_survey) takes them; facts of a host that no longer answers do not count."""
-    if unreachable is not None or not facts:
-        return {"answered": False, "msg": unreachable.removeprefix("Task failed: ")} if unreachable else None
-    roster = [
-        {"uuid": domain["uuid"], "name": domain["name"], "active": domain["active"], "memory_bytes": domain["memory_mib"] * MIB, "vcpus": domain["vcpus"]}
-        for domain in facts["domains"]
-    ]
-    return {"answered": True, "host_uuid": facts["host_uuid"], "memory": facts["memory"], "roster": roster}
-
-
-def request_of(domain: Body, source: str, source_uuid: str) -> Request:
-    """Return what a domain of C(kvmfleet_host) needs."""
-    needs = domain["request"]
-    return Request(domain["uuid"], domain["name"], source, source_uuid, int(needs["memory_mib"]), int(needs["vcpus"]))
 
 
 def is_leaving(domain: Body) -> bool:
@@ -47,6 +27,12 @@ def is_leaving(domain: Body) -> bool:
 def is_arriving(domain: Body) -> bool:
     """Whether the domain is being received there."""
     return bool(domain["active"] and domain["job"] == h.JOB_INCOMING)
+
+
+def local_disks(needs: Body) -> dict[str, int]:
+    """Return the bytes of each disk, by target, that the domain writes to and that lies on storage of its host alone; 0 where the size is not known."""
+    disks = needs.get("disks") or []
+    return {disk["target"]: disk.get("bytes") or 0 for disk in disks if disk.get("shared") is False and not disk.get("readonly") and disk.get("source")}
 
 
 def find(facts: Body, uuid: str) -> t.Optional[Body]:

@@ -7,35 +7,75 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from collections.abc import Mapping, Sequence
 
 Body = Mapping[str, t.Any]
 
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+
+
+# From so many hosts on, those that were not chosen are counted by their reason, and named in the plan alone.
+MANY_HOSTS = 12
+
 
 def plan_lines(plan: Body) -> list[str]:
-    """Return the plan: where each domain goes and why, and what stays."""
-    rows = [[m["name"], f"{m['memory_mib']} MiB", m["source"], m["destination"], f"{m['predicted_seconds']} s", m["reason"]] for m in plan["moves"]]
-    lines = columns(["DOMAIN", "MEMORY", "FROM", "TO", "PREDICTED", "WHY"], rows) if rows else ["Nothing to move."]
-    lines += [f"  {m['name']} not to {r['host']}: {r['reason']}" for m in plan["moves"] for r in m["rejected"]]
+    """Return the plan: in which order each domain goes where and why, what is shut down, what stays, and whether a lost host would be absorbed."""
+    rows = [_move_row(move) for move in plan["moves"]]
+    lines = columns(["", "DOMAIN", "MEMORY", "FROM", "TO", "PREDICTED", "DOWNTIME", "WHY"], rows) if rows else ["Nothing to move."]
+    lines += [f"  {move['name']} not to {line}" for move in plan["moves"] for line in _rejections(move["rejected"])]
+    lines += [f"WARN   {move['name']} to {move['destination']}: {warning}" for move in plan["moves"] for warning in move["warnings"]]
+    lines += [f"STOPS  {entry['name']} on {entry['source']}: {entry['reason']}" for entry in plan["shutdowns"]]
     lines += [f"STAYS  {entry['name']} on {entry['source']}: {entry['reason']}" for entry in plan["unplaced"]]
-    return lines + [f"LEFT   {entry['name']} on {entry['source']}: {entry['reason']}" for entry in plan["skipped"]]
+    lines += [f"LEFT   {entry['name']} on {entry['source']}: {entry['reason']}" for entry in plan["skipped"]]
+    lines += [f"{source}: about {_s(seconds)}, {plan['options']['parallel']} at a time." for source, seconds in plan["predicted_seconds"].items() if rows]
+    return lines + ([_spare(plan["n_plus_one"])] if plan["n_plus_one"] else [])
+
+
+def _move_row(move: Body) -> list[str]:
+    downtime = "-" if move["predicted_downtime_ms"] is None else f"{move['predicted_downtime_ms']} ms"
+    seconds = _s(move["predicted_seconds"])
+    return [str(move["order"]), move["name"], f"{move['memory_mib']} MiB", move["source"], move["destination"], seconds, downtime, move["reason"]]
+
+
+def _rejections(rejected: Sequence[Body]) -> list[str]:
+    if len(rejected) < MANY_HOSTS:
+        return [f"{entry['host']}: {entry['reason']}" for entry in rejected]
+    hosts: dict[str, list[str]] = {}
+    for entry in rejected:
+        hosts.setdefault(_NUMBER.sub("…", entry["reason"]), []).append(entry["host"])
+    return [f"{len(names)} hosts ({names[0]}{', …' if len(names) > 1 else ''}): {reason}" for reason, names in hosts.items()]
+
+
+def _spare(spare: Body) -> str:
+    if spare["holds"]:
+        return "N+1 holds: the remaining hosts could lose any one of them and still place its domains."
+    domains = ", ".join(spare["domains"])
+    others = [host for host in spare["hosts"] if host != spare["host"]]
+    more = f" The same goes for {', '.join(others)}." if others else ""
+    return f"N+1 does NOT hold: if {spare['host']} were lost, {spare['missing_mib']} MiB would be missing for {domains}.{more}"
 
 
 def result_lines(result: Mapping[str, Body]) -> list[str]:
     """Return what moved where and why not, and the verdict of each host."""
     rows = [
-        [entry["name"], host, entry["destination"] or "-", entry["status"], _s(entry.get("predicted_seconds")), _s(entry.get("actual_seconds")), _ms(entry)]
+        [entry["name"], host, entry.get("destination") or "-", entry["status"], _s(entry.get("predicted_seconds")), _s(entry.get("actual_seconds")), _ms(entry)]
         for host, share in result.items()
-        for entry in [*share["moved"], *share["failed"]]
+        for entry in [*share["moved"], *share["shut_down"], *share["failed"]]
     ]
     lines = columns(["DOMAIN", "FROM", "TO", "STATUS", "PREDICTED", "ACTUAL", "DOWNTIME"], rows) if rows else ["Nothing was moved."]
     for host, share in result.items():
         lines += [f"FAILED {entry['name']} on {host}: {entry['error']}" for entry in share["failed"]]
         lines += [f"FAILED {host}: {problem}" for problem in share["problems"]]
         lines += [f"LEFT   {entry['name']} on {host}: {entry['reason']}" for entry in share["skipped"]]
-        lines.append(f"{host}: {len(share['moved'])} moved, {len(share['failed'])} failed, {len(share['skipped'])} left shut off. {_verdict(share)}")
+        lines.append(f"{host}: {_counts(share)}. {_verdict(share)}")
     return lines
+
+
+def _counts(share: Body) -> str:
+    stopped = f", {len(share['shut_down'])} shut down" if share["shut_down"] else ""
+    return f"{len(share['moved'])} moved{stopped}, {len(share['failed'])} failed, {len(share['skipped'])} left as they were"
 
 
 def _verdict(share: Body) -> str:

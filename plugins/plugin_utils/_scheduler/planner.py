@@ -3,57 +3,133 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""A place for each of many domains at once: the largest first, and every placement counts for the next."""
+"""A place for each of many domains at once: by priority, then size; every placement counts for the next, and others make room where one finds none."""
 
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from . import filters as f
-from . import weighers as w
-from .check import Verdict, best, check
-from .host_state import HostState
+from .check import Verdict, rank
+from .filters import DEFAULT, Filter
+from .fleet import Fleet
+from .repair import Board, Way, repaired
 from .request import Request
+from .units import Unit, units_of
+
+# How many other plans are tried to please C(cost).
+ALTERNATIVES = 60
+
+# What a plan costs, given the fleet with it carried out and each domain's host; 0 is nothing to complain of.
+Cost = Callable[[Fleet, Mapping[str, str]], float]
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a domain goes (None: nowhere), and what was said of each host when it was decided."""
+    """Where a domain goes (None: nowhere), and what was said of each host when it was decided.
+
+    :arg pinned: its way was decided before, and no host was judged.
+    :arg together: names of the other domains of its affinity group that go with it, or stay with it.
+    """
 
     request: Request
     destination: t.Optional[str]
     verdicts: list[Verdict] = field(default_factory=list)
     pinned: bool = False
+    together: tuple[str, ...] = ()
 
 
 def plan(
     requests: Iterable[Request],
-    hosts: Sequence[HostState],
+    fleet: Fleet,
     pinned: t.Optional[Mapping[str, str]] = None,
-    filters: Sequence[f.Filter] = f.DEFAULT,
-    weighers: Sequence[w.Weigher] = w.DEFAULT,
+    filters: Sequence[Filter] = DEFAULT,
+    cost: t.Optional[Cost] = None,
 ) -> list[Placement]:
-    """Return a placement for each request. The same input gives the same plan, in whatever order it comes.
+    """Return a placement for each request, in the order in which they are to start. The same input gives the same plan, in whatever order it comes.
 
+    :arg fleet: every host that may be a destination or has members of groups; C(leaving) has the domains that will have left.
     :arg pinned: domain UUID to host name, for domains whose way is decided already: they are placed first and not judged.
+    :arg cost: tells how bad a full plan is beside its filters; others are tried while it is more than 0.
     """
-    states = {host.name: host for host in sorted(hosts, key=lambda host: host.name)}
     ways = pinned or {}
-    ordered = sorted(requests, key=lambda request: (request.uuid not in ways, -request.memory_mib, request.name, request.uuid))
+    wanted = list(requests)
+    fixed = sorted((request for request in wanted if request.uuid in ways), key=lambda request: Unit((request,)).rank)
+    base = fleet
+    for request in fixed:
+        if ways[request.uuid] in base.states:
+            base = base.taking(request, ways[request.uuid])
+    units = units_of(request for request in wanted if request.uuid not in ways)
+    board = Board(base, {unit.uuid: unit for unit in units}, sorted(fleet.states), filters)
+    way = _chosen(board, units, cost)
+    return [Placement(request, ways[request.uuid], pinned=True) for request in fixed] + _told(board, units, way)
+
+
+def _chosen(board: Board, units: Sequence[Unit], cost: t.Optional[Cost]) -> Way:
+    way = _dealt(board, units)
+    if len(way) < len(units):
+        way = repaired(board, way)
+    return _cheapest(board, way, cost) if cost else way
+
+
+def _dealt(board: Board, units: Sequence[Unit]) -> Way:
+    """Return the way of each unit that finds a place when every one takes the best host that is left."""
+    way: Way = {}
+    fleet = board.base
+    for unit in units:
+        verdicts = rank(unit.requests[0], fleet, board.hosts, board.filters)
+        for verdict in sorted((v for v in verdicts if v.passed), key=lambda v: (-v.weight, v.host)):
+            taken = unit.placed(fleet, verdict.host, board.filters)
+            if taken:
+                way[unit.uuid], fleet = verdict.host, taken
+                break
+    return way
+
+
+def _cheapest(board: Board, way: Way, cost: Cost) -> Way:
+    """Return the first of some plans that costs nothing, else the cheapest: the given one, and those that differ from it by one unit's host."""
+    best, least = way, _cost(board, way, cost)
+    tries = ALTERNATIVES
+    while least > 0 and tries > 0:
+        before = least
+        for other in _neighbours(board, best):
+            tries -= 1
+            price = _cost(board, other, cost)
+            if price < least:
+                best, least = other, price
+                break
+            if tries <= 0:
+                break
+        if least == before:
+            break
+    return best
+
+
+def _neighbours(board: Board, way: Way) -> Iterable[Way]:
+    for uuid, host in way.items():
+        unit = board.units[uuid]
+        rest = {other: at for other, at in way.items() if other != uuid}
+        fleet = board.fleet(rest)
+        for at in board.places(unit):
+            if at != host and unit.placed(fleet, at, board.filters):
+                yield {**way, uuid: at}
+
+
+def _cost(board: Board, way: Way, cost: Cost) -> float:
+    return cost(board.fleet(way), {request.uuid: host for uuid, host in way.items() for request in board.units[uuid].requests})
+
+
+def _told(board: Board, units: Sequence[Unit], way: Way) -> list[Placement]:
+    """Return the placements in order, each host judged as it will be then. A unit whose host would refuse it then stays."""
     placements = []
-    for request in ordered:
-        placement = _place(request, states, ways.get(request.uuid), filters, weighers)
-        if placement.destination in states:
-            states[placement.destination] = states[placement.destination].taking(request)
-        placements.append(placement)
+    fleet = board.base
+    for unit in units:
+        host = way.get(unit.uuid)
+        keeps = host is not None and unit.placed(fleet, host, board.filters) is not None
+        for request in unit.requests:
+            verdicts = rank(request, fleet, board.hosts, board.filters)
+            together = tuple(other.name for other in unit.requests if other is not request)
+            placements.append(Placement(request, host if keeps else None, verdicts, together=together))
+            fleet = fleet.taking(request, host) if keeps and host else fleet
     return placements
-
-
-def _place(request: Request, states: Mapping[str, HostState], way: t.Optional[str], filters: Sequence[f.Filter], weighers: Sequence[w.Weigher]) -> Placement:
-    if way is not None:
-        return Placement(request, way, pinned=True)
-    verdicts = [check(request, host, filters, weighers) for host in states.values()]
-    chosen = best(verdicts)
-    return Placement(request, chosen.host if chosen else None, verdicts)

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Fleets of any size, made by chance from a seed: small tight ones that are hard to plan, and large ones that take time."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+
+SOURCE = "kvm1"
+_GROUPS = (
+    {"name": "apart", "policy": "anti-affinity"},
+    {"name": "two-by-two", "policy": "anti-affinity", "max_per_host": 2},
+    {"name": "together", "policy": "affinity"},
+)
+
+
+@dataclass(frozen=True)
+class Drain:
+    """A fleet with one host to drain.
+
+    :arg settings: C(kvmfleet_scheduler) by host.
+    """
+
+    facts: dict[str, f.Document]
+    source: str
+    candidates: list[str]
+    settings: dict[str, f.Document] = field(default_factory=dict)
+
+
+def tight(seed: int, mixed: bool = False) -> Drain:
+    """Return up to 8 domains for up to 4 hosts that have hardly more room than is needed, by memory alone or by groups, labels and vCPUs too.
+
+    The room is cut to fit some dealing out of the domains, so by memory alone there is always a place for each.
+    """
+    chance = random.Random(seed)
+    names = [f"kvm{number + 2}" for number in range(chance.randint(2, 4))]
+    guests = [_guest(chance, f"g{seed}-{number}", mixed) for number in range(chance.randint(3, 8))]
+    dealt: dict[str, list[f.Document]] = {name: [] for name in names}
+    for guest in guests:
+        dealt[chance.choice(names)].append(guest)
+    hosts = {name: _cut_to_fit(chance, name, share, mixed) for name, share in dealt.items()}
+    settings = {name: {"labels": ["ssd"]} for name in names if mixed and chance.random() < 0.6}
+    return Drain({SOURCE: f.host(SOURCE, 2**20, 256, guests), **hosts}, SOURCE, names, settings)
+
+
+def loose(seed: int) -> Drain:
+    """Return a fleet of which nobody knows whether all domains find a place: room for about as much as is needed, dealt out by chance."""
+    chance = random.Random(seed)
+    guests = [_guest(chance, f"g{seed}-{number}", mixed=True) for number in range(chance.randint(2, 7))]
+    needed = sum(guest["memory_mib"] for guest in guests)
+    names = [f"kvm{number + 2}" for number in range(chance.randint(2, 4))]
+    shares = [chance.random() for _name in names]
+    room = needed * chance.uniform(0.9, 1.3)
+    hosts = {name: f.host(name, int(room * share / sum(shares)), chance.randint(1, 8)) for name, share in zip(names, shares)}
+    settings = {name: {"labels": ["ssd"], "limits": {"domains": chance.randint(1, 6)}} for name in names if chance.random() < 0.5}
+    return Drain({SOURCE: f.host(SOURCE, 2**20, 256, guests), **hosts}, SOURCE, names, settings)
+
+
+def large(hosts: int, domains: int, leaving: int, seed: int = 1) -> Drain:
+    """Return a fleet of so many hosts and domains, half full; the host to drain has C(leaving) of the domains."""
+    chance = random.Random(seed)
+    names = [f"kvm{number + 1}" for number in range(hosts)]
+    shares: dict[str, list[f.Document]] = {name: [] for name in names}
+    for number in range(domains):
+        name = names[0] if number < leaving else names[1 + number % (hosts - 1)]
+        group = {"name": f"set{number // 3}", "policy": "anti-affinity"} if number % 10 < 3 else None
+        shares[name].append(f.domain(f"g{number}", chance.choice([1024, 2048, 4096, 8192]), chance.choice([1, 2, 4]), group=group))
+    facts = {name: f.host(name, 2 * max(8192, sum(guest["memory_mib"] for guest in share)), 64, share) for name, share in shares.items()}
+    return Drain(facts, names[0], names[1:])
+
+
+def _guest(chance: random.Random, name: str, mixed: bool) -> f.Document:
+    memory_mib = chance.choice([256, 512, 768, 1024, 1536, 2048, 3072, chance.randint(100, 4000)])
+    if not mixed:
+        return f.domain(name, memory_mib)
+    group = chance.choice([None, None, *_GROUPS])
+    labels = ["ssd"] if chance.random() < 0.2 else []
+    return f.domain(name, memory_mib, chance.randint(1, 4), labels=labels, group=group, priority=chance.choice([0, 0, 10]))
+
+
+def _cut_to_fit(chance: random.Random, name: str, share: list[f.Document], mixed: bool) -> f.Document:
+    needed = sum(guest["memory_mib"] for guest in share)
+    vcpus = sum(guest["vcpus"] for guest in share)
+    cpus = max([-(-vcpus // 4), *(guest["vcpus"] for guest in share), 1]) if mixed else 64
+    return f.host(name, needed + chance.choice([0, 0, 16, 128]), cpus)
