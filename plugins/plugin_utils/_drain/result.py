@@ -13,11 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import COMPLETED, UNSETTLED
 
 from . import facts as read
+from .policy import LEAVE
 
 Body = Mapping[str, t.Any]
 Document = dict[str, t.Any]
 
 NOT_STARTED = "Its move was not started."
+NOT_ASKED = "It was not asked to shut down."
+HELD_BACK = "It was not asked to shut down: other domains of this host find no place, so it cannot be drained."
 
 
 def host_result(
@@ -30,29 +33,31 @@ def host_result(
     refusals: t.Optional[Mapping[str, str]] = None,
     check_mode: bool = False,
 ) -> Document:
-    """Return C({plan, moved, failed, skipped, safe_to_reboot, ...}) of one host that was drained.
+    """Return C({plan, moved, shut_down, failed, skipped, safe_to_reboot, ...}) of one host that was drained.
 
     :arg facts: C(kvmfleet_host) by name, of this host and of those that took domains, read after the moves.
     :arg outcomes: the records that C(live_migrate) returned on this host.
     :arg records: unsettled records of the fleet, read after the moves.
-    :arg refusals: why a move failed, by the domain's UUID, for moves that may have no record.
+    :arg refusals: why a move or a shutdown failed, by the domain's UUID, for moves that may have no record.
     :arg problems: what else failed on this host, e.g. the message of a task.
     :arg check_mode: nothing was moved: what is planned is neither moved nor failed.
     """
-    share = {key: [entry for entry in plan[key] if entry["source"] == source] for key in ("moves", "unplaced", "skipped")}
+    share = {key: [entry for entry in plan[key] if entry["source"] == source] for key in ("moves", "shutdowns", "unplaced", "skipped")}
     by_uuid = {record["domain"]["uuid"]: record for record in outcomes}
     whys = refusals or {}
     if check_mode:
         judged = [{**_left(move, whys[move["uuid"]]), "status": "refused"} for move in share["moves"] if move["uuid"] in whys]
     else:
         judged = [_judge(move, facts, by_uuid.get(move["uuid"]), whys.get(move["uuid"], NOT_STARTED)) for move in share["moves"]]
-    failed = [_left(entry, entry["reason"]) for entry in share["unplaced"]] + [entry for entry in judged if "error" in entry]
+    stops = _stops(source, share, facts, whys, check_mode)
+    failed = [_left(entry, entry["reason"]) for entry in share["unplaced"]] + [entry for entry in [*judged, *stops] if "error" in entry]
     if not check_mode:
         failed += _late(source, share, facts)
     blockers = reasons_to_wait(source, facts, records)
     return {
         "plan": {**share, "created_at": plan["created_at"], "predicted_seconds": plan["predicted_seconds"].get(source, 0)},
         "moved": [entry for entry in judged if "error" not in entry],
+        "shut_down": [entry for entry in stops if "error" not in entry],
         "failed": failed,
         "skipped": [{key: entry[key] for key in ("name", "uuid", "reason")} for entry in share["skipped"]],
         "safe_to_reboot": not blockers,
@@ -95,6 +100,27 @@ def _judge(move: Body, facts: Mapping[str, Body], record: t.Optional[Body], why:
     return {**entry, "error": f"{problem} {_detail(record) if record else why}".strip()} if problem else {**entry, "status": COMPLETED}
 
 
+def _stops(source: str, share: Body, facts: Mapping[str, Body], whys: Mapping[str, str], check_mode: bool) -> list[Document]:
+    """Return what became of the domains that were to be shut down: off when their host says so. In check mode only those that were refused."""
+    held_back = HELD_BACK if share["unplaced"] else NOT_ASKED
+    if check_mode:
+        return [{**_left(entry, whys[entry["uuid"]]), "status": "refused"} for entry in share["shutdowns"] if entry["uuid"] in whys]
+    return [_stopped(entry, source, facts, whys.get(entry["uuid"], held_back)) for entry in share["shutdowns"]]
+
+
+def _stopped(entry: Body, source: str, facts: Mapping[str, Body], why: str) -> Document:
+    """Return what became of one domain that was to be shut down."""
+    if not facts.get(source):
+        return {**_left(entry, f"{source} did not answer, so it is not known whether it is off."), "status": "unknown"}
+    here = read.find(facts[source], entry["uuid"])
+    elsewhere = _active_elsewhere(entry["uuid"], source, facts)
+    if here and here["active"]:
+        return {**_left(entry, f"It is still {_state(here)}. {why}"), "status": "not shut down"}
+    if elsewhere:
+        return {**_left(entry, f"It is active on {', '.join(elsewhere)}. {why}"), "status": "not shut down"}
+    return {"name": entry["name"], "uuid": entry["uuid"], "status": "shut down"}
+
+
 def _disagreement(entry: Body, source: str, facts: Mapping[str, Body], record: t.Optional[Body]) -> t.Optional[str]:
     """Return what speaks against the move having been completed, or None."""
     silent = [host for host in (source, entry["destination"]) if not facts.get(host)]
@@ -111,7 +137,8 @@ def _disagreement(entry: Body, source: str, facts: Mapping[str, Body], record: t
 
 
 def _late(source: str, share: Body, facts: Mapping[str, Body]) -> list[Document]:
-    planned = {entry["uuid"] for key in ("moves", "unplaced") for entry in share[key]}
+    planned = {entry["uuid"] for key in ("moves", "shutdowns", "unplaced") for entry in share[key]}
+    planned |= {entry["uuid"] for entry in share["skipped"] if entry["drain"] == LEAVE}
     here = facts[source]["domains"] if facts.get(source) else []
     return [_left(domain, "It came here after the plan was made.") for domain in here if domain["active"] and domain["uuid"] not in planned]
 
