@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ._facts.traits import host_traits
+from ._facts.gather import gather
 from ._hypervisor.storage import is_on_shared_mount, read_mounts
 from ._hypervisor.storage_host import LibvirtStorageHost
 from ._hypervisor.storage_host import open_storage_host as open_host
@@ -30,7 +30,7 @@ def prepare(uri: str, work: Work) -> t.Dict[str, t.Any]:
     source = open_host(require_local(uri))
     mounts = read_mounts()
     try:
-        found = survey(source, work["wanted"], open_host, lambda path: is_on_shared_mount(path, mounts), host_traits, _examine)
+        found = survey(source, work["wanted"], open_host, lambda path: is_on_shared_mount(path, mounts), lambda host: gather(host)[0], _examine)
     finally:
         source.close()
     for domain, wanted in zip(found["domains"], work["wanted"]):

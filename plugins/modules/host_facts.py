@@ -11,8 +11,18 @@ module: host_facts
 short_description: Gather what the collection needs to know of a libvirt host
 version_added: 0.1.0
 description:
-  - Returns identity, capacity and every domain of a libvirt host as the fact C(kvmfleet_host). Changes nothing.
+  - Returns identity, hardware, capacity, surroundings and every domain of a libvirt host, with what each domain needs, as the fact
+    C(kvmfleet_host). Changes nothing.
   - Domains are listed in any state, paused ones and those that are still being received included.
+options:
+  dirty_rate_seconds:
+    description:
+      - Measure for this many seconds, V(1) to V(60), how fast each running domain writes to its memory, all domains at once, and return it as
+        C(dirty_rate_mib). V(0) measures nothing.
+      - Domains with a job are never measured, a migration least of all, and a domain that cannot be measured is left null.
+      - Libvirt samples pages for it, so that the figure counts pages that changed and not how often. While it measures, a guest is a little slower.
+    type: int
+    default: 0
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.actiongroup
@@ -27,8 +37,9 @@ attributes:
     support: full
 notes:
   - Needs no root, only a user who may connect to libvirt.
-  - With a remote O(uri) the facts are those of that host, and RV(ansible_facts.kvmfleet_host.host_id) and
-    RV(ansible_facts.kvmfleet_host.machine_id) are null, for they are files. What only the host's own files tell of its traits is unverified then.
+  - With a remote O(uri) the facts are those of that host. What only the host itself can tell (its files, mounts, bridges and network interfaces) is
+    null then, and RV(ansible_facts.kvmfleet_host.unverified) names it.
+  - A domain whose definition cannot be read is listed all the same, with its size, and its request says under C(blockers) what is wrong; a warning names it.
 seealso:
   - module: kvmfleet.migration.host
   - module: kvmfleet.migration.domain_policy
@@ -49,6 +60,14 @@ EXAMPLES = r"""
     - name: Show which domains run there
       ansible.builtin.debug:
         msg: "{{ ansible_facts.kvmfleet_host.domains | selectattr('active') | map(attribute='name') }}"
+
+- name: Measure how fast the guests write to their memory
+  hosts: kvmfleet_hosts
+  gather_facts: false
+  tasks:
+    - name: Ask each host, and measure for 2 seconds
+      kvmfleet.migration.host_facts:
+        dirty_rate_seconds: 2
 """
 
 RETURN = r"""
@@ -97,6 +116,71 @@ ansible_facts:
           description: Number of active CPUs.
           type: int
           sample: 8
+        arch:
+          description: Architecture of the host.
+          type: str
+          sample: x86_64
+        cpu_ids:
+          description: Numbers of the CPUs that are online.
+          type: list
+          elements: int
+          sample: [0, 1, 2, 3, 4, 5, 6, 7]
+        numa_cells:
+          description: NUMA cells, with their CPUs and their huge pages. Pages of the normal size are not in C(pages).
+          type: list
+          elements: dict
+          sample: [{id: 0, total_mib: 24110, free_mib: 21503, cpus: [0, 1, 2, 3, 4, 5, 6, 7], pages: [{size_kib: 2048, total: 512, free: 512}]}]
+        platforms:
+          description:
+            - What kinds of guests can run here. C(cpu) is the most that such a guest can be given, with all features named; null for another
+              architecture than the host's own.
+          type: list
+          elements: dict
+          sample:
+            - arch: x86_64
+              virt_type: kvm
+              emulator: /usr/bin/qemu-system-x86_64
+              machines: [pc, pc-i440fx-7.2, pc-q35-7.2, q35]
+              max_vcpus: 288
+              cpu: {model: EPYC, vendor: AMD, features: [aes, avx, avx2], usable_models: [EPYC, qemu64]}
+        host_cpu:
+          description: The host's own CPU, which C(host-passthrough) hands on.
+          type: dict
+          sample: {model: EPYC, vendor: AMD, features: [aes, avx, avx2], microcode: 16777317}
+        pools:
+          description: Storage pools of libvirt.
+          type: list
+          elements: dict
+          sample:
+            - {name: default, type: dir, active: true, path: /var/lib/libvirt/images, capacity_bytes: 107374182400, available_bytes: 96636764160}
+        mounts:
+          description:
+            - File systems. C(store) is the name that a file system of several hosts has on all of them, null for one of this host alone. Sizes are null
+              where a server did not answer.
+          type: list
+          elements: dict
+          sample:
+            - {path: /srv/images, kind: nfs4, store: 'nfs4:nas:/export', capacity_bytes: 1099511627776, available_bytes: 549755813888}
+        networks:
+          description: Virtual networks of libvirt.
+          type: list
+          elements: dict
+          sample: [{name: default, active: true, bridge: virbr0}]
+        bridges:
+          description: Network interfaces that a guest can be plugged into, Linux bridges and those of Open vSwitch.
+          type: list
+          elements: str
+          sample: [br0, virbr0]
+        interfaces:
+          description: All network interfaces.
+          type: list
+          elements: str
+          sample: [br0, eth0, lo, virbr0]
+        devices:
+          description: Devices of the host that could be handed to a guest.
+          type: list
+          elements: dict
+          sample: [{kind: pci, address: '0000:06:12.0', vendor: '0x8086', product: '0x1520'}]
         traits:
           description:
             - What the host can do for a move, found by probes. C(COMPUTE_MIGRATE_AUTO_CONVERGE) needs a QEMU that can; C(COMPUTE_MIGRATE_POST_COPY)
@@ -105,7 +189,9 @@ ansible_facts:
           elements: str
           sample: [COMPUTE_MIGRATE_AUTO_CONVERGE, COMPUTE_MIGRATE_POST_COPY]
         unverified:
-          description: Traits that could not be told, because the host was asked from afar or its files may not be read.
+          description:
+            - Traits, and names of facts that are null, which could not be told, because the host was asked from afar or does not let this user
+              read it.
           type: list
           elements: str
           sample: []
@@ -116,8 +202,11 @@ ansible_facts:
         domains:
           description:
             - Every domain, by name.
-            - C(policy) is what the domain itself says of its moves, and C(policy_problems) names what is wrong in it. C(request) is what it needs
-              of a host, without what its profile may add.
+            - C(policy) is what the domain itself says of its moves, and C(policy_problems) names what is wrong in it. C(dirty_rate_mib) is null
+              unless O(dirty_rate_seconds) asked for it.
+            - C(request) is what it needs of a host, without what its profile may add. In it, C(cpu) is as it would travel; C(blockers) are
+              sentences on what libvirt or QEMU refuse to move, wherever to; C(shared) of a disk says whether other hosts see its bytes too, null where
+              that is not proved, and C(store) is their name there.
           type: list
           elements: dict
           sample:
@@ -134,7 +223,40 @@ ansible_facts:
               disks: [{target: vda, kind: file, source: /srv/images/web1.qcow2, readonly: false, shareable: false}]
               policy: {post_copy: false}
               policy_problems: {}
-              request: {memory_mib: 512, vcpus: 1, traits: [], labels: [], group: null}
+              request:
+                memory_mib: 512
+                vcpus: 1
+                arch: x86_64
+                virt_type: kvm
+                machine: pc-q35-7.2
+                hypervisor: 7002022
+                cpu: {mode: custom, model: EPYC, features: {aes: require}, xml: "<cpu mode='custom'><model>EPYC</model></cpu>"}
+                pinning: {vcpus: {'0': [2, 3]}, emulator: [0, 1]}
+                numa: {mode: strict, nodeset: [0], cells: []}
+                hugepages: [{size_kib: 2048, mib: 512}]
+                devices: []
+                blockers: []
+                disks:
+                  - target: vda
+                    device: disk
+                    kind: file
+                    source: /srv/images/web1.qcow2
+                    readonly: false
+                    shareable: false
+                    shared: true
+                    store: 'nfs4:nas:/export/web1.qcow2'
+                    optional: false
+                    bytes: 2147483648
+                networks: [{type: bridge, source: br0}]
+                nvram: null
+                loader: null
+                tpm: false
+                traits: []
+                labels: []
+                group: null
+                priority: 0
+                drain: migrate
+              dirty_rate_mib: null
 error_code:
   description: A stable word for what went wrong.
   returned: failure
@@ -147,17 +269,23 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.facts_host import open_facts_host as open_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
 
+MAX_DIRTY_RATE_SECONDS = 60
+
 
 def host_facts(module: AnsibleModule) -> t.Dict[str, t.Any]:
-    """Return the facts of the host."""
+    """Return the facts of the host. Raises L(InvalidArgument) for a measuring time that libvirt does not know."""
+    seconds = module.params["dirty_rate_seconds"]
+    if not 0 <= seconds <= MAX_DIRTY_RATE_SECONDS:
+        raise InvalidArgument(f"dirty_rate_seconds is {seconds}.", f"Give 0 for no measuring, or 1 to {MAX_DIRTY_RATE_SECONDS}.")
     host = open_host(check_uri(module.params["uri"], "uri"))
     try:
-        facts, warnings = gather(host)
+        facts, warnings = gather(host, seconds)
     finally:
         host.close()
     for warning in warnings:
@@ -167,7 +295,8 @@ def host_facts(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 def main() -> None:
     """Gather the facts of one host."""
-    run(AnsibleModule(argument_spec=libvirt_spec(), supports_check_mode=True), host_facts)
+    spec = {**libvirt_spec(), "dirty_rate_seconds": {"type": "int", "default": 0}}
+    run(AnsibleModule(argument_spec=spec, supports_check_mode=True), host_facts)
 
 
 if __name__ == "__main__":

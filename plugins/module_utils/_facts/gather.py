@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What C(host_facts) tells of a host: who it is, how much room it has, and every domain with what it needs."""
+"""What C(host_facts) tells of a host: who it is, what it is and has, and every domain with what it needs."""
 
 from __future__ import annotations
 
@@ -13,55 +13,62 @@ import typing as t
 from .._errors import KvmfleetError
 from .._hypervisor.uri import is_local
 from .._migration import hypervisor as h
-from .._migration.policy import required_traits
 from .._policy.document import OwnPolicy, parse
 from .._records.clock import utc_now
 from .identity import read_host_id, read_machine_id
+from .links import BRIDGES, read_links
+from .mounts import LocalStores
+from .ports import Definition, Facts, GatheredHost, Roll, Stores
+from .request import request_of
 from .traits import host_traits
 
-MIB = 1024**2
+Own = t.Mapping[str, OwnPolicy]
 
-Facts = t.Dict[str, t.Any]
-
-
-class GatheredHost(h.Host, t.Protocol):
-    """A host that can also say how much room it has, and name all its domains."""
-
-    def memory(self) -> t.Dict[str, int]:
-        """C(total_bytes) and C(free_bytes)."""
-
-    def cpus(self) -> int:
-        """Number of active CPUs."""
-
-    def emulator_uid(self) -> t.Optional[int]:
-        """The user ID that QEMU runs as, null where libvirt does not tell it."""
-
-    def domains(self) -> t.List[h.DomainInfo]:
-        """Every domain, defined or active."""
+# What only a host itself can tell: its files, its file systems, its network interfaces.
+_OF_ITSELF = ("host_id", "machine_id", "mounts", "bridges", "interfaces")
+# Facts that are null where they could not be told.
+_OPEN = ("host_cpu", "pools", "networks", "devices")
 
 
-def gather(host: GatheredHost) -> t.Tuple[Facts, t.List[str]]:
+def gather(host: GatheredHost, dirty_rate_seconds: int = 0) -> t.Tuple[Facts, t.List[str]]:
     """Return C(kvmfleet_host) and warnings. Each domain is read once; sizes in MiB where the name says so, else in bytes.
 
-    Of a host that is reached through a remote URI the identity files are somebody else's, so they are null.
+    Of a host that is reached through a remote URI, what only itself can tell is null and stands in C(unverified).
+
+    :arg dirty_rate_seconds: measure for so long how fast the running domains write to their memory; 0 to measure nothing.
     """
-    identity, warnings = identity_facts() if is_local(host.uri) else ({"host_id": None, "machine_id": None}, [])
-    infos = sorted(host.domains(), key=lambda info: (info.name, info.uuid))
-    policies = {info.uuid: parse(info.policy_xml) for info in infos}
+    own_files = is_local(host.uri)
+    stores = LocalStores() if own_files else None
+    itself, warnings = _itself(stores) if stores else (dict.fromkeys(_OF_ITSELF), [])
+    around, roll, traits = host.surroundings(), host.roll(), host_traits(host)
+    definitions = sorted(roll.definitions, key=lambda definition: (definition.info.name, definition.info.uuid))
+    own = {definition.info.uuid: parse(definition.info.policy_xml) for definition in definitions}
     facts = {
         "gathered_at": utc_now(),
         "name": None,
         "host_uuid": host.host_uuid(),
-        **identity,
         "hostname": host.hostname(),
         "versions": host.versions(),
         "memory": host.memory(),
         "cpus": host.cpus(),
-        **host_traits(host),
-        "domains": [domain_facts(info, policies[info.uuid]) for info in infos],
+        **host.hardware(),
+        **around,
+        **itself,
+        **traits,
     }
-    wrong = [f"The migration policy in the XML of domain {info.name} is wrong in: {', '.join(policies[info.uuid].wrong)}." for info in infos]
-    return facts, warnings + [warning for warning, info in zip(wrong, infos) if policies[info.uuid].wrong]
+    facts["domains"] = _domains(host, definitions, own, stores, facts, dirty_rate_seconds)
+    nothing = [key for key in _OPEN if facts[key] is None] + ([] if own_files else list(_OF_ITSELF))
+    nothing += [key for key in _OF_ITSELF[2:] if own_files and facts[key] is None]
+    facts["unverified"] = [*traits["unverified"], *nothing]
+    return facts, [*warnings, *_warnings(roll, definitions, own)]
+
+
+def _itself(stores: LocalStores) -> t.Tuple[Facts, t.List[str]]:
+    identity, warnings = identity_facts()
+    links = read_links()
+    interfaces = None if links is None else sorted(links)
+    bridges = None if links is None else sorted(name for name, kind in links.items() if kind in BRIDGES)
+    return {**identity, "mounts": stores.described(), "bridges": bridges, "interfaces": interfaces}, warnings
 
 
 def identity_facts() -> t.Tuple[Facts, t.List[str]]:
@@ -75,9 +82,19 @@ def identity_facts() -> t.Tuple[Facts, t.List[str]]:
     return {"host_id": host_id, "machine_id": read_machine_id()}, warnings
 
 
-def domain_facts(info: h.DomainInfo, own: OwnPolicy) -> Facts:
-    """Return one domain of C(kvmfleet_host); its request is what its own policy makes of it, without its profile, which hosts do not know."""
-    memory_mib = -(-info.memory_bytes // MIB)
+def _domains(
+    host: GatheredHost, definitions: t.Sequence[Definition], own: Own, stores: t.Optional[Stores], facts: Facts, dirty_rate_seconds: int
+) -> t.List[Facts]:
+    running = [one.info.uuid for one in definitions if one.info.view.state == h.RUNNING and not one.info.view.is_busy]
+    rates = host.dirty_rates(running, dirty_rate_seconds) if dirty_rate_seconds and running else {}
+    domains = [_domain(definition, own[definition.info.uuid], stores, facts) for definition in definitions]
+    return [{**domain, "dirty_rate_mib": rates.get(domain["uuid"])} for domain in domains]
+
+
+def _domain(definition: Definition, own: OwnPolicy, stores: t.Optional[Stores], facts: Facts) -> Facts:
+    """Return one domain; its request is what its own policy makes of it, without its profile, which hosts do not know."""
+    info = definition.info
+    request = request_of(definition, own, facts["versions"], stores, facts["pools"] or ())
     return {
         "uuid": info.uuid,
         "name": info.name,
@@ -87,16 +104,21 @@ def domain_facts(info: h.DomainInfo, own: OwnPolicy) -> Facts:
         "persistent": info.view.persistent,
         "autostart": info.autostart,
         "job": info.view.job,
-        "memory_mib": memory_mib,
+        "memory_mib": request["memory_mib"],
         "vcpus": info.vcpus,
         "disks": [dataclasses.asdict(disk) for disk in info.disks],
         "policy": own.values,
         "policy_problems": own.wrong,
-        "request": {
-            "memory_mib": memory_mib,
-            "vcpus": info.vcpus,
-            "traits": required_traits(own.values),
-            "labels": own.values.get("labels", []),
-            "group": own.values.get("group"),
-        },
+        "request": request,
     }
+
+
+def _warnings(roll: Roll, definitions: t.Sequence[Definition], own: Own) -> t.Iterator[str]:
+    for name in sorted(roll.vanished):
+        yield f"Domain {name} went away while the facts were gathered: it is not among them."
+    for definition in definitions:
+        info, wrong = definition.info, own[definition.info.uuid].wrong
+        if definition.problem:
+            yield f"Domain {info.name} is listed without its needs, and will not be moved. {definition.problem}"
+        if wrong:
+            yield f"The migration policy in the XML of domain {info.name} is wrong in: {', '.join(wrong)}."

@@ -11,6 +11,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from .._errors import Internal
+from .._facts.cpusets import bytes_of
 from .._migration import hypervisor as h
 from .._policy.document import element_of
 
@@ -64,16 +65,16 @@ def job_stats(stats: t.Mapping[str, t.Any]) -> h.JobStats:
     )
 
 
-_UNITS = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 1000**2, "M": 1024**2, "MiB": 1024**2, "GB": 1000**3, "G": 1024**3, "GiB": 1024**3}
-
-
 def parse_definition(xml: str) -> t.Dict[str, t.Any]:
     """Return the keys of L(DomainInfo) that a domain's XML tells. The XML is libvirt's own, never a file of somebody's."""
-    root = definition_root(xml)
+    return info_of(definition_root(xml))
+
+
+def info_of(root: ElementTree.Element) -> t.Dict[str, t.Any]:
+    """Return the keys of L(DomainInfo) that a domain's definition tells."""
     memory = root.find("memory")
-    unit = memory.get("unit", "KiB") if memory is not None else "KiB"
     return {
-        "memory_bytes": int((memory.text if memory is not None else None) or 0) * _UNITS.get(unit, 1024),
+        "memory_bytes": bytes_of(memory.text, memory.get("unit")) if memory is not None else 0,
         "vcpus": int(root.findtext("vcpu") or 1),
         "disks": tuple(_disk(element) for element in root.findall("devices/disk")),
         "has_nvram": root.find("os/nvram") is not None,

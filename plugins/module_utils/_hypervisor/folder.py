@@ -48,6 +48,11 @@ class LibvirtFolder:
         found = self._find(name)
         return _parsed(found.XMLDesc()) if found is not None else None
 
+    def names(self) -> t.List[str]:
+        """Return the names of everything in the folder, as of the last look."""
+        with libvirt_errors(f"list the folder {self.path}"):
+            return list(self._pool.listVolumes())
+
     def users(self, path: str) -> t.List[str]:
         with libvirt_errors(f"list the folder {self.path}"):
             volumes = [_parsed(volume.XMLDesc()) for volume in self._pool.listAllVolumes()]

@@ -13,31 +13,46 @@ from __future__ import annotations
 import os
 import typing as t
 
-_SHARED_KINDS = frozenset(
+SHARED_KINDS = frozenset(
     {"nfs", "nfs4", "gfs2", "ocfs2", "afs", "cifs", "smb", "ceph", "gpfs", "acfs", "beegfs", "fuse.glusterfs", "fuse.quobyte", "fuse.ceph"}
 )
 _MOUNTS = "/proc/self/mountinfo"
 
 
-def is_on_shared_mount(path: str, mounts: t.Optional[t.Sequence[t.Tuple[str, str]]] = None) -> bool:
+class Mount(t.NamedTuple):
+    """A line of the table of mounts: where, which kind of file system, which folder of it, and what it came from."""
+
+    path: str
+    kind: str
+    root: str = "/"
+    source: str = ""
+
+
+def is_on_shared_mount(path: str, mounts: t.Optional[t.Sequence[Mount]] = None) -> bool:
     """Whether the file lies on a file system of a kind that is shared between hosts."""
-    kinds = dict(read_mounts() if mounts is None else mounts)
-    folder = os.path.realpath(path)
-    while folder not in kinds and folder != "/":
-        folder = os.path.dirname(folder)
-    return kinds.get(folder) in _SHARED_KINDS
+    kinds = {mount.path: mount.kind for mount in (read_mounts() if mounts is None else mounts)}
+    return kinds.get(innermost(os.path.realpath(path), kinds)) in SHARED_KINDS
 
 
-def read_mounts(table: str = _MOUNTS) -> t.List[t.Tuple[str, str]]:
-    """Return C((mount point, kind of file system)) in the order of mounting: of two on one point the later one counts."""
+def innermost(path: str, places: t.Container[str]) -> str:
+    """Return the mount point that an absolute path without links is below; C(/) where there is none."""
+    while path not in places and path not in ("/", ""):
+        path = os.path.dirname(path)
+    return path or "/"
+
+
+def read_mounts(table: str = _MOUNTS) -> t.List[Mount]:
+    """Return the mounts in the order of mounting: of two on one point the later one counts."""
     with open(table, encoding="utf-8", errors="surrogateescape") as stream:
         return [parse_mount(line) for line in stream if " - " in line]
 
 
-def parse_mount(line: str) -> t.Tuple[str, str]:
-    """Return mount point and kind from a line of /proc/PID/mountinfo (proc(5)); blanks in names are octal there."""
+def parse_mount(line: str) -> Mount:
+    """Read a line of /proc/PID/mountinfo (proc(5)); blanks in names are octal there."""
     left, right = line.split(" - ", 1)
-    return _unescaped(left.split()[4]), right.split()[0]
+    kind, source = (*right.split(), "", "")[:2]
+    root, path = left.split()[3:5]
+    return Mount(_unescaped(path), kind, _unescaped(root), _unescaped(source))
 
 
 def _unescaped(name: str) -> str:

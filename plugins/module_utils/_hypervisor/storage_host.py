@@ -14,11 +14,11 @@ from xml.etree import ElementTree
 from .._errors import NotFound
 from .._storage.ports import Image
 from .errors import libvirt_errors
+from .facts_host import LibvirtFactsHost
 from .folder import LibvirtFolder, open_folder
-from .host import LibvirtHost
 
 
-class LibvirtStorageHost(LibvirtHost):
+class LibvirtStorageHost(LibvirtFactsHost):
     """Implements L(StorageHost)."""
 
     def images(self, uuid: str) -> t.List[Image]:

@@ -17,26 +17,28 @@ from . import hypervisor as h
 
 
 class SurveyedHost(h.Host, t.Protocol):
-    """A host that can also say how much room it has."""
+    """A host that can also say what it would make of a domain that came to it."""
 
-    def memory(self) -> t.Dict[str, int]:
-        """C(total_bytes) and C(free_bytes)."""
+    def has_path(self, path: str) -> t.Optional[bool]:
+        """Whether the host has that file, folder or device; null where it cannot be told."""
 
-    def cpus(self) -> int:
-        """Number of active CPUs."""
-
-    def roster(self) -> t.List[t.Dict[str, t.Any]]:
-        """C({uuid, name, active, memory_bytes, vcpus}) of every domain."""
+    def compare_cpu(self, platform: t.Mapping[str, t.Any], cpu_xml: str) -> t.Dict[str, t.Any]:
+        """C(passed) and C(reason): whether the host can run a guest with that CPU. Raises L(KvmfleetError) where it cannot be told."""
 
 
 Open = t.Callable[[str], SurveyedHost]
-Probe = t.Callable[[t.Any], t.Dict[str, t.Any]]
+# C(kvmfleet_host) of a host.
+Describe = t.Callable[[t.Any], t.Dict[str, t.Any]]
 # What both hosts say of a domain's images, given the domain's UUID, its source and a destination.
 Examine = t.Callable[[str, t.Any, t.Any], t.List[t.Dict[str, t.Any]]]
 
 # How a domain is asked for: its name or its UUID, and the UUIDs that the ledger knows for the name.
 Wanted = t.Mapping[str, t.Any]
+Facts = t.Dict[str, t.Any]
 Destinations = t.Mapping[str, t.Mapping[str, t.Any]]
+
+_COMPARED_MODES = ("custom", "host-model")
+_PATH_KINDS = ("file", "dir", "block")
 
 
 def survey(
@@ -44,73 +46,103 @@ def survey(
     wanted: t.Sequence[Wanted],
     open_host: Open,
     is_shared: t.Callable[[str], bool],
-    probe: t.Optional[Probe] = None,
+    describe: Describe,
     examine: t.Optional[Examine] = None,
-) -> t.Dict[str, t.Any]:
+) -> Facts:
     """Return C({source, destinations, domains}) for these moves, as JSON can carry it.
 
     :arg wanted: for each move C(name) or C(uuid), C(known_uuids), and C(destination_uris): one, or all candidates.
     :arg is_shared: whether a file of this host lies on shared storage.
-    :arg probe: what a host can do, for C(traits) of each.
     :arg examine: asked for C(storage) of a move that says C(copy_storage), once for each destination that can take it.
     """
     uris = sorted({uri for move in wanted for uri in move["destination_uris"]})
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
-        destinations = dict(zip(uris, pool.map(lambda uri: _destination(uri, open_host, probe), uris)))
+        destinations = dict(zip(uris, pool.map(lambda uri: _destination(uri, open_host, describe), uris)))
     try:
-        domains = [_domain(source, move, destinations, is_shared, examine) for move in wanted]
-        described = {uri: _without_host(facts) for uri, facts in destinations.items()}
-        return {"source": describe_host(source, probe), "destinations": described, "domains": domains}
+        here = describe_host(source, describe)
+        domains = [_domain(source, here, move, destinations, is_shared, examine) for move in wanted]
+        return {"source": here, "destinations": {uri: _without_host(facts) for uri, facts in destinations.items()}, "domains": domains}
     finally:
         for facts in destinations.values():
             if "host" in facts:
                 facts["host"].close()
 
 
-def describe_host(host: SurveyedHost, probe: t.Optional[Probe] = None) -> t.Dict[str, t.Any]:
-    """Return identity, versions, memory and the roster of one host, and its C(traits) where there is a probe for them."""
-    return {
-        "host_uuid": host.host_uuid(),
-        "hostname": host.hostname(),
-        "versions": host.versions(),
-        "memory": host.memory(),
-        "cpus": host.cpus(),
-        "roster": host.roster(),
-        "traits": probe(host) if probe else None,
-    }
+def describe_host(host: SurveyedHost, describe: Describe) -> Facts:
+    """Return C(answered) true and C(kvmfleet_host) of a host."""
+    return {"answered": True, **describe(host)}
 
 
-def _destination(uri: str, open_host: Open, probe: t.Optional[Probe]) -> t.Dict[str, t.Any]:
+def _destination(uri: str, open_host: Open, describe: Describe) -> Facts:
     try:
         host = open_host(uri)
-        return {"answered": True, "host": host, **describe_host(host, probe)}
+        return {"host": host, **describe_host(host, describe)}
     except KvmfleetError as error:
         return {"answered": False, **error.as_result()}
 
 
-def _without_host(facts: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _without_host(facts: t.Mapping[str, t.Any]) -> Facts:
     return {key: value for key, value in facts.items() if key != "host"}
 
 
 def _domain(
-    source: SurveyedHost, move: Wanted, destinations: Destinations, is_shared: t.Callable[[str], bool], examine: t.Optional[Examine]
-) -> t.Dict[str, t.Any]:
+    source: SurveyedHost,
+    here: Facts,
+    move: Wanted,
+    destinations: Destinations,
+    is_shared: t.Callable[[str], bool],
+    examine: t.Optional[Examine],
+) -> Facts:
     # The source under another name is no other place where the domain could be.
-    asked = {uri: destinations[uri] for uri in move["destination_uris"] if destinations[uri].get("host_uuid") != source.host_uuid()}
+    asked = {uri: destinations[uri] for uri in move["destination_uris"] if destinations[uri].get("host_uuid") != here["host_uuid"]}
     try:
         info = source.find(name=move.get("name"), uuid=move.get("uuid"))
     except NotFound:
         known = [uuid for uuid in (move.get("uuid"), *move.get("known_uuids", ())) if uuid]
         return {"found": False, "there": _there(asked, known)}
+    request = next((domain["request"] for domain in here["domains"] if domain["uuid"] == info.uuid), None)
     return {
         "found": True,
         "info": dataclasses.asdict(info),
         "policy": dataclasses.asdict(parse(info.policy_xml)),
+        "request": request,
+        **_fit(info, request, asked),
         "unshared_disks": [disk.target for disk in info.disks if _is_unshared(disk, is_shared)],
         "storage": _storage(source, info, asked, examine) if examine and move.get("copy_storage") else {},
         "there": _there(asked, [info.uuid]),
         "name_taken": {uri: uuid for uri, uuid in ((uri, _name_taken(facts, info)) for uri, facts in asked.items()) if uuid},
     }
+
+
+def _fit(info: h.DomainInfo, request: t.Optional[Facts], destinations: Destinations) -> Facts:
+    """Return C(cpu) and C(paths): what each destination that answered says of the domain's CPU, and which of its disks' paths are there.
+
+    What cannot be told is left out. A domain with a job, or that is off, is not going to be moved now.
+    """
+    if request is None or not info.view.active or info.view.job != h.JOB_NONE:
+        return {"cpu": {}, "paths": {}}
+    others = {uri: facts["host"] for uri, facts in destinations.items() if facts["answered"]}
+    verdicts = {uri: _cpu(host, request) for uri, host in others.items()}
+    return {"cpu": {uri: verdict for uri, verdict in verdicts.items() if verdict}, "paths": {uri: _paths(host, request) for uri, host in others.items()}}
+
+
+def _cpu(host: SurveyedHost, request: Facts) -> t.Optional[Facts]:
+    """Return the destination's verdict. Of what is passed through from the host's own CPU libvirt says nothing."""
+    if request["cpu"]["mode"] not in _COMPARED_MODES:
+        return None
+    try:
+        return host.compare_cpu(request, request["cpu"]["xml"])
+    except KvmfleetError:
+        return None
+
+
+def _paths(host: SurveyedHost, request: Facts) -> t.Dict[str, bool]:
+    paths = sorted({disk["source"] for disk in request["disks"] if disk["kind"] in _PATH_KINDS and disk["source"]})
+    try:
+        answers = {path: host.has_path(path) for path in paths}
+    except KvmfleetError:
+        return {}
+    return {path: is_there for path, is_there in answers.items() if is_there is not None}
 
 
 def _storage(source: SurveyedHost, info: h.DomainInfo, destinations: Destinations, examine: Examine) -> t.Dict[str, t.Any]:
@@ -120,8 +152,7 @@ def _storage(source: SurveyedHost, info: h.DomainInfo, destinations: Destination
     """
     if not info.view.active or info.view.job != h.JOB_NONE:
         return {}
-    here = source.host_uuid()
-    others = {uri: facts["host"] for uri, facts in destinations.items() if facts["answered"] and facts["host_uuid"] != here}
+    others = {uri: facts["host"] for uri, facts in destinations.items() if facts["answered"]}
     return {uri: _examined(info.uuid, source, host, examine) for uri, host in others.items()}
 
 
@@ -136,7 +167,7 @@ def _there(destinations: Destinations, uuids: t.Sequence[str]) -> t.Dict[str, t.
     """Return, by URI, what a destination says of the first of these domains that it has; a name alone proves nothing."""
     there = {}
     for uri, facts in destinations.items():
-        present = {entry["uuid"] for entry in facts.get("roster", ())}
+        present = {entry["uuid"] for entry in facts.get("domains", ())}
         uuid = next((uuid for uuid in uuids if uuid in present), None)
         if uuid is not None:
             there[uri] = {"uuid": uuid, **dataclasses.asdict(facts["host"].view(uuid))}
@@ -145,7 +176,7 @@ def _there(destinations: Destinations, uuids: t.Sequence[str]) -> t.Dict[str, t.
 
 def _name_taken(destination: t.Mapping[str, t.Any], info: h.DomainInfo) -> t.Optional[str]:
     """Return the UUID of another domain that has this one's name at the destination."""
-    return next((entry["uuid"] for entry in destination.get("roster", ()) if entry["name"] == info.name and entry["uuid"] != info.uuid), None)
+    return next((entry["uuid"] for entry in destination.get("domains", ()) if entry["name"] == info.name and entry["uuid"] != info.uuid), None)
 
 
 def _is_unshared(disk: h.Disk, is_shared: t.Callable[[str], bool]) -> bool:

@@ -37,6 +37,8 @@ class FakeDomain:
     dirty_rate_bytes: int = 0
     unsafe: bool = False
     job: str = h.JOB_NONE
+    machine: str = "pc-q35-7.2"
+    cpu_features: t.Tuple[str, ...] = ()
     max_downtime_ms: int = DEFAULT_DOWNTIME_MS
     completed: t.Optional[h.JobStats] = None
 
@@ -53,3 +55,22 @@ class FakeDomain:
 
     def info(self) -> h.DomainInfo:
         return h.DomainInfo(self.uuid, self.name, self.view(), self.autostart and self.persistent, self.memory_bytes, self.vcpus, self.disks)
+
+    def xml(self) -> str:
+        """Return the definition, as far as the fake has one."""
+        disks = "".join(_disk(disk) for disk in self.disks)
+        features = "".join(f"<feature policy='require' name='{feature}'/>" for feature in self.cpu_features)
+        return (
+            f"<domain type='kvm'><name>{self.name}</name><uuid>{self.uuid}</uuid><memory unit='b'>{self.memory_bytes}</memory><vcpu>{self.vcpus}</vcpu>"
+            f"<os><type arch='x86_64' machine='{self.machine}'>hvm</type></os><cpu mode='custom'><model>qemu64</model>{features}</cpu>"
+            f"<devices>{disks}</devices></domain>"
+        )
+
+
+_ATTRIBUTES = {"file": "file", "block": "dev", "dir": "dir", "network": "name"}
+
+
+def _disk(disk: h.Disk) -> str:
+    source = f"<source {_ATTRIBUTES[disk.kind]}='{disk.source}' protocol='rbd'/>" if disk.source else ""
+    marks = ("<readonly/>" if disk.readonly else "") + ("<shareable/>" if disk.shareable else "")
+    return f"<disk type='{disk.kind}' device='disk'>{source}<target dev='{disk.target}'/>{marks}</disk>"

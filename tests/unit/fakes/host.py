@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import typing as t
+from xml.etree import ElementTree
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidState, NotFound, NotSupported, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.ports import Definition, Roll
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 from .domain import MIB
@@ -22,7 +24,7 @@ MAX_DOWNTIME_MS = 2_000_000
 
 
 class FakeHost:
-    """Implements C(SurveyedHost). A connection that was lost stays lost, as libvirt's do."""
+    """Implements C(GatheredHost) and C(SurveyedHost). A connection that was lost stays lost, as libvirt's do."""
 
     def __init__(self, fleet: FakeFleet, machine: FakeMachine, uri: str) -> None:
         self.uri = uri
@@ -54,6 +56,29 @@ class FakeHost:
     def emulator_uid(self) -> t.Optional[int]:
         self._there("emulator_uid")
         return 0
+
+    def hardware(self) -> t.Dict[str, t.Any]:
+        machine = self._there("hardware")
+        return {"arch": "x86_64", "cpu_ids": list(range(machine.cpus)), "numa_cells": [], "platforms": [], "host_cpu": None}
+
+    def surroundings(self) -> t.Dict[str, t.Any]:
+        self._there("surroundings")
+        return {"pools": [], "networks": [], "devices": []}
+
+    def roll(self) -> Roll:
+        domains = self._there("roll").domains.values()
+        return Roll([Definition(domain.info(), ElementTree.fromstring(domain.xml())) for domain in domains])
+
+    def dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
+        machine = self._there("dirty_rates")
+        return {uuid: machine.domain(uuid).dirty_rate_bytes // MIB for uuid in uuids}
+
+    def has_path(self, path: str) -> t.Optional[bool]:
+        return self._there("has_path").paths.get(path)
+
+    def compare_cpu(self, platform: t.Mapping[str, t.Any], cpu_xml: str) -> t.Dict[str, t.Any]:
+        missing = sorted(feature for feature in self._there("compare_cpu").lacking if feature in cpu_xml)
+        return {"passed": not missing, "reason": f"its CPU lacks {', '.join(missing)}" if missing else None}
 
     def roster(self) -> t.List[t.Dict[str, t.Any]]:
         return [

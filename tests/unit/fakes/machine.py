@@ -16,7 +16,10 @@ from .domain import GIB, FakeDomain
 
 
 class FakeMachine:
-    """A hypervisor host. C(calls) is the list of acts that were asked of it, in order."""
+    """A hypervisor host. C(calls) is the list of acts that were asked of it, in order.
+
+    C(paths): the files of which it can tell whether it has them. C(lacking): features that its CPU does not have.
+    """
 
     def __init__(self, name: str, libvirt_version: int = 9000000, hypervisor_version: int = 7002022) -> None:
         self.name = name
@@ -27,6 +30,8 @@ class FakeMachine:
         self.domains: t.Dict[str, FakeDomain] = {}
         self.calls: t.List[str] = []
         self.refuse: t.Dict[str, Exception] = {}
+        self.paths: t.Dict[str, bool] = {}
+        self.lacking: t.Set[str] = set()
         self.answers = True
         self.outages = 0
         self.listeners: t.List[t.Callable[[str, h.JobStats], None]] = []

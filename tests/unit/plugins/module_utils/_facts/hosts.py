@@ -34,18 +34,6 @@ class ListedHost:
     def hostname(self) -> str:
         return "kvm1"
 
-    def versions(self) -> t.Dict[str, int]:
-        return {"libvirt": 9000000, "hypervisor": 7002022}
-
-    def emulator_uid(self) -> t.Optional[int]:
-        return 0
-
-    def memory(self) -> t.Dict[str, int]:
-        return {"total_bytes": 8 * 1024**3, "free_bytes": 1024**3}
-
-    def cpus(self) -> int:
-        return 4
-
     def domains(self) -> t.List[h.DomainInfo]:
         return self._infos
 

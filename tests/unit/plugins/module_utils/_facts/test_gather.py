@@ -9,40 +9,121 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import gather as module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.ports import Definition, Roll
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.hosts import OTHER, ListedHost, info
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
+
+OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
+FROM_AFAR = "qemu+tcp://kvm1/system"
 
 
-def facts_of(*infos: h.DomainInfo, uri: str = "qemu:///system") -> t.Tuple[t.Dict[str, t.Any], t.List[str]]:
-    return module.gather(t.cast(t.Any, ListedHost(*infos, uri=uri)))
+@pytest.fixture
+def fleet() -> FakeFleet:
+    return FakeFleet()
 
 
-def test_every_domain_is_listed_by_name_with_what_it_needs() -> None:
-    incoming = info("db1", OTHER, state=h.PAUSED, reason=h.MIGRATION, job=h.JOB_INCOMING)
-    facts, _warnings = facts_of(info("web1"), incoming)
+def facts_of(fleet: FakeFleet, uri: str = LOCAL_URI, seconds: int = 0) -> t.Tuple[t.Dict[str, t.Any], t.List[str]]:
+    return module.gather(fleet.open(uri), seconds)
+
+
+def test_every_domain_is_listed_by_name_with_what_it_needs(fleet: FakeFleet) -> None:
+    fleet.guest(memory_bytes=256 * MIB + 1, disks=(h.Disk("vda", "file", "/x"),))
+    fleet.guest("db1", OTHER, state=h.PAUSED, reason=h.MIGRATION, job=h.JOB_INCOMING)
+    facts, warnings = facts_of(fleet)
     assert [(domain["name"], domain["state"], domain["job"]) for domain in facts["domains"]] == [
         ("db1", "paused", "incoming migration"),
         ("web1", "running", "none"),
     ]
-    assert facts["domains"][1]["request"] == {"memory_mib": 257, "vcpus": 2, "traits": [], "labels": [], "group": None}
-    assert facts["domains"][1]["disks"][0]["target"] == "vda"
+    web1 = facts["domains"][1]
+    assert {key: web1["request"][key] for key in ("memory_mib", "vcpus", "traits", "labels", "group", "priority", "drain")} == {
+        "memory_mib": 257,
+        "vcpus": 2,
+        "traits": [],
+        "labels": [],
+        "group": None,
+        "priority": 0,
+        "drain": "migrate",
+    }
+    assert (web1["disks"][0]["target"], web1["request"]["disks"][0]["source"], web1["dirty_rate_mib"]) == ("vda", "/x", None)
     assert json.loads(json.dumps(facts)) == facts
+    assert warnings == []
 
 
-def test_a_remote_host_s_identity_files_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_a_host_itself_can_tell_is_null_from_afar_and_named(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "read_host_id", lambda: pytest.fail("was read"))
-    facts, warnings = facts_of(uri="qemu+tcp://kvm2/system")
-    assert (facts["host_id"], facts["machine_id"], warnings) == (None, None, [])
+    fleet.guest(disks=(h.Disk("vda", "file", "/x"), h.Disk("vdb", "network", "pool/image")))
+    facts, warnings = facts_of(fleet, FROM_AFAR)
+    for key in ("host_id", "machine_id", "mounts", "bridges", "interfaces"):
+        assert facts[key] is None
+        assert key in facts["unverified"]
+    assert [disk["shared"] for disk in facts["domains"][0]["request"]["disks"]] == [None, True]
+    assert warnings == []
 
 
-def test_a_damaged_identity_is_a_warning_and_the_rest_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_tells_of_its_own_mounts_and_interfaces(fleet: FakeFleet) -> None:
+    facts, _warnings = facts_of(fleet)
+    assert "lo" in facts["interfaces"]
+    assert any(mount["path"] == "/" and mount["capacity_bytes"] > 0 for mount in facts["mounts"])
+    assert not {"mounts", "bridges", "interfaces"} & {*facts["unverified"]}
+
+
+def test_a_damaged_identity_is_a_warning_and_the_rest_is_gathered(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged() -> str:
         raise Internal("host-id holds nothing.")
 
     monkeypatch.setattr(module, "read_host_id", damaged)
-    facts, warnings = facts_of(info())
+    fleet.guest()
+    facts, warnings = facts_of(fleet)
     assert facts["host_id"] is None
     assert warnings == ["host-id holds nothing."]
     assert len(facts["domains"]) == 1
+
+
+def test_a_domain_without_a_readable_definition_is_listed_and_will_not_be_moved(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Definition(fleet.guest(memory_bytes=3 * GIB).info(), None, problem="Its definition could not be read: it is no XML.")
+    monkeypatch.setattr(FakeHost, "roll", lambda self: Roll([broken], ["db1"]))
+    facts, warnings = facts_of(fleet)
+    (domain,) = facts["domains"]
+    assert (domain["active"], domain["request"]["memory_mib"]) == (True, 3072)
+    assert domain["request"]["blockers"] == ["Its definition could not be read: it is no XML."]
+    assert "Domain db1 went away" in warnings[0]
+    assert "Domain web1" in warnings[1]
+
+
+def test_a_request_has_the_same_keys_whether_its_definition_could_be_read_or_not(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = fleet.guest().info()
+    whole = facts_of(fleet)[0]["domains"][0]["request"]
+    monkeypatch.setattr(FakeHost, "roll", lambda self: Roll([Definition(info, None, problem="It is no XML.")]))
+    assert set(facts_of(fleet)[0]["domains"][0]["request"]) == set(whole)
+
+
+def test_what_libvirt_has_no_driver_for_is_null_and_named(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeHost, "surroundings", lambda self: {"pools": None, "networks": [], "devices": None})
+    facts, _warnings = facts_of(fleet)
+    assert {"pools", "devices"} <= {*facts["unverified"]}
+    assert "networks" not in facts["unverified"]
+
+
+def test_a_host_that_goes_away_meanwhile_is_an_error(fleet: FakeFleet) -> None:
+    host = fleet.open(LOCAL_URI)
+    fleet.source.go_dark()
+    with pytest.raises(Unreachable):
+        module.gather(host)
+
+
+def test_the_dirty_rate_is_measured_on_request_and_of_running_domains_without_a_job_alone(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: t.List[t.Any] = []
+    monkeypatch.setattr(FakeHost, "dirty_rates", lambda self, uuids, seconds: asked.append((list(uuids), seconds)) or {UUID: 40})
+    fleet.guest()
+    fleet.guest("db1", OTHER, job=h.JOB_OUTGOING)
+    fleet.guest("db2", OTHER[:-1] + "3", state=h.PAUSED, reason=h.POST_COPY_FAILED)
+    fleet.guest("db3", OTHER[:-1] + "4", state=h.SHUTOFF)
+    rates = {domain["name"]: domain["dirty_rate_mib"] for domain in facts_of(fleet, seconds=2)[0]["domains"]}
+    assert rates == {"web1": 40, "db1": None, "db2": None, "db3": None}
+    assert asked == [([UUID], 2)]
+    facts_of(fleet)
+    assert len(asked) == 1

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import is_on_shared_mount, parse_mount, read_mounts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import Mount, is_on_shared_mount, parse_mount, read_mounts
 
 TABLE = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -49,16 +49,16 @@ def test_the_innermost_and_latest_mount_counts(table: str, path: str, shared: bo
 
 
 def test_a_line_of_the_kernel_s_table() -> None:
-    assert parse_mount("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue") == ("/mnt2", "ext3")
+    assert parse_mount("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue") == Mount("/mnt2", "ext3", "/mnt1", "/dev/root")
 
 
 def test_an_image_that_is_a_link_is_where_the_link_leads(tmp_path: pathlib.Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "link.qcow2").symlink_to(tmp_path / "store" / "a.qcow2")
-    mounts = [("/", "ext4"), (str((tmp_path / "store").resolve()), "nfs")]
+    mounts = [Mount("/", "ext4"), Mount(str((tmp_path / "store").resolve()), "nfs")]
     assert is_on_shared_mount(str(tmp_path / "link.qcow2"), mounts) is True
     assert is_on_shared_mount(str(tmp_path / "other.qcow2"), mounts) is False
 
 
 def test_this_machine_s_own_table_can_be_read() -> None:
-    assert "/" in dict(read_mounts())
+    assert "/" in {mount.path for mount in read_mounts()}

@@ -8,7 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
@@ -18,6 +19,10 @@ OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
 TO_2, TO_3 = "qemu+tcp://kvm2/system", "qemu+tcp://kvm3/system"
 
 
+def facts_of(host: t.Any) -> t.Dict[str, t.Any]:
+    return gather(host)[0]
+
+
 @pytest.fixture
 def fleet() -> FakeFleet:
     return FakeFleet("kvm1", "kvm2", "kvm3")
@@ -25,7 +30,7 @@ def fleet() -> FakeFleet:
 
 def surveyed(fleet: FakeFleet, *uris: str, shared: bool = True, **wanted: t.Any) -> t.Dict[str, t.Any]:
     move = {"name": None, "uuid": None, "known_uuids": [], "destination_uris": list(uris or (TO_2,)), **wanted}
-    return survey(fleet.open(LOCAL_URI), [move], fleet.open, lambda path: shared)
+    return survey(fleet.open(LOCAL_URI), [move], fleet.open, lambda path: shared, facts_of)
 
 
 def test_a_domain_is_found_by_name_or_uuid_with_what_the_scheduler_needs(fleet: FakeFleet) -> None:
@@ -90,7 +95,54 @@ def test_a_survey_leaves_no_connection_to_a_destination_and_changes_nothing(flee
 def test_connections_are_closed_also_when_the_source_fails_midway(fleet: FakeFleet) -> None:
     fleet.guest()
     fleet.source.refuse["find"] = NotFound("gone")
-    fleet.source.refuse["roster"] = NotFound("gone")
+    fleet.source.refuse["roll"] = NotFound("gone")
     with pytest.raises(NotFound):
         surveyed(fleet, name="web1")
     assert {host.uri for host in fleet.connections if not host.is_closed} == {LOCAL_URI}
+
+
+def test_a_destination_says_which_paths_it_has_and_what_it_cannot_tell_is_left_out(fleet: FakeFleet) -> None:
+    disks = (h.Disk("vda", "file", "/a"), h.Disk("vdb", "file", "/b", readonly=True), h.Disk("vdc", "block", "/dev/x"), h.Disk("vdd", "network", "p/i"))
+    fleet.guest(disks=disks)
+    fleet.machines["kvm2"].paths = {"/a": True, "/b": False, "p/i": True}
+    (domain,) = surveyed(fleet, TO_2, TO_3, name="web1")["domains"]
+    assert domain["paths"] == {TO_2: {"/a": True, "/b": False}, TO_3: {}}
+    assert [disk["source"] for disk in domain["request"]["disks"]] == ["/a", "/b", "/dev/x", "p/i"]
+
+
+def test_a_destination_judges_the_domain_s_cpu(fleet: FakeFleet) -> None:
+    fleet.guest(cpu_features=("avx2", "aes"))
+    fleet.machines["kvm3"].lacking = {"avx2", "fma"}
+    (domain,) = surveyed(fleet, TO_2, TO_3, name="web1")["domains"]
+    assert domain["cpu"] == {TO_2: {"passed": True, "reason": None}, TO_3: {"passed": False, "reason": "its CPU lacks avx2"}}
+
+
+def test_a_destination_that_cannot_compare_gives_no_verdict(fleet: FakeFleet) -> None:
+    fleet.guest()
+    fleet.machines["kvm2"].refuse["compare_cpu"] = InvalidArgument("no such machine type")
+    assert surveyed(fleet, name="web1")["domains"][0]["cpu"] == {}
+
+
+def test_neither_the_source_nor_a_silent_host_is_asked_about_a_domain(fleet: FakeFleet) -> None:
+    fleet.guest(disks=(h.Disk("vda", "file", "/a"),))
+    fleet.machines["kvm3"].go_dark()
+    (domain,) = surveyed(fleet, TO_3, "qemu+tcp://kvm1/system", name="web1")["domains"]
+    assert (domain["cpu"], domain["paths"]) == ({}, {})
+
+
+def test_a_domain_that_is_not_going_to_move_is_asked_about_nowhere(fleet: FakeFleet) -> None:
+    fleet.guest(state=h.SHUTOFF)
+    fleet.guest("db1", OTHER, job=h.JOB_OUTGOING)
+    for name in ("web1", "db1"):
+        (domain,) = surveyed(fleet, name=name)["domains"]
+        assert (domain["cpu"], domain["paths"]) == ({}, {})
+
+
+def test_source_and_destinations_are_described_as_host_facts_describes_them(fleet: FakeFleet) -> None:
+    fleet.guest()
+    found = surveyed(fleet, name="web1")
+    for facts in (found["source"], found["destinations"][TO_2]):
+        assert {key: facts[key] for key in ("answered", "arch", "cpus")} == {"answered": True, "arch": "x86_64", "cpus": 16}
+    assert found["destinations"][TO_2]["mounts"] is None
+    assert "mounts" in found["destinations"][TO_2]["unverified"]
+    assert [domain["name"] for domain in found["source"]["domains"]] == ["web1"]

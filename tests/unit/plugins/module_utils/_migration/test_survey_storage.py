@@ -9,6 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 
@@ -26,7 +27,7 @@ def fleet() -> FakeFleet:
 def storage_of(fleet: FakeFleet, examine: t.Any, **wanted: t.Any) -> t.Dict[str, t.Any]:
     source = fleet.open(LOCAL_URI)
     moves = [{"uuid": UUID, "destination_uris": [KVM2, SELF], "copy_storage": True, **wanted}]
-    found = survey(source, moves, fleet.open, lambda path: True, examine=examine)
+    found = survey(source, moves, fleet.open, lambda path: True, lambda host: gather(host)[0], examine)
     return t.cast(t.Dict[str, t.Any], found["domains"][0]["storage"])
 
 

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Sets of CPUs and of NUMA nodes, and sizes, as a definition writes them."""
+
+from __future__ import annotations
+
+import typing as t
+
+MIB = 1024**2
+UNITS = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 1000**2, "M": MIB, "MiB": MIB, "GB": 1000**3, "G": 1024**3, "GiB": 1024**3,
+         "TB": 1000**4, "T": 1024**4, "TiB": 1024**4}  # fmt: skip
+
+
+def ids_of(text: t.Optional[str]) -> t.List[int]:
+    """Return the numbers of a set like C(0-3,^2,8), sorted; of what is none, an empty list."""
+    chosen: t.Set[int] = set()
+    excluded: t.Set[int] = set()
+    for part in (text or "").replace(" ", "").split(","):
+        first, _dash, last = part.lstrip("^").partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            (excluded if part.startswith("^") else chosen).update(range(int(first), int(last or first) + 1))
+    return sorted(chosen - excluded)
+
+
+def bytes_of(number: t.Optional[str], unit: t.Optional[str]) -> int:
+    """Return a size with its unit in bytes; KiB where the definition says no unit."""
+    return int(number or 0) * UNITS.get(unit or "KiB", 1024)
+
+
+def mib_of(size: int) -> int:
+    """Return bytes as MiB, rounded up."""
+    return -(-size // MIB)

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Whether a libvirt host has a file, asked through its storage driver: libvirt itself does not look before a move."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from xml.etree import ElementTree
+
+from .._errors import KvmfleetError, NotFound, Unreachable
+from .errors import libvirt_errors
+from .folder import open_folder
+from .library import libvirt
+
+
+class Paths:
+    """Answers for one connection; each folder is read once."""
+
+    def __init__(self, connection: t.Any, uri: str) -> None:
+        self._connection = connection
+        self._uri = uri
+        self._folders: t.Dict[str, t.Optional[t.Set[str]]] = {}
+        self._devices: t.Optional[t.Set[str]] = None
+
+    def has(self, path: str) -> t.Optional[bool]:
+        """Return whether the path is there; null where it cannot be told. Raises L(Unreachable)."""
+        path = os.path.normpath(path)
+        if not os.path.isabs(path):
+            return None
+        try:
+            return self._is_device(path) if path.startswith("/dev/") else self._is_file(path)
+        except Unreachable:
+            raise
+        except KvmfleetError:
+            return None
+
+    def _is_file(self, path: str) -> bool:
+        folder, name = os.path.split(path)
+        if folder not in self._folders:
+            self._folders[folder] = self._names(folder)
+        names = self._folders[folder]
+        return names is not None and name in names
+
+    def _names(self, folder: str) -> t.Optional[t.Set[str]]:
+        """Return what is in a folder; null where there is no such folder."""
+        try:
+            with open_folder(self._connection, folder, self._uri) as opened:
+                opened.look()
+                return set(opened.names())
+        except NotFound:
+            return None
+
+    def _is_device(self, path: str) -> t.Optional[bool]:
+        """A device under another of its names is not found, so that what is not found is not known."""
+        try:
+            self._connection.storageVolLookupByPath(path)
+        except libvirt().libvirtError:
+            return True if path in self._block_devices() else None
+        return True
+
+    def _block_devices(self) -> t.Set[str]:
+        if self._devices is None:
+            with libvirt_errors(f"list the block devices of {self._uri}"):
+                found = self._connection.listAllDevices(libvirt().VIR_CONNECT_LIST_NODE_DEVICES_CAP_STORAGE)
+                roots = [ElementTree.fromstring(device.XMLDesc(0)) for device in found]
+            self._devices = {root.findtext("capability/block") or "" for root in roots}
+        return self._devices
