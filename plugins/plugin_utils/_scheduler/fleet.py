@@ -47,6 +47,21 @@ class Fleet:
         """Return the members of a group by host and UUID, those that leave not counted where they leave."""
         return self._groups.get(group, {})
 
+    def policies(self, group: str) -> Mapping[str, frozenset[str]]:
+        """Return what the members of a group say that it is: policy to their names."""
+        if group not in self._said:
+            said: dict[str, set[str]] = {}
+            for there in self.members(group).values():
+                for guest in there.values():
+                    said.setdefault((guest.group or {}).get("policy", ""), set()).add(guest.name)
+            self._said[group] = {policy: frozenset(names) for policy, names in said.items()}
+        return self._said[group]
+
+    @functools.cached_property
+    def _said(self) -> dict[str, Mapping[str, frozenset[str]]]:
+        """Asked for each host of the fleet, and the same for all of them."""
+        return {}
+
     @functools.cached_property
     def _by_uuid(self) -> Mapping[str, str]:
         return {state.host_uuid: name for name, state in self.states.items() if state.host_uuid}

@@ -19,6 +19,8 @@ Body = Mapping[str, t.Any]
 
 Bindings = tuple[tuple[frozenset[int], int], ...]
 _NO_CPUS: t.Final[frozenset[int]] = frozenset()
+# What of a request takes parts of a host that nobody else may have.
+_HELD = ("pinning", "numa", "hugepages", "devices")
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Guest:
     :arg dedicated: host CPUs that carry one of its vCPUs alone.
     :arg bindings: NUMA cells it is strictly bound to, and the MiB on them.
     :arg pages: C((size in KiB or None, cells or empty, MiB)) of its huge pages.
+    :arg devices: host devices that it holds, by kind and address.
     :arg copies: C((path, bytes)) of disks that are being copied there; the path is empty where it is not known.
     """
 
@@ -41,6 +44,7 @@ class Guest:
     dedicated: frozenset[int] = _NO_CPUS
     bindings: Bindings = ()
     pages: tuple[tuple[t.Optional[int], frozenset[int], int], ...] = ()
+    devices: frozenset[tuple[str, str]] = frozenset()
     copies: tuple[tuple[str, int], ...] = ()
 
     @classmethod
@@ -73,10 +77,16 @@ class Guest:
 
 
 def _of_needs(uuid: str, name: str, needs: Body, memory_mib: int, vcpus: int, arrived: bool = False) -> Guest:
-    if not (needs.get("pinning") or needs.get("numa") or needs.get("hugepages")):
+    if not any(needs.get(key) for key in _HELD):
         return Guest(uuid, name, memory_mib, vcpus, arrived, needs.get("group"))
     request = Request(uuid, name, "", "", memory_mib, vcpus, needs)
-    return Guest(uuid, name, memory_mib, vcpus, arrived, request.group, request.dedicated_cpus, request.bindings, pages_of(request))
+    devices = frozenset(device_key(device) for device in request.devices if device.get("address"))
+    return Guest(uuid, name, memory_mib, vcpus, arrived, request.group, request.dedicated_cpus, request.bindings, pages_of(request), devices)
+
+
+def device_key(device: Body) -> tuple[str, str]:
+    """Return kind and address of a device; the address is empty where it is chosen by vendor and product."""
+    return str(device["kind"]), str(device.get("address") or "")
 
 
 def pages_of(request: Request) -> tuple[tuple[t.Optional[int], frozenset[int], int], ...]:

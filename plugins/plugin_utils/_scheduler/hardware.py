@@ -127,10 +127,10 @@ class Hardware:
         return None if interfaces is None else frozenset(interfaces)
 
     @functools.cached_property
-    def devices(self) -> t.Optional[Mapping[tuple[str, t.Optional[str]], Body]]:
+    def devices(self) -> t.Optional[Mapping[tuple[str, str], Body]]:
         """Devices by kind and address."""
         devices = self.facts.get("devices")
-        return None if devices is None else {(device["kind"], device.get("address")): device for device in devices}
+        return None if devices is None else {(device["kind"], device.get("address") or ""): device for device in devices}
 
     @functools.cached_property
     def pools(self) -> t.Optional[Mapping[str, Body]]:

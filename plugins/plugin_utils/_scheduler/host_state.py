@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JOB_INCOMING, JOB_OUTGOING
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import UNSETTLED
 
 from .arrivals import started, towards
 from .guest import Guest
@@ -146,6 +147,9 @@ def _guests(facts: Body, records: Mapping[str, Body]) -> dict[str, Guest]:
     active = {domain["uuid"]: Guest.of_domain(domain) for domain in facts.get("domains") or () if domain["active"]}
     for uuid, record in records.items():
         booked = Guest.of_record(record)
+        if uuid in active and record["status"] not in UNSETTLED:
+            # What it copied is there, and counts as used.
+            booked = replace(booked, copies=())
         active[uuid] = active[uuid].with_booking(booked) if uuid in active else booked
     return active
 

@@ -17,6 +17,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from .shape import check_needs
 
 Body = Mapping[str, t.Any]
+# Modes of libvirt's numatune in which memory is on the named cells or nowhere.
+_BINDING = ("strict", "restrictive")
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Request:
     def bindings(self) -> tuple[tuple[frozenset[int], int], ...]:
         """Strict bindings of memory to NUMA cells of the host: the cells, and how many MiB they hold together."""
         numa = self.needs.get("numa") or {}
-        if numa.get("mode") != "strict":
+        if numa.get("mode") not in _BINDING:
             return ()
         whole = frozenset(numa.get("nodeset") or ())
         cells = numa.get("cells") or ()
@@ -142,7 +144,7 @@ class Request:
 
     @functools.cached_property
     def disks(self) -> Sequence[Body]:
-        """All its disks that have a source and may not be left out."""
+        """All its disks that are not empty drives."""
         return [disk for disk in self.needs.get("disks") or () if disk.get("source")]
 
     @functools.cached_property

@@ -10,8 +10,20 @@ from __future__ import annotations
 import typing as t
 
 from .base import Filter, Finding
+from .cpu_model import CpuModel
+from .disk import Disk
+from .groups import Affinity, AntiAffinity
+from .host_devices import HostDevices
+from .hugepages import Hugepages
+from .inventory import Labels, MaxDomains, MaxMoves
+from .migratable import Migratable
+from .networks import Networks
+from .numa import Numa
 from .place import Enabled, NotSource, Up
 from .room import Cpus, Memory
+from .storage import Storage
+from .traits import Traits
+from .versions import Hypervisor, MachineType
 
 DEFAULT: t.Final[tuple[Filter, ...]] = (
     NotSource(),
@@ -19,6 +31,22 @@ DEFAULT: t.Final[tuple[Filter, ...]] = (
     Enabled(),
     Memory(),
     Cpus(),
+    Disk(),
+    Traits(),
+    CpuModel(),
+    MachineType(),
+    Hypervisor(),
+    Numa(),
+    Hugepages(),
+    HostDevices(),
+    Storage(),
+    Networks(),
+    Labels(),
+    MaxDomains(),
+    MaxMoves(),
+    Affinity(),
+    AntiAffinity(),
+    Migratable(),
 )
 
 __all__ = ["DEFAULT", "Filter", "Finding"]

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Whether the images of the disks that are not copied are there, and are the same ones."""
+
+from __future__ import annotations
+
+from ..fleet import Fleet
+from ..hardware import Body
+from ..host_state import HostState
+from ..places import store_of
+from ..request import Request
+from .base import PASS, Finding, Rule
+
+_PATHS = ("file", "dir", "block")
+_VOLUME = "volume"
+
+
+class Storage(Rule):
+    """What is known to be absent refuses the host. What is there, and not proved to be the same, is a warning.
+
+    Presence is what was looked up there; where nobody looked, the stores of both hosts are compared.
+    """
+
+    name = "storage"
+
+    def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name disk, image and store."""
+        findings = [finding for disk in request.disks if disk["target"] not in request.copied for finding in [_judged(disk, host)] if finding is not PASS]
+        if not findings:
+            return PASS
+        reasons = [finding.reason for finding in findings if finding.reason]
+        return Finding(" ".join(reasons) or None, tuple(warning for finding in findings for warning in finding.warnings))
+
+
+def _judged(disk: Body, host: HostState) -> Finding:
+    if disk.get("kind") == _VOLUME:
+        return _by_pool(disk, host)
+    if disk.get("kind") not in _PATHS:
+        return PASS
+    present = host.paths.get(disk["source"])
+    if present is None:
+        return _by_store(disk, host)
+    return _if_present(disk, host) if present else _if_absent(disk)
+
+
+def _if_absent(disk: Body) -> Finding:
+    return PASS if disk.get("optional") else Finding(f"{_image(disk)} is not there.")
+
+
+def _if_present(disk: Body, host: HostState) -> Finding:
+    if disk.get("readonly"):
+        return PASS
+    if disk.get("shared") is not True:
+        return Finding(warnings=(f"{_image(disk)} is there on {host.name}, and that it is the same one is not proved: it is not known to be shared.",))
+    found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
+    if found is None or found[1] == disk["store"]:
+        return PASS
+    return Finding(warnings=(f"{_image(disk)} is there on {host.name}, but not by name the same one: {disk['store']}, and there {found[1] or found[0]}.",))
+
+
+def _by_store(disk: Body, host: HostState) -> Finding:
+    if disk.get("optional"):
+        return PASS
+    found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
+    if found is None:
+        return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
+    if found[1] == disk["store"]:
+        return PASS
+    there = f"{found[1]} is another" if found[1] else f"{found[0]} is not shared"
+    return Finding(f"{_image(disk)} lies on {disk['store']}, and what is there at that path, {there}.")
+
+
+def _by_pool(disk: Body, host: HostState) -> Finding:
+    if host.hardware.pools is None:
+        return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
+    name = disk["source"].partition("/")[0]
+    pool = host.hardware.pools.get(name)
+    if pool is None or not pool.get("active"):
+        return PASS if disk.get("optional") else Finding(f"{_image(disk)} is in the pool {name}, which {'is not active' if pool else 'it does not have'}.")
+    if disk.get("shared") is True or disk.get("readonly"):
+        return PASS
+    return Finding(warnings=(f"The pool {name} of {_image(disk, start=False)} is there on {host.name}, and that it is the same one is not proved.",))
+
+
+def _image(disk: Body, start: bool = True) -> str:
+    return f"{'The' if start else 'the'} image {disk['source']} of disk {disk['target'] or 'without a target'}"

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Which store of a host holds a path, and how much room is there."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .hardware import Hardware, longest_prefix
+
+# Pools whose volumes are files of a file system, which may be the file system of others too.
+_ON_FILES = ("dir", "fs", "netfs")
+
+Body = Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A mounted file system or a storage pool. Sizes in bytes."""
+
+    name: str
+    capacity_bytes: int
+    available_bytes: int
+
+
+def place_of(hardware: Hardware, path: str) -> t.Optional[Place]:
+    """Return where that path's bytes would be; None where the facts do not tell.
+
+    A mount counts before the pools on it, which share its room; a pool of block devices counts before the mount that its devices stand in.
+    """
+    pool = longest_prefix((pool for pool in hardware.facts.get("pools") or () if pool.get("active")), path)
+    if pool is not None and (hardware.mounts is None or pool["type"] not in _ON_FILES):
+        return _sized(f"pool {pool['name']}", pool)
+    mount = longest_prefix(hardware.mounts or (), path)
+    # What stands in /dev is a device, and no file of the file system that /dev is mounted on.
+    return None if mount is None or path.startswith("/dev/") else _sized(f"file system {mount['path']}", mount)
+
+
+def store_of(hardware: Hardware, path: str) -> t.Optional[tuple[str, t.Optional[str]]]:
+    """Return the mount that holds the path, in words, and the identity that the path has on other hosts too (None: it has none).
+
+    None where the host's mounts are not known.
+    """
+    mount = longest_prefix(hardware.mounts or (), path)
+    if mount is None:
+        return None
+    store = mount.get("store")
+    name = f"{mount.get('kind') or 'a file system'} at {mount['path']}"
+    return name, f"{store}/{posixpath.relpath(posixpath.normpath(path), mount['path'])}" if store else None
+
+
+def _sized(name: str, place: Body) -> t.Optional[Place]:
+    capacity, available = place.get("capacity_bytes"), place.get("available_bytes")
+    return None if capacity is None or available is None else Place(name, capacity, available)
