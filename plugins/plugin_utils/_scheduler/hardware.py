@@ -146,19 +146,20 @@ class Hardware:
 
 def longest_prefix(places: t.Iterable[Body], path: str) -> t.Optional[Body]:
     """Return the one of these places (each has C(path)) that the path lies in; the deepest where several hold it, the later of two at one point."""
-    found: t.Optional[Body] = None
-    wanted = posixpath.normpath(path)
+    found, depth = None, -1
+    wanted = f"{_normal(path)}/"
     for place in places:
-        if place.get("path") and is_inside(wanted, place["path"]) and (found is None or len(_root(place["path"])) >= len(_root(found["path"]))):
-            found = place
+        root = f"{(place.get('path') or '?').rstrip('/')}/"
+        if wanted.startswith(root) and len(root) >= depth:
+            found, depth = place, len(root)
     return found
 
 
-def is_inside(path: str, folder: str) -> bool:
-    """Whether the path is that folder, or lies somewhere below it."""
-    root = _root(folder)
-    return path == root or path.startswith("/" if root == "" else f"{root}/")
+def path_below(path: str, folder: str) -> str:
+    """Return the path as seen from a folder that holds it; C(.) for the folder itself."""
+    return _normal(path)[len(folder.rstrip("/")) + 1 :] or "."
 
 
-def _root(folder: str) -> str:
-    return folder.rstrip("/")
+@functools.lru_cache(maxsize=4096)
+def _normal(path: str) -> str:
+    return posixpath.normpath(path)

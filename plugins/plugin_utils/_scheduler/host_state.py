@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -101,12 +102,12 @@ class HostState:
         """The memory of the whole host."""
         return self.hardware.total_mib
 
-    @property
+    @functools.cached_property
     def capacity_mib(self) -> int:
         """What all guests together may have: (total - reserved) x ratio."""
         return int((self.hardware.total_mib - self.settings.reserved_memory_mib) * self.settings.ram_allocation_ratio)
 
-    @property
+    @functools.cached_property
     def capacity_vcpus(self) -> int:
         """What all guests together may have: (CPUs - reserved) x ratio."""
         return int((self.hardware.cpus - self.settings.reserved_cpus) * self.settings.cpu_allocation_ratio)

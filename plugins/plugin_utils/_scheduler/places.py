@@ -7,12 +7,11 @@
 
 from __future__ import annotations
 
-import posixpath
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .hardware import Hardware, longest_prefix
+from .hardware import Hardware, longest_prefix, path_below
 
 # Pools whose volumes are files of a file system, which may be the file system of others too.
 _ON_FILES = ("dir", "fs", "netfs")
@@ -52,7 +51,7 @@ def store_of(hardware: Hardware, path: str) -> t.Optional[tuple[str, t.Optional[
         return None
     store = mount.get("store")
     name = f"{mount.get('kind') or 'a file system'} at {mount['path']}"
-    return name, f"{store}/{posixpath.relpath(posixpath.normpath(path), mount['path'])}" if store else None
+    return name, f"{store}/{path_below(path, mount['path'])}" if store else None
 
 
 def _sized(name: str, place: Body) -> t.Optional[Place]:
