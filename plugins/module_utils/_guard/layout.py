@@ -50,7 +50,7 @@ def missing(root: str = "/") -> t.List[str]:
 
 def different(root: str, interpreter: str) -> t.List[str]:
     """Return the files that are not as they should be."""
-    changed = [path for path, text in wanted(interpreter).items() if not _is(os.path.join(root, path), text)]
+    changed = [path for path, text in wanted(interpreter).items() if not _is(root, path, text)]
     link = os.path.join(root, units.WANTS_LINK)
     is_linked = os.path.islink(link) and os.readlink(link) == f"/{units.UNIT_FOLDER}/{units.UNIT}"
     return changed if is_linked else [*changed, units.WANTS_LINK]
@@ -65,9 +65,10 @@ def mode_of(path: str) -> int:
     return 0o755 if path == units.PROGRAM_FILE else 0o644
 
 
-def _is(path: str, text: str) -> bool:
+def _is(root: str, path: str, text: str) -> bool:
+    full = os.path.join(root, path)
     try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read() == text and os.stat(path).st_mode & 0o777 == mode_of(path)
+        with open(full, encoding="utf-8", errors="replace") as stream:
+            return stream.read() == text and os.stat(full).st_mode & 0o777 == mode_of(path)
     except (FileNotFoundError, NotADirectoryError):
         return False

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import units
+
+FILES = units.files("/usr/bin/python3")
+
+
+def test_every_daemon_that_starts_guests_runs_the_guard_before_each_of_its_starts() -> None:
+    for daemon in ("libvirtd", "virtqemud"):
+        text = FILES[f"etc/systemd/system/{daemon}.service.d/50-kvmfleet-guard.conf"]
+        assert "ExecStartPre=+/usr/bin/python3 -I /usr/local/lib/kvmfleet/kvmfleet-guard hold\n" in text
+
+
+def test_sockets_wait_for_the_guard_too() -> None:
+    before = re.findall(r"^Before=(.*)$", FILES["etc/systemd/system/kvmfleet-guard.service"], re.MULTILINE)
+    held_back = set(" ".join(before).split())
+    assert {"libvirtd.service", "virtqemud.service", "libvirt-guests.service", "libvirtd.socket", "libvirtd-tcp.socket"} <= held_back
+    assert {"virtqemud.socket", "virtqemud-ro.socket", "virtqemud-admin.socket"} <= held_back
+
+
+def test_nothing_that_runs_guests_is_stopped_with_the_guard() -> None:
+    """Requires, Requisite and BindsTo would pass a stop of the guard on; libvirt-guests shuts guests down when it is stopped."""
+    for path, text in FILES.items():
+        coupled = re.findall(r"^(?:Requires|Requisite|BindsTo|PartOf)=(.*)$", text, re.MULTILINE)
+        assert coupled == (["sysinit.target"] if path.endswith("/kvmfleet-guard.service") else [])
+
+
+def test_libvirt_guests_waits_for_a_release() -> None:
+    text = FILES["etc/systemd/system/libvirt-guests.service.d/50-kvmfleet-guard.conf"]
+    assert "ConditionPathExists=/run/kvmfleet/guard/released.json\n" in text
