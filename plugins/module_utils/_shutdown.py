@@ -118,22 +118,25 @@ class Shutdown:
                     asked = self.clock()
                     self.host.shut_down(self.info.uuid)
                 self.sleep(POLL_SECONDS)
-            return {"reason": self._how(view), "elapsed_seconds": round(self.clock() - started, 1)}
+            return {"reason": self._how(), "elapsed_seconds": round(self.clock() - started, 1)}
         except Unreachable as error:
             raise Unreachable(error.message, f"Domain {self.info.name} was asked to shut down and may be off soon: run the task again.") from error
 
-    def _how(self, view: h.GuestView) -> str:
+    def _how(self) -> str:
         """Return how the domain stopped."""
         deadline = self.clock() + EVENT_SECONDS
-        reason = view.reason if view.present else self.host.stopped_by(self.info.uuid)
-        while reason is None and self.clock() < deadline:
+        while not (reason := self._told()) and self.clock() < deadline:
             self.sleep(POLL_SECONDS)
-            reason = self.host.stopped_by(self.info.uuid)
-        if reason is None:
-            raise InvalidState(f"{self.what} was asked to shut down and is gone; libvirt did not say how.", "Look for it on the other hosts.")
+        if not reason:
+            raise InvalidState(f"{self.what} was asked to shut down and is not active here any more; libvirt did not say how.", "Look for it on the other hosts.")
         if reason == LEFT:
             raise InvalidState(f"{self.what} was asked to shut down, and has been moved away meanwhile.", "It runs where it was moved to, or shuts down there.")
         return reason
+
+    def _told(self) -> t.Optional[str]:
+        """Return how the domain stopped, as its definition or the event says it; a state that was read while it stopped says nothing."""
+        view = self.host.view(self.info.uuid)
+        return view.reason if view.state == h.SHUTOFF and view.present else self.host.stopped_by(self.info.uuid)
 
     def _too_late(self, view: h.GuestView) -> TimedOut:
         return TimedOut(

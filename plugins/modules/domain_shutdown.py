@@ -104,7 +104,7 @@ def domain_shutdown(module: AnsibleModule) -> t.Dict[str, t.Any]:
     finally:
         shutdown.host.close()
     if done["reason"] != GRACEFUL:
-        module.warn(f"{domain['name']} is off, but its guest did not shut down: {done['reason'] or 'unknown reason'}.")
+        module.warn(f"{domain['name']} is off, but its guest did not shut down: {done['reason']}.")
     return {"changed": True, "domain": domain, **done}
 
 

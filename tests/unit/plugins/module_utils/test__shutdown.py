@@ -163,6 +163,13 @@ def test_a_transient_domain_is_gone_and_the_event_may_come_late(fleet: FakeFleet
     assert shutdown(fleet, host, tmp_path).carry_out()["reason"] == "shutdown"
 
 
+def test_a_state_that_was_read_while_it_stopped_is_asked_for_again(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    domain = fleet.guest()
+    host = PoliteHost(fleet, lambda: domain.enter(h.OTHER_STATE, ""))
+    fleet.clock.at(1, off(domain))
+    assert shutdown(fleet, host, tmp_path).carry_out()["reason"] == "shutdown"
+
+
 @pytest.mark.parametrize(("told", "why"), [({UUID: "migrated"}, "has been moved away"), ({}, "did not say how")])
 def test_one_that_is_gone_without_having_shut_down_is_no_success(fleet: FakeFleet, tmp_path: pathlib.Path, told: t.Dict[str, str], why: str) -> None:
     fleet.guest()
