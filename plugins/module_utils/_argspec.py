@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ._hypervisor.uri import TRANSPORTS
-from ._migration.flags import COMPRESSIONS, COPY_MODES
+from ._migration.flags import COMPRESSIONS, COPY_MODES, NO_COPY
 
 Spec = t.Dict[str, t.Dict[str, t.Any]]
 
@@ -59,6 +59,7 @@ def move_spec() -> Spec:
         "copy_storage": {"type": "str", "choices": list(COPY_MODES)},
         "copy_storage_overwrite": {"type": "list", "elements": "str"},
         "unsafe": {"type": "bool"},
+        "force": {"type": "bool"},
     }
 
 
@@ -71,4 +72,21 @@ def live_migrate_spec() -> Spec:
         "moves": {"type": "list", "elements": "dict", "options": move_spec()},
         "parallel": {"type": "int", "default": 4},
         "progress": {"type": "str", "choices": ["lines", "none"], "default": "lines"},
+    }
+
+
+def scheduler_check_spec() -> Spec:
+    """Return the options of C(scheduler_check)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        "name": {"type": "str"},
+        "uuid": {"type": "str"},
+        "request": {"type": "dict"},
+        "destination": {"type": "str"},
+        "candidates": {"type": "list", "elements": "str"},
+        "destination_uri": {"type": "str"},
+        "transport": {"type": "str", "choices": list(TRANSPORTS)},
+        "copy_storage": {"type": "str", "choices": list(COPY_MODES), "default": NO_COPY},
+        "scheduler": {"type": "dict"},
     }

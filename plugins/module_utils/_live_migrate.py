@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ._facts.gather import gather
-from ._hypervisor.storage import is_on_shared_mount, read_mounts
-from ._hypervisor.storage_host import LibvirtStorageHost
 from ._hypervisor.storage_host import open_storage_host as open_host
-from ._migration.survey import survey
 from ._module import require_local, require_root
-from ._storage.inspect import inspect
+from ._surveying import surveyed
 from ._watcher.files import read_json, state_path
 from ._watcher.order import order_from
 from ._watcher.process import is_alive
@@ -27,12 +23,7 @@ Work = t.Mapping[str, t.Any]
 def prepare(uri: str, work: Work) -> t.Dict[str, t.Any]:
     """Survey both ends of the moves in C(work["wanted"]), with what a watcher has written about each. Leaves both hosts as they were."""
     require_root()
-    source = open_host(require_local(uri))
-    mounts = read_mounts()
-    try:
-        found = survey(source, work["wanted"], open_host, lambda path: is_on_shared_mount(path, mounts), lambda host: gather(host)[0], _examine)
-    finally:
-        source.close()
+    found = surveyed(require_local(uri), work["wanted"], may_examine=True)
     for domain, wanted in zip(found["domains"], work["wanted"]):
         candidates = [domain["info"]["uuid"]] if domain["found"] else [uuid for uuid in (wanted.get("uuid"), *wanted.get("known_uuids", ())) if uuid]
         domain["watch"] = next(filter(None, (_watch(uuid) for uuid in candidates)), None)
@@ -45,10 +36,6 @@ def start(uri: str, work: Work) -> t.Dict[str, t.Any]:
     require_local(uri)
     orders = [order_from(document) for document in work["orders"]]
     return {"changed": True, **start_watcher(orders, work["run_id"], work["parallel"], open_host)}
-
-
-def _examine(uuid: str, source: LibvirtStorageHost, destination: LibvirtStorageHost) -> t.List[t.Dict[str, t.Any]]:
-    return inspect(source.images(uuid), destination)
 
 
 def _watch(uuid: str) -> t.Optional[t.Dict[str, t.Any]]:

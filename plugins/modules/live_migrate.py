@@ -27,7 +27,9 @@ options:
   destination: &destination
     description:
       - Inventory name of the host to move to. A name that is not in the inventory is taken as an address.
-      - Without it the scheduler chooses among the other hosts of the inventory group C(kvmfleet_hosts).
+      - It is checked by all rules of the scheduler first, as M(kvmfleet.migration.scheduler_check) does. Where one refuses it nothing is moved, and the record
+        ends as V(conflict) with all reasons.
+      - Without it the scheduler chooses the best among the other hosts of the inventory group C(kvmfleet_hosts).
     type: str
   destination_uri: &destination_uri
     description:
@@ -133,6 +135,13 @@ options:
       - Move also when a writable disk is not on storage of a kind that hosts share. Only for a person who knows that both hosts see the same bytes.
       - With O(copy_storage=auto) a disk of which nothing could be proved is then moved without a copy.
     type: bool
+  force: &force
+    description:
+      - Move to O(destination), which has to be named, although the scheduler refuses it. Each rule that is bypassed so is a warning and stands in the
+        record's history, whose RV(migrations[].forced) is then V(FORCED_MIGRATE).
+      - Never bypassed are that the destination is the source, does not answer, or has not the processor or the machine type that the domain runs on.
+        Disks that the hosts may not share need O(unsafe) all the same.
+    type: bool
   moves:
     description:
       - Several moves; options in here override those of the task. Each domain once.
@@ -169,6 +178,7 @@ options:
       copy_storage: *copy_storage
       copy_storage_overwrite: *copy_storage_overwrite
       unsafe: *unsafe
+      force: *force
   parallel:
     description: How many of O(moves) run at the same time.
     type: int
@@ -190,6 +200,7 @@ notes:
   - Nothing is moved when an argument is wrong, a domain is unknown or not running, or a destination does not answer or has no room.
 seealso:
   - module: kvmfleet.migration.migration_info
+  - module: kvmfleet.migration.scheduler_check
 author:
   - The kvmfleet.migration developers (@kvmfleet)
 """
@@ -211,6 +222,12 @@ EXAMPLES = r"""
     name: web1
     destination: kvm2
     copy_storage: auto
+
+- name: Move a domain although the host is kept free, on a person's word
+  kvmfleet.migration.live_migrate:
+    name: web1
+    destination: kvm4
+    force: true
 
 - name: Move several, four at a time
   kvmfleet.migration.live_migrate:
@@ -238,6 +255,10 @@ migrations:
       description: Where the move stands. Anything but V(completed) at the end fails the task.
       type: str
       sample: completed
+    forced:
+      description: V(FORCED_MIGRATE) for a move with O(force), else null.
+      type: str
+      sample: null
     reason:
       description: Why, for V(cancelled), V(error) and some V(completed).
       type: str

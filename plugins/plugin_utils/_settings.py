@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import TRANSPORTS, check_uri, remote_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.fields import PROFILE_FIELDS, check_fields
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.settings import SchedulerSettings
 
 FLEET_GROUP = "kvmfleet_hosts"
 # Facts that are older say nothing about a host as it is now.
@@ -83,6 +84,10 @@ class Settings:
         if unknown:
             raise InvalidArgument(f"kvmfleet_migration_policy of {host} has the unknown {', '.join(unknown)}.", f"Known are: {', '.join(_HOST_FIELDS)}.")
         return policy
+
+    def scheduler(self, host: str) -> SchedulerSettings:
+        """Return C(kvmfleet_scheduler) of the host. Raises L(InvalidArgument), naming host and variable, for what cannot be."""
+        return SchedulerSettings.of(self.of(host, "kvmfleet_scheduler"), host)
 
     def profile(self, host: str, name: t.Optional[str]) -> t.Mapping[str, t.Any]:
         """Return that profile from C(kvmfleet_profiles) of the host; empty where no name is given.

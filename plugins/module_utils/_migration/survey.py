@@ -39,6 +39,7 @@ Destinations = t.Mapping[str, t.Mapping[str, t.Any]]
 
 _COMPARED_MODES = ("custom", "host-model")
 _PATH_KINDS = ("file", "dir", "block")
+_NO_FIT: Facts = {"cpu": {}, "paths": {}}
 
 
 def survey(
@@ -51,7 +52,8 @@ def survey(
 ) -> Facts:
     """Return C({source, destinations, domains}) for these moves, as JSON can carry it.
 
-    :arg wanted: for each move C(name) or C(uuid), C(known_uuids), and C(destination_uris): one, or all candidates.
+    :arg wanted: for each move C(name) or C(uuid), C(known_uuids), and C(destination_uris): one, or all candidates. With a C(request) that was saved
+      only the candidates are asked, and what they say of it stands in its C(domains).
     :arg is_shared: whether a file of this host lies on shared storage.
     :arg examine: asked for C(storage) of a move that says C(copy_storage), once for each destination that can take it.
     """
@@ -95,6 +97,8 @@ def _domain(
 ) -> Facts:
     # The source under another name is no other place where the domain could be.
     asked = {uri: destinations[uri] for uri in move["destination_uris"] if destinations[uri].get("host_uuid") != here["host_uuid"]}
+    if move.get("request"):
+        return {"found": False, "there": _there(asked, [move["uuid"]]), "request": move["request"], **_fit(move["request"], asked)}
     try:
         info = source.find(name=move.get("name"), uuid=move.get("uuid"))
     except NotFound:
@@ -106,7 +110,7 @@ def _domain(
         "info": dataclasses.asdict(info),
         "policy": dataclasses.asdict(parse(info.policy_xml)),
         "request": request,
-        **_fit(info, request, asked),
+        **(_fit(request, asked) if request and info.view.active and info.view.job == h.JOB_NONE else _NO_FIT),
         "unshared_disks": [disk.target for disk in info.disks if _is_unshared(disk, is_shared)],
         "storage": _storage(source, info, asked, examine) if examine and move.get("copy_storage") else {},
         "there": _there(asked, [info.uuid]),
@@ -114,13 +118,11 @@ def _domain(
     }
 
 
-def _fit(info: h.DomainInfo, request: t.Optional[Facts], destinations: Destinations) -> Facts:
+def _fit(request: Facts, destinations: Destinations) -> Facts:
     """Return C(cpu) and C(paths): what each destination that answered says of the domain's CPU, and which of its disks' paths are there.
 
-    What cannot be told is left out. A domain with a job, or that is off, is not going to be moved now.
+    What cannot be told is left out. Nobody is asked about a domain with a job, or that is off: it is not going to be moved now.
     """
-    if request is None or not info.view.active or info.view.job != h.JOB_NONE:
-        return {"cpu": {}, "paths": {}}
     others = {uri: facts["host"] for uri, facts in destinations.items() if facts["answered"]}
     verdicts = {uri: _cpu(host, request) for uri, host in others.items()}
     return {"cpu": {uri: verdict for uri, verdict in verdicts.items() if verdict}, "paths": {uri: _paths(host, request) for uri, host in others.items()}}
@@ -128,16 +130,17 @@ def _fit(info: h.DomainInfo, request: t.Optional[Facts], destinations: Destinati
 
 def _cpu(host: SurveyedHost, request: Facts) -> t.Optional[Facts]:
     """Return the destination's verdict. Of what is passed through from the host's own CPU libvirt says nothing."""
-    if request["cpu"]["mode"] not in _COMPARED_MODES:
+    cpu = request.get("cpu") or {}
+    if cpu.get("mode") not in _COMPARED_MODES or not (cpu.get("xml") and request.get("arch") and request.get("virt_type")):
         return None
     try:
-        return host.compare_cpu(request, request["cpu"]["xml"])
+        return host.compare_cpu(request, cpu["xml"])
     except KvmfleetError:
         return None
 
 
 def _paths(host: SurveyedHost, request: Facts) -> t.Dict[str, bool]:
-    paths = sorted({disk["source"] for disk in request["disks"] if disk["kind"] in _PATH_KINDS and disk["source"]})
+    paths = sorted({disk["source"] for disk in request.get("disks") or () if disk.get("kind") in _PATH_KINDS and disk.get("source")})
     try:
         answers = {path: host.has_path(path) for path in paths}
     except KvmfleetError:

@@ -197,7 +197,7 @@ class Mover(threading.Thread):
 def limits_of(order: Order) -> Limits:
     """Return the limits that the order's record asks for, for a guest of its size."""
     policy = order.record["policy"]
-    gib = d.size_gib(order.record["request"].get("memory_mib", 0) * 1024**2, order.record["request"].get("copied_disk_bytes", ()))
+    gib = d.size_gib(order.record["request"].get("memory_mib", 0) * 1024**2, order.record["request"].get("copied_disk_bytes", {}).values())
     timeout = value(policy, "timeout_seconds")
     ramp = d.downtime_steps(value(policy, "downtime_ms"), value(policy, "downtime_steps"), value(policy, "downtime_delay_seconds_per_gib"), gib, timeout)
     return Limits(

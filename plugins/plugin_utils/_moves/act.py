@@ -16,11 +16,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.booking import Booking
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.conclude import already_there
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import Follower
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Facts, Job, guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job, guarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.order import check_hosts, order_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.traits import TraitCheck
 
 # A watcher that dies is replaced so often within one task; then the record is left to the next run.
 MAX_ADOPTIONS = 3
@@ -37,12 +37,11 @@ class Actor:
         self._follower = follower
         self._parallel = parallel
 
-    def carry_out(self, survey: Facts, jobs: list[Job]) -> None:
+    def carry_out(self, view: FleetView, jobs: list[Job]) -> None:
         """Bring each job to the end of its move, or to its error."""
-        context = self._context
-        booking = Booking(context.ledger, context.settings, context.source.name, survey, context.by)
+        booking = Booking(self._context, view)
         for job in jobs:
-            guarded(job, lambda job: self._open(survey, job, booking))
+            guarded(job, lambda job: self._open(view, job, booking))
         self._start([job for job in jobs if job.order])
         followed = [job for job in jobs if job.mirror and not job.error]
         for attempt in range(MAX_ADOPTIONS + 1):
@@ -54,18 +53,16 @@ class Actor:
             self._start(orphans)
             followed = orphans
 
-    def _open(self, survey: Facts, job: Job, booking: Booking) -> None:
+    def _open(self, view: FleetView, job: Job, booking: Booking) -> None:
         context, decision = self._context, job.decision
         if isinstance(decision, d.AlreadyThere):
-            job.record = already_there(context, survey, job, decision)
+            job.record = already_there(context, view.survey, job, decision)
         elif isinstance(decision, d.Start):
-            check_hosts(context, survey, job, decision.candidates)
-            job.mirror = Mirror(context.ledger, booking.book(job.request, job.domain, decision.candidates), owner=True)
-            traits = TraitCheck(job.request, survey, context.settings, context.source.name)
-            context.warnings += traits.warnings(job.mirror.record["destination"]["host"])
+            check_hosts(context, view.survey, job, decision.candidates)
+            job.mirror = Mirror(context.ledger, booking.book(job, decision), owner=True)
             job.order = order_of(context, job, adopt=False)
         elif isinstance(decision, d.AdoptForeign):
-            job.mirror = Mirror(context.ledger, booking.adopt_foreign(job.request, job.domain, decision.host), owner=True)
+            job.mirror = Mirror(context.ledger, booking.adopt_foreign(job, decision.host), owner=True)
             job.order = order_of(context, job, adopt=True)
         elif isinstance(decision, d.Conclude):
             job.mirror = Mirror(context.ledger, decision.stored, owner=True)

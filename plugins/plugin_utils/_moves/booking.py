@@ -7,137 +7,132 @@
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import required_traits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.copying import plan_storage
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import Verdict, best, check
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.entries import entry_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.decide import Start
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.judging import Judge, judge_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.reasons import compact
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import BYPASSED, Verdict, best
 
-MIB = 1024**2
+FORCED_MIGRATE = "FORCED_MIGRATE"
 
-Facts = dict[str, t.Any]
+Verdicts = dict[str, Verdict]
 
 
 @dataclass
 class Booking:
     """Verifies destinations and opens records, for the moves of one source host."""
 
-    ledger: Ledger
-    settings: Settings
-    source: str
-    survey: Facts
-    by: str
+    context: Context
+    view: FleetView
 
-    def predict(self, request: MoveRequest, domain: Facts, candidates: list[str]) -> schema.Record:
+    def predict(self, job: Job, decision: Start) -> schema.Record:
         """Return the record that L(book) would write, without an id. Raises L(Conflict) where no candidate passes."""
-        verdict = self._best(request, domain, candidates)
-        if not verdict.passed:
-            raise Conflict(_refusal(request, verdict), "Nothing was moved.")
-        record = self._record(request, domain, verdict.host)
-        schema.advance(record, s.SCHEDULED, self.by, "predicted in check mode")
+        judge = judge_of(self.view, job.request, job.domain)
+        verdicts = judge.rank(decision.candidates)
+        chosen = best(list(verdicts.values()))
+        if chosen is None:
+            raise _refusal(job, decision, verdicts)
+        record = self._record(job, judge, chosen.host)
+        self._warn(job, chosen)
+        schema.advance(record, s.SCHEDULED, self.context.by, f"predicted in check mode. {_mark(job, chosen)}")
         record["id"] = None
+        # What would be booked leaves less room for the task's further moves.
+        self.view.planned.append(record)
         return record
 
-    def book(self, request: MoveRequest, domain: Facts, candidates: list[str]) -> Stored:
+    def book(self, job: Job, decision: Start) -> Stored:
         """Open the record and bring it to C(queued). Raises L(Conflict), with the record, where no candidate passes."""
-        best = self._best(request, domain, candidates)
-        stored = self.ledger.open_record(self._record(request, domain, best.host))
-        while True:
-            with self.ledger.locked(f"host-{self._facts(request, best.host)['host_uuid']}"):
-                verdict = self._verdict(request, domain, best.host)
-                if verdict.passed:
-                    stored = self._scheduled(stored, request, domain, best.host)
-                    return self._advance(stored, s.QUEUED)
-            candidates = [host for host in candidates if host != best.host]
-            if not candidates:
-                refusal = _refusal(request, verdict)
-                stored = self._advance(stored, s.CONFLICT, refusal)
-                raise Conflict(refusal, "Nothing was moved.", migrations=[stored.record])
-            best = self._best(request, domain, candidates)
+        judge = judge_of(self.view, job.request, job.domain)
+        verdicts = judge.rank(decision.candidates)
+        chosen = best(list(verdicts.values()))
+        stored = self.context.ledger.open_record(self._record(job, judge, chosen.host if chosen else decision.candidates[0]))
+        while chosen is not None:
+            booked = self._booked(stored, job, judge, chosen.host, verdicts)
+            if booked is not None:
+                return booked
+            verdicts |= judge.rank([host for host, verdict in verdicts.items() if verdict.passed])
+            chosen = best(list(verdicts.values()))
+        refusal = _refusal(job, decision, verdicts)
+        refusal.result["migrations"] = [self._advance(stored, s.CONFLICT, refusal.message).record]
+        raise refusal
 
-    def adopt_foreign(self, request: MoveRequest, domain: Facts, host: str) -> Stored:
+    def _booked(self, stored: Stored, job: Job, judge: Judge, host: str, verdicts: Verdicts) -> Stored | None:
+        """Ask once more under the host's lock, where nobody else can take the room, and book it; return None where it does not pass any more."""
+        with self.context.ledger.locked(f"host-{judge.host_uuid(host)}"):
+            verdicts |= judge.rank([host])
+            if not verdicts[host].passed:
+                return None
+            stored = self._scheduled(stored, job, judge, verdicts[host])
+        self._warn(job, verdicts[host])
+        return self._advance(stored, s.QUEUED)
+
+    def adopt_foreign(self, job: Job, host: str) -> Stored:
         """Open the record of a move that somebody else began."""
-        record = self._record(request, domain, host)
-        info = domain["info"]
+        record, info = self._record(job, judge_of(self.view, job.request, job.domain), host), job.domain["info"]
         # Its definition at the destination may be the mover's own: it is never removed by us.
         record["before"] = {"state": info["view"]["state"], "persistent": info["view"]["persistent"], "autostart": info["autostart"], "at_destination": True}
-        return self.ledger.open_record(record)
+        record["forced"] = None
+        return self.context.ledger.open_record(record)
 
-    def _best(self, request: MoveRequest, domain: Facts, candidates: list[str]) -> Verdict:
-        """Return the best verdict that passed; where none did, the first refusal."""
-        verdicts = [self._verdict(request, domain, host) for host in candidates]
-        return best(verdicts) or verdicts[0]
-
-    def _verdict(self, request: MoveRequest, domain: Facts, host: str) -> Verdict:
-        facts = self._facts(request, host)
-        state = HostState.from_survey(
-            host,
-            facts,
-            records=self.ledger.records(host=facts["host_uuid"], unsettled_only=True),
-            entry=entry_of((document.body for document in self.ledger.hosts()), host, facts["host_uuid"]),
-            settings=self.settings.of(host, "kvmfleet_scheduler"),
-        )
-        return check(self._needs(domain), state)
-
-    def _needs(self, domain: Facts) -> Request:
-        info = domain["info"]
-        return Request(
-            uuid=info["uuid"],
-            name=info["name"],
-            source=self.source,
-            source_uuid=self.survey["source"]["host_uuid"],
-            memory_mib=-(-info["memory_bytes"] // MIB),
-            vcpus=info["vcpus"],
-        )
-
-    def _record(self, request: MoveRequest, domain: Facts, host: str) -> schema.Record:
-        info, needs = domain["info"], self._needs(domain)
+    def _record(self, job: Job, judge: Judge, host: str) -> schema.Record:
+        info, request = job.domain["info"], job.request
         record = schema.new_record(
             s.LIVE_MIGRATION,
             domain={"uuid": info["uuid"], "name": info["name"]},
-            source=self._place(self.source, self.survey["source"]["host_uuid"]),
-            destination=self._place(host, self._facts(request, host)["host_uuid"]),
+            source=self._place(self.context.source.name, self.view.survey["source"]["host_uuid"]),
+            destination=self._place(host, judge.host_uuid(host)),
             policy=request.policy,
-            by=self.by,
-            request={**needs.needs(), "traits": required_traits(request.policy)},
+            by=self.context.by,
+            request=judge.needs(host).as_json(),
+            forced=FORCED_MIGRATE if request.force else None,
         )
         record["connection"] = {"destination_uri": request.uris[host], "bandwidth_mib": request.options.bandwidth_mib, "link_mib": request.link_mib}
-        plan_storage(record, request, domain, host)
+        plan_storage(record, request, job.domain, host)
         return record
 
-    def _scheduled(self, stored: Stored, request: MoveRequest, domain: Facts, host: str) -> Stored:
+    def _scheduled(self, stored: Stored, job: Job, judge: Judge, verdict: Verdict) -> Stored:
         """Write the booking: the host that passed, which need not be the one that the record was opened with."""
-        record = schema.copied(stored.record)
-        record["destination"] = self._place(host, self._facts(request, host)["host_uuid"])
-        record["connection"]["destination_uri"] = request.uris[host]
-        plan_storage(record, request, domain, host)
-        schema.advance(record, s.SCHEDULED, self.by, "The destination was verified and booked.")
-        return self.ledger.update(stored, record)
+        record, host = schema.copied(stored.record), verdict.host
+        record["destination"] = self._place(host, judge.host_uuid(host))
+        record["connection"]["destination_uri"] = job.request.uris[host]
+        plan_storage(record, job.request, job.domain, host)
+        schema.advance(record, s.SCHEDULED, self.context.by, _mark(job, verdict))
+        return self.context.ledger.update(stored, record)
 
     def _advance(self, stored: Stored, status: str, detail: str = "") -> Stored:
         record = schema.copied(stored.record)
-        schema.advance(record, status, self.by, detail)
-        return self.ledger.update(stored, record)
-
-    def _facts(self, request: MoveRequest, host: str) -> Facts:
-        return t.cast(Facts, self.survey["destinations"][request.uris[host]])
+        schema.advance(record, status, self.context.by, detail)
+        return self.context.ledger.update(stored, record)
 
     def _place(self, host: str, uuid: str) -> schema.Record:
-        entry = self.ledger.find_host(host_uuid=uuid)
+        entry = self.context.ledger.find_host(host_uuid=uuid)
         return schema.place(host, entry.body.get("host_id") if entry else None, uuid)
 
+    def _warn(self, job: Job, verdict: Verdict) -> None:
+        self.context.warnings += [f"Domain {job.request.label} to {verdict.host}: {warning}" for warning in verdict.warnings]
 
-def _refusal(request: MoveRequest, verdict: Verdict) -> str:
-    if request.destination:
-        return f"{verdict.host} may not take domain {request.label}: {verdict.reason}"
-    return f"No host of the group kvmfleet_hosts may take domain {request.label}; {verdict.host}, for one: {verdict.reason}"
+
+def _mark(job: Job, verdict: Verdict) -> str:
+    """Return what history says of the booking; of a forced one, all that was bypassed."""
+    if not job.request.force:
+        return "The destination was verified and booked."
+    bypassed = [warning for warning in verdict.warnings if warning.startswith(BYPASSED)]
+    return f"The destination was booked by force. {' '.join(bypassed) or 'Nothing had to be bypassed.'}"
+
+
+def _refusal(job: Job, decision: Start, verdicts: Verdicts) -> Conflict:
+    """Return the error with the reasons of every host that was asked, those included that could not receive the domain at all."""
+    label = job.request.label
+    if job.request.destination:
+        (verdict,) = verdicts.values()
+        return Conflict(f"{verdict.host} may not take domain {label}: {verdict.reason}", "Nothing was moved.")
+    reasons = {**decision.refused, **{host: verdict.reason for host, verdict in verdicts.items()}}
+    return Conflict(f"No host of the group kvmfleet_hosts may take domain {label}. {compact(reasons)}", "Nothing was moved.")

@@ -19,11 +19,8 @@ Facts = dict[str, t.Any]
 
 
 def check_storage(request: MoveRequest, domain: Facts, source: str, host: str) -> None:
-    """Raise what L(plan), or the examination, raised for that destination, and L(Unsafe) for a disk that is neither copied nor of a kind that hosts share."""
-    examined = _examined(request, domain, host)
-    if isinstance(examined, dict):
-        raise error_for_code(examined["error_code"])(f"The disks of domain {request.label} could not be examined: {examined['msg']}", "Nothing was moved.")
-    copied = {copy["target"] for copy in _copies(request, domain, host)}
+    """Raise what L(copies_for) raises, and L(Unsafe) for a disk that is neither copied nor of a kind that hosts share."""
+    copied = copied_bytes(request, domain, host)
     unshared = [target for target in domain["unshared_disks"] if target not in copied]
     if unshared and not request.options.unsafe:
         raise Unsafe(
@@ -33,25 +30,28 @@ def check_storage(request: MoveRequest, domain: Facts, source: str, host: str) -
         )
 
 
-def plan_storage(record: schema.Record, request: MoveRequest, domain: Facts, host: str) -> None:
-    """Write into the record what is copied on the way to that host, and how many bytes for each disk."""
-    copies = _copies(request, domain, host)
-    if copies:
-        record["storage"] = {"mode": request.options.copy_storage, "disks": [{**copy, "made": False} for copy in copies]}
-        record["request"]["copied_disk_bytes"] = [copy["bytes"] for copy in copies]
-    else:
-        record.pop("storage", None)
-        record["request"].pop("copied_disk_bytes", None)
+def copied_bytes(request: MoveRequest, domain: Facts, host: str) -> dict[str, int]:
+    """Return the bytes that are copied to that host, by the disk's target. Raises as L(copies_for)."""
+    return {copy["target"]: int(copy["bytes"]) for copy in copies_for(request, domain, host)}
 
 
-def _copies(request: MoveRequest, domain: Facts, host: str) -> list[Copy]:
+def copies_for(request: MoveRequest, domain: Facts, host: str) -> list[Copy]:
+    """Return what is copied to that host; nothing where the survey did not look. Raises what L(plan), or the examination, raised for it."""
     options = request.options
-    examined = _examined(request, domain, host)
+    examined = domain.get("storage", {}).get(request.uris[host])
+    if isinstance(examined, dict):
+        raise error_for_code(examined["error_code"])(f"The disks of domain {request.label} could not be examined: {examined['msg']}", "Nothing was moved.")
     if options.copy_storage == NO_COPY or not isinstance(examined, list):
         return []
     return plan(Wish(options.copy_storage, options.copy_storage_overwrite, options.unsafe), examined, request.label, host)
 
 
-def _examined(request: MoveRequest, domain: Facts, host: str) -> t.Any:
-    """Return what the survey found of the disks for that host: a list, an error as a result, or nothing where it did not look."""
-    return domain.get("storage", {}).get(request.uris[host])
+def plan_storage(record: schema.Record, request: MoveRequest, domain: Facts, host: str) -> None:
+    """Write into the record what is copied on the way to that host, and how many bytes for each disk."""
+    copies = copies_for(request, domain, host)
+    if copies:
+        record["storage"] = {"mode": request.options.copy_storage, "disks": [{**copy, "made": False} for copy in copies]}
+        record["request"]["copied_disk_bytes"] = {copy["target"]: copy["bytes"] for copy in copies}
+    else:
+        record.pop("storage", None)
+        record["request"].pop("copied_disk_bytes", None)

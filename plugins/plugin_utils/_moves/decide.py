@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import (
     Conflict,
@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.copying import check_storage
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import without_watcher
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.reasons import compact
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
 
 Facts = dict[str, t.Any]
@@ -68,9 +69,10 @@ class AdoptForeign:
 
 @dataclass
 class Start:
-    """Move it, to one of these candidates."""
+    """Move it, to one of these candidates; C(refused) has the sentence of each that was ruled out before the scheduler was asked."""
 
     candidates: list[str]
+    refused: dict[str, str] = field(default_factory=dict)
 
 
 Decision = AlreadyThere | Observe | Conclude | Adopt | AdoptForeign | Start
@@ -99,7 +101,7 @@ def decide(request: MoveRequest, source: str, survey: Facts, domain: Facts, stor
     if view["job"] == h.JOB_OUTGOING:
         return _foreign(request, source, domain)
     _check_movable(request, source, domain, view)
-    return Start(_usable(request, source, survey, domain))
+    return _start(request, source, survey, domain)
 
 
 def _held(request: MoveRequest, source: str, survey: Facts, domain: Facts, stored: Stored) -> Decision:
@@ -171,30 +173,37 @@ def _check_movable(request: MoveRequest, source: str, domain: Facts, view: Facts
         )
 
 
-def _usable(request: MoveRequest, source: str, survey: Facts, domain: Facts) -> list[str]:
-    """Return the candidates that answered, are not the source, have no other domain of the same name, and can have the disks."""
-    usable: list[str] = []
-    problems: list[KvmfleetError] = []
-    for host, uri in request.uris.items():
-        facts = survey["destinations"][uri]
-        if not facts["answered"]:
-            problems.append(Unreachable(f"The destination {host} does not answer: {facts['msg']}", "Nothing was moved."))
-        elif facts["host_uuid"] == survey["source"]["host_uuid"]:
-            problems.append(
-                InvalidArgument(f"The destination {host} is the host that domain {request.label} runs on, by libvirt's UUID.", "Nothing was moved.")
-            )
-        elif uri in domain["name_taken"]:
-            other = domain["name_taken"][uri]
-            problems.append(Conflict(f"{host} has another domain named {domain['info']['name']} ({other}).", "Rename one of the two. Nothing was moved."))
-        else:
-            try:
-                check_storage(request, domain, source, host)
-                usable.append(host)
-            except KvmfleetError as error:
-                problems.append(error)
-    if not usable:
-        raise problems[0]
-    return usable
+def _start(request: MoveRequest, source: str, survey: Facts, domain: Facts) -> Start:
+    """Sort out the candidates that cannot receive the domain whatever the scheduler says. Raises the one's error, or L(Conflict) naming all."""
+    problems = {host: _problem(request, source, survey, domain, host) for host in request.uris}
+    candidates = [host for host, problem in problems.items() if problem is None]
+    refused = {host: problem for host, problem in problems.items() if problem is not None}
+    if candidates:
+        return Start(candidates, {host: problem.message for host, problem in refused.items()})
+    first, *others = refused.values()
+    if all(other.message == first.message for other in others):
+        raise first
+    error = type(first) if all(isinstance(other, type(first)) for other in others) else Conflict
+    reasons = compact({host: problem.message for host, problem in refused.items()})
+    raise error(f"No host of the group kvmfleet_hosts can receive domain {request.label}. {reasons}", "Nothing was moved.")
+
+
+def _problem(request: MoveRequest, source: str, survey: Facts, domain: Facts, host: str) -> KvmfleetError | None:
+    """Return why that host cannot be the destination: silent, the source itself, another domain of that name, or disks that it cannot have."""
+    uri = request.uris[host]
+    facts = survey["destinations"][uri]
+    if not facts["answered"]:
+        return Unreachable(f"The destination {host} does not answer: {facts['msg']}", "Nothing was moved.")
+    if facts["host_uuid"] == survey["source"]["host_uuid"]:
+        return InvalidArgument(f"The destination {host} is the host that domain {request.label} runs on, by libvirt's UUID.", "Nothing was moved.")
+    if uri in domain["name_taken"]:
+        name, other = domain["info"]["name"], domain["name_taken"][uri]
+        return Conflict(f"{host} has another domain named {name} ({other}).", "Rename one of the two. Nothing was moved.")
+    try:
+        check_storage(request, domain, source, host)
+    except KvmfleetError as error:
+        return error
+    return None
 
 
 def _where_active(request: MoveRequest, domain: Facts) -> str | None:

@@ -12,14 +12,21 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import decide as d
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Facts, Job, guarded
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.policy import policy_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job, guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.judging import judge_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.policy import place_of, policy_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest, check_unique
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.traits import TraitCheck
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.traits import check_source
 
 
-def gather(context: Context, requests: t.Sequence[MoveRequest]) -> tuple[Facts, list[Job]]:
-    """Return the survey, and a job with its decision or its error for each request. Raises L(InvalidArgument) for a domain that is named twice."""
+def gather(context: Context, requests: t.Sequence[MoveRequest]) -> tuple[FleetView, list[Job]]:
+    """Return the fleet as it is seen now, and a job with its decision or its error for each request.
+
+    Raises L(InvalidArgument) for a domain that is named twice, and for settings of a host that cannot be.
+    """
+    arrivals = Arrivals(context.ledger)
     for request in requests:
         known = context.ledger.find_domains(request.name) if request.name else []
         request.known_uuids = [document.body["uuid"] for document in known]
@@ -28,26 +35,30 @@ def gather(context: Context, requests: t.Sequence[MoveRequest]) -> tuple[Facts, 
     for job in jobs:
         if job.domain["found"]:
             job.request.label = job.domain["info"]["name"]
-    check_unique([job.domain["info"]["uuid"] for job in jobs if job.domain["found"]])
+    uuids = [job.domain["info"]["uuid"] for job in jobs if job.domain["found"]]
+    check_unique(uuids)
+    uris = {host: uri for request in requests for host, uri in request.uris.items()}
+    view = FleetView(context.ledger, context.settings, context.source.name, survey, uris, arrivals, frozenset(uuids))
     for job in jobs:
-        guarded(job, lambda job: _decide(context, survey, job))
-    return survey, jobs
+        guarded(job, lambda job: _decide(context, view, job))
+    view.check_settings({host for job in jobs if isinstance(job.decision, d.Start) for host in job.decision.candidates})
+    return view, jobs
 
 
-def _decide(context: Context, survey: Facts, job: Job) -> None:
-    job.decision = d.decide(job.request, context.source.name, survey, job.domain, _unsettled(context, job))
+def _decide(context: Context, view: FleetView, job: Job) -> None:
+    job.decision = d.decide(job.request, context.source.name, view.survey, job.domain, _unsettled(context, job))
     if isinstance(job.decision, (d.Start, d.AdoptForeign)):
-        _ask_policy(context, job)
+        _ask_policy(context, view, job)
     if isinstance(job.decision, d.Start) and not job.error:
-        check = TraitCheck(job.request, survey, context.settings, context.source.name)
-        check.check_source()
-        job.decision = d.Start(check.fitting(job.decision.candidates))
+        context.warnings += check_source(job.request, view.source_facts(), context.source.name)
 
 
-def _ask_policy(context: Context, job: Job) -> None:
+def _ask_policy(context: Context, view: FleetView, job: Job) -> None:
     """Work the domain's own policy into the request. A wrong one is this domain's trouble, and not that of the task's other moves."""
     try:
         job.request.policy, warnings = policy_of(job.request, job.domain, context.settings, context.source.name)
+        job.request.place = place_of(job.domain, context.settings, context.source.name)
+        judge_of(view, job.request, job.domain).check()
     except InvalidArgument as error:
         job.error = error
     else:

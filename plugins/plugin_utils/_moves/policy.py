@@ -20,8 +20,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.poli
     vetoed,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.document import OwnPolicy
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.fields import PROFILE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.fields import PLACE_DEFAULTS, PROFILE
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._policy.effective import effective
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 
@@ -42,6 +43,13 @@ def policy_of(request: MoveRequest, domain: t.Mapping[str, t.Any], settings: Set
     layers = [(SOURCE_TASK, request.given), (SOURCE_DOMAIN, own), (SOURCE_PROFILE, profile), (SOURCE_HOST, settings.policy(source))]
     policy = resolve(layers, request.override)
     return policy, [_warning(feature, what, policy[feature]["source"]) for feature in vetoed(policy, request.given)]
+
+
+def place_of(domain: t.Mapping[str, t.Any], settings: Settings, source: str) -> dict[str, t.Any]:
+    """Return priority, drain, group and labels of a domain: its own, else its profile's, else the host's default. Raises as L(policy_of)."""
+    own = OwnPolicy(**domain["policy"]).values
+    policy = effective(own, settings.profile(source, own.get(PROFILE)), settings.policy(source))
+    return {field: policy[field]["value"] for field in PLACE_DEFAULTS}
 
 
 def _warning(feature: str, what: str, source: str) -> str:

@@ -27,7 +27,8 @@ MAX_PARALLEL = 64
 class MoveRequest:
     """One domain to move. C(uris) has the destination's URI by its name, or those of all candidates.
 
-    C(policy) is what task and host say; once the domain was surveyed, what it and its profile say is worked in.
+    C(policy) is what task and host say; once the domain was surveyed, what it and its profile say is worked in, and C(place) has its group, labels,
+    priority and drain.
     """
 
     name: str | None
@@ -42,6 +43,8 @@ class MoveRequest:
     known_uuids: list[str] = field(default_factory=list)
     label: str = ""
     override: bool = False
+    force: bool = False
+    place: dict[str, t.Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Name the domain in messages as the task does, until its name is known."""
@@ -97,11 +100,13 @@ def _request(args: dict[str, t.Any], settings: Settings, source: str) -> MoveReq
         copy_storage_overwrite=tuple(args.get("copy_storage_overwrite") or ()),
     )
     check_options(options)
-    destination, uris = _destinations(args, settings, source)
+    destination, uris = destinations_of(args, settings, source)
+    if args.get("force") and destination is None:
+        raise InvalidArgument("force is true, and no destination is named.", "Name the host that the domain is to be forced onto. Nothing was moved.")
     migrate_uri = args.get("migrate_uri")
     return MoveRequest(
         name=args.get("name"),
-        uuid=_canonical(args.get("uuid")),
+        uuid=canonical_uuid(args.get("uuid")),
         destination=destination,
         uris=uris,
         migrate_uri=check_migrate_uri(migrate_uri) if migrate_uri else None,
@@ -110,6 +115,7 @@ def _request(args: dict[str, t.Any], settings: Settings, source: str) -> MoveReq
         link_mib=_link_mib(args.get("link_mib")),
         given={name: args[name] for name in DEFAULTS if args.get(name) is not None},
         override=bool(args.get("override_policy")),
+        force=bool(args.get("force")),
     )
 
 
@@ -119,13 +125,14 @@ def _policy(args: dict[str, t.Any], host: t.Mapping[str, t.Any]) -> Policy:
     return merged([(SOURCE_TASK, args), (SOURCE_HOST, host)], bool(args.get("override_policy")))
 
 
-def _destinations(args: dict[str, t.Any], settings: Settings, source: str) -> tuple[str | None, dict[str, str]]:
+def destinations_of(args: dict[str, t.Any], settings: Settings, source: str) -> tuple[str | None, dict[str, str]]:
+    """Return the destination that C(destination) or C(destination_uri) names, and its URI by its name; without either, those of all candidates.
+
+    Raises L(InvalidArgument) for the source itself, a bad URI, and where there is no candidate.
+    """
     destination, uri = args.get("destination"), args.get("destination_uri")
     if uri is not None:
-        check_uri(uri, "destination_uri")
-        name = destination or urllib.parse.urlsplit(uri).hostname
-        if not name:
-            raise InvalidArgument(f"destination_uri {uri} names no host.", "Give a URI that the source can reach the destination by.")
+        name = named_in(check_uri(uri, "destination_uri"), destination)
         return name, {name: uri}
     if destination is None:
         candidates = [host for host in settings.fleet() if host != source]
@@ -137,13 +144,22 @@ def _destinations(args: dict[str, t.Any], settings: Settings, source: str) -> tu
     return destination, {destination: settings.libvirt_uri(destination, source, args.get("transport"))}
 
 
+def named_in(uri: str, destination: str | None) -> str:
+    """Return the destination's name, that of the URI's host where none was given. Raises L(InvalidArgument) for a URI without a host."""
+    name = destination or urllib.parse.urlsplit(uri).hostname
+    if not name:
+        raise InvalidArgument(f"destination_uri {uri} names no host.", "Give a URI that the source can reach the destination by.")
+    return name
+
+
 def _link_mib(link_mib: int | None) -> int | None:
     if link_mib is not None and not 1 <= link_mib <= MAX_BANDWIDTH_MIB:
         raise InvalidArgument(f"link_mib is {link_mib}.", f"Give what the link carries in MiB/s, a whole number from 1 to {MAX_BANDWIDTH_MIB}.")
     return link_mib
 
 
-def _canonical(uuid: str | None) -> str | None:
+def canonical_uuid(uuid: str | None) -> str | None:
+    """Return the UUID as libvirt writes it. Raises L(InvalidArgument) for what is none."""
     if uuid is None:
         return None
     try:

@@ -13,13 +13,13 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.act import Actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.booking import Booking
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.conclude import already_there, conclude, goes_on
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import Follower
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.gather import gather
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Facts, Job, guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job, guarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.order import check_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import State
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.traits import TraitCheck
 
 
 class MoveRun:
@@ -32,10 +32,10 @@ class MoveRun:
     def predict(self, requests: list[MoveRequest]) -> list[Job]:
         """Return what L(execute) would do, with the records it would write. Changes nothing."""
         context = self._context
-        survey, jobs = gather(context, requests)
-        booking = Booking(context.ledger, context.settings, context.source.name, survey, context.by)
+        view, jobs = gather(context, requests)
+        booking = Booking(context, view)
         for job in jobs:
-            guarded(job, lambda job: self._predict_one(survey, job, booking))
+            guarded(job, lambda job: self._predict_one(view, job, booking))
         return jobs
 
     def execute(self, requests: list[MoveRequest]) -> list[Job]:
@@ -51,19 +51,17 @@ class MoveRun:
         return jobs
 
     def _pass(self, requests: list[MoveRequest]) -> list[Job]:
-        survey, jobs = gather(self._context, requests)
-        self._actor.carry_out(survey, jobs)
+        view, jobs = gather(self._context, requests)
+        self._actor.carry_out(view, jobs)
         for job in jobs:
             conclude(job)
         return jobs
 
-    def _predict_one(self, survey: Facts, job: Job, booking: Booking) -> None:
+    def _predict_one(self, view: FleetView, job: Job, booking: Booking) -> None:
         context, decision = self._context, job.decision
         if isinstance(decision, d.Start):
-            check_hosts(context, survey, job, decision.candidates)
-            job.record = booking.predict(job.request, job.domain, decision.candidates)
-            traits = TraitCheck(job.request, survey, context.settings, context.source.name)
-            context.warnings += traits.warnings(job.record["destination"]["host"])
+            check_hosts(context, view.survey, job, decision.candidates)
+            job.record = booking.predict(job, decision)
             job.moved = True
         elif isinstance(decision, d.Conclude):
             job.record = decision.record
@@ -71,6 +69,6 @@ class MoveRun:
             job.record = decision.stored.record
             job.moved = job.was_at_source
         elif isinstance(decision, d.AlreadyThere):
-            job.record = already_there(context, survey, job, decision)
+            job.record = already_there(context, view.survey, job, decision)
         else:
             job.moved = True

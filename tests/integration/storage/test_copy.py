@@ -33,7 +33,7 @@ def test_a_disk_of_one_host_is_copied_whole_and_stays_on_the_source_too(lab: Lab
     (copy,) = outcome.record["storage"]["disks"]
     assert (copy["target"], copy["action"], copy["made"]) == ("vdb", "create", True)
     assert outcome.record["progress"]["disk_total_bytes"] == DISK_MIB * MIB
-    assert outcome.record["request"]["copied_disk_bytes"] == [copy["bytes"]]
+    assert outcome.record["request"]["copied_disk_bytes"] == {copy["target"]: copy["bytes"]}
     assert DISK_MIB * MIB <= copy["bytes"] <= (DISK_MIB + 2) * MIB
 
 

@@ -14,6 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _live_migrate as module
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _surveying
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import files, run
@@ -32,6 +33,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> FakeFleet:
     folder = str(tmp_path)
     tmp_path.chmod(0o700)
     monkeypatch.setattr(module, "open_host", fleet.open)
+    monkeypatch.setattr(_surveying, "open_host", fleet.open)
     monkeypatch.setattr(module, "state_path", lambda uuid: files.state_path(uuid, folder))
     monkeypatch.setattr(module, "start_watcher", lambda *given: run.start_watcher(*given, folder))
     monkeypatch.setattr(os, "geteuid", lambda: 0)

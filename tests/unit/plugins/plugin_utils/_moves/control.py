@@ -10,24 +10,30 @@ import json
 import pathlib
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec, move_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec, move_spec, scheduler_check_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.traits import host_traits
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import describe_host, survey
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import read_json, state_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import Mover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import order_from
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.answer import answer
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.question import question_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest, requests_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.run import MoveRun
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, FakeFleet
 
 HOSTS = ("kvm1", "kvm2", "kvm3")
+PLATFORM = {"arch": "x86_64", "virt_type": "kvm", "emulator": "/usr/bin/qemu", "machines": ["q35", "pc-q35-7.2"], "max_vcpus": 64, "cpu": None}
 
 
 def settings_of(*hosts: str, **of_each: t.Any) -> Settings:
@@ -51,6 +57,10 @@ def one_request(**given: t.Any) -> MoveRequest:
     return request
 
 
+def _describe(host: t.Any) -> t.Dict[str, t.Any]:
+    return gather(host)[0]
+
+
 class FakeSource:
     """Stands in for C(SourceHost). Each poll carries one move on to its end; C(kill_watcher) lets it die instead."""
 
@@ -62,6 +72,11 @@ class FakeSource:
         self.silent_polls = 0
         self.refuse_start: t.Optional[KvmfleetError] = None
         self.phases: t.List[str] = []
+        # What differs from what the fake hosts say: facts by host; needs and policies by domain UUID.
+        self.facts: t.Dict[str, t.Dict[str, t.Any]] = {}
+        self.needs: t.Dict[str, t.Dict[str, t.Any]] = {}
+        self.policies: t.Dict[str, t.Dict[str, t.Any]] = {}
+        self.after_prepare: t.Callable[[], None] = lambda: None
         self.orders: t.List[t.Dict[str, t.Any]] = []
         self._folder = folder
         self._waiting: t.List[Mover] = []
@@ -69,8 +84,17 @@ class FakeSource:
     def phase(self, phase: str, work: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         self.phases.append(phase)
         work = json.loads(json.dumps(work))
-        result = self._prepare(work) if phase == "prepare" else self._start(work)
+        if phase == "start":
+            result = self._start(work)
+        else:
+            result = self._prepare(work["wanted"] if phase == "prepare" else [work["wanted"]])
+            self.after_prepare()
         return t.cast("t.Dict[str, t.Any]", json.loads(json.dumps(result)))
+
+    def facts_of(self, host: str) -> t.Dict[str, t.Any]:
+        """What a survey sees of a host."""
+        uri = LOCAL_URI if host == self.name else f"qemu+tcp://{host}/system"
+        return self._differing(host, describe_host(self.fleet.open(uri), _describe))
 
     def poll(self, run_id: str, counter: int, watchers: t.Dict[str, t.Mapping[str, t.Any]]) -> t.Dict[str, t.Dict[str, t.Any]]:
         if self.silent_polls:
@@ -89,13 +113,24 @@ class FakeSource:
     def state_of(self, uuid: str) -> t.Any:
         return read_json(state_path(uuid, str(self._folder)))
 
-    def _prepare(self, work: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
-        found = survey(self.fleet.open(LOCAL_URI), work["wanted"], self.fleet.open, lambda path: self.shared, host_traits)
-        for domain, wanted in zip(found["domains"], work["wanted"]):
+    def _prepare(self, asked: t.List[t.Dict[str, t.Any]]) -> t.Dict[str, t.Any]:
+        found = survey(self.fleet.open(LOCAL_URI), asked, self.fleet.open, lambda path: self.shared, _describe)
+        found["source"] = self._differing(self.name, found["source"])
+        found["destinations"] = {
+            uri: self._differing(self.fleet.machine_of(uri).name, seen) if seen["answered"] else seen for uri, seen in found["destinations"].items()
+        }
+        for domain, wanted in zip(found["domains"], asked):
             uuids = [domain["info"]["uuid"]] if domain["found"] else [uuid for uuid in (wanted["uuid"], *wanted["known_uuids"]) if uuid]
+            if domain["found"]:
+                domain["request"].update(self.needs.get(uuids[0], {}))
+                domain["policy"]["values"].update(self.policies.get(uuids[0], {}))
             states = [(uuid, self.state_of(uuid)) for uuid in uuids]
             domain["watch"] = next(({"record": state, "alive": self._is_watched(uuid)} for uuid, state in states if state), None)
         return {"survey": found}
+
+    def _differing(self, host: str, seen: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+        domains = [{**domain, "request": {**domain["request"], **self.needs.get(domain["uuid"], {})}} for domain in seen["domains"]]
+        return {**seen, "platforms": [PLATFORM], "domains": domains, **self.facts.get(host, {})}
 
     def _start(self, work: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         refusal = self.refuse_start
@@ -132,26 +167,49 @@ class FakeSource:
 
 
 class Control:
-    """A control node with a ledger, a fleet of three and tasks to run against kvm1."""
+    """A control node with a ledger, a fleet of three and tasks to run against the first of its hosts.
 
-    def __init__(self, folder: pathlib.Path, **of_each_host: t.Any) -> None:
-        self.fleet = FakeFleet(*HOSTS)
-        (folder / "run").mkdir(exist_ok=True)
+    :arg hosts: of the fleet, the source first.
+    """
+
+    def __init__(self, folder: pathlib.Path, hosts: t.Sequence[str] = HOSTS, **of_each_host: t.Any) -> None:
+        self.fleet = FakeFleet(*hosts)
+        run_folder = folder / f"run-{hosts[0]}"
+        run_folder.mkdir(exist_ok=True)
         self.ledger = FileLedger(str(folder / "ledger"))
-        self.source = FakeSource(self.fleet, folder / "run")
+        self.source = FakeSource(self.fleet, run_folder, hosts[0])
         self.settings = settings_of(**of_each_host)
         self.shown: t.List[t.Mapping[str, t.Any]] = []
         self.warnings: t.List[str] = []
 
+    def say(self, host: str, **facts: t.Any) -> None:
+        """Let a host have gathered its own facts just now; these are what differs from what is seen of it from the source."""
+        seen = self.source.facts_of(host)
+        self.variables(host)["ansible_facts"] = {"kvmfleet_host": {**seen, "gathered_at": utc_now(), **facts}}
+
+    def variables(self, host: str) -> t.Dict[str, t.Any]:
+        """The inventory variables of a host, to be changed."""
+        return t.cast("t.Dict[str, t.Any]", self.settings._hostvars[host])
+
     def run(self, check: bool = False, **given: t.Any) -> t.List[Job]:
         """Run a task."""
-        requests = requests_of(task_args(**given), self.settings, "kvm1")
+        requests = requests_of(task_args(**given), self.settings, self.source.name)
         context = Context(self.ledger, self.settings, t.cast(t.Any, self.source), LOCAL_URI, "root@control pid 1")
         run = MoveRun(context, 4, self.shown.append)
         try:
             return run.predict(requests) if check else run.execute(requests)
         finally:
             self.warnings = context.warnings
+
+    def check(self, ledger: bool = True, **given: t.Any) -> t.Dict[str, t.Any]:
+        """Run C(scheduler_check)."""
+        args = {option: spec.get("default") for option, spec in scheduler_check_spec().items()}
+        question = question_of({**args, **given}, self.settings, self.source.name)
+        known = self.ledger if ledger else None
+        view = FleetView(known, self.settings, self.source.name, {}, question.move.uris, Arrivals(known), overrides=question.scheduler)
+        view.check_settings(question.move.uris)
+        view.survey = self.source.phase("survey", {"wanted": question.wanted()})["survey"]
+        return answer(question, view)
 
     def records(self) -> t.List[t.Dict[str, t.Any]]:
         return sorted(self.ledger.records(), key=lambda record: str(record["created_at"]))

@@ -74,7 +74,7 @@ def test_the_record_says_what_is_copied_and_how_much() -> None:
     domain = domain_of(["vda"], kvm2=[disk(), disk("vdb")], kvm3=[disk(verdict="shared")])
     plan_storage(record, request_of(copy_storage="auto"), domain, "kvm2")
     assert [(copy["target"], copy["made"]) for copy in copies_of(record)] == [("vda", False), ("vdb", False)]
-    assert record["request"]["copied_disk_bytes"] == [1000, 1000]
+    assert record["request"]["copied_disk_bytes"] == {"vda": 1000, "vdb": 1000}
     plan_storage(record, request_of(copy_storage="auto", unsafe=True), domain, "kvm3")
     assert copies_of(record) == []
     assert record["request"] == {"memory_mib": 64}

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import typing as t
 
 import pytest
@@ -13,9 +12,9 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.document import parse
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.policy import policy_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.policy import place_of, policy_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest, requests_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.traits import TraitCheck
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.traits import check_source
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 AUTO_CONVERGE, POST_COPY = "COMPUTE_MIGRATE_AUTO_CONVERGE", "COMPUTE_MIGRATE_POST_COPY"
@@ -92,47 +91,35 @@ def test_a_domain_s_veto_parts_what_task_and_host_would_have_on() -> None:
     assert policy["post_copy"]["value"] is True
 
 
-def check(source: Facts, seen: t.Mapping[str, Facts], own: t.Mapping[str, Facts] | None = None, age: int = 0) -> TraitCheck:
-    """A move with post-copy, by what the source found and what the destinations said of themselves."""
-    when = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)).isoformat()
-    facts = {host: {"ansible_facts": {"kvmfleet_host": {"gathered_at": when, "host_uuid": host, **found}}} for host, found in (own or {}).items()}
-    known = settings(facts)
-    made = request(known, post_copy=True)
-    destinations = {made.uris[host]: {"host_uuid": host, "traits": found} for host, found in seen.items()}
-    return TraitCheck(made, {"source": {"traits": source}, "destinations": destinations}, known, "kvm1")
+def with_post_copy() -> MoveRequest:
+    return request(settings(), post_copy=True)
 
 
 def test_a_source_that_cannot_is_not_supported_with_its_reason() -> None:
     with pytest.raises(NotSupported, match=r"kvm1 .* web1 .*post_copy.*The sysctl is 0"):
-        check(UNABLE, {"kvm2": ABLE}).check_source()
-    check(ABLE, {}).check_source()
+        check_source(with_post_copy(), UNABLE, "kvm1")
+    assert check_source(with_post_copy(), ABLE, "kvm1") == []
 
 
-def test_hosts_that_say_no_are_no_candidates() -> None:
-    known = check(ABLE, {"kvm2": OPEN, "kvm3": OPEN}, {"kvm2": UNABLE, "kvm3": ABLE})
-    assert known.fitting(["kvm2", "kvm3"]) == ["kvm3"]
-    assert known.warnings("kvm3") == []
-    with pytest.raises(Conflict, match=r"kvm2 .* web1 .*The sysctl is 0"):
-        known.fitting(["kvm2"])
-
-
-def test_a_host_that_said_nothing_lately_is_unverified() -> None:
-    for known in (check(ABLE, {"kvm2": OPEN}), check(ABLE, {"kvm2": OPEN}, {"kvm2": UNABLE}, age=120)):
-        assert known.fitting(["kvm2"]) == ["kvm2"]
-        (warning,) = known.warnings("kvm2")
-        assert "unverified on kvm2" in warning
-
-
-def test_facts_of_another_host_under_the_same_name_do_not_count() -> None:
-    known = check(ABLE, {"kvm2": OPEN}, {"kvm2": {**UNABLE, "host_uuid": "other"}})
-    assert known.fitting(["kvm2"]) == ["kvm2"]
+def test_a_source_that_could_not_tell_is_a_warning() -> None:
+    (warning,) = check_source(with_post_copy(), OPEN, "kvm1")
+    assert "post_copy for domain web1 is unverified on kvm1" in warning
 
 
 def test_without_a_feature_nothing_is_asked() -> None:
-    known = settings()
-    plain = TraitCheck(
-        request(known), {"source": {"traits": UNABLE}, "destinations": {request(known).uris["kvm2"]: {"host_uuid": "", "traits": UNABLE}}}, known, "kvm1"
+    assert check_source(request(settings()), UNABLE, "kvm1") == []
+
+
+def test_the_place_is_the_domain_s_own_then_its_profile_s_then_the_host_s() -> None:
+    known = settings(
+        kvmfleet_profiles={"gold": {"labels": ["ssd"], "group": {"name": "web", "policy": "affinity"}, "priority": 5}},
+        kvmfleet_migration_policy={"priority": 1, "drain": "shutdown"},
     )
-    plain.check_source()
-    assert plain.fitting(["kvm2"]) == ["kvm2"]
-    assert plain.warnings("kvm2") == []
+    own = "<policy><profile>gold</profile><priority>7</priority></policy>"
+    assert place_of(domain(own), known, "kvm1") == {
+        "priority": 7,
+        "drain": "shutdown",
+        "group": {"name": "web", "policy": "affinity"},
+        "labels": ["ssd"],
+    }
+    assert place_of(domain(), settings(), "kvm1") == {"priority": 0, "drain": "migrate", "group": None, "labels": []}

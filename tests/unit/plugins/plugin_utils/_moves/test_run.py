@@ -24,17 +24,6 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._mov
 OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "FIRST_POLL_SECONDS", 0)
-    monkeypatch.setattr(follow, "POLL_SECONDS", 0)
-
-
-@pytest.fixture
-def control(tmp_path: pathlib.Path) -> Control:
-    return Control(tmp_path)
-
-
 def moved(control: Control, name: str = "web1", destination: t.Optional[str] = "kvm2", **given: t.Any) -> t.Any:
     (job,) = control.run(name=name, destination=destination, **given)
     return job

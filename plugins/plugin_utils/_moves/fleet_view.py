@@ -1,0 +1,130 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The fleet as one task sees it: what the survey found, what hosts said of themselves lately, and the ledger as it is at that moment."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.known import Facts, filled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.entries import entry_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.settings import SchedulerSettings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+
+Body = Mapping[str, t.Any]
+
+
+@dataclass
+class FleetView:
+    """Answers with the states of hosts; every answer reads the ledger anew, so that one that is asked for under a lock holds under it.
+
+    :arg ledger: None where there is none yet.
+    :arg source: inventory name of the host that the task runs on.
+    :arg survey: C({source, destinations}) as that host found them.
+    :arg uris: of all hosts that were asked, by name.
+    :arg arrivals: made before the survey.
+    :arg leaving: UUIDs of the domains that this task moves.
+    :arg overrides: a task's own scheduler settings, over those of every host.
+    """
+
+    ledger: Ledger | None
+    settings: Settings
+    source: str
+    survey: Facts
+    uris: Mapping[str, str]
+    arrivals: Arrivals
+    leaving: frozenset[str] = frozenset()
+    overrides: Body | None = None
+    planned: list[Body] = field(default_factory=list)
+    _known: dict[str, SchedulerSettings] = field(default_factory=dict)
+
+    def check_settings(self, hosts: Iterable[str]) -> None:
+        """Raise L(InvalidArgument) for a C(kvmfleet_scheduler) of these hosts, or of the source, that cannot be; before anything was opened."""
+        for host in (self.source, *hosts):
+            self.scheduler(host)
+
+    def scheduler(self, host: str) -> SchedulerSettings:
+        """Return the host's scheduler settings, the task's own ones worked in."""
+        if host not in self._known:
+            own = self.settings.scheduler(host)
+            self._known[host] = own.with_task(self.overrides) if self.overrides else own
+        return self._known[host]
+
+    def facts(self, host: str, uri: str) -> Facts:
+        """Return what is known of a candidate."""
+        return filled(self.survey["destinations"][uri], self.settings.fresh_facts(host))
+
+    def source_facts(self) -> Facts:
+        """Return what is known of the host that the task runs on."""
+        return filled(self.survey["source"], self.settings.fresh_facts(self.source))
+
+    def own_facts(self) -> Body | None:
+        """Return what the host that the task runs on said of itself lately; None where it did not."""
+        own = self.settings.fresh_facts(self.source)
+        return own if own is not None and own.get("host_uuid") == self.survey["source"]["host_uuid"] else None
+
+    def fleet(self, domain: Body, uuid: str, uris: Mapping[str, str]) -> Fleet:
+        """Return the source, these candidates, and every further host of which something is known, for the groups of domains.
+
+        :arg domain: the survey's part about the domain, for what was asked about it at each candidate.
+        :arg uris: of the candidates, by name.
+        """
+        records, entries = self._records(), self._entries()
+        states = {host: self._candidate(host, uri, domain, uuid, records, entries) for host, uri in uris.items()}
+        if self.source not in states:
+            states[self.source] = self._state(self.source, self.source_facts(), records, entries, self.scheduler(self.source))
+        seen = {state.host_uuid for state in states.values()}
+        for host, facts in self._others(records):
+            if host not in states and facts["host_uuid"] not in seen:
+                # It is not judged, only asked who is on it.
+                states[host] = self._state(host, facts, records, entries, SchedulerSettings.of(None, host))
+                seen.add(facts["host_uuid"])
+        return Fleet(states, self.leaving)
+
+    def _others(self, records: Iterable[Body]) -> Iterator[tuple[str, Body]]:
+        """Yield the hosts that this task asked for other moves, those that told of themselves lately, and those that the ledger has moves to."""
+        for host, uri in self.uris.items():
+            if self.survey["destinations"][uri]["answered"]:
+                yield host, self.facts(host, uri)
+        for host in self.settings.fleet():
+            facts = self.settings.fresh_facts(host)
+            if facts is not None and facts.get("host_uuid"):
+                yield host, facts
+        for record in records:
+            place = record["destination"]
+            if place.get("host") and place.get("host_uuid"):
+                yield place["host"], {"host_uuid": place["host_uuid"], "domains": []}
+
+    def _candidate(self, host: str, uri: str, domain: Body, uuid: str, records: list[Body], entries: list[Body]) -> HostState:
+        verdict, paths = domain.get("cpu", {}).get(uri), domain.get("paths", {}).get(uri)
+        return self._state(host, self.facts(host, uri), records, entries, self.scheduler(host), paths, {uuid: verdict} if verdict else None)
+
+    @staticmethod
+    def _state(
+        host: str,
+        facts: Body,
+        records: list[Body],
+        entries: list[Body],
+        settings: SchedulerSettings,
+        paths: Body | None = None,
+        cpu_verdicts: Body | None = None,
+    ) -> HostState:
+        entry = entry_of(entries, host, facts.get("host_uuid"), facts.get("host_id"))
+        return HostState.of(host, facts, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts)
+
+    def _entries(self) -> list[Body]:
+        return [document.body for document in self.ledger.hosts()] if self.ledger else []
+
+    def _records(self) -> list[Body]:
+        """Return what is unsettled, and the moves that ended since the hosts were asked: their guests need not be in the answers yet."""
+        unsettled = self.ledger.records(unsettled_only=True) if self.ledger else ()
+        return [*unsettled, *self.arrivals.records(), *self.planned]

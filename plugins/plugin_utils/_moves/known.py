@@ -1,0 +1,47 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Putting together what was seen of a host from afar and what it said of itself within the last minute."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+Body = Mapping[str, t.Any]
+Facts = dict[str, t.Any]
+
+_TRAITS = ("traits", "missing_traits")
+
+
+def filled(seen: Body, own: t.Optional[Body]) -> Facts:
+    """Return what was seen, with what only the host itself could tell (null there) from its own facts, if they are of the same host.
+
+    :arg seen: C(kvmfleet_host) as a survey has it, or C(answered) false with C(msg).
+    :arg own: C(kvmfleet_host) that the host's own C(host_facts) gathered within the last minute, or None.
+    """
+    facts = dict(seen)
+    if own is None or not seen.get("answered", True) or own.get("host_uuid") != seen.get("host_uuid"):
+        return facts
+    facts.update({key: value for key, value in own.items() if seen.get(key) is None})
+    if "traits" in own:
+        # A probe of its own beats what could be guessed of it.
+        facts.update({key: own[key] for key in _TRAITS if key in own})
+    told = {*facts.get("traits", ()), *facts.get("missing_traits", ())}
+    open_before = {*seen.get("unverified", ()), *own.get("unverified", ())}
+    facts["unverified"] = sorted(what for what in open_before if what not in told and facts.get(what) is None)
+    return facts
+
+
+def with_known_disks(needs: Body, own: t.Optional[Body], uuid: str) -> Facts:
+    """Return a domain's needs in which what is not known of a disk's store comes from the facts of the host that it is on."""
+    request = next((domain.get("request") or {} for domain in (own or {}).get("domains", ()) if domain.get("uuid") == uuid), {})
+    known = {(disk.get("target"), disk.get("source")): disk for disk in request.get("disks", ())}
+    disks = [_known_disk(disk, known.get((disk.get("target"), disk.get("source")), {})) for disk in needs.get("disks", ())]
+    return {**needs, "disks": disks} if disks else dict(needs)
+
+
+def _known_disk(disk: Body, known: Body) -> Facts:
+    return {**disk, **{key: known[key] for key in ("shared", "store", "bytes") if disk.get(key) is None and known.get(key) is not None}}

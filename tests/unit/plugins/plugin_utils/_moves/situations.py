@@ -1,0 +1,48 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Situations on a control node: hosts with little room, closed hosts, other people's moves."""
+
+from __future__ import annotations
+
+import typing as t
+import uuid
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import Control
+
+RESERVED = 512 * MIB
+OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
+ARRIVED = (s.SCHEDULED, s.RUNNING, s.COMPLETED)
+
+
+def room_for(control: Control, host: str, gib: float) -> None:
+    """Let a host have room for guests of so many GiB together."""
+    control.fleet.machines[host].total_bytes = int(gib * GIB) + RESERVED
+
+
+def close_host(control: Control, host: str, reason: str) -> None:
+    body = {"schema": 1, "host_id": None, "name": host, "machine_id": None, "host_uuid": control.fleet.machines[host].host_uuid, "state": "maintenance"}
+    control.ledger.put_host({**body, "ledger_id": control.ledger.ledger_id, "reason": reason, "since": None, "by": "x"}, None)
+
+
+def another_move(control: Control, to: str, memory_mib: int, *steps: str, domain: str | None = None, back: bool = False) -> schema.Record:
+    """Write the record of somebody else's move to that host, or away from it, brought on by these steps."""
+    away, there = schema.place("kvm9", None, str(uuid.uuid4())), schema.place(to, None, control.fleet.machines[to].host_uuid)
+    ends = (there, away) if back else (away, there)
+    stored = control.ledger.open_record(
+        schema.new_record(s.LIVE_MIGRATION, {"uuid": domain or str(uuid.uuid4()), "name": "other"}, *ends, {}, "x", {"memory_mib": memory_mib, "vcpus": 1})
+    )
+    for step in steps:
+        record = schema.copied(stored.record)
+        schema.advance(record, step, "x")
+        stored = control.ledger.update(stored, record)
+    return stored.record
+
+
+def one(control: Control, destination: str | None = "kvm2", **given: t.Any) -> t.Any:
+    (job,) = control.run(name="web1", destination=destination, **given)
+    return job

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Groups across the fleet: members that are known only from facts of their hosts, or from the ledger, and members that leave in the same task."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import Control
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.situations import OTHER, one
+
+TOGETHER = {"name": "web", "policy": "affinity"}
+APART = {"name": "web", "policy": "anti-affinity"}
+
+
+def in_group(control: Control, group: dict[str, t.Any], **domains: str) -> None:
+    """Put domains (name to host) into the group; web1 is on the source."""
+    for number, (name, host) in enumerate(domains.items(), 1):
+        uuid = UUID if name == "web1" else f"{OTHER[:-2]}{number:02d}"
+        control.fleet.guest(name, uuid, on=host)
+        control.source.needs[uuid] = {"group": group}
+        control.source.policies[uuid] = {"group": group}
+
+
+def test_a_member_at_the_destination_keeps_another_away(control: Control) -> None:
+    in_group(control, APART, web1="kvm1", web2="kvm2")
+    refused = one(control, check=True)
+    assert refused.error.error_code == "conflict"
+    assert "web" in str(refused.error)
+    assert one(control, "kvm3", check=True).error is None
+
+
+def test_a_member_on_a_third_host_is_known_by_what_that_host_said_lately(control: Control) -> None:
+    in_group(control, TOGETHER, web1="kvm1", web2="kvm3")
+    assert one(control, check=True).error is None, "nobody asked kvm3"
+    control.say("kvm3")
+    refused = one(control, check=True)
+    assert refused.error.error_code == "conflict"
+    assert "kvm3" in str(refused.error)
+    assert one(control, "kvm3", check=True).error is None
+
+
+def test_members_that_leave_in_one_task_do_not_hold_each_other(control: Control) -> None:
+    in_group(control, TOGETHER, web1="kvm1", web2="kvm1")
+    alone = one(control, check=True)
+    assert alone.error.error_code == "conflict"
+    for check in (True, False):
+        jobs = control.run(moves=[{"name": "web1"}, {"name": "web2"}], destination="kvm2", check=check)
+        assert [job.error for job in jobs] == [None, None]
+
+
+def test_members_of_one_task_cannot_part(control: Control) -> None:
+    in_group(control, TOGETHER, web1="kvm1", web2="kvm1")
+    jobs = control.run(moves=[{"name": "web1", "destination": "kvm2"}, {"name": "web2", "destination": "kvm3"}], check=True)
+    assert [job.error and job.error.error_code for job in jobs] == [None, "conflict"]
+
+
+def test_members_of_one_task_cannot_meet(control: Control) -> None:
+    in_group(control, APART, web1="kvm1", web2="kvm1")
+    for check in (True, False):
+        jobs = control.run(moves=[{"name": "web1"}, {"name": "web2"}], destination="kvm2", check=check)
+        assert [job.error and job.error.error_code for job in jobs] == [None, "conflict"]

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Two tasks in two processes, one ledger, and room for one guest."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+
+RACER = pathlib.Path(__file__).with_name("racer.py")
+COLLECTIONS = next(parent.parent for parent in RACER.parents if parent.name == "ansible_collections")
+
+
+@pytest.mark.parametrize("turn", range(5))
+def test_both_see_the_room_and_one_gets_it(tmp_path: pathlib.Path, turn: int) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"))
+    environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS)}
+    racers = [
+        subprocess.Popen(
+            [sys.executable, str(RACER), str(tmp_path), source, str(uuid.uuid4())], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for source in ("kvm1", "kvm2")
+    ]
+    answers = [racer.communicate(timeout=120) for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0], answers
+    won, lost = sorted((json.loads(output) for output, _errors in answers), key=lambda answer: not answer["moved"])
+    assert (won["code"], won["statuses"], won["moved"]) == (None, ["completed"], True)
+    assert (lost["code"], lost["statuses"], lost["moved"]) == ("conflict", ["conflict"], False)
+    assert "short of memory" in lost["msg"]
+    assert sorted(record["status"] for record in ledger.records()) == ["completed", "conflict"]
