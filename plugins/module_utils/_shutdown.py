@@ -128,7 +128,9 @@ class Shutdown:
         while not (reason := self._told()) and self.clock() < deadline:
             self.sleep(POLL_SECONDS)
         if not reason:
-            raise InvalidState(f"{self.what} was asked to shut down and is not active here any more; libvirt did not say how.", "Look for it on the other hosts.")
+            raise InvalidState(
+                f"{self.what} was asked to shut down and is not active here any more; libvirt did not say how.", "Look for it on the other hosts."
+            )
         if reason == LEFT:
             raise InvalidState(f"{self.what} was asked to shut down, and has been moved away meanwhile.", "It runs where it was moved to, or shuts down there.")
         return reason
