@@ -204,7 +204,7 @@ ansible_facts:
             - Every domain, by name.
             - C(policy) is what the domain itself says of its moves, and C(policy_problems) names what is wrong in it. C(dirty_rate_mib) is null
               unless O(dirty_rate_seconds) asked for it.
-            - C(request) is what it needs of a host, without what its profile may add. In it, C(cpu) is as it would travel; C(blockers) are
+            - C(request) is what it needs of a host, without what its profile may add. In it, C(cpu) is what an active guest really sees; C(blockers) are
               sentences on what libvirt or QEMU refuse to move, wherever to; C(shared) of a disk says whether other hosts see its bytes too, null where
               that is not proved, and C(store) is their name there.
           type: list

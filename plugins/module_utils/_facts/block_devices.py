@@ -19,23 +19,37 @@ _BY_ID = (
     ("nvme-uuid.", "nvme:"),
     ("scsi-3", "wwn:0x"),
 )
-_SAN_PATHS = ("-iscsi-", "-fc-", "fc-", "ip-")
-_SHARED_FOLDERS = {"rbd": "rbd:", "drbd/by-res": "drbd:"}
+# What names in /dev/disk/by-path say of a device that is reached over a network.
+_OF_A_NETWORK = ("-iscsi-", "-fc-")
 
 Answer = t.Tuple[t.Optional[bool], t.Optional[str]]
 
 
-def identify(path: str, root: str = "/dev") -> Answer:
-    """Return whether the device is known to be on a network that other hosts are on (true, else null: it may be), and its identity or null."""
-    device = os.path.realpath(path)
-    for folder, prefix in _SHARED_FOLDERS.items():
-        name = _name_below(os.path.join(root, folder), device)
-        if name:
-            return (True if folder == "rbd" else None), prefix + name
-    store = _by_id(_links_to(device, os.path.join(root, "disk/by-id")))
-    paths = _links_to(device, os.path.join(root, "disk/by-path"))
-    is_san = any(any(part in name for part in _SAN_PATHS[:2]) or name.startswith(_SAN_PATHS[2:]) for name in paths)
-    return (True if is_san or (store or "").startswith("mpath:") else None), store
+class BlockDevices:
+    """The block devices of this host; udev's folders are read once.
+
+    :arg root: where the devices are.
+    """
+
+    def __init__(self, root: str = "/dev") -> None:
+        self._root = root
+        self._folders: t.Dict[str, t.Dict[str, t.List[str]]] = {}
+
+    def identify(self, path: str) -> Answer:
+        """Return whether other hosts are known to see the device (true, else null: that they do not is never known), and its identity or null."""
+        device = os.path.realpath(path)
+        for folder, prefix, shared in (("rbd", "rbd:", True), ("drbd/by-res", "drbd:", None)):
+            names = self._names(folder, device)
+            if names:
+                return shared, prefix + names[0]
+        store = _by_id(self._names("disk/by-id", device))
+        is_remote = any(part in name for name in self._names("disk/by-path", device) for part in _OF_A_NETWORK)
+        return (True if is_remote or (store or "").startswith("mpath:") else None), store
+
+    def _names(self, folder: str, device: str) -> t.List[str]:
+        if folder not in self._folders:
+            self._folders[folder] = _names_below(os.path.join(self._root, folder))
+        return self._folders[folder].get(device, [])
 
 
 def _by_id(names: t.Sequence[str]) -> t.Optional[str]:
@@ -46,17 +60,12 @@ def _by_id(names: t.Sequence[str]) -> t.Optional[str]:
     return None
 
 
-def _links_to(device: str, folder: str) -> t.List[str]:
-    try:
-        return sorted(name for name in os.listdir(folder) if os.path.realpath(os.path.join(folder, name)) == device)
-    except OSError:
-        return []
-
-
-def _name_below(folder: str, device: str) -> t.Optional[str]:
-    for place, _folders, names in os.walk(folder):
-        for name in names:
+def _names_below(folder: str) -> t.Dict[str, t.List[str]]:
+    """Return the names in a folder and in those below it, by the device that each leads to."""
+    found: t.Dict[str, t.List[str]] = {}
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
             path = os.path.join(place, name)
-            if os.path.realpath(path) == device:
-                return os.path.relpath(path, folder)
-    return None
+            found.setdefault(os.path.realpath(path), []).append(os.path.relpath(path, folder))
+    return found

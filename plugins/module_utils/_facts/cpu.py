@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The CPU that a guest was given, as its definition carries it to another host."""
+"""The CPU of a guest: of an active one what it really sees, a host-model named and its features listed."""
 
 from __future__ import annotations
 

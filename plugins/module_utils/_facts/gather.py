@@ -56,11 +56,22 @@ def gather(host: GatheredHost, dirty_rate_seconds: int = 0) -> t.Tuple[Facts, t.
         **itself,
         **traits,
     }
-    facts["domains"] = _domains(host, definitions, own, stores, facts, dirty_rate_seconds)
-    nothing = [key for key in _OPEN if facts[key] is None] + ([] if own_files else list(_OF_ITSELF))
-    nothing += [key for key in _OF_ITSELF[2:] if own_files and facts[key] is None]
-    facts["unverified"] = [*traits["unverified"], *nothing]
-    return facts, [*warnings, *_warnings(roll, definitions, own)]
+    domains, problems = _domains(definitions, own, stores, facts)
+    running = [definition.info.uuid for definition in definitions if _is_measurable(definition.info.view)]
+    rates = host.dirty_rates(running, dirty_rate_seconds) if dirty_rate_seconds and running else {}
+    facts["domains"] = [{**domain, "dirty_rate_mib": rates.get(domain["uuid"])} for domain in domains]
+    facts["unverified"] = [*traits["unverified"], *_open(facts, own_files)]
+    return facts, [*warnings, *_warnings(roll, definitions, own, problems)]
+
+
+def _open(facts: Facts, own_files: bool) -> t.List[str]:
+    """Return the facts that could not be told. A host without an identity file has told just that."""
+    told = ("host_id", "machine_id") if own_files else ()
+    return [key for key in (*_OPEN, *_OF_ITSELF) if facts[key] is None and key not in told]
+
+
+def _is_measurable(view: h.GuestView) -> bool:
+    return view.active and view.state == h.RUNNING and not view.is_busy
 
 
 def _itself(stores: LocalStores) -> t.Tuple[Facts, t.List[str]]:
@@ -82,19 +93,24 @@ def identity_facts() -> t.Tuple[Facts, t.List[str]]:
     return {"host_id": host_id, "machine_id": read_machine_id()}, warnings
 
 
-def _domains(
-    host: GatheredHost, definitions: t.Sequence[Definition], own: Own, stores: t.Optional[Stores], facts: Facts, dirty_rate_seconds: int
-) -> t.List[Facts]:
-    running = [one.info.uuid for one in definitions if one.info.view.state == h.RUNNING and not one.info.view.is_busy]
-    rates = host.dirty_rates(running, dirty_rate_seconds) if dirty_rate_seconds and running else {}
-    domains = [_domain(definition, own[definition.info.uuid], stores, facts) for definition in definitions]
-    return [{**domain, "dirty_rate_mib": rates.get(domain["uuid"])} for domain in domains]
+def _domains(definitions: t.Sequence[Definition], own: Own, stores: t.Optional[Stores], facts: Facts) -> t.Tuple[t.List[Facts], t.Dict[str, str]]:
+    """Return the domains, and by UUID what is wrong with the definitions that cannot be read."""
+    domains, problems = [], {}
+    for definition in definitions:
+        policy = own[definition.info.uuid]
+        try:
+            request = request_of(definition, policy, facts["versions"], stores, facts["pools"] or ())
+        except ValueError as error:
+            definition = dataclasses.replace(definition, root=None, problem=f"Its definition could not be understood: {error}.")
+            request = request_of(definition, policy, facts["versions"], stores, ())
+        domains.append(_domain(definition.info, policy, request))
+        if definition.problem:
+            problems[definition.info.uuid] = definition.problem
+    return domains, problems
 
 
-def _domain(definition: Definition, own: OwnPolicy, stores: t.Optional[Stores], facts: Facts) -> Facts:
+def _domain(info: h.DomainInfo, own: OwnPolicy, request: Facts) -> Facts:
     """Return one domain; its request is what its own policy makes of it, without its profile, which hosts do not know."""
-    info = definition.info
-    request = request_of(definition, own, facts["versions"], stores, facts["pools"] or ())
     return {
         "uuid": info.uuid,
         "name": info.name,
@@ -113,12 +129,11 @@ def _domain(definition: Definition, own: OwnPolicy, stores: t.Optional[Stores], 
     }
 
 
-def _warnings(roll: Roll, definitions: t.Sequence[Definition], own: Own) -> t.Iterator[str]:
+def _warnings(roll: Roll, definitions: t.Sequence[Definition], own: Own, problems: t.Mapping[str, str]) -> t.Iterator[str]:
     for name in sorted(roll.vanished):
         yield f"Domain {name} went away while the facts were gathered: it is not among them."
-    for definition in definitions:
-        info, wrong = definition.info, own[definition.info.uuid].wrong
-        if definition.problem:
-            yield f"Domain {info.name} is listed without its needs, and will not be moved. {definition.problem}"
-        if wrong:
-            yield f"The migration policy in the XML of domain {info.name} is wrong in: {', '.join(wrong)}."
+    for info in (definition.info for definition in definitions):
+        if info.uuid in problems:
+            yield f"Domain {info.name} is listed without its needs, and will not be moved. {problems[info.uuid]}"
+        if own[info.uuid].wrong:
+            yield f"The migration policy in the XML of domain {info.name} is wrong in: {', '.join(own[info.uuid].wrong)}."

@@ -13,7 +13,7 @@ import stat
 import typing as t
 
 from .._hypervisor.storage import SHARED_KINDS, Mount, innermost, read_mounts
-from .block_devices import Answer, identify
+from .block_devices import Answer, BlockDevices
 from .patience import within
 
 Facts = t.Dict[str, t.Any]
@@ -31,6 +31,7 @@ class LocalStores:
 
     def __init__(self, mounts: t.Optional[t.Sequence[Mount]] = None) -> None:
         self._mounts = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
+        self._devices = BlockDevices()
         self._silent: t.Set[str] = set()
 
     def described(self) -> t.List[Facts]:
@@ -50,7 +51,7 @@ class LocalStores:
         return True, f"{store}/{os.path.relpath(real, mount.path)}" if store else None
 
     def block(self, path: str) -> Answer:
-        return identify(path)
+        return self._devices.identify(path)
 
     def bytes_of(self, path: str, image_format: str) -> t.Optional[int]:
         found = self._ask(path, lambda: os.stat(path))

@@ -18,7 +18,7 @@ Facts = t.Dict[str, t.Any]
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """A domain with its definition as it would travel; C(root) is null, with C(problem) a sentence, where libvirt could not give it."""
+    """A domain with its definition, the live one where it is active; C(root) is null, with C(problem) a sentence, where libvirt could not give it."""
 
     info: h.DomainInfo
     root: t.Optional[Element] = None

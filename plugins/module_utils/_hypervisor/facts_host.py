@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 import typing as t
-from xml.etree import ElementTree
 
-from .._errors import Forbidden, InvalidState, KvmfleetError, NotFound, NotSupported
+from .._errors import KvmfleetError, NotFound
 from .._facts.ports import Definition, Roll
 from .._migration import hypervisor as h
 from .cpus import compare_cpu
@@ -24,11 +23,10 @@ from .surroundings import surroundings
 
 Json = t.Dict[str, t.Any]
 
-# virConnectListAllDomainsFlags, virDomainStatsTypes, virConnectGetAllDomainStatsFlags, virDomainXMLFlags.
+# virConnectListAllDomainsFlags, virDomainStatsTypes, virConnectGetAllDomainStatsFlags.
 _PERSISTENT, _AUTOSTART, _WITH_SNAPSHOT = 4, 1024, 4096
 _STATE, _DIRTY_RATE = 1, 512
 _NO_WAIT = 1 << 29
-_MIGRATABLE = 8
 # virDomainDirtyRateStatus: measured.
 _MEASURED = 2
 _SLACK_SECONDS = 3.0
@@ -118,7 +116,10 @@ class LibvirtFactsHost(LibvirtHost):
     def _definition(self, domain: t.Any, view: h.GuestView, autostart: bool, has_snapshots: bool) -> Definition:
         known: Json = {"uuid": domain.UUIDString(), "name": domain.name(), "view": view, "autostart": view.persistent and autostart}
         try:
-            root = self._root(domain)
+            # Of an active domain the plain definition is the live one, with the CPU that the guest really sees: that is what a destination is held to.
+            # The migratable one names the CPU that was asked for, which may be more than even its own host gave.
+            with libvirt_errors(f"read the definition of domain {domain.name()} on {self.uri}"):
+                root = definition_root(domain.XMLDesc(0))
             return Definition(h.DomainInfo(**known, **info_of(root)), root, has_snapshots)
         except NotFound:
             raise
@@ -127,15 +128,6 @@ class LibvirtFactsHost(LibvirtHost):
         with libvirt_errors(f"read domain {domain.name()} of {self.uri}"):
             _state, memory_kib, _used, vcpus, _time = domain.info()
         return Definition(h.DomainInfo(**known, memory_bytes=memory_kib * 1024, vcpus=vcpus), None, has_snapshots, problem)
-
-    def _root(self, domain: t.Any) -> ElementTree.Element:
-        """The definition as it would travel, the CPU in it expanded. Where that may not be read, or cannot be told, the plain one."""
-        with libvirt_errors(f"read the definition of domain {domain.name()} on {self.uri}"):
-            try:
-                with libvirt_errors("read the migratable definition"):
-                    return definition_root(domain.XMLDesc(_MIGRATABLE))
-            except (Forbidden, NotSupported, InvalidState):
-                return definition_root(domain.XMLDesc(0))
 
 
 def _is_measured(stats: t.Mapping[str, t.Any]) -> bool:

@@ -12,11 +12,11 @@ from xml.etree.ElementTree import Element
 
 from .cpus import guest_cpu, host_cpu
 from .errors import libvirt_errors
+from .library import libvirt
 
 Json = t.Dict[str, t.Any]
 
 _VIRT_TYPES = ("kvm", "qemu")
-MIB = 1024**2
 
 
 def hardware(connection: t.Any, uri: str, capabilities: Element) -> Json:
@@ -39,15 +39,24 @@ def _cell(connection: t.Any, cell: Element, online: t.Set[int]) -> Json:
     pages = {int(entry.get("size", 0)): int(entry.text or 0) for entry in cell.findall("pages")}
     # The smallest are the normal ones, which are the cell's memory itself.
     huge = sorted(pages)[1:]
-    free = connection.getFreePages(huge, number, 1).get(number, {}) if huge else {}
+    free_kib, free = _free(connection, number, huge)
     cpus = {int(cpu.get("id", -1)) for cpu in cell.findall("cpus/cpu")}
     return {
         "id": number,
         "total_mib": int(cell.findtext("memory") or 0) // 1024,
-        "free_mib": connection.getMemoryStats(number).get("free", 0) // 1024,
+        "free_mib": free_kib // 1024,
         "cpus": sorted(cpus & online),
         "pages": [{"size_kib": size, "total": pages[size], "free": free.get(size, 0)} for size in huge],
     }
+
+
+def _free(connection: t.Any, number: int, huge: t.List[int]) -> t.Tuple[int, t.Mapping[int, int]]:
+    """Return what is free in a cell, in KiB and in huge pages; nothing where its kernel does not tell."""
+    try:
+        stats = connection.getMemoryStats(number)
+        return stats.get("free", 0), connection.getFreePages(huge, number, 1).get(number, {}) if huge else {}
+    except libvirt().libvirtError:
+        return 0, {}
 
 
 def _platforms(capabilities: Element) -> t.Iterator[Json]:

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.blockers import blockers_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.cpu import cpu_of
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import NEW_VERSIONS, VERSIONS, domain
+
+INVTSC = "<cpu mode='custom'><model>EPYC</model><feature policy='require' name='invtsc'/></cpu>"
+FIXED = "<clock offset='utc'><timer name='tsc' frequency='2596126000'/></clock>"
+VIRTIOFS = "<filesystem type='mount'><driver type='virtiofs'/><source dir='/srv'/><target dir='tag'/></filesystem>"
+PCI = "<hostdev mode='subsystem' type='pci'><source/>{}</hostdev>"
+
+
+def blockers(inner: str = "", devices: str = "", new: bool = False, snapshots: bool = False) -> list[str]:
+    root = domain(inner, devices)
+    return blockers_of(root, cpu_of(root), NEW_VERSIONS if new else VERSIONS, snapshots)
+
+
+def test_nothing_keeps_a_plain_guest() -> None:
+    assert blockers(devices="<disk type='file'><target dev='vda'/></disk><interface type='bridge'><source bridge='br0'/></interface>") == []
+
+
+@pytest.mark.parametrize(
+    ("inner", "devices", "word"),
+    [
+        ("<launchSecurity type='sev'/>", "", "sev"),
+        (INVTSC, "", "invtsc"),
+        ("", "<filesystem type='mount'><source dir='/srv'/><target dir='tag'/></filesystem>", "9p"),
+        ("", "<disk type='file'><target dev='vdb'/><transient/></disk>", "vdb"),
+        ("", "<shmem name='shm0'><model type='ivshmem-plain'/></shmem>", "shm0"),
+        ("", "<hostdev mode='subsystem' type='scsi'><source/></hostdev>", "scsi"),
+        ("", "<hostdev mode='capabilities' type='misc'><source/></hostdev>", "misc"),
+    ],
+)
+def test_what_no_version_moves(inner: str, devices: str, word: str) -> None:
+    for new in (False, True):
+        (sentence,) = blockers(inner, devices, new)
+        assert word in sentence
+
+
+@pytest.mark.parametrize("devices", [VIRTIOFS, PCI.format(""), "<interface type='hostdev'><source/></interface>", PCI.replace("pci", "mdev").format("")])
+def test_what_only_newer_versions_move(devices: str) -> None:
+    assert len(blockers(devices=devices)) == 1
+    assert blockers(devices=devices, new=True) == []
+
+
+def test_what_is_moved_all_the_same() -> None:
+    assert blockers(INVTSC + FIXED) == []
+    assert blockers(devices=PCI.format("<teaming type='transient' persistent='ua-backup'/>")) == []
+    assert blockers(devices="<shmem name='shm0' role='master'/>") == []
+    assert blockers(devices="<hostdev mode='subsystem' type='usb'><source/></hostdev>") == []
+
+
+def test_snapshots_keep_a_guest() -> None:
+    assert "snapshots" in blockers(snapshots=True)[0]

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.disks import disks_of
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import domain
+
+POOLS = [
+    {"name": "default", "type": "dir", "path": "/srv/pool"},
+    {"name": "vg0", "type": "logical", "path": "/dev/vg0"},
+    {"name": "ceph", "type": "rbd", "path": None},
+]
+
+
+class Stores:
+    """Every file under /nfs is shared, every device has its path as its name."""
+
+    def file(self, path: str) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
+        return path.startswith("/nfs/"), f"nfs4:nas:/export{path[4:]}" if path.startswith("/nfs/") else None
+
+    def block(self, path: str) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
+        return None, f"wwn:{path}"
+
+    def bytes_of(self, path: str, image_format: str) -> t.Optional[int]:
+        return 100 if image_format == "raw" else 10
+
+
+def disk(kind: str, source: str, inner: str = "", device: str = "disk", image_format: str = "qcow2") -> str:
+    return f"<disk type='{kind}' device='{device}'><driver name='qemu' type='{image_format}'/>{source}<target dev='vda'/>{inner}</disk>"
+
+
+def one(xml: str, local: bool = True) -> t.Dict[str, t.Any]:
+    (found,) = disks_of(domain(devices=xml), Stores() if local else None, POOLS)
+    return found
+
+
+def proof(xml: str, local: bool = True) -> t.Tuple[t.Any, ...]:
+    found = one(xml, local)
+    return found["source"], found["shared"], found["store"], found["bytes"]
+
+
+def test_files_by_the_mount_that_they_are_on() -> None:
+    assert proof(disk("file", "<source file='/nfs/a/web1.qcow2'/>")) == ("/nfs/a/web1.qcow2", True, "nfs4:nas:/export/a/web1.qcow2", 10)
+    assert proof(disk("file", "<source file='/srv/web1.raw'/>", image_format="raw")) == ("/srv/web1.raw", False, None, 100)
+
+
+def test_from_afar_nothing_is_known_of_files_and_devices() -> None:
+    assert proof(disk("file", "<source file='/nfs/a.qcow2'/>"), local=False) == ("/nfs/a.qcow2", None, None, None)
+    assert proof(disk("block", "<source dev='/dev/sdb'/>"), local=False) == ("/dev/sdb", None, None, None)
+
+
+def test_a_block_device_is_never_proved_to_be_alone() -> None:
+    assert proof(disk("block", "<source dev='/dev/sdb'/>")) == ("/dev/sdb", None, "wwn:/dev/sdb", None)
+
+
+def test_network_disks_are_shared_by_their_nature() -> None:
+    rbd = "<source protocol='rbd' name='pool/image'><host name='mon1'/></source>"
+    nbd = "<source protocol='nbd' name='web1'><host name='10.0.0.9' port='10809'/></source>"
+    for local in (True, False):
+        assert proof(disk("network", rbd), local) == ("pool/image", True, "rbd:pool/image", None)
+        assert proof(disk("network", nbd), local) == ("web1", True, "nbd:10.0.0.9:10809/web1", None)
+
+
+def test_volumes_by_their_pools() -> None:
+    assert proof(disk("volume", "<source pool='default' volume='a.qcow2'/>")) == ("default/a.qcow2", False, None, 10)
+    assert proof(disk("volume", "<source pool='vg0' volume='lv1'/>")) == ("vg0/lv1", None, "wwn:/dev/vg0/lv1", None)
+    assert proof(disk("volume", "<source pool='ceph' volume='img'/>"))[1] is True
+    assert proof(disk("volume", "<source pool='elsewhere' volume='x'/>")) == ("elsewhere/x", None, None, None)
+
+
+def test_what_a_drive_is() -> None:
+    cdrom = one(disk("file", "<source file='/srv/a.iso' startupPolicy='optional'/>", device="cdrom"))
+    assert (cdrom["device"], cdrom["readonly"], cdrom["optional"], cdrom["shareable"]) == ("cdrom", True, True, False)
+    shareable = one(disk("file", "<source file='/srv/a'/>", "<shareable/>"))
+    assert (shareable["readonly"], shareable["optional"], shareable["shareable"]) == (False, False, True)
+    assert proof(disk("file", "", device="cdrom")) == ("", None, None, None)

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import pathlib
+import threading
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import mounts as module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.block_devices import BlockDevices
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import LocalStores, store_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import Mount
+
+
+@pytest.mark.parametrize(
+    ("mount", "store"),
+    [
+        (Mount("/srv", "nfs4", "/", "nas:/export"), "nfs4:nas:/export"),
+        (Mount("/srv", "nfs4", "/", "nas:/export/"), "nfs4:nas:/export"),
+        (Mount("/srv", "nfs4", "/images", "nas:/export"), "nfs4:nas:/export/images"),
+        (Mount("/srv", "ceph", "/", "mon2,mon1:/vm"), "ceph:mon1,mon2:/vm"),
+        (Mount("/srv", "cifs", "/", "//nas/share"), "cifs://nas/share"),
+        (Mount("/srv", "fuse.glusterfs", "/", "server:/vol"), "fuse.glusterfs:server:/vol"),
+        (Mount("/srv", "beegfs", "/", "beegfs_nodev"), None),
+        (Mount("/srv", "gfs2", "/", "/dev/nonexistent"), None),
+        (Mount("/srv", "ext4", "/", "/dev/sda1"), None),
+    ],
+)
+def test_a_store_has_one_name_on_all_hosts(mount: Mount, store: str) -> None:
+    assert store_of(mount) == store
+
+
+@pytest.fixture
+def tree(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Return a folder with an image in each of C(nfs), C(local) and C(strange), and a link from C(local) into C(nfs)."""
+    for name in ("nfs", "local", "strange"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.qcow2").write_bytes(b"x" * 5000)
+    (tmp_path / "local" / "link.qcow2").symlink_to(tmp_path / "nfs" / "a.qcow2")
+    return tmp_path.resolve()
+
+
+@pytest.fixture
+def stores(tree: pathlib.Path) -> LocalStores:
+    kinds = {"nfs": ("nfs4", "nas:/export"), "local": ("ext4", "/dev/sda1"), "strange": ("fuse.sshfs", "nas:/x")}
+    return LocalStores([Mount("/", "ext4"), *(Mount(str(tree / name), kind, "/", source) for name, (kind, source) in kinds.items())])
+
+
+def test_an_image_is_where_its_links_lead(stores: LocalStores, tree: pathlib.Path) -> None:
+    assert stores.file(str(tree / "nfs/a.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
+    assert stores.file(str(tree / "local/link.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
+    assert stores.file(str(tree / "local/a.qcow2")) == (False, None)
+
+
+def test_an_image_that_is_not_there_yet_is_judged_by_its_folder(stores: LocalStores, tree: pathlib.Path) -> None:
+    assert stores.file(str(tree / "nfs/new.qcow2")) == (True, "nfs4:nas:/export/new.qcow2")
+    assert stores.bytes_of(str(tree / "nfs/new.qcow2"), "raw") is None
+
+
+def test_nothing_is_claimed_of_a_file_system_that_may_be_either(stores: LocalStores, tree: pathlib.Path) -> None:
+    assert stores.file(str(tree / "strange/a.qcow2")) == (None, None)
+
+
+def test_what_a_copy_would_send(stores: LocalStores, tree: pathlib.Path) -> None:
+    image = tree / "local/a.qcow2"
+    assert stores.bytes_of(str(image), "raw") == 5000
+    assert stores.bytes_of(str(image), "qcow2") == image.stat().st_blocks * 512
+
+
+def test_mounts_have_their_room_and_those_without_any_are_left_out(tree: pathlib.Path) -> None:
+    table = [Mount("/proc", "proc"), Mount(str(tree / "nfs"), "nfs4", "/", "nas:/export"), Mount(str(tree / "local/a.qcow2"), "ext4")]
+    (mount,) = LocalStores(table).described()
+    assert (mount["path"], mount["kind"], mount["store"]) == (str(tree / "nfs"), "nfs4", "nfs4:nas:/export")
+    assert 0 <= mount["available_bytes"] <= mount["capacity_bytes"]
+
+
+def test_a_server_that_is_gone_is_waited_for_once(stores: LocalStores, tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    back, asked = threading.Event(), []
+    real = os.path.realpath
+
+    def hang(path: str) -> str:
+        asked.append(path)
+        back.wait(60)
+        return real(path)
+
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(module.os.path, "realpath", hang)
+    try:
+        assert stores.file(str(tree / "nfs/a.qcow2")) == (None, None)
+        assert stores.file(str(tree / "nfs/b.qcow2")) == (None, None)
+    finally:
+        back.set()
+    assert len(asked) == 1
+    (silent,) = [mount for mount in stores.described() if mount["path"] == str(tree / "nfs")]
+    assert (silent["capacity_bytes"], silent["available_bytes"]) == (None, None)
+
+
+@pytest.fixture
+def devices(tmp_path: pathlib.Path) -> pathlib.Path:
+    links = {
+        "disk/by-id/wwn-0x5000c5": "sda",
+        "disk/by-id/ata-ST4000": "sda",
+        "disk/by-path/pci-0000:00:1f.2-ata-1": "sda",
+        "disk/by-id/scsi-36001405": "sdb",
+        "disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.2026-01.org.example:a-lun-1": "sdb",
+        "disk/by-id/dm-uuid-mpath-360014": "dm-1",
+        "disk/by-id/wwn-0x60014": "dm-1",
+        "disk/by-id/dm-uuid-LVM-abc": "dm-2",
+        "rbd/pool/image": "rbd0",
+        "drbd/by-res/r0/0": "drbd0",
+    }
+    for link, device in links.items():
+        (tmp_path / device).touch()
+        path = tmp_path / link
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(tmp_path / device)
+    (tmp_path / "vda").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("device", "shared", "store"),
+    [
+        ("sda", None, "wwn:0x5000c5"),
+        ("disk/by-id/ata-ST4000", None, "wwn:0x5000c5"),
+        ("sdb", True, "wwn:0x6001405"),
+        ("dm-1", True, "mpath:360014"),
+        ("dm-2", None, "lvm:abc"),
+        ("rbd0", True, "rbd:pool/image"),
+        ("drbd0", None, "drbd:r0/0"),
+        ("vda", None, None),
+        ("gone", None, None),
+    ],
+)
+def test_a_device_by_the_names_that_it_has_everywhere(devices: pathlib.Path, device: str, shared: bool, store: str) -> None:
+    assert BlockDevices(str(devices)).identify(str(devices / device)) == (shared, store)
