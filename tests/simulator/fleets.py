@@ -35,16 +35,14 @@ class Drain:
 def tight(seed: int, mixed: bool = False) -> Drain:
     """Return up to 8 domains for up to 4 hosts that have hardly more room than is needed, by memory alone or by groups, labels and vCPUs too.
 
-    The room is cut to fit some dealing out of the domains, so by memory alone there is always a place for each.
+    The hosts are cut to fit some dealing out of the domains, so that mostly there is a place for each.
     """
     chance = random.Random(seed)
     names = [f"kvm{number + 2}" for number in range(chance.randint(2, 4))]
     guests = [_guest(chance, f"g{seed}-{number}", mixed) for number in range(chance.randint(3, 8))]
-    dealt: dict[str, list[f.Document]] = {name: [] for name in names}
-    for guest in guests:
-        dealt[chance.choice(names)].append(guest)
+    dealt = _dealt(chance, guests, names)
     hosts = {name: _cut_to_fit(chance, name, share, mixed) for name, share in dealt.items()}
-    settings = {name: {"labels": ["ssd"]} for name in names if mixed and chance.random() < 0.6}
+    settings = {name: {"labels": ["ssd"]} for name, share in dealt.items() if any(guest["request"]["labels"] for guest in share)}
     return Drain({SOURCE: f.host(SOURCE, 2**20, 256, guests), **hosts}, SOURCE, names, settings)
 
 
@@ -81,6 +79,19 @@ def _guest(chance: random.Random, name: str, mixed: bool) -> f.Document:
     group = chance.choice([None, None, *_GROUPS])
     labels = ["ssd"] if chance.random() < 0.2 else []
     return f.domain(name, memory_mib, chance.randint(1, 4), labels=labels, group=group, priority=chance.choice([0, 0, 10]))
+
+
+def _dealt(chance: random.Random, guests: list[f.Document], names: list[str]) -> dict[str, list[f.Document]]:
+    """Deal the domains out, those of one affinity group to one host and those of others in turn."""
+    dealt: dict[str, list[f.Document]] = {name: [] for name in names}
+    turn = chance.sample(names, len(names))
+    for number, guest in enumerate(guests):
+        group = guest["request"]["group"]
+        if group is None:
+            dealt[chance.choice(names)].append(guest)
+        else:
+            dealt[turn[0] if group["policy"] == "affinity" else turn[number % len(turn)]].append(guest)
+    return dealt
 
 
 def _cut_to_fit(chance: random.Random, name: str, share: list[f.Document], mixed: bool) -> f.Document:

@@ -9,7 +9,9 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import NO_RECEIVER, Known, make_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.known import Known
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.sort import NO_RECEIVER
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, record, uuid_of
 
 CANDIDATES = ["kvm2", "kvm3"]
@@ -39,11 +41,11 @@ def test_each_move_says_why_and_what_was_said_of_the_others() -> None:
     entries = [{"name": "kvm3", "host_uuid": uuid_of("kvm3"), "state": "maintenance", "reason": "new disks"}]
     known = Known({**fleet(domain("web1")), "kvm4": facts("kvm4", gib=4)}, entries, unreachable={"kvm5": "No route to host"})
     move = make_plan(known, ["kvm1"], ["kvm2", "kvm3", "kvm4", "kvm5"])["moves"][0]
-    assert "7680 MiB" in move["reason"]
+    assert move["reason"] == "It has the highest weight, 1.00, of the 2 hosts that pass all filters."
     reasons = {entry["host"]: entry["reason"] for entry in move["rejected"]}
     assert reasons == {
         "kvm3": "It is in maintenance (new disks).",
-        "kvm4": "It could take the domain too, but has no more free memory, 3584 MiB.",
+        "kvm4": "It could take the domain too, and has a lower weight, 0.00.",
         "kvm5": "It did not answer: No route to host.",
     }
 

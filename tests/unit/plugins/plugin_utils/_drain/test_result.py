@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import Known, make_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.known import Known
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import host_result, reasons_to_wait
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.table import plan_lines, result_lines
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, record
@@ -122,4 +123,4 @@ def test_the_result_s_table_names_moved_and_failed_and_the_verdict() -> None:
     result = host_result("kvm1", PLAN, after(WEB, at_kvm2=(DB,)), [done("web1", "failed"), done("db1")], [])
     lines = result_lines({"kvm1": result})
     assert lines[0].split() == ["DOMAIN", "FROM", "TO", "STATUS", "PREDICTED", "ACTUAL", "DOWNTIME"]
-    assert lines[-1].startswith("kvm1: 1 moved, 1 failed, 1 left shut off. NOT safe to reboot: web1 is running")
+    assert lines[-1].startswith("kvm1: 1 moved, 1 failed, 1 left as they were. NOT safe to reboot: web1 is running")

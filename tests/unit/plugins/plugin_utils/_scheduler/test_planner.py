@@ -5,33 +5,106 @@
 from __future__ import annotations
 
 import random
+import typing as t
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.planner import plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+
+TOGETHER = {"name": "web", "policy": "affinity"}
+APART = {"name": "db", "policy": "anti-affinity"}
 
 
-def host(name: str, mib: int) -> HostState:
-    return HostState(name, f"uuid-{name}", total_mib=mib + 512)
+def host(name: str, mib: int, *domains: dict[str, t.Any], **settings: t.Any) -> HostState:
+    return HostState.of(name, f.host(name, mib, 64, domains), settings=settings)
 
 
-def request(number: int, mib: int) -> Request:
-    return Request(f"00000000-0000-4000-8000-{number:012d}", f"guest{number}", "kvm1", "uuid-kvm1", mib)
+def request(number: int, mib: int, **changes: t.Any) -> Request:
+    name = f"guest{number}"
+    return Request.of(f.request(mib, **changes), f.uuid_of(name), name, "kvm1", f.uuid_of("kvm1"))
+
+
+def fleet(*hosts: HostState, leaving: frozenset[str] = frozenset()) -> Fleet:
+    return Fleet({host.name: host for host in hosts}, leaving)
 
 
 def where(requests: list[Request], hosts: list[HostState], pinned: dict[str, str] | None = None) -> dict[str, str | None]:
-    return {placement.request.name: placement.destination for placement in plan(requests, hosts, pinned)}
+    return {placement.request.name: placement.destination for placement in plan(requests, fleet(*hosts), pinned)}
 
 
 def test_the_largest_goes_first_so_that_all_fit() -> None:
-    assert where([request(1, 100), request(2, 100), request(3, 300)], [host("kvm2", 300), host("kvm3", 200)]) == {
-        "guest3": "kvm2",
-        "guest1": "kvm3",
-        "guest2": "kvm3",
-    }
+    found = where([request(1, 100), request(2, 100), request(3, 300)], [host("kvm2", 300), host("kvm3", 200)])
+    assert list(found.items()) == [("guest3", "kvm2"), ("guest1", "kvm3"), ("guest2", "kvm3")]
+
+
+def test_priority_comes_before_size() -> None:
+    found = where([request(1, 300), request(2, 200, priority=5)], [host("kvm2", 400)])
+    assert list(found.items()) == [("guest2", "kvm2"), ("guest1", None)]
+
+
+def test_one_that_has_a_choice_makes_room_for_one_that_has_none() -> None:
+    hosts = [host("kvm2", 500, labels=["ssd"]), host("kvm3", 450)]
+    assert where([request(1, 400), request(2, 300, labels=["ssd"])], hosts) == {"guest1": "kvm3", "guest2": "kvm2"}
+
+
+def test_several_make_room_for_each_other_in_a_row() -> None:
+    hosts = [host("kvm2", 500, labels=["a"]), host("kvm3", 400, labels=["a", "b"]), host("kvm4", 300, labels=["b"])]
+    requests = [request(1, 290, labels=["b"], priority=9), request(2, 280, labels=["a"], priority=8), request(3, 450, labels=["a"])]
+    assert where(requests, hosts) == {"guest1": "kvm4", "guest2": "kvm3", "guest3": "kvm2"}
+
+
+def test_nobody_loses_a_place_to_a_repair() -> None:
+    found = where([request(1, 400, priority=9), request(2, 300, labels=["ssd"])], [host("kvm2", 500, labels=["ssd"]), host("kvm3", 350)])
+    assert found == {"guest1": "kvm2", "guest2": None}
+
+
+def test_an_affinity_group_goes_together_to_where_all_of_it_fits() -> None:
+    requests = [request(1, 300, group=TOGETHER), request(2, 200, group=TOGETHER), request(3, 100)]
+    placements = plan(requests, fleet(host("kvm2", 450), host("kvm3", 520), leaving=frozenset(one.uuid for one in requests)))
+    assert {one.request.name: one.destination for one in placements} == {"guest1": "kvm3", "guest2": "kvm3", "guest3": "kvm2"}
+    assert [one.together for one in placements] == [("guest2",), ("guest1",), ()]
+
+
+def test_an_affinity_group_that_fits_nowhere_stays_whole() -> None:
+    requests = [request(1, 300, group=TOGETHER), request(2, 200, group=TOGETHER)]
+    assert where(requests, [host("kvm2", 450), host("kvm3", 400)]) == {"guest1": None, "guest2": None}
+
+
+def test_an_affinity_group_follows_its_member_that_is_elsewhere() -> None:
+    member = f.domain("old", 64, group=TOGETHER)
+    assert where([request(1, 300, group=TOGETHER)], [host("kvm2", 4000), host("kvm3", 500, member)]) == {"guest1": "kvm3"}
+
+
+def test_members_of_an_anti_affinity_group_part() -> None:
+    requests = [request(number, 100, group=APART) for number in range(3)]
+    found = where(requests, [host("kvm2", 4000), host("kvm3", 500)])
+    assert sorted(map(str, found.values())) == ["None", "kvm2", "kvm3"]
+
+
+def test_members_that_leave_do_not_hold_each_other() -> None:
+    guests = [f.domain(f"guest{number}", 100, group=TOGETHER) for number in range(2)]
+    requests = [request(number, 100, group=TOGETHER) for number in range(2)]
+    source = host("kvm1", 4000, *guests)
+    held = plan(requests[:1], fleet(source, host("kvm2", 500), leaving=frozenset([requests[0].uuid])))
+    free = plan(requests, fleet(source, host("kvm2", 500), leaving=frozenset(one.uuid for one in requests)))
+    assert [one.destination for one in held] == [None]
+    assert [one.destination for one in free] == ["kvm2", "kvm2"]
+
+
+def test_guests_of_other_hosts_are_never_moved() -> None:
+    settled = f.domain("settled", 300)
+    assert where([request(1, 300)], [host("kvm2", 500, settled), host("kvm3", 200)]) == {"guest1": None}
+
+
+def test_the_costs_of_a_plan_choose_between_plans_that_pass() -> None:
+    requests = [request(1, 100), request(2, 100)]
+    placements = plan(requests, fleet(host("kvm2", 1000), host("kvm3", 1000)), cost=lambda _fleet, way: float(len(set(way.values()))) - 1)
+    assert len({one.destination for one in placements}) == 1
 
 
 def test_every_placement_counts_for_the_next() -> None:
@@ -55,7 +128,7 @@ def test_a_pin_to_a_host_that_is_no_candidate_is_kept() -> None:
 
 
 def test_an_unplaced_domain_has_a_verdict_of_every_host() -> None:
-    placement = plan([request(1, 900)], [host("kvm2", 300), host("kvm3", 100)])[0]
+    placement = plan([request(1, 900)], fleet(host("kvm2", 300), host("kvm3", 100)))[0]
     assert placement.destination is None
     assert {verdict.host for verdict in placement.verdicts} == {"kvm2", "kvm3"}
     assert all(verdict.reason for verdict in placement.verdicts)

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The scheduler's view of a simulated fleet, and the answer that needs no cleverness: every dealing out of domains to hosts is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import check
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
+from ansible_collections.kvmfleet.migration.tests.simulator.fleets import Drain
+
+
+def requests_of(drain: Drain) -> list[Request]:
+    """Return what the active domains of the drained host need."""
+    facts = drain.facts[drain.source]
+    active = [domain for domain in facts["domains"] if domain["active"]]
+    return [Request.of(domain["request"], domain["uuid"], domain["name"], drain.source, facts["host_uuid"]) for domain in active]
+
+
+def fleet_of(drain: Drain) -> Fleet:
+    """Return the fleet before anything moves; the drained host takes nothing, and all its active domains leave."""
+    states = {name: HostState.of(name, facts, settings=drain.settings.get(name)) for name, facts in drain.facts.items()}
+    return Fleet(states, frozenset(request.uuid for request in requests_of(drain)))
+
+
+def is_allowed(fleet: Fleet, requests: Sequence[Request], hosts: Mapping[str, str]) -> bool:
+    """Whether every domain passes on its host when all of them move one after the other.
+
+    :arg hosts: by the domain's UUID.
+    """
+    for request in requests:
+        host = hosts[request.uuid]
+        if not check(request, fleet.states[host], fleet).passed:
+            return False
+        fleet = fleet.taking(request, host)
+    return True
+
+
+def placement_of_all(fleet: Fleet, requests: Sequence[Request], hosts: Sequence[str]) -> dict[str, str] | None:
+    """Return a host for every domain, by its UUID, that no filter refuses; None where there is none. Tries everything that may work."""
+    if not requests:
+        return {}
+    first, rest = requests[0], requests[1:]
+    for host in hosts:
+        if check(first, fleet.states[host], fleet).passed:
+            found = placement_of_all(fleet.taking(first, host), rest, hosts)
+            if found is not None:
+                return {first.uuid: host, **found}
+    return None
