@@ -1,0 +1,91 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The first host of a lab, with its power and its boot guard."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+
+BUILD = pathlib.Path(__file__).resolve().parents[7]
+ON_HOST = pathlib.Path(__file__).parent / "on_host.py"
+LABS = pathlib.Path(os.environ.get("KVMFLEET_LAB_STATE") or "/run/kvmfleet-lab")
+UNIT = "/etc/systemd/system/kvmfleet-guard.service"
+PROGRAM = "/usr/local/lib/kvmfleet/kvmfleet-guard"
+
+
+class Host:
+    """One host."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.name = lab.host(1)
+
+    def on(self, *command: str) -> str:
+        return self.lab.on(1, *command)
+
+    def write(self, path: str, text: str) -> None:
+        self.lab("exec", self.name, "--", "tee", path, stdin=text)
+
+    def guard(self, call: str, **arguments: t.Any) -> dict[str, t.Any]:
+        """Call a function of the guard on the host; return its answer."""
+        done = self.on("env", f"PYTHONPATH={BUILD}", "PYTHONDONTWRITEBYTECODE=1", "/usr/bin/python3", str(ON_HOST), call, json.dumps(arguments))
+        return t.cast("dict[str, t.Any]", json.loads(done))
+
+    def program(self, verb: str) -> str:
+        return self.on(PROGRAM, verb)
+
+    def power_cycle(self) -> None:
+        self.lab("poweroff", self.name)
+        self.lab("poweron", self.name)
+
+    def restart_libvirtd(self, action: str) -> None:
+        """End libvirtd; a new one answers when this returns."""
+        before = self.daemon()
+        self.lab("libvirtd", self.name, action)
+        eventually(lambda: self.daemon() not in ("", before) and self.answers(), "libvirtd answers again")
+
+    def let_libvirtd_start(self) -> None:
+        """Undo C(libvirtd stop), without waiting for a libvirtd that answers."""
+        (self.disk / "libvirtd.hold").unlink()
+
+    @property
+    def disk(self) -> pathlib.Path:
+        """Where the lab keeps what is the host's own."""
+        return LABS / self.lab.prefix / "hosts" / self.name
+
+    def daemon(self) -> str:
+        return self.lab.try_("exec", self.name, "--", "cat", "/run/libvirtd.pid").stdout.strip()
+
+    def answers(self) -> bool:
+        return self.lab.try_("virsh", self.name, "list").returncode == 0
+
+    def running(self) -> list[str]:
+        """Return the names of the guests that are active, asked when libvirtd's own start is over."""
+        return self.lab.virsh(1, "list", "--name").split()
+
+    def forget_the_guard(self) -> None:
+        """Remove all of it from the disk of a host that is off, in whatever state a test left it."""
+        for folder in ("etc-systemd-system", "usr-local-lib-kvmfleet", "var-lib-kvmfleet"):
+            shutil.rmtree(self.disk / folder)
+            (self.disk / folder).mkdir()
+
+    def before_the_guard(self, command: str) -> None:
+        """Have a command run at boot before the guard does."""
+        self._edit_unit("ExecStart=", f"ExecStart={command}\nExecStart=")
+
+    def instead_of_the_guard(self, command: str) -> None:
+        """Have a command run at boot in the place of the guard."""
+        self._edit_unit("ExecStart=", f"ExecStart={command}\n#")
+
+    def _edit_unit(self, old: str, new: str) -> None:
+        text = self.on("cat", UNIT)
+        assert text.count(old) == 1, text
+        self.write(UNIT, text.replace(old, new))

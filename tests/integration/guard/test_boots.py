@@ -1,0 +1,175 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Hosts that return: power off, power on, and what runs then. The lab runs what the installed units want before libvirtd."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.guard.support.host import PROGRAM
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
+
+if t.TYPE_CHECKING:
+    from ansible_collections.kvmfleet.migration.tests.integration.guard.support.host import Host
+
+GRANT = "c1b8e5d4-13f4-44a5-9d43-0b4a6f0f0a01"
+OTHER_GRANT = "c1b8e5d4-13f4-44a5-9d43-0b4a6f0f0a02"
+TOKEN = "/var/lib/kvmfleet/guard/token.json"
+
+
+def test_without_guard_a_host_that_returns_starts_its_guests(host: Host) -> None:
+    host.power_cycle()
+    assert host.running() == ["auto"]
+
+
+def test_a_host_that_returns_starts_none_until_released_and_none_by_the_release(host: Host) -> None:
+    assert host.guard("install")["changed"]
+    assert sorted(host.running()) == ["auto", "other"]
+    for dummy in range(2):
+        host.power_cycle()
+        assert host.running() == []
+        assert host.guard("state")["held"]["why"]
+        for action in ("restart", "kill"):
+            host.restart_libvirtd(action)
+            assert host.running() == []
+        released = host.guard("release")
+        assert (released["changed"], released["was_held"]) == (True, True)
+        assert released["would_start"] == [{"uuid": host.lab.uuid("auto"), "name": "auto", "why": ["autostart"]}]
+        host.restart_libvirtd("restart")
+        assert host.running() == []
+    again = host.guard("release")
+    assert (again["changed"], again["would_start"]) == (False, released["would_start"])
+
+
+def test_a_guest_that_was_started_after_the_release_is_left_alone_by_everything_that_follows(host: Host) -> None:
+    host.guard("install")
+    host.power_cycle()
+    host.guard("release")
+    host.lab.virsh(1, "start", "auto")
+    host.restart_libvirtd("restart")
+    assert not host.guard("install")["changed"]
+    host.guard("release")
+    assert host.running() == ["auto"]
+
+
+def test_saved_guests_are_held_too_and_keep_their_memory(host: Host) -> None:
+    host.guard("install")
+    host.lab.virsh(1, "managedsave", "auto")
+    host.power_cycle()
+    assert host.running() == []
+    assert host.lab.info("auto", 1)["Managed save"] == "yes"
+
+
+def test_what_libvirt_guests_would_start_is_named_and_set_aside(host: Host) -> None:
+    host.guard("install")
+    uuids = {name: host.lab.uuid(name) for name in ("auto", "other")}
+    host.write("/var/lib/libvirt/libvirt-guests", f"default {uuids['auto']} {uuids['other']}\n")
+    host.power_cycle()
+    would_start = {entry["uuid"]: entry["why"] for entry in host.guard("release")["would_start"]}
+    assert would_start == {uuids["auto"]: ["autostart", "libvirt-guests"], uuids["other"]: ["libvirt-guests"]}
+    assert host.on("sh", "-c", "ls /var/lib/libvirt | grep libvirt-guests").split() == ["libvirt-guests.kvmfleet-held"]
+
+
+def test_a_clean_shutdown_releases_one_boot_where_that_was_granted(host: Host) -> None:
+    host.guard("install", grant=GRANT)
+    assert GRANT in host.program("shutdown")
+    host.power_cycle()
+    assert host.running() == ["auto"]
+    state = host.guard("state")
+    assert (state["released"]["by"], state["released"]["grant"], state["token"]) == ("token", GRANT, None)
+    host.restart_libvirtd("restart")
+    assert host.running() == ["auto"]
+    host.power_cycle()
+    assert host.running() == []
+
+
+def test_a_power_cut_leaves_no_token_and_a_held_host_neither(host: Host) -> None:
+    host.guard("install", grant=GRANT)
+    host.power_cycle()
+    assert host.running() == []
+    assert "No token" in host.program("shutdown")
+    host.power_cycle()
+    assert host.running() == []
+
+
+def test_a_token_on_a_disk_that_cannot_be_written_does_not_count(host: Host) -> None:
+    host.guard("install", grant=GRANT)
+    host.before_the_guard("/bin/mount -n -o remount,bind,ro /var/lib/kvmfleet")
+    host.program("shutdown")
+    host.power_cycle()
+    assert host.running() == []
+    assert "cannot be deleted" in host.guard("state")["held"]["why"]
+    assert GRANT in host.on("cat", TOKEN)
+    host.restart_libvirtd("restart")
+    assert host.running() == []
+    assert host.guard("release")["changed"]
+
+
+@pytest.mark.parametrize(
+    ("token", "grant"),
+    [
+        ("garbage \x00", json.dumps({"grant": GRANT})),
+        (json.dumps({"token": GRANT, "grant": OTHER_GRANT}), json.dumps({"grant": GRANT})),
+        (json.dumps({"token": GRANT, "grant": GRANT}), "{"),
+        (json.dumps({"token": GRANT, "grant": None}), json.dumps({"grant": None})),
+    ],
+)
+def test_torn_and_foreign_files_hold(host: Host, token: str, grant: str) -> None:
+    host.guard("install", grant=GRANT)
+    host.write(TOKEN, token)
+    host.write("/var/lib/kvmfleet/guard/grant.json", grant)
+    host.power_cycle()
+    assert host.running() == []
+    assert host.guard("state")["held"] is not None
+    assert host.guard("release")["changed"]
+
+
+def test_where_the_guard_is_killed_at_boot_the_daemons_own_call_holds(host: Host) -> None:
+    host.guard("install")
+    host.instead_of_the_guard("/bin/sh -c 'kill -9 $$'")
+    host.power_cycle()
+    assert host.running() == []
+    assert host.guard("state")["held"] is not None
+
+
+def test_where_the_guard_cannot_hold_the_daemon_does_not_start_and_after_the_repair_starts_no_guest(host: Host) -> None:
+    host.guard("install")
+    host.power_cycle()
+    host.lab("libvirtd", host.name, "stop")
+    eventually(lambda: not host.answers(), "libvirtd is away")
+    host.on("sh", "-c", "rm /run/libvirt/qemu/autostarted && ln -s /nowhere /run/libvirt/qemu/autostarted && rm -r /run/kvmfleet/guard")
+    host.let_libvirtd_start()
+    time.sleep(3)
+    assert not host.answers()
+    host.on("rm", "/run/libvirt/qemu/autostarted")
+    eventually(host.answers, "libvirtd answers again")
+    assert host.running() == []
+
+
+def test_a_guard_that_is_gone_keeps_the_daemon_from_starting(host: Host) -> None:
+    host.guard("install")
+    host.power_cycle()
+    text = host.on("cat", PROGRAM)
+    host.on("rm", PROGRAM)
+    host.lab("libvirtd", host.name, "kill")
+    eventually(lambda: not host.answers(), "libvirtd is away")
+    time.sleep(3)
+    assert not host.answers()
+    host.write(PROGRAM, text)
+    eventually(host.answers, "libvirtd answers again")
+    assert host.running() == []
+
+
+def test_removed_the_next_boot_starts_guests_again(host: Host) -> None:
+    host.guard("install")
+    host.power_cycle()
+    host.guard("release")
+    assert host.guard("remove")["changed"]
+    host.power_cycle()
+    assert host.running() == ["auto"]
