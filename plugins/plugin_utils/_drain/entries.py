@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import downtime_steps, effective_timeout_seconds, size_gib
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import value
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import FEATURES, Policy, value
 
 from .._scheduler.check import Verdict, best
 from .._scheduler.planner import Placement
@@ -44,7 +44,7 @@ def move(order: int, placement: Placement, leaver: Leaver, rate: float) -> Docum
         "predicted_seconds": expected.seconds,
         "predicted_downtime_ms": expected.downtime_ms,
         "reason": _why(placement, chosen) if chosen else PINNED,
-        "warnings": [*(chosen.warnings if chosen else ()), *_slow(expected)],
+        "warnings": [*(chosen.warnings if chosen else ()), *_slow(expected, leaver.policy)],
         "rejected": _rejected(placement, chosen),
         "request": plain(request.as_json()),
     }
@@ -74,10 +74,12 @@ def _expected(leaver: Leaver, rate: float) -> Prediction:
     return predict(memory_mib, rate, leaver.dirty_rate_mib, ramp, timeout, copied_mib)
 
 
-def _slow(expected: Prediction) -> list[str]:
+def _slow(expected: Prediction, policy: Policy) -> list[str]:
     if expected.converges is not False:
         return []
-    return ["By what was measured, it writes memory too fast to end within its limits on this link: allow post_copy or auto_converge, or a longer pause."]
+    allowed = [feature for feature in FEATURES if value(policy, feature)]
+    what = "By what was measured, it writes memory too fast to end within its limits on this link"
+    return [f"{what}: it depends on {allowed[0]}." if allowed else f"{what}: allow post_copy or auto_converge, or a longer pause."]
 
 
 def _why(placement: Placement, chosen: Verdict) -> str:

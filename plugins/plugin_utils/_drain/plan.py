@@ -43,8 +43,9 @@ def make_plan(known: Known, sources: Sequence[str], candidates: Sequence[str], w
     requests = [leaver.request for leaver in found.leavers.values()]
     survivors = Survivors(known, sorted({*candidates} - {*sources}), requests) if wanted.n_plus_one else None
     placements = plan(requests, fleet, ways_of(found, fleet), cost=survivors.cost if survivors else None)
-    rate = rate_mib(known.history, wanted.moves.get("bandwidth_mib") or 0, wanted.moves.get("link_mib"))
-    moves = [e.move(order, placement, found.leavers[placement.request.uuid], rate) for order, placement in enumerate(_placed(placements), 1)]
+    placed = [placement for placement in placements if placement.destination]
+    rates = {source: _rate(known, wanted, placed, source) for source in sources}
+    moves = [e.move(order, one, found.leavers[one.request.uuid], rates[one.request.source]) for order, one in enumerate(placed, 1)]
     return sealed(
         {
             "created_at": utc_now(),
@@ -95,8 +96,9 @@ def settings_of(known: Known, sources: Sequence[str], candidates: Sequence[str])
     return {host: plain(SchedulerSettings.of(known.scheduler[host], host).as_json()) for host in given}
 
 
-def _placed(placements: Sequence[Placement]) -> list[Placement]:
-    return [placement for placement in placements if placement.destination]
+def _rate(known: Known, wish: Wish, placed: Sequence[Placement], source: str) -> float:
+    together = min(wish.parallel, sum(1 for placement in placed if placement.request.source == source))
+    return rate_mib(known.history, wish.moves.get("bandwidth_mib") or 0, wish.moves.get("link_mib"), together)
 
 
 def _after(fleet: Fleet, placements: Sequence[Placement]) -> Fleet:

@@ -18,8 +18,9 @@ from .repair import Board, Way, repaired
 from .request import Request
 from .units import Unit, units_of
 
-# How many other plans are tried to please C(cost).
+# How many other plans are tried to please C(cost), for a few hosts; fewer for more of them, as each costs more.
 ALTERNATIVES = 60
+_HOSTS_TRIED = 2000
 
 # What a plan costs, given the fleet with it carried out and each domain's host; 0 is nothing to complain of.
 Cost = Callable[[Fleet, Mapping[str, str]], float]
@@ -62,35 +63,41 @@ def plan(
             base = base.taking(request, ways[request.uuid])
     units = units_of(request for request in wanted if request.uuid not in ways)
     board = Board(base, {unit.uuid: unit for unit in units}, sorted(fleet.states), filters)
-    way = _chosen(board, units, cost)
-    return [Placement(request, ways[request.uuid], pinned=True) for request in fixed] + _told(board, units, way)
+    dealt = _dealt(board, units)
+    way = dealt.way if len(dealt.way) == len(units) else repaired(board, dealt.way)
+    way = _cheapest(board, way, cost) if cost else way
+    return [Placement(request, ways[request.uuid], pinned=True) for request in fixed] + _told(board, units, way, dealt)
 
 
-def _chosen(board: Board, units: Sequence[Unit], cost: t.Optional[Cost]) -> Way:
-    way = _dealt(board, units)
-    if len(way) < len(units):
-        way = repaired(board, way)
-    return _cheapest(board, way, cost) if cost else way
+@dataclass(frozen=True)
+class _Dealt:
+    """What came of taking the best host each time.
+
+    :arg verdicts: of the first domain of each unit, by the unit.
+    """
+
+    way: Way = field(default_factory=dict)
+    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
 
 
-def _dealt(board: Board, units: Sequence[Unit]) -> Way:
+def _dealt(board: Board, units: Sequence[Unit]) -> _Dealt:
     """Return the way of each unit that finds a place when every one takes the best host that is left."""
-    way: Way = {}
+    dealt = _Dealt()
     fleet = board.base
     for unit in units:
-        verdicts = rank(unit.requests[0], fleet, board.hosts, board.filters)
-        for verdict in sorted((v for v in verdicts if v.passed), key=lambda v: (-v.weight, v.host)):
+        dealt.verdicts[unit.uuid] = rank(unit.requests[0], fleet, board.hosts, board.filters)
+        for verdict in sorted((v for v in dealt.verdicts[unit.uuid] if v.passed), key=lambda v: (-v.weight, v.host)):
             taken = unit.placed(fleet, verdict.host, board.filters)
             if taken:
-                way[unit.uuid], fleet = verdict.host, taken
+                dealt.way[unit.uuid], fleet = verdict.host, taken
                 break
-    return way
+    return dealt
 
 
 def _cheapest(board: Board, way: Way, cost: Cost) -> Way:
     """Return the first of some plans that costs nothing, else the cheapest: the given one, and those that differ from it by one unit's host."""
     best, least = way, _cost(board, way, cost)
-    tries = ALTERNATIVES
+    tries = min(ALTERNATIVES, 1 + _HOSTS_TRIED // (1 + len(board.hosts)))
     while least > 0 and tries > 0:
         before = least
         for other in _neighbours(board, best):
@@ -120,16 +127,31 @@ def _cost(board: Board, way: Way, cost: Cost) -> float:
     return cost(board.fleet(way), {request.uuid: host for uuid, host in way.items() for request in board.units[uuid].requests})
 
 
-def _told(board: Board, units: Sequence[Unit], way: Way) -> list[Placement]:
+def _told(board: Board, units: Sequence[Unit], way: Way, dealt: _Dealt) -> list[Placement]:
     """Return the placements in order, each host judged as it will be then. A unit whose host would refuse it then stays."""
-    placements = []
+    placements: list[Placement] = []
     fleet = board.base
+    as_dealt = True
     for unit in units:
         host = way.get(unit.uuid)
-        keeps = host is not None and unit.placed(fleet, host, board.filters) is not None
-        for request in unit.requests:
-            verdicts = rank(request, fleet, board.hosts, board.filters)
-            together = tuple(other.name for other in unit.requests if other is not request)
-            placements.append(Placement(request, host if keeps else None, verdicts, together=together))
-            fleet = fleet.taking(request, host) if keeps and host else fleet
+        after = unit.placed(fleet, host, board.filters) if host else None
+        known = dealt.verdicts[unit.uuid] if as_dealt else None
+        placements += _of_unit(board, unit, fleet, host if after else None, known)
+        as_dealt = as_dealt and dealt.way.get(unit.uuid) == host
+        fleet = after or fleet
+    return placements
+
+
+def _of_unit(board: Board, unit: Unit, fleet: Fleet, host: t.Optional[str], known: t.Optional[list[Verdict]]) -> list[Placement]:
+    """Return the placements of a unit's domains, one after the other.
+
+    :arg known: the verdicts of the first of them, where they were found for this very fleet.
+    """
+    placements = []
+    for request in unit.requests:
+        verdicts = known or rank(request, fleet, board.hosts, board.filters)
+        together = tuple(other.name for other in unit.requests if other is not request)
+        placements.append(Placement(request, host, verdicts, together=together))
+        fleet = fleet.taking(request, host) if host else fleet
+        known = None
     return placements

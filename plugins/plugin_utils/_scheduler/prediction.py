@@ -40,12 +40,14 @@ class Prediction:
     converges: t.Optional[bool] = None
 
 
-def rate_mib(history: Iterable[Mapping[str, t.Any]], cap_mib: int = 0, link_mib: t.Optional[int] = None) -> float:
-    """Return MiB of guest memory a second: the link where it is known, else the median of completed moves, else a link of 1 Gbit/s.
+def rate_mib(history: Iterable[Mapping[str, t.Any]], cap_mib: int = 0, link_mib: t.Optional[int] = None, together: int = 1) -> float:
+    """Return MiB of one guest's memory a second: its share of the link where that is known, else the median of completed moves, else a share of 1 Gbit/s.
 
     :arg cap_mib: what a move may use at most; 0 is no cap.
+    :arg together: how many moves share the link.
     """
-    rate = float(link_mib) if link_mib else _median(history)
+    rates = [] if link_mib else [rate for rate in map(_rate_of, history) if rate]
+    rate = statistics.median(rates) if rates else (link_mib or DEFAULT_RATE_MIB) / max(1, together)
     return min(rate, float(cap_mib)) if cap_mib > 0 else rate
 
 
@@ -86,11 +88,6 @@ def window_seconds(durations: Sequence[float], parallel: int) -> float:
     for duration in durations:
         heapq.heappush(lanes, heapq.heappop(lanes) + duration)
     return round(max(lanes), 1)
-
-
-def _median(history: Iterable[Mapping[str, t.Any]]) -> float:
-    rates = [rate for rate in map(_rate_of, history) if rate]
-    return statistics.median(rates) if rates else DEFAULT_RATE_MIB
 
 
 def _rate_of(record: Mapping[str, t.Any]) -> t.Optional[float]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import downtime_steps
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.estimate import SWITCHOVER_MS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler import prediction as p
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import record
 
@@ -23,6 +25,48 @@ def test_without_a_move_the_link_is_assumed_and_a_cap_is_kept() -> None:
     assert p.rate_mib([]) == p.DEFAULT_RATE_MIB
     assert p.rate_mib([], cap_mib=32) == 32
     assert p.rate_mib([done(9000, 11_500)], cap_mib=2000) == pytest.approx(900)
+
+
+def test_a_known_link_counts_before_the_history_and_is_shared() -> None:
+    history = [done(1000, 11_500)]
+    assert p.rate_mib(history, link_mib=1000) == 1000
+    assert p.rate_mib(history, link_mib=1000, together=4) == 250
+    assert p.rate_mib(history, together=4) == pytest.approx(100)
+    assert p.rate_mib([], together=2) == p.DEFAULT_RATE_MIB / 2
+    assert p.rate_mib([], cap_mib=10, link_mib=1000, together=4) == 10
+
+
+RAMP = downtime_steps(500, 10, 75, 4.0)
+
+
+def test_what_was_not_measured_is_not_counted() -> None:
+    assert p.predict(1100, 110.0, None, RAMP) == p.Prediction(11.5)
+    assert p.predict(1100, 110.0, None, RAMP, copied_mib=1100) == p.Prediction(21.5)
+
+
+def test_a_guest_that_writes_nothing_ends_after_one_round() -> None:
+    assert p.predict(1100, 110.0, 0, RAMP) == p.Prediction(11.5, SWITCHOVER_MS, converges=True)
+
+
+def test_a_guest_that_writes_lasts_longer_and_pauses_for_what_is_left() -> None:
+    # 8 MiB/s measured are 20 in truth: 10 s leave 200 MiB, those 1.8 s leave 36, those 0.33 s leave 6.6, and that crosses in 60 ms; the next in 11 ms.
+    found = p.predict(1100, 110.0, 8, RAMP)
+    assert found.converges is True
+    assert found.seconds == pytest.approx(1.5 + 1100 / (110 - 20), abs=0.2)
+    assert found.downtime_ms == SWITCHOVER_MS + 10
+
+
+def test_a_guest_that_writes_faster_than_the_link_does_not_converge() -> None:
+    assert p.predict(1100, 110.0, 60, RAMP, timeout_seconds=3200) == p.Prediction(3201.5, None, converges=False)
+    assert p.predict(1100, 110.0, 60, RAMP).converges is False
+
+
+def test_a_guest_whose_memory_fits_into_the_pause_always_converges() -> None:
+    assert p.predict(5, 110.0, 900, RAMP).converges is True
+
+
+def test_a_timeout_that_comes_before_the_end_is_the_end() -> None:
+    assert p.predict(110_000, 110.0, 10, RAMP, timeout_seconds=600) == p.Prediction(601.5, None, converges=False)
 
 
 def test_records_without_figures_say_nothing() -> None:
