@@ -33,6 +33,8 @@ class Change:
 def install(root: str = "/", grant: t.Optional[str] = None, check_mode: bool = False) -> Change:
     """Install the guard for the next boot, or bring it up to date. What this boot's guests do is not touched, and a held host stays held.
 
+    A host whose guard was damaged, so that it did not run in this boot, is held from now on: its guests may have been started elsewhere.
+
     :arg grant: the ID, a UUID, under which this host may leave a clean-shutdown token; null revokes an earlier one, and deletes its token.
     Raises L(InvalidArgument), L(Forbidden) without root, L(Internal) where the host cannot run the program.
     """
@@ -41,10 +43,9 @@ def install(root: str = "/", grant: t.Optional[str] = None, check_mode: bool = F
     guard = program.Guard(root)
     interpreter = layout.choose_interpreter()
     changes = layout.different(root, interpreter)
-    is_new = bool(layout.missing(root)) and not guard.status()["ran"]
     is_granted = guard.grant() == grant and (grant is not None or not _has_token(guard))
     if not check_mode and (changes or not is_granted):
-        _attempt(lambda: _apply(guard, interpreter, changes, is_new, grant))
+        _attempt(lambda: _apply(guard, interpreter, changes, grant))
     if not check_mode and systemd.is_running(root):
         _activate(reload_units=bool(changes))
     files = [f"/{path}" for path in changes] + ([] if is_granted else [guard.grant_file])
@@ -77,9 +78,9 @@ def remove(root: str = "/", check_mode: bool = False) -> Change:
     return Change(bool(files), files, systemd.is_running(root), [])
 
 
-def _apply(guard: program.Guard, interpreter: str, changes: t.Sequence[str], is_new: bool, grant: t.Optional[str]) -> None:
-    if is_new:
-        guard.release(program.BY_INSTALL)
+def _apply(guard: program.Guard, interpreter: str, changes: t.Sequence[str], grant: t.Optional[str]) -> None:
+    if not guard.status()["ran"]:
+        _decide_this_boot(guard)
     texts = layout.wanted(interpreter)
     for path in changes:
         if path == units.WANTS_LINK:
@@ -89,6 +90,14 @@ def _apply(guard: program.Guard, interpreter: str, changes: t.Sequence[str], is_
         if path == units.PROGRAM_FILE:
             _require_runnable(guard, interpreter)
     _write_grant(guard, grant)
+
+
+def _decide_this_boot(guard: program.Guard) -> None:
+    """Leave a boot that no guard was there for as it is. What is left of a guard that did not run was there to hold this boot: it is held now."""
+    if any(os.path.lexists(os.path.join(guard.root, path)) for path in layout.all_paths()):
+        guard.hold()
+    else:
+        guard.release(program.BY_INSTALL)
 
 
 def _require_runnable(guard: program.Guard, interpreter: str) -> None:

@@ -10,9 +10,11 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
+import time
 import typing as t
 
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, eventually
 
 BUILD = pathlib.Path(__file__).resolve().parents[7]
 ON_HOST = pathlib.Path(__file__).parent / "on_host.py"
@@ -45,6 +47,15 @@ class Host:
     def power_cycle(self) -> None:
         self.lab("poweroff", self.name)
         self.lab("poweron", self.name)
+
+    def boots_without_libvirtd(self) -> bool:
+        """Switch the host on, and see whether its libvirtd stays away while the host itself can be reached. C(poweron) waits for both in vain."""
+        command = [str(COMMAND), "--prefix", self.lab.prefix, "poweron", self.name]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as waiting:
+            eventually(lambda: self.lab.try_("ssh", self.name, "true").returncode == 0, "the host can be reached")
+            time.sleep(3)
+            waiting.terminate()
+        return not self.answers()
 
     def restart_libvirtd(self, action: str) -> None:
         """End libvirtd; a new one answers when this returns."""

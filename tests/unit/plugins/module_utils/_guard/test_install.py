@@ -75,6 +75,17 @@ def test_a_held_host_stays_held_when_the_guard_is_repaired_or_brought_up_to_date
     assert not machine.runs_libvirt_guests()
 
 
+@pytest.mark.parametrize("lost", [units.PROGRAM_FILE, f"{units.UNIT_FOLDER}/{units.UNIT}", units.WANTS_LINK])
+def test_where_a_damaged_guard_did_not_run_its_repair_holds_the_host_and_releases_nothing(machine: Machine, lost: str) -> None:
+    install.install(str(machine.root))
+    (machine.root / lost).unlink()
+    machine.boot()
+    assert install.install(str(machine.root)).changed
+    assert state(str(machine.root)).held is not None
+    assert not machine.starts_guests()
+    assert not machine.runs_libvirt_guests()
+
+
 def test_what_somebody_changed_is_put_right(machine: Machine) -> None:
     root = str(machine.root)
     install.install(root)
