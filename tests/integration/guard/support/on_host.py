@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import install, release, state
 
-CALLS = {"install": install.install, "remove": install.remove, "revoke": install.revoke, "release": release.release, "state": state.state}
+CALLS: dict[str, t.Callable[..., t.Any]] = {"install": install.install, "remove": install.remove, "revoke": install.revoke, "release": release.release, "state": state.state}
 
 
 def main(name: str, arguments: str) -> int:
