@@ -37,7 +37,7 @@ class ActionModule(FleetAction):
         settings, here = Settings(task_vars), self.here(task_vars)
         question = question_of(args, settings, here)
         ledger = _ledger(settings.ledger(here, args["ledger"]))
-        view = FleetView(ledger, settings, here, {}, question.move.uris, Arrivals(ledger), overrides=question.scheduler)
+        view = FleetView(ledger, settings, question.source, {}, question.move.uris, Arrivals(ledger), overrides=question.scheduler)
         view.check_settings(question.move.uris)
         view.survey = self.phase("survey", {"wanted": question.wanted()}, args["uri"], task_vars)["survey"]
         result = answer(question, view)

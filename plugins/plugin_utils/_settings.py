@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import typing as t
+import urllib.parse
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import TRANSPORTS, check_uri, remote_uri
@@ -66,6 +67,18 @@ class Settings:
         if chosen not in TRANSPORTS:
             raise InvalidArgument(f"kvmfleet_transport of {source} is {chosen!r}.", f"Give one of: {', '.join(TRANSPORTS)}.")
         return remote_uri(str(self.of(host, "ansible_host", host)), chosen)
+
+    def host_at(self, uri: str) -> str:
+        """Return the inventory name of the host that a libvirt URI leads to; the URI's own host where the inventory has none there.
+
+        A host is known by its C(ansible_host), its name, or the host in its C(kvmfleet_libvirt_uri).
+        """
+        address = urllib.parse.urlsplit(uri).hostname or uri
+        for host in self._groups.get("all", self._hostvars):
+            own = str(self.of(host, "kvmfleet_libvirt_uri") or "")
+            if address in (str(self.of(host, "ansible_host", host)).lower(), str(host).lower(), urllib.parse.urlsplit(own).hostname):
+                return str(host)
+        return address
 
     def migrate_uri(self, host: str) -> t.Optional[str]:
         """Return the URI for the memory stream: on the host's C(kvmfleet_migration_address) where it has one."""

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_vi
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.judging import Judge, Subject, subject_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.known import Facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.policy import place_of, policy_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.question import Question
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.question import UNNAMED, Question
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.reasons import compact
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import Verdict, best
 
@@ -106,7 +106,8 @@ def _shown(verdict: Verdict) -> Result:
 
 def _refusal(label: str, verdicts: Mapping[str, Verdict], shown: Result) -> Conflict:
     reasons = {host: verdict.reason for host, verdict in verdicts.items()}
+    what = "what the request asks for" if label == UNNAMED else f"domain {label}"
     if len(reasons) == 1:
         ((host, reason),) = reasons.items()
-        return Conflict(f"{host} may not take domain {label}: {reason}", **shown)
-    return Conflict(f"None of the {len(reasons)} candidates may take domain {label}. {compact(reasons)}", **shown)
+        return Conflict(f"{host} may not take {what}: {reason}", **shown)
+    return Conflict(f"None of the {len(reasons)} candidates may take {what}. {compact(reasons)}", **shown)

@@ -124,8 +124,8 @@ def _mark(job: Job, verdict: Verdict) -> str:
     """Return what history says of the booking; of a forced one, all that was bypassed."""
     if not job.request.force:
         return "The destination was verified and booked."
-    bypassed = [warning for warning in verdict.warnings if warning.startswith(BYPASSED)]
-    return f"The destination was booked by force. {' '.join(bypassed) or 'Nothing had to be bypassed.'}"
+    bypassed = [warning.removeprefix(BYPASSED) for warning in verdict.warnings if warning.startswith(BYPASSED)]
+    return f"The destination was booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}"
 
 
 def _refusal(job: Job, decision: Start, verdicts: Verdicts) -> Conflict:

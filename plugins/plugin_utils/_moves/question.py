@@ -13,12 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri, is_local
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest, canonical_uuid, named_in
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+
+# How sentences call a saved request of no domain in particular.
+UNNAMED = "The request"
 
 Body = Mapping[str, t.Any]
 
@@ -27,11 +30,13 @@ Body = Mapping[str, t.Any]
 class Question:
     """A domain, by name, by UUID or as a saved request, and the hosts it might go to.
 
+    :arg source: inventory name of the host that C(uri) leads to.
     :arg move: the domain, the candidates' URIs and what is done with disks, as a move has them.
     :arg saved: the saved request; None for a domain of this host.
     :arg scheduler: settings for this question alone.
     """
 
+    source: str
     move: MoveRequest
     saved: dict[str, t.Any] | None
     scheduler: Body | None
@@ -53,10 +58,11 @@ def question_of(args: Body, settings: Settings, here: str) -> Question:
     check_domain_name(args["name"])
     saved = None if args["request"] is None else _saved(args["request"])
     name, uuid = (args["name"], canonical_uuid(args["uuid"])) if saved is None else (None, saved["uuid"])
-    uris = _candidates(args, settings, here, saved is not None)
+    source = here if is_local(check_uri(args["uri"], "uri")) else settings.host_at(args["uri"])
+    uris = _candidates(args, settings, source, saved is not None)
     options = MoveOptions(copy_storage=args["copy_storage"])
     move = MoveRequest(name, uuid, args["destination"], uris, None, options, {}, label=name or (saved or {}).get("name") or str(uuid))
-    return Question(move, saved, args["scheduler"])
+    return Question(source, move, saved, args["scheduler"])
 
 
 def _saved(request: Body) -> dict[str, t.Any]:
@@ -64,20 +70,21 @@ def _saved(request: Body) -> dict[str, t.Any]:
     uuid, name = request.get("uuid"), request.get("name")
     if not isinstance(uuid, (str, type(None))) or not isinstance(name, (str, type(None))):
         raise InvalidArgument(f"The request has uuid {uuid!r} and name {name!r}.", "Give texts, or leave them out.")
-    known = {**request, "uuid": canonical_uuid(uuid) or str(uuid_module.uuid4()), "name": name or "of this request"}
+    known = {**request, "uuid": canonical_uuid(uuid) or str(uuid_module.uuid4()), "name": name or UNNAMED}
     Request.of(known, known["uuid"], known["name"], "", "")
     return known
 
 
-def _candidates(args: Body, settings: Settings, here: str, with_here: bool) -> dict[str, str]:
-    """Return the URIs of the hosts to judge. This host is asked over its own C(uri), and is a candidate by itself only for a saved request."""
+def _candidates(args: Body, settings: Settings, source: str, with_source: bool) -> dict[str, str]:
+    """Return the URIs of the hosts to judge. The source is asked over its own C(uri), and is a candidate by itself only for a saved request."""
     given, destination, uri = args["candidates"], args["destination"], args["destination_uri"]
     if given is not None and (destination is not None or uri is not None):
         raise InvalidArgument("candidates was given together with destination or destination_uri.", "Give either.")
     if uri is not None:
         name = named_in(check_uri(uri, "destination_uri"), destination)
         return {name: uri}
-    hosts = given if given is not None else [destination] if destination is not None else [host for host in settings.fleet() if with_here or host != here]
+    fleet = [host for host in settings.fleet() if with_source or host != source]
+    hosts = given if given is not None else [destination] if destination is not None else fleet
     if not hosts or not all(hosts):
         raise InvalidArgument("There is no candidate.", "Name hosts in candidates, or put them into the inventory group kvmfleet_hosts.")
-    return {host: args["uri"] if host == here else settings.libvirt_uri(host, here, args["transport"]) for host in hosts}
+    return {host: args["uri"] if host == source else settings.libvirt_uri(host, source, args["transport"]) for host in hosts}

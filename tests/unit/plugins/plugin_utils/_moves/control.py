@@ -206,7 +206,7 @@ class Control:
         args = {option: spec.get("default") for option, spec in scheduler_check_spec().items()}
         question = question_of({**args, **given}, self.settings, self.source.name)
         known = self.ledger if ledger else None
-        view = FleetView(known, self.settings, self.source.name, {}, question.move.uris, Arrivals(known), overrides=question.scheduler)
+        view = FleetView(known, self.settings, question.source, {}, question.move.uris, Arrivals(known), overrides=question.scheduler)
         view.check_settings(question.move.uris)
         view.survey = self.source.phase("survey", {"wanted": question.wanted()})["survey"]
         return answer(question, view)

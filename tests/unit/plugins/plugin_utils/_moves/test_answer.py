@@ -134,6 +134,7 @@ def test_a_request_of_no_domain_is_judged_like_any_other(control: Control) -> No
 
 def test_a_request_larger_than_any_host_is_refused_everywhere(control: Control) -> None:
     result = refused(control, request={"memory_mib": 10**9, "vcpus": 10**6})
+    assert "None of the 3 candidates may take what the request asks for" in result["msg"]
     assert all({"memory", "cpus"} <= set(refusing) for refusing in filters_of(result).values())
 
 

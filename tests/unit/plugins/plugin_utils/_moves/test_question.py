@@ -31,8 +31,8 @@ def test_the_others_of_the_fleet_are_the_candidates() -> None:
 
 
 def test_a_request_of_no_domain_may_go_to_this_host_too_over_its_own_uri() -> None:
-    asked = question(request=REQUEST, uri="qemu:///session")
-    assert asked.move.uris["kvm1"] == "qemu:///session"
+    asked = question(request=REQUEST)
+    assert asked.move.uris["kvm1"] == "qemu:///system"
     assert sorted(asked.move.uris) == ["kvm1", "kvm2", "kvm3"]
 
 
@@ -45,6 +45,14 @@ def test_a_saved_request_keeps_its_domain() -> None:
 def test_a_uri_names_its_host() -> None:
     assert question(name="web1", destination_uri="qemu+ssh://10.0.0.9/system").move.uris == {"10.0.0.9": "qemu+ssh://10.0.0.9/system"}
     assert list(question(name="web1", destination="kvm9", destination_uri="qemu+ssh://10.0.0.9/system").move.uris) == ["kvm9"]
+
+
+def test_a_host_that_is_reached_from_elsewhere_is_the_source_by_its_inventory_name() -> None:
+    asked = question(name="web1", uri="qemu+ssh://kvm3/system")
+    assert (asked.source, sorted(asked.move.uris)) == ("kvm3", ["kvm1", "kvm2"])
+    strange = question(name="web1", uri="qemu+ssh://10.0.0.9/system")
+    assert (strange.source, sorted(strange.move.uris)) == ("10.0.0.9", ["kvm1", "kvm2", "kvm3"])
+    assert question(name="web1").source == "kvm1"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +70,7 @@ def test_a_uri_names_its_host() -> None:
         {"name": "web1", "candidates": [""]},
         {"name": "web1", "destination_uri": "kvm2"},
         {"name": "web1", "destination_uri": "qemu:///system"},
+        {"name": "web1", "uri": "nonsense"},
         {"request": {}},
         {"request": {"memory_mib": "much", "vcpus": 1}},
         {"request": {"memory_mib": -1, "vcpus": 1}},
