@@ -60,10 +60,11 @@ def host_cpu(connection: t.Any, uri: str, capabilities: ElementTree.Element) -> 
     }
 
 
-def compare_cpu(connection: t.Any, uri: str, platform: Platform, cpu_xml: str) -> Json:
+def compare_cpu(connection: t.Any, uri: str, platform: Platform, cpu_xml: str, able: t.Sequence[str]) -> Json:
     """Return C(passed) and C(reason): whether the host can run a guest with that CPU, by libvirt's own comparison, the missing features named.
 
     :arg platform: C(arch), C(machine) and C(virt_type) of the guest.
+    :arg able: every feature that the host can give such a guest, empty where that is not known.
     Raises L(KvmfleetError) where libvirt cannot compare, e.g. because it does not know the machine type.
     """
     arguments = (None, platform["arch"], platform.get("machine"), platform["virt_type"])
@@ -71,25 +72,26 @@ def compare_cpu(connection: t.Any, uri: str, platform: Platform, cpu_xml: str) -
         with libvirt_errors(f"compare the CPU with that of {uri}"):
             result = connection.compareHypervisorCPU(*arguments, cpu_xml, _FAIL_INCOMPATIBLE)
     except Conflict as error:
-        return {"passed": False, "reason": _reason(connection, arguments, cpu_xml, error.message)}
+        return {"passed": False, "reason": _reason(connection, arguments, cpu_xml, able, error.message)}
     if result <= 0:
-        return {"passed": False, "reason": _reason(connection, arguments, cpu_xml, "libvirt calls the CPU of the host incompatible.")}
+        return {"passed": False, "reason": _reason(connection, arguments, cpu_xml, able, "libvirt calls the CPU of the host incompatible.")}
     return {"passed": True, "reason": None}
 
 
-def _reason(connection: t.Any, arguments: t.Tuple[t.Any, ...], cpu_xml: str, otherwise: str) -> str:
-    missing = _missing(connection, arguments, cpu_xml)
+def _reason(connection: t.Any, arguments: t.Tuple[t.Any, ...], cpu_xml: str, able: t.Sequence[str], otherwise: str) -> str:
+    missing = _missing(connection, arguments, cpu_xml, able)
     return f"its CPU lacks {', '.join(missing)}" if missing else otherwise
 
 
-def _missing(connection: t.Any, arguments: t.Tuple[t.Any, ...], cpu_xml: str) -> t.List[str]:
-    """Expanded on the host, a CPU has those of its features disabled that the host cannot give it."""
+def _missing(connection: t.Any, arguments: t.Tuple[t.Any, ...], cpu_xml: str, able: t.Sequence[str]) -> t.List[str]:
+    """Expanded on the host, a model has those of its features disabled that the host cannot give; what was required beyond the model stays required."""
     own = ElementTree.fromstring(cpu_xml)
+    beyond = _features(own, _REQUIRED) - {*able} if able else set()
     try:
-        expanded = connection.baselineHypervisorCPU(*arguments, [cpu_xml], _EXPAND_FEATURES)
+        expanded = ElementTree.fromstring(connection.baselineHypervisorCPU(*arguments, [cpu_xml], _EXPAND_FEATURES))
     except libvirt().libvirtError:
-        return []
-    return sorted(_features(ElementTree.fromstring(expanded), _ABSENT) - _features(own, _ABSENT))
+        return sorted(beyond)
+    return sorted(beyond | (_features(expanded, _ABSENT) - _features(own, _ABSENT)))
 
 
 def _host_model(capabilities: ElementTree.Element) -> t.Optional[ElementTree.Element]:

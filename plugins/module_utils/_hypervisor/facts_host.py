@@ -55,7 +55,9 @@ class LibvirtFactsHost(LibvirtHost):
 
     def compare_cpu(self, platform: t.Mapping[str, t.Any], cpu_xml: str) -> Json:
         """Return C(passed) and C(reason); see L(cpus.compare_cpu)."""
-        return compare_cpu(self._connection, self.uri, platform, cpu_xml)
+        kinds = [kind for kind in self.hardware()["platforms"] if (kind["arch"], kind["virt_type"]) == (platform["arch"], platform["virt_type"])]
+        able = next((kind["cpu"]["features"] for kind in kinds if kind["cpu"]), ())
+        return compare_cpu(self._connection, self.uri, platform, cpu_xml, able)
 
     def roll(self) -> Roll:
         with libvirt_errors(f"list the domains of {self.uri}"):

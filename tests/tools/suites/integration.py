@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 2400
 # Prefix of the hosts' names to the folders under tests/integration; every folder stands in exactly one lane. Most of a move is waiting,
 # so three lanes at once keep two cores busy.
 LANES = {
-    "kvt": ("policy", "moves", "fencing"),
+    "kvt": ("facts", "policy", "moves", "fencing"),
     "kvu": ("endings",),
     "kvv": ("lab", "contract", "storage", "shutdown", "guard", "scheduler"),
 }
