@@ -8,69 +8,101 @@ import dataclasses
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import best, check
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import Verdict, best, check, rank
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters import DEFAULT
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import HostState, domain, fleet, host, request, silent, uuid_of
 
-REQUEST = Request("11111111-1111-4111-8111-111111111111", "web1", "kvm1", "uuid-of-kvm1", 1024)
-HOST = HostState("kvm2", "uuid-of-kvm2", total_mib=4096)
-
-
-def refused_by(host: HostState, request: Request = REQUEST) -> list[str]:
-    return [failure["filter"] for failure in check(request, host).failures]
+NOT_OVERRIDABLE = ["not_source", "up", "cpu_model", "machine_type"]
 
 
-def test_a_host_with_room_passes_with_its_free_memory_as_weight() -> None:
-    verdict = check(REQUEST, HOST)
-    assert (verdict.passed, verdict.failures, verdict.weight) == (True, [], 4096 - 512)
+def test_the_filters_and_their_order_are_the_documented_ones() -> None:
+    names = "not_source up enabled memory cpus disk traits cpu_model machine_type hypervisor numa hugepages host_devices storage networks labels"
+    assert [rule.name for rule in DEFAULT] == [*names.split(), "max_domains", "max_moves", "affinity", "anti_affinity", "migratable"]
+    assert [rule.name for rule in DEFAULT if not rule.overridable] == NOT_OVERRIDABLE
 
 
-def test_an_exact_fit_passes_and_one_mib_more_does_not() -> None:
-    full = dataclasses.replace(HOST, usage={"other": 4096 - 512 - 1024})
-    assert refused_by(full) == []
-    fuller = dataclasses.replace(HOST, usage={"other": 4096 - 512 - 1023})
-    assert refused_by(fuller) == ["memory"]
-    assert "1 MiB short of memory" in check(REQUEST, fuller).reason
+def test_a_host_of_the_same_kind_passes_without_a_word() -> None:
+    verdict = check(request(), host(), fleet(host()))
+    assert verdict.as_dict() == {"host": "kvm2", "passed": True, "failures": [], "warnings": [], "weight": 0.0, "forced": False}
 
 
-def test_no_ratio_makes_a_domain_fit_that_is_larger_than_the_host() -> None:
-    small = dataclasses.replace(HOST, total_mib=1000, ram_allocation_ratio=16.0)
-    assert refused_by(small) == ["memory"]
-    assert "the whole host has 1000 MiB" in check(REQUEST, small).reason
+def test_all_reasons_are_given_and_warnings_stand_apart() -> None:
+    there = host("kvm2", domain("db1", 8192), entry={"state": "fenced"}, mounts=None)
+    verdict = check(request(), there, fleet(there))
+    assert [failure["filter"] for failure in verdict.failures] == ["enabled", "memory"]
+    assert verdict.reason == " ".join(failure["reason"] for failure in verdict.failures)
+    assert len(verdict.warnings) == 1
 
 
-def test_the_source_is_refused_by_uuid_under_any_name() -> None:
-    assert refused_by(dataclasses.replace(HOST, host_uuid="uuid-of-kvm1")) == ["not_source"]
+def test_a_silent_host_is_refused_once_and_not_for_what_is_not_known() -> None:
+    verdict = check(request(group={"name": "web", "policy": "affinity"}, devices=[{"kind": "pci", "address": "0000:00:01.0"}]), silent(), fleet(silent()))
+    assert verdict.failures == [{"filter": "up", "reason": "It did not answer: no route to host."}]
+    assert verdict.warnings == []
 
 
-def test_another_host_of_the_source_s_name_is_told_by_its_uuid() -> None:
-    assert refused_by(dataclasses.replace(HOST, name="kvm1")) == []
+def test_a_silent_host_keeps_its_state() -> None:
+    there = HostState.of("kvm2", {"answered": False, "msg": "no route"}, entry={"state": "maintenance", "reason": "disk"})
+    assert [failure["filter"] for failure in check(request(), there, fleet(there)).failures] == ["up", "enabled"]
 
 
-def test_without_a_uuid_the_name_tells_the_source() -> None:
-    assert "not_source" in refused_by(HostState("kvm1", unanswered="down"))
+def test_force_turns_what_may_be_overridden_into_warnings() -> None:
+    there = host("kvm2", domain("db1", 8192), entry={"state": "maintenance", "reason": ""})
+    verdict = check(request(), there, fleet(there), force=True)
+    assert (verdict.passed, verdict.forced, verdict.failures) == (True, True, [])
+    assert verdict.warnings[0] == "bypassed by force: It is in maintenance."
+    assert "bypassed by force: It is 1024 MiB short of memory" in verdict.warnings[1]
 
 
-@pytest.mark.parametrize(("state", "words"), [("maintenance", "in maintenance"), ("fenced", "fenced"), ("retired", "'retired'")])
-def test_a_host_that_is_not_enabled_is_refused_with_its_reason(state: str, words: str) -> None:
-    verdict = check(REQUEST, dataclasses.replace(HOST, state=state, state_reason="new disks"))
-    assert [failure["filter"] for failure in verdict.failures] == ["enabled"]
-    assert words in verdict.reason
-    assert "new disks" in verdict.reason
+def test_force_that_had_nothing_to_skip_has_forced_nothing() -> None:
+    assert check(request(), host(), fleet(host()), force=True).forced is False
 
 
-def test_a_host_that_does_not_answer_is_refused_once_and_not_for_its_memory() -> None:
-    verdict = check(REQUEST, HostState("kvm3", unanswered="no route to host."))
-    assert verdict.failures == [{"filter": "answers", "reason": "It did not answer: no route to host."}]
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("not_source", host("kvm1")),
+        ("up", silent()),
+        ("cpu_model", host(cpu_verdicts={uuid_of("web1"): {"passed": False, "reason": "its CPU lacks amx"}})),
+        ("machine_type", host(platforms=[])),
+    ],
+)
+def test_force_skips_nothing_that_cannot_work(name: str, there: HostState) -> None:
+    verdict = check(request(), there, fleet(there), force=True)
+    assert not verdict.passed
+    assert [failure["filter"] for failure in verdict.failures] == [name]
 
 
-def test_all_reasons_are_given() -> None:
-    assert refused_by(dataclasses.replace(HOST, state="fenced", usage={"other": 4096})) == ["enabled", "memory"]
+def test_a_finding_may_be_overridable_where_its_filter_is_not() -> None:
+    cpu = {"model": "Haswell", "vendor": "Intel", "features": ["aes"]}
+    source, there = host("kvm1", host_cpu=cpu), host(host_cpu={**cpu, "model": "Broadwell"})
+    asked = request(cpu={"mode": "host-passthrough", "model": None, "features": {}, "xml": ""})
+    assert not check(asked, there, fleet(there, source)).passed
+    assert check(asked, there, fleet(there, source), force=True).forced
 
 
-def test_the_best_has_most_free_memory_and_then_the_first_name() -> None:
-    hosts = [dataclasses.replace(HOST, name=name, host_uuid=name, total_mib=mib) for name, mib in (("b", 8192), ("a", 8192), ("c", 4096), ("d", 100))]
-    chosen = best([check(REQUEST, host) for host in hosts])
-    assert chosen is not None
-    assert chosen.host == "a"
-    assert best([check(REQUEST, hosts[-1])]) is None
+def test_hosts_are_ranked_in_their_order_with_weights_among_those_that_passed() -> None:
+    hosts = [host("c", memory_mib=4096), host("a", memory_mib=8192), host("b", memory_mib=16), silent("d")]
+    verdicts = rank(request(), fleet(*hosts), ["c", "a", "b", "d"])
+    assert [(verdict.host, verdict.passed, verdict.weight) for verdict in verdicts] == [
+        ("c", True, 0.0),
+        ("a", True, 1.0),
+        ("b", False, 0.0),
+        ("d", False, 0.0),
+    ]
+
+
+def test_the_best_has_the_highest_weight_and_then_the_first_name() -> None:
+    passed = [Verdict("b", True, weight=1.0), Verdict("a", True, weight=1.0), Verdict("c", True, weight=0.5), Verdict("0", False)]
+    assert best(passed) == passed[1]
+    assert best(passed[3:]) is None
+    assert best([]) is None
+
+
+def test_an_empty_fleet_ranks_nobody() -> None:
+    assert rank(request(), fleet(), []) == []
+
+
+def test_a_verdict_is_a_value() -> None:
+    verdict = Verdict("a", True)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        verdict.passed = False  # type: ignore[misc]

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import MIB, f, host, judged, record, request
+
+IMAGES = "/var/lib/libvirt/images"
+MOUNT = {"path": "/var", "kind": "ext4", "store": None, "capacity_bytes": 1000 * MIB, "available_bytes": 400 * MIB}
+POOL = {"name": "images", "type": "dir", "active": True, "path": IMAGES, "capacity_bytes": 1000 * MIB, "available_bytes": 400 * MIB}
+LOCAL = [f.disk("vda", shared=False)]
+
+
+@pytest.mark.parametrize(("mib", "passes"), [(400, True), (401, False)])
+@pytest.mark.parametrize("places", [{"mounts": [MOUNT]}, {"mounts": None, "pools": [POOL]}, {"mounts": [MOUNT], "pools": [POOL]}])
+def test_copied_disks_fit_exactly(places: dict[str, object], mib: int, passes: bool) -> None:
+    finding = judged("disk", request(disks=LOCAL, copied={"vda": mib * MIB}), host(**places))
+    assert (finding.reason is None) == passes
+    assert passes or "It is 1 MiB short of disk space" in str(finding.reason)
+    assert finding.warnings == ()
+
+
+def test_the_ratio_is_of_the_capacity_and_not_of_what_is_free() -> None:
+    there = host(mounts=[MOUNT], settings={"disk_allocation_ratio": 1.1})
+    assert judged("disk", request(disks=LOCAL, copied={"vda": 500 * MIB}), there).reason is None
+    assert "1 MiB short" in str(judged("disk", request(disks=LOCAL, copied={"vda": 500 * MIB + 1}), there).reason)
+
+
+def test_no_ratio_makes_room_for_what_is_larger_than_the_place() -> None:
+    there = host(mounts=[{**MOUNT, "available_bytes": 1000 * MIB}], settings={"disk_allocation_ratio": 9})
+    assert "the whole file system /var has 1000 MiB" in str(judged("disk", request(disks=LOCAL, copied={"vda": 1001 * MIB}), there).reason)
+
+
+@pytest.mark.parametrize(("booked", "passes"), [(100, True), (101, False)])
+def test_what_another_move_copies_there_is_booked(booked: int, passes: bool) -> None:
+    other = record("db1", "kvm3", "kvm2", "running", copies={f"{IMAGES}/db1.qcow2": booked * MIB})
+    finding = judged("disk", request(disks=LOCAL, copied={"vda": 300 * MIB}), host(mounts=[MOUNT], records=[other]))
+    assert (finding.reason is None) == passes
+
+
+def test_what_another_move_copies_elsewhere_takes_nothing_here() -> None:
+    other = record("db1", "kvm3", "kvm2", "running", copies={"/srv/db1.qcow2": 900 * MIB})
+    srv = {**MOUNT, "path": "/srv"}
+    assert judged("disk", request(disks=LOCAL, copied={"vda": 400 * MIB}), host(mounts=[MOUNT, srv], records=[other])).reason is None
+
+
+def test_two_copied_disks_of_one_domain_add_up() -> None:
+    disks = [f.disk("vda", shared=False), f.disk("vdb", shared=False)]
+    assert judged("disk", request(disks=disks, copied={"vda": 200 * MIB, "vdb": 201 * MIB}), host(mounts=[MOUNT])).reason
+
+
+def test_a_copy_may_go_to_another_path() -> None:
+    asked = request(disks=LOCAL, copied={"vda": 401 * MIB}, copy_paths={"vda": "/big/vda.qcow2"})
+    assert judged("disk", asked, host(mounts=[MOUNT, {**MOUNT, "path": "/big", "available_bytes": 900 * MIB}])).reason is None
+
+
+def test_a_place_that_is_not_known_is_a_warning() -> None:
+    finding = judged("disk", request(disks=LOCAL, copied={"vda": MIB}), host(mounts=None, pools=None))
+    assert finding.reason is None
+    assert f"How much room kvm2 has for the copy of {IMAGES}/vda.qcow2 is not known." in finding.warnings
+
+
+def test_a_volume_of_a_group_is_no_file_of_the_root_file_system() -> None:
+    root = {**MOUNT, "path": "/"}
+    group = {**POOL, "name": "vg0", "type": "logical", "path": "/dev/vg0", "available_bytes": 100 * MIB}
+    disks = [f.disk("vda", shared=False, kind="block", source="/dev/vg0/web1")]
+    assert "pool vg0" in str(judged("disk", request(disks=disks, copied={"vda": 101 * MIB}), host(mounts=[root], pools=[group])).reason)
+    assert judged("disk", request(disks=disks, copied={"vda": 101 * MIB}), host(mounts=[root])).warnings
+
+
+def test_nothing_copied_needs_nothing() -> None:
+    assert judged("disk", request(disks=LOCAL), host(mounts=[{**MOUNT, "available_bytes": 0}])).reason is None

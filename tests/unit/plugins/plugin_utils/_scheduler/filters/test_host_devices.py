@@ -1,0 +1,54 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import domain, host, judged, request
+
+ADDRESS = "0000:06:12.0"
+NIC = {"kind": "pci", "address": ADDRESS, "vendor": "0x8086", "product": "0x154c"}
+HELD = {**NIC, "vendor": None, "product": None}
+
+
+def test_the_same_device_at_the_same_address_is_a_warning_that_qemu_decides() -> None:
+    finding = judged("host_devices", request(devices=[HELD]), host(devices=[NIC]), host("kvm1", devices=[NIC]))
+    assert finding.reason is None
+    assert f"web1 holds pci device {ADDRESS}: only QEMU can say" in finding.warnings[0]
+
+
+def test_an_absent_device_is_named() -> None:
+    reason = judged("host_devices", request(devices=[HELD]), host(devices=[]), host("kvm1", devices=[NIC])).reason
+    assert reason == f"It has no pci device 0x8086:0x154c at the address {ADDRESS}."
+
+
+def test_another_product_at_the_address_is_refused() -> None:
+    other: dict[str, t.Any] = {**NIC, "product": "0x1572"}
+    for needed in (HELD, NIC):
+        reason = judged("host_devices", request(devices=[needed]), host(devices=[other]), host("kvm1", devices=[NIC])).reason
+        assert "another device at the address" in str(reason)
+
+
+def test_a_device_that_another_guest_holds_is_taken() -> None:
+    there = host("kvm2", domain("db1", devices=[HELD]), devices=[NIC])
+    assert "is held by db1" in str(judged("host_devices", request(devices=[HELD]), there).reason)
+    assert judged("host_devices", request("db1", devices=[HELD]), there).reason is None
+
+
+def test_a_device_without_an_address_is_found_by_vendor_and_product() -> None:
+    stick = {"kind": "usb", "address": "", "vendor": "0x0951", "product": "0x1666"}
+    assert judged("host_devices", request(devices=[stick]), host(devices=[{**stick, "address": "1:4"}])).reason is None
+    assert judged("host_devices", request(devices=[stick]), host(devices=[NIC])).reason == "It has no usb device 0x0951:0x1666."
+
+
+def test_devices_that_are_not_known_are_a_warning() -> None:
+    finding = judged("host_devices", request(devices=[HELD]), host(devices=None))
+    assert finding.reason is None
+    assert "is not known" in finding.warnings[0]
+
+
+def test_a_guest_without_devices_passes_silently() -> None:
+    finding = judged("host_devices", request(), host(devices=None))
+    assert (finding.reason, finding.warnings) == (None, ())

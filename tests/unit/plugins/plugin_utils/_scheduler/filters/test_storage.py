@@ -1,0 +1,122 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import MIB, Finding, f, host, judged, request
+
+PATH = "/srv/images/vda.qcow2"
+LOCAL_PATH = "/var/lib/libvirt/images/vda.qcow2"
+LOCAL_MOUNT = {"path": "/", "kind": "ext4", "store": None, "capacity_bytes": MIB, "available_bytes": MIB}
+
+
+def of(disk: dict[str, t.Any], copied: dict[str, int] | None = None, **there: t.Any) -> Finding:
+    return judged("storage", request(disks=[disk], copied=copied), host(**there))
+
+
+def test_an_image_that_was_looked_for_and_is_absent_refuses() -> None:
+    assert of(f.disk("vda"), paths={PATH: False}).reason == f"The image {PATH} of disk vda is not there."
+
+
+@pytest.mark.parametrize("disk", [f.disk("sda", optional=True, source=PATH), f.disk("sda", source=""), f.disk("sda", kind="network", source="rbd/vda")])
+def test_what_may_be_missing_or_has_no_path_passes(disk: dict[str, t.Any]) -> None:
+    finding = of(disk, paths={PATH: False, "": False, "rbd/vda": False})
+    assert (finding.reason, finding.warnings) == (None, ())
+
+
+def test_a_disk_that_is_copied_need_not_be_there() -> None:
+    finding = of(f.disk("vda"), {"vda": MIB}, paths={PATH: False})
+    assert (finding.reason, finding.warnings) == (None, ())
+
+
+@pytest.mark.parametrize("shared", [False, None])
+def test_what_is_present_and_not_proved_shared_is_a_warning(shared: bool | None) -> None:
+    finding = of(f.disk("vda", shared), paths={f.disk("vda", shared)["source"]: True})
+    assert finding.reason is None
+    assert "not proved" in finding.warnings[0]
+
+
+def test_what_is_present_and_shared_or_read_only_passes_silently() -> None:
+    for disk in (f.disk("vda"), f.disk("sda", None, readonly=True, source=PATH)):
+        finding = of(disk, paths={PATH: True})
+        assert (finding.reason, finding.warnings) == (None, ())
+
+
+def test_what_is_present_on_a_store_of_another_name_is_a_warning() -> None:
+    finding = of(f.disk("vda"), paths={PATH: True}, mounts=[{"path": "/srv/images", "kind": "nfs4", "store": "nfs4:other:/images"}])
+    assert finding.reason is None
+    assert "nfs4:nas:/images/vda.qcow2, and there nfs4:other:/images/vda.qcow2" in finding.warnings[0]
+
+
+def test_where_nobody_looked_the_same_store_passes_silently() -> None:
+    finding = of(f.disk("vda"))
+    assert (finding.reason, finding.warnings) == (None, ())
+
+
+def test_a_store_that_is_mounted_deeper_or_higher_is_the_same() -> None:
+    deeper = [{"path": "/srv", "kind": "ext4", "store": None}, {"path": "/srv/images/", "kind": "nfs4", "store": "nfs4:nas:/images"}]
+    assert of(f.disk("vda"), mounts=deeper).reason is None
+    higher = [{"path": "/srv", "kind": "nfs4", "store": "nfs4:nas:"}]
+    assert of(f.disk("vda"), mounts=higher).reason is None
+
+
+@pytest.mark.parametrize(
+    ("mounts", "words"),
+    [
+        ([{"path": "/srv/images", "kind": "nfs4", "store": "nfs4:other:/images"}], "nfs4:other:/images/vda.qcow2 is another"),
+        ([LOCAL_MOUNT, {"path": "/srv/images2", "kind": "nfs4", "store": "nfs4:nas:/images"}], "ext4 at / is not shared"),
+    ],
+)
+def test_another_store_or_none_refuses_and_names_both(mounts: list[dict[str, t.Any]], words: str) -> None:
+    reason = of(f.disk("vda"), mounts=mounts).reason
+    assert "lies on nfs4:nas:/images/vda.qcow2" in str(reason)
+    assert words in str(reason)
+
+
+@pytest.mark.parametrize(
+    ("disk", "mounts"), [(f.disk("vda"), None), (f.disk("vda", None), [LOCAL_MOUNT]), (f.disk("vda", False), [LOCAL_MOUNT]), (f.disk("vda"), [])]
+)
+def test_nothing_to_compare_is_a_warning(disk: dict[str, t.Any], mounts: list[dict[str, t.Any]] | None) -> None:
+    finding = of(disk, mounts=mounts)
+    assert finding.reason is None
+    assert "is there on kvm2 is not known" in finding.warnings[0]
+
+
+def test_a_block_device_is_not_looked_for_among_file_systems() -> None:
+    finding = of(f.disk("vda", None, kind="block", source="/dev/disk/by-id/wwn-0x5000", store="wwn:0x5000"), mounts=[LOCAL_MOUNT])
+    assert finding.reason is None
+    assert finding.warnings
+
+
+VOLUME = f.disk("vda", kind="volume", source="images/vda.qcow2")
+
+
+@pytest.mark.parametrize(
+    ("pools", "words"),
+    [
+        ([], "is in the pool images, which it does not have."),
+        ([{"name": "images", "type": "netfs", "active": False, "path": "/srv"}], "is in the pool images, which is not active."),
+        ([{"name": "images", "type": "netfs", "active": True, "path": "/srv"}], None),
+    ],
+)
+def test_the_pool_of_a_volume_must_be_there_and_active(pools: list[dict[str, t.Any]], words: str | None) -> None:
+    reason = of(VOLUME, pools=pools).reason
+    assert reason is None if words is None else words in str(reason)
+
+
+def test_a_pool_of_the_same_name_proves_nothing() -> None:
+    pools = [{"name": "images", "type": "dir", "active": True, "path": "/srv"}]
+    assert "not proved" in of({**VOLUME, "shared": None}, pools=pools).warnings[0]
+    assert of(VOLUME, pools=None).warnings
+
+
+def test_all_disks_that_are_missing_are_named() -> None:
+    disks = [f.disk("vda"), f.disk("vdb")]
+    reason = str(judged("storage", request(disks=disks), host(paths={disk["source"]: False for disk in disks})).reason)
+    assert "disk vda" in reason
+    assert "disk vdb" in reason
