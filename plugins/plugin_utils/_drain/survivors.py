@@ -41,34 +41,37 @@ class Survivors:
         self.uuids = {host: str(known.facts[host]["host_uuid"]) for host in self.hosts}
         self.leavers = {request.uuid: request for request in leavers}
         self.there = {host: self._requests(known, host) for host in self.hosts}
+        self._answers: dict[frozenset[tuple[str, str]], dict[str, list[Request]]] = {}
 
-    def lost(self, lost: str, fleet: Fleet, way: Mapping[str, str]) -> list[Request]:
-        """Return the domains that would find no place if that host were lost.
+    def losses(self, fleet: Fleet, way: Mapping[str, str]) -> dict[str, list[Request]]:
+        """Return the domains that would find no place, by the host that is lost.
 
         :arg fleet: with the plan carried out.
         :arg way: each domain of the plan to its host.
         """
+        key = frozenset(way.items())
+        if key not in self._answers:
+            others = sorted(self.hosts, key=lambda host: (-fleet.states[host].free_mib(), host))
+            self._answers[key] = {host: self._lost(host, fleet, way, others) for host in self.hosts}
+        return self._answers[key]
+
+    def _lost(self, lost: str, fleet: Fleet, way: Mapping[str, str], hosts: Sequence[str]) -> list[Request]:
         arrived = [replace(self.leavers[uuid], source=lost, source_uuid=self.uuids[lost]) for uuid, host in way.items() if host == lost]
         units = units_of([*self.there[lost], *arrived])
-        others = sorted((host for host in self.hosts if host != lost), key=lambda host: (-fleet.states[host].free_mib(), host))
         for request in (request for unit in units for request in unit.requests):
             fleet = fleet.without(request.uuid, lost)
-        board = Board(fleet, {unit.uuid: unit for unit in units}, others, FILTERS, NODES)
+        board = Board(fleet, {unit.uuid: unit for unit in units}, [host for host in hosts if host != lost], FILTERS, NODES)
         placed = _dealt(board, units)
         placed = placed if len(placed) == len(units) else repaired(board, placed)
         return [request for unit in units if unit.uuid not in placed for request in unit.requests]
 
     def cost(self, fleet: Fleet, way: Mapping[str, str]) -> float:
         """Return the MiB of memory that would find no place, for the losses of all hosts added up."""
-        return float(sum(request.memory_mib for host in self.hosts for request in self.lost(host, fleet, way)))
+        return float(sum(request.memory_mib for requests in self.losses(fleet, way).values() for request in requests))
 
     def judge(self, fleet: Fleet, way: Mapping[str, str]) -> Document:
-        """Return C({holds, host, missing_mib, domains, hosts}): the loss that is the worst, and all hosts whose loss is not absorbed.
-
-        :arg fleet: with the plan carried out.
-        :arg way: each domain of the plan to its host.
-        """
-        lost = {host: self.lost(host, fleet, way) for host in self.hosts}
+        """Return C({holds, host, missing_mib, domains, hosts}): the loss that is the worst, and all hosts whose loss is not absorbed."""
+        lost = self.losses(fleet, way)
         missing = {host: sum(request.memory_mib for request in requests) for host, requests in lost.items() if requests}
         if not missing:
             return {"holds": True, "host": None, "missing_mib": 0, "domains": [], "hosts": []}

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,16 +58,20 @@ def plan(
     ways = pinned or {}
     wanted = list(requests)
     fixed = sorted((request for request in wanted if request.uuid in ways), key=lambda request: Unit((request,)).rank)
-    base = fleet
-    for request in fixed:
-        if ways[request.uuid] in base.states:
-            base = base.taking(request, ways[request.uuid])
     units = units_of(request for request in wanted if request.uuid not in ways)
-    board = Board(base, {unit.uuid: unit for unit in units}, sorted(fleet.states), filters)
+    board = Board(_with_pinned(fleet, fixed, ways), {unit.uuid: unit for unit in units}, sorted(fleet.states), filters)
     dealt = _dealt(board, units)
     way = dealt.way if len(dealt.way) == len(units) else repaired(board, dealt.way)
-    way = _cheapest(board, way, cost) if cost else way
+    if cost is not None:
+        way = _cheapest(board, way, _Price(board, cost, ways))
     return [Placement(request, ways[request.uuid], pinned=True) for request in fixed] + _told(board, units, way, dealt)
+
+
+def _with_pinned(fleet: Fleet, fixed: Iterable[Request], ways: Mapping[str, str]) -> Fleet:
+    for request in fixed:
+        if ways[request.uuid] in fleet.states:
+            fleet = fleet.taking(request, ways[request.uuid])
+    return fleet
 
 
 @dataclass(frozen=True)
@@ -94,23 +99,33 @@ def _dealt(board: Board, units: Sequence[Unit]) -> _Dealt:
     return dealt
 
 
-def _cheapest(board: Board, way: Way, cost: Cost) -> Way:
-    """Return the first of some plans that costs nothing, else the cheapest: the given one, and those that differ from it by one unit's host."""
-    best, least = way, _cost(board, way, cost)
+@dataclass(frozen=True)
+class _Price:
+    """What a way costs."""
+
+    board: Board
+    cost: Cost
+    pinned: Mapping[str, str]
+
+    def of(self, way: Way) -> float:
+        hosts = {request.uuid: host for uuid, host in way.items() for request in self.board.units[uuid].requests}
+        return self.cost(self.board.fleet(way), {**self.pinned, **hosts})
+
+
+def _cheapest(board: Board, way: Way, price: _Price) -> Way:
+    """Return the first of some plans that costs nothing, else the cheapest: the given one, and those that differ by the host of one unit and then another."""
+    least = price.of(way)
     tries = min(ALTERNATIVES, 1 + _HOSTS_TRIED // (1 + len(board.hosts)))
-    while least > 0 and tries > 0:
-        before = least
-        for other in _neighbours(board, best):
+    better = True
+    while least > 0 and tries > 0 and better:
+        better = False
+        for other in itertools.islice(_neighbours(board, way), tries):
             tries -= 1
-            price = _cost(board, other, cost)
-            if price < least:
-                best, least = other, price
+            costs = price.of(other)
+            if costs < least:
+                way, least, better = other, costs, True
                 break
-            if tries <= 0:
-                break
-        if least == before:
-            break
-    return best
+    return way
 
 
 def _neighbours(board: Board, way: Way) -> Iterable[Way]:
@@ -121,10 +136,6 @@ def _neighbours(board: Board, way: Way) -> Iterable[Way]:
         for at in board.places(unit):
             if at != host and unit.placed(fleet, at, board.filters):
                 yield {**way, uuid: at}
-
-
-def _cost(board: Board, way: Way, cost: Cost) -> float:
-    return cost(board.fleet(way), {request.uuid: host for uuid, host in way.items() for request in board.units[uuid].requests})
 
 
 def _told(board: Board, units: Sequence[Unit], way: Way, dealt: _Dealt) -> list[Placement]:

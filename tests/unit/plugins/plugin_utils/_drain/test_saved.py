@@ -115,7 +115,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(sorted(PLAN)), JSON, st.booleans())
 def test_any_part_may_be_anything(key: str, value: t.Any, deep: bool) -> None:
     document = edited(lambda plan: (plan["moves"][0] if deep else plan).update({key: value}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 import typing as t
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
@@ -134,6 +134,7 @@ def test_an_unplaced_domain_has_a_verdict_of_every_host() -> None:
     assert all(verdict.reason for verdict in placement.verdicts)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 500), max_size=12), st.lists(st.integers(0, 1500), min_size=1, max_size=5), st.integers(0, 99))
 def test_no_host_is_overbooked_and_the_order_of_the_input_is_of_no_account(sizes: list[int], rooms: list[int], seed: int) -> None:
     requests = [request(number, mib) for number, mib in enumerate(sizes)]
