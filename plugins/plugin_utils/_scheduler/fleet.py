@@ -76,7 +76,8 @@ class Fleet:
 
     def _counted(self, state: HostState) -> Iterator[tuple[str, Guest]]:
         for guest in state.guests.values():
-            if guest.group and not (guest.arrived and guest.uuid in self.leaving):
+            is_leaving = guest.uuid in self.leaving and guest.arrived and guest.uuid not in state.moves_in
+            if guest.group and not is_leaving:
                 yield guest.group["name"], guest
 
     def _replacing(self, before: HostState, after: HostState, uuid: str) -> Fleet:

@@ -54,6 +54,12 @@ def store_of(hardware: Hardware, path: str) -> t.Optional[tuple[str, t.Optional[
     return name, f"{store}/{path_below(path, mount['path'])}" if store else None
 
 
+def has_store(hardware: Hardware, image: str) -> bool:
+    """Whether a store is mounted anywhere on the host that holds an image of that identity."""
+    stores = [mount["store"] for mount in hardware.mounts or () if mount.get("store")]
+    return any(image == store or image.startswith(f"{store}/") for store in stores)
+
+
 def _sized(name: str, place: Body) -> t.Optional[Place]:
     capacity, available = place.get("capacity_bytes"), place.get("available_bytes")
     return None if capacity is None or available is None else Place(name, capacity, available)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..fleet import Fleet
 from ..hardware import Body
 from ..host_state import HostState
-from ..places import store_of
+from ..places import has_store, store_of
 from ..request import Request
 from .base import PASS, Finding, Rule
 
@@ -28,21 +28,23 @@ class Storage(Rule):
 
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
-        findings = [finding for disk in request.disks if disk["target"] not in request.copied for finding in [_judged(disk, host)] if finding is not PASS]
+        source = fleet.source_of(request)
+        judged = (_judged(disk, host, source) for disk in request.disks if disk["target"] not in request.copied)
+        findings = [finding for finding in judged if finding is not PASS]
         if not findings:
             return PASS
         reasons = [finding.reason for finding in findings if finding.reason]
         return Finding(" ".join(reasons) or None, tuple(warning for finding in findings for warning in finding.warnings))
 
 
-def _judged(disk: Body, host: HostState) -> Finding:
+def _judged(disk: Body, host: HostState, source: HostState | None) -> Finding:
     if disk.get("kind") == _VOLUME:
         return _by_pool(disk, host)
     if disk.get("kind") not in _PATHS:
         return PASS
     present = host.paths.get(disk["source"])
     if present is None:
-        return _by_store(disk, host)
+        return _by_store(disk, host, source)
     return _if_present(disk, host) if present else _if_absent(disk)
 
 
@@ -61,16 +63,22 @@ def _if_present(disk: Body, host: HostState) -> Finding:
     return Finding(warnings=(f"{_image(disk)} is there on {host.name}, but not by name the same one: {disk['store']}, and there {found[1] or found[0]}.",))
 
 
-def _by_store(disk: Body, host: HostState) -> Finding:
+def _by_store(disk: Body, host: HostState, source: HostState | None) -> Finding:
     if disk.get("optional"):
         return PASS
     found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
-    if found is None:
-        return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
-    if found[1] == disk["store"]:
+    if found is not None and found[1] == disk["store"]:
         return PASS
+    if found is None or _may_be_linked(disk, host, source):
+        return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
     there = f"{found[1]} is another" if found[1] else f"{found[0]} is not shared"
     return Finding(f"{_image(disk)} lies on {disk['store']}, and what is there at that path, {there}.")
+
+
+def _may_be_linked(disk: Body, host: HostState, source: HostState | None) -> bool:
+    """Whether the path goes through a link at the source, and the host has the store as well: then it may have that link too."""
+    at_source = store_of(source.hardware, disk["source"]) if source else None
+    return at_source is not None and at_source[1] != disk["store"] and has_store(host.hardware, disk["store"])
 
 
 def _by_pool(disk: Body, host: HostState) -> Finding:

@@ -50,6 +50,12 @@ def test_what_the_platform_can_give_is_not_always_known() -> None:
     assert finding.reason is None
     assert "could not be told" in finding.warnings[0]
     assert of(cpu(), platforms=None).warnings
+    assert judged("cpu_model", request(cpu=cpu(), arch=None), host()).warnings
+
+
+def test_a_platform_that_is_not_there_is_told_by_the_machine_type_alone() -> None:
+    finding = judged("cpu_model", request(cpu=cpu(), arch="aarch64"), host())
+    assert (finding.reason, finding.warnings) == (None, ())
 
 
 def test_libvirt_s_own_comparison_decides() -> None:

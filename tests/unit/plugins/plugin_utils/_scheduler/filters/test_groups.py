@@ -74,6 +74,11 @@ def test_a_member_on_its_way_there_counts_and_one_that_leaves_does_not() -> None
     assert judged("anti_affinity", asked, there, leaving=["web2"]).reason is None
 
 
+def test_a_member_that_is_just_arriving_does_not_leave_there() -> None:
+    there = host("kvm2", domain("web2", group=APART, job="incoming migration"))
+    assert judged("anti_affinity", request(group=APART), there, leaving=["web2"]).reason
+
+
 @pytest.mark.parametrize("policy", ["soft-affinity", "soft-anti-affinity"])
 def test_the_soft_kinds_refuse_nobody(policy: str) -> None:
     group = {"name": "web", "policy": policy}

@@ -78,6 +78,29 @@ def test_another_store_or_none_refuses_and_names_both(mounts: list[dict[str, t.A
     assert words in str(reason)
 
 
+LINKED = f.disk("vda", source="/images/vda.qcow2", store="nfs4:nas:/images/vda.qcow2")
+NFS_MOUNT = {"path": "/srv/images", "kind": "nfs4", "store": "nfs4:nas:/images"}
+
+
+def linked(there: list[dict[str, t.Any]], at_source: list[dict[str, t.Any]]) -> Finding:
+    return judged("storage", request(disks=[LINKED]), host(mounts=there), host("kvm1", mounts=at_source))
+
+
+def test_a_path_that_goes_through_a_link_may_do_so_on_the_other_host_too() -> None:
+    finding = linked([LOCAL_MOUNT, NFS_MOUNT], [LOCAL_MOUNT, NFS_MOUNT])
+    assert finding.reason is None
+    assert "is not known" in finding.warnings[0]
+
+
+def test_a_link_leads_nowhere_on_a_host_that_does_not_have_the_store() -> None:
+    for other in ([LOCAL_MOUNT], [LOCAL_MOUNT, {**NFS_MOUNT, "store": "nfs4:nas:/image"}]):
+        assert "is not shared" in str(linked(other, [LOCAL_MOUNT, NFS_MOUNT]).reason)
+
+
+def test_a_path_that_goes_through_no_link_must_lead_to_the_store() -> None:
+    assert linked([LOCAL_MOUNT, NFS_MOUNT], [LOCAL_MOUNT, {**NFS_MOUNT, "path": "/images"}]).reason
+
+
 @pytest.mark.parametrize(
     ("disk", "mounts"), [(f.disk("vda"), None), (f.disk("vda", None), [LOCAL_MOUNT]), (f.disk("vda", False), [LOCAL_MOUNT]), (f.disk("vda"), [])]
 )
