@@ -154,7 +154,7 @@ def _of_destination(move: Body, leaver: Leaver, fleet: Fleet, candidates: Sequen
     destination = move["destination"]
     if leaver.way and not leaver.booked:
         return [] if leaver.way == destination else [f"{move['name']} is on its way to {leaver.way}, and not to {destination}."]
-    if destination not in candidates or destination not in fleet.states:
+    if destination not in candidates:
         return [f"{destination}, where {move['name']} was to move, is no candidate any more."]
     verdict = check(leaver.request, fleet.states[destination], fleet)
     return [] if verdict.passed else [f"{destination} cannot take {move['name']} any more: {verdict.reason}"]

@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import downtime_steps, effective_timeout_seconds, size_gib
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import FEATURES, Policy, value
@@ -19,6 +21,9 @@ from .shapes import plain
 from .sort import Leaver
 
 MIB = 1024**2
+# From so many hosts on, those that were not chosen are counted by their reason where a person reads it.
+MANY_HOSTS = 12
+_FIGURE = re.compile(r"\b[0-9]+(?:\.[0-9]+)?\b")
 PINNED = "The domain is on its way there already."
 
 Document = dict[str, t.Any]
@@ -54,7 +59,7 @@ def unplaced(placement: Placement) -> Document:
     """Return what the plan says of a domain that no host can take."""
     request = placement.request
     rejected = _rejected(placement, None)
-    whys = "; ".join(f"{entry['host']}: {entry['reason'].rstrip('.')}" for entry in rejected)
+    whys = "; ".join(f"{hosts}: {reason.rstrip('.')}" for hosts, reason in summed_up(rejected))
     return {
         "name": request.name,
         "uuid": request.uuid,
@@ -63,6 +68,20 @@ def unplaced(placement: Placement) -> Document:
         "reason": f"No host can take it{_company(placement)}. {whys}." if rejected else "There is no other host.",
         "rejected": rejected,
     }
+
+
+def summed_up(rejected: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
+    """Return C((hosts, reason)) pairs: one a host, and of many hosts one for all whose reasons differ in figures only. The plan itself names each host."""
+    if len(rejected) < MANY_HOSTS:
+        return [(entry["host"], entry["reason"]) for entry in rejected]
+    groups: dict[str, list[Mapping[str, str]]] = {}
+    for entry in rejected:
+        groups.setdefault(_FIGURE.sub("…", entry["reason"]), []).append(entry)
+    return [(_first(group), group[0]["reason"] if len(group) == 1 else reason) for reason, group in groups.items()]
+
+
+def _first(group: Sequence[Mapping[str, str]]) -> str:
+    return group[0]["host"] if len(group) == 1 else f"{group[0]['host']} and {len(group) - 1} more"
 
 
 def _expected(leaver: Leaver, rate: float) -> Prediction:

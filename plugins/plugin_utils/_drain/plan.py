@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
@@ -42,7 +42,8 @@ def make_plan(known: Known, sources: Sequence[str], candidates: Sequence[str], w
     fleet = fleet_of(known, sources, candidates, found)
     requests = [leaver.request for leaver in found.leavers.values()]
     survivors = Survivors(known, sorted({*candidates} - {*sources}), requests) if wanted.n_plus_one else None
-    placements = plan(requests, fleet, ways_of(found, fleet), cost=survivors.cost if survivors else None)
+    hosts = {*candidates, *sources}
+    placements = plan(requests, fleet, ways_of(found, fleet, hosts), cost=survivors.cost if survivors else None, hosts=hosts)
     placed = [placement for placement in placements if placement.destination]
     rates = {source: _rate(known, wanted, placed, source) for source in sources}
     moves = [e.move(order, one, found.leavers[one.request.uuid], rates[one.request.source]) for order, one in enumerate(placed, 1)]
@@ -71,20 +72,23 @@ def check_sources(known: Known, sources: Sequence[str]) -> None:
 
 
 def fleet_of(known: Known, sources: Sequence[str], candidates: Sequence[str], found: Sorted) -> Fleet:
-    """Return the fleet as the plan sees it: who is drained takes nobody, and what leaves or is shut down counts for no group where it is now."""
-    states = {host: known.state(host) for host in sorted({*candidates, *sources})}
+    """Return the fleet as the plan sees it: who is drained takes nobody, and what leaves or is shut down counts for no group where it is now.
+
+    Hosts that are neither sources nor candidates are there for the members of groups that they have.
+    """
+    states = {host: known.state(host) for host in sorted({*candidates, *sources, *known.facts})}
     drained = {source: replace(states[source], state="maintenance", state_reason="it is being drained") for source in sources}
     leaving = frozenset(found.leavers) | {entry["uuid"] for entry in found.shutdowns}
     return Fleet({**states, **drained}, leaving)
 
 
-def ways_of(found: Sorted, fleet: Fleet) -> dict[str, str]:
+def ways_of(found: Sorted, fleet: Fleet, hosts: Collection[str]) -> dict[str, str]:
     """Return the hosts to which domains are going already; a booking that has not begun counts while its host may still take the domain."""
     ways = {}
     for uuid, leaver in found.leavers.items():
         way = leaver.way
         if way and leaver.booked:
-            way = way if way in fleet.states and check(leaver.request, fleet.states[way], fleet).passed else None
+            way = way if way in hosts and check(leaver.request, fleet.states[way], fleet).passed else None
         if way:
             ways[uuid] = way
     return ways

