@@ -14,7 +14,13 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import install, release, state
 
-CALLS: dict[str, t.Callable[..., t.Any]] = {"install": install.install, "remove": install.remove, "revoke": install.revoke, "release": release.release, "state": state.state}
+CALLS: dict[str, t.Callable[..., t.Any]] = {
+    "install": install.install,
+    "remove": install.remove,
+    "revoke": install.revoke,
+    "release": release.release,
+    "state": state.state,
+}
 
 
 def main(name: str, arguments: str) -> int:
@@ -23,7 +29,7 @@ def main(name: str, arguments: str) -> int:
     except KvmfleetError as error:
         print(json.dumps(error.as_result()))
         return 1
-    print(json.dumps(dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer))
+    print(json.dumps(answer, default=dataclasses.asdict))
     return 0
 
 
