@@ -1,0 +1,102 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The control node's half of C(protect): writes into the ledger what the host tells, and lets no definition out."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from collections.abc import Iterator
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._protect_spec import protect_spec
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import Outcome
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+
+Result = dict[str, t.Any]
+
+LEAVE, READ, SAVE = "leave", "read", "save"
+# The phase whose answer holds definitions.
+_SECRET_PHASE = "save"  # noqa: S105 - it names a phase
+_SSH_PORT = 22
+
+
+class ActionModule(FleetAction):
+    """Action plugin of the module of the same name."""
+
+    MODULE = "protect"
+
+    def spec(self) -> Result:
+        """Return the module's options."""
+        return protect_spec()
+
+    def act(self, args: Result, task_vars: Result) -> Result:
+        """Do all steps, or the one that the role asks for."""
+        if args["clean_shutdown_token"] and not args["guard"]:
+            raise InvalidArgument("clean_shutdown_token releases the boot guard, and guard is false.", "Set guard: true. Nothing was changed.")
+        settings, here = Settings(task_vars), self.here(task_vars)
+        ledger = self._ledger(settings.ledger(here, args["ledger"]))
+        steps = Steps(here, ledger, lambda phase, work: self._asked(phase, work, args["uri"], task_vars), acting(), self._task.check_mode)
+        only = (args["_work"] or {}).get("step")
+        result: Result = {"changed": False}
+        if only in (None, LEAVE):
+            result = _added(result, steps.leave(_addresses(settings, here)))
+        if only in (None, READ):
+            result = _added(result, steps.read())
+        if only in (None, SAVE):
+            result = self._saved(result, steps, args)
+        warnings = [*[conflict["msg"] for conflict in result.get("conflicts", [])], *(ledger.problems if ledger else [])]
+        return {**result, "warnings": warnings} if warnings else result
+
+    def _saved(self, before: Result, steps: Steps, args: Result) -> Result:
+        outcome = steps.save()
+        result = _added(before, {"changed": bool(outcome.saved), **outcome.as_result()})
+        result = _added(result, steps.guard(args["guard"], args["clean_shutdown_token"]))
+        return {**result, "diff": _diff(outcome, steps.name)} if self._task.diff else result
+
+    def _ledger(self, location: str | None) -> Ledger | None:
+        try:
+            return open_ledger(location, create=not self._task.check_mode)
+        except NotFound:
+            return None
+
+    def _asked(self, phase: str, work: Result, uri: str, task_vars: Result) -> Result:
+        with self._unspoken() if phase == _SECRET_PHASE else contextlib.nullcontext():
+            return self.phase(phase, work, uri, task_vars)
+
+    @contextlib.contextmanager
+    def _unspoken(self) -> Iterator[None]:
+        """Keep the connection from printing what the host answers, which it does at high verbosity unless a task has no_log."""
+        contexts = [self._play_context, self._connection._play_context]
+        before = [context.no_log for context in contexts]
+        try:
+            for context in contexts:
+                context.no_log = True
+            yield
+        finally:
+            for context, value in zip(contexts, before, strict=True):
+                context.no_log = value
+
+
+def _addresses(settings: Settings, here: str) -> Result:
+    """Return how the host is reached, so that a dead one can be asked although the inventory has changed since."""
+    return {
+        "ansible_host": str(settings.of(here, "ansible_host", here)),
+        "ssh_port": int(settings.of(here, "ansible_port", _SSH_PORT)),
+        "libvirt_uri": settings.libvirt_uri(here, here),
+    }
+
+
+def _added(result: Result, more: Result) -> Result:
+    return {**result, **more, "changed": result["changed"] or more["changed"]}
+
+
+def _diff(outcome: Outcome, name: str) -> Result:
+    return {"before": outcome.before, "after": outcome.after, "before_header": f"domains of {name} in the ledger", "after_header": f"domains of {name}"}

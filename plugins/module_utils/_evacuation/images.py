@@ -1,0 +1,110 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Where a domain's images lie on this host: the folders whose tokens prove their store, the file system, the identity of a block device."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from xml.etree.ElementTree import Element
+
+from .._facts.block_devices import BlockDevices
+from .._facts.mounts import store_of
+from .._facts.patience import within
+from .._hypervisor.storage import Mount, innermost, read_mounts
+
+Json = t.Dict[str, t.Any]
+Pools = t.Sequence[t.Mapping[str, t.Any]]
+Place = t.Tuple[t.List[str], t.Optional[Json]]
+
+PATIENCE_SECONDS = 5.0
+# An RBD or DRBD device is known by a name that two clusters may have; these are the devices' own.
+_IDENTITIES = ("wwn:", "mpath:", "lvm:", "nvme:")
+_FILES = ("file", "dir")
+
+
+class Images:
+    """:arg mounts: the table of mounts; this host's own by default."""
+
+    def __init__(self, mounts: t.Optional[t.Sequence[Mount]] = None) -> None:
+        self._mounts = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
+        self._known: t.Dict[str, Place] = {}
+        self._silent: t.Set[str] = set()
+        self._devices = BlockDevices()
+
+    def disks(self, asked: t.Sequence[t.Mapping[str, t.Any]], pools: Pools, live: t.Optional[Element]) -> t.List[Json]:
+        """Return the disks as the ledger keeps them, yet without who else sees them.
+
+        :arg asked: the disks of the domain's request.
+        :arg live: the definition of an active domain, which knows the backing files too.
+        """
+        backing = _backing_files(live)
+        return [self._disk(disk, pools, backing.get(disk["target"], [])) for disk in asked]
+
+    def identity_of(self, path: str) -> t.Optional[str]:
+        """Return what a block device is called on every host that has it, or null where it has no such name."""
+        store = self._devices.identify(path)[1]
+        return store if store and store.startswith(_IDENTITIES) else None
+
+    def _disk(self, disk: t.Mapping[str, t.Any], pools: Pools, backing: t.List[str]) -> Json:
+        kind, path = _located(disk["kind"], disk["source"], pools)
+        places = [self._place(path, kind)] if path.startswith("/") and kind in _FILES else []
+        folders = {folder for place in [*places, *(self._place(file, "file") for file in backing)] for folder in place[0]}
+        return {
+            "target": disk["target"],
+            "kind": kind,
+            "path": path,
+            "readonly": disk["readonly"],
+            "optional": disk["optional"],
+            "backing": backing,
+            "folders": sorted(folders),
+            "mount": places[0][1] if places else None,
+            "shared": disk["shared"],
+            "wwn": self.identity_of(path) if kind == "block" and path else None,
+        }
+
+    def _place(self, path: str, kind: str) -> Place:
+        """Return the folders that have to be seen for this path, and the mount that it is on. A folder that does not answer costs its time once."""
+        parent = path if kind == "dir" else os.path.dirname(path)
+        if path not in self._known:
+            found = None if parent in self._silent else within(PATIENCE_SECONDS, lambda: self._asked(path, parent))
+            if found is None:
+                self._silent.add(parent)
+            self._known[path] = found or ([parent], None)
+        return self._known[path]
+
+    def _asked(self, path: str, parent: str) -> Place:
+        real = os.path.realpath(path)
+        real_parent = real if parent == path else os.path.dirname(real)
+        # A file that is itself a link needs both folders: the one with the link, and the one with the image.
+        folders = [parent] if os.path.realpath(parent) == real_parent else [parent, real_parent]
+        mount = self._mounts.get(innermost(real, self._mounts))
+        return folders, {"path": mount.path, "kind": mount.kind, "store": store_of(mount)} if mount else None
+
+
+def _located(kind: str, source: str, pools: Pools) -> t.Tuple[str, str]:
+    """Return kind and path of a disk; of a volume those of what it is in its pool, and no path where the pool is not known."""
+    if kind != "volume":
+        return kind, source
+    name, _slash, volume = source.partition("/")
+    pool = next((pool for pool in pools if pool["name"] == name), None)
+    if pool is None:
+        return kind, ""
+    place = pool["path"] or ""
+    if not place.startswith("/"):
+        return "network", source
+    return "block" if place.startswith("/dev") else "file", f"{place}/{volume}"
+
+
+def _backing_files(live: t.Optional[Element]) -> t.Dict[str, t.List[str]]:
+    """Return the files that each disk's image is backed by, by target."""
+    found: t.Dict[str, t.List[str]] = {}
+    for disk in live.findall("devices/disk") if live is not None else ():
+        target = disk.find("target")
+        backing = disk.find("backingStore")
+        if target is not None and backing is not None:
+            found[target.get("dev", "")] = [path for path in (source.get("file", "") for source in backing.iter("source")) if path.startswith("/")]
+    return found
