@@ -43,7 +43,8 @@ def test_facts_tell_what_a_host_can(operator: Operator, without_root: AsUser) ->
     assert facts["traits"] == [AUTO_CONVERGE]
     assert "vm.unprivileged_userfaultfd" in facts["missing_traits"][POST_COPY]
     from_afar = operator.facts(2, uri=f"qemu+tcp://{operator.lab.host(1)}/system")
-    assert (from_afar["traits"], from_afar["unverified"]) == ([AUTO_CONVERGE], [POST_COPY])
+    assert from_afar["traits"] == [AUTO_CONVERGE]
+    assert POST_COPY in from_afar["unverified"]
 
 
 def test_a_source_that_cannot_starts_nothing(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
@@ -61,7 +62,7 @@ def test_a_destination_whose_facts_say_no_is_refused(lab: Lab, operator: Operato
     done = operator.move_after_facts(web, post_copy=True)
     assert done["error_code"] == "conflict", done
     assert lab.host(2) in done["msg"]
-    assert operator.records() == []
+    assert operator.only_record()["status"] == "conflict"
     assert lab.places(web) == {1: "running"}
 
 
