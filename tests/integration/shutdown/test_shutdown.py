@@ -44,18 +44,27 @@ def test_a_transient_guest_is_gone(lab: Lab, control: Control, guest: Make) -> N
     assert lab.places(passing) == {}
 
 
-def test_one_that_does_not_react_keeps_running_and_cannot_be_moved_meanwhile(lab: Lab, control: Control, guest: Make) -> None:
+def test_one_that_does_not_react_keeps_running(lab: Lab, control: Control, guest: Make) -> None:
     deaf = guest("deaf", "--dirty-mib", "16", "--rate", "500")
-    waiting = begin(control, deaf, wait_seconds=8)
-    lock = f"/run/kvmfleet/{lab.uuid(deaf)}.lock"
-    eventually(lambda: lab.try_("exec", lab.host(1), "--", "sh", "-c", f"test -e {lock} && ! flock -n {lock} true").returncode == 0, "it waits")
-    assert control.move(deaf).refused() == "conflict"
-    done = waiting.wait()
+    done = shut_down(control, deaf, wait_seconds=3)
     assert (done.code != 0, done.result["error_code"]) == (True, "timeout")
-    assert "after 8 s. It was not destroyed" in done.msg
+    assert "after 3 s. It was not destroyed" in done.msg
     assert lab.places(deaf) == {1: "running"}
     assert lab.check(deaf)["intact"]
     assert control.move(deaf).ended() == ("completed", None)
+
+
+def test_one_that_is_waited_for_cannot_be_moved_and_who_destroyed_it_is_told(lab: Lab, control: Control, guest: Make) -> None:
+    deaf = guest("deaf")
+    lock = f"/run/kvmfleet/{lab.uuid(deaf)}.lock"
+    waiting = begin(control, deaf, wait_seconds=100)
+    eventually(lambda: lab.try_("exec", lab.host(1), "--", "sh", "-c", f"test -e {lock} && ! flock -n {lock} true").returncode == 0, "it waits")
+    assert control.move(deaf).refused() == "conflict"
+    assert lab.places(deaf) == {1: "running"}
+    lab.virsh(1, "destroy", deaf)
+    done = waiting.wait()
+    assert (done.code, done.changed, done.result["reason"]) == (0, True, "destroyed")
+    assert "its guest did not shut down: destroyed" in done.warnings
 
 
 def test_a_paused_guest_cannot_react(lab: Lab, control: Control, guest: Make) -> None:
