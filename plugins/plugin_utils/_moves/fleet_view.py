@@ -11,9 +11,10 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.known import Facts, filled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.known import Facts, filled, with_profiles
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.entries import entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
@@ -108,8 +109,8 @@ class FleetView:
         verdict, paths = domain.get("cpu", {}).get(uri), domain.get("paths", {}).get(uri)
         return self._state(host, self.facts(host, uri), records, entries, self.scheduler(host), paths, {uuid: verdict} if verdict else None)
 
-    @staticmethod
     def _state(
+        self,
         host: str,
         facts: Body,
         records: list[Body],
@@ -119,7 +120,15 @@ class FleetView:
         cpu_verdicts: Body | None = None,
     ) -> HostState:
         entry = entry_of(entries, host, facts.get("host_uuid"), facts.get("host_id"))
-        return HostState.of(host, facts, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts)
+        known = with_profiles(facts, lambda name: self._profile(host, name))
+        return HostState.of(host, known, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts)
+
+    def _profile(self, host: str, name: str) -> Body:
+        try:
+            return self.settings.profile(host, name)
+        except InvalidArgument:
+            # Somebody else's domain; its own move will say what is wrong.
+            return {}
 
     def _entries(self) -> list[Body]:
         return [document.body for document in self.ledger.hosts()] if self.ledger else []

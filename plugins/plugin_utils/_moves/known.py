@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 Body = Mapping[str, t.Any]
 Facts = dict[str, t.Any]
@@ -33,6 +33,24 @@ def filled(seen: Body, own: t.Optional[Body]) -> Facts:
     open_before = {*seen.get("unverified", ()), *own.get("unverified", ())}
     facts["unverified"] = sorted(what for what in open_before if what not in told and facts.get(what) is None)
     return facts
+
+
+def with_profiles(facts: Body, profile_of: Callable[[str], Body]) -> Body:
+    """Return a host's facts in which the domains that name a profile, which hosts do not know, have the group that it gives them.
+
+    :arg profile_of: the profile of that name; empty where it cannot be had.
+    """
+    domains = facts.get("domains") or ()
+    if not any((domain.get("policy") or {}).get("profile") for domain in domains):
+        return facts
+    return {**facts, "domains": [_in_profile(domain, profile_of) for domain in domains]}
+
+
+def _in_profile(domain: Body, profile_of: Callable[[str], Body]) -> Body:
+    name, request = (domain.get("policy") or {}).get("profile"), domain.get("request") or {}
+    if not name or request.get("group"):
+        return domain
+    return {**domain, "request": {**request, "group": profile_of(name).get("group")}}
 
 
 def with_known_disks(needs: Body, own: t.Optional[Body], uuid: str) -> Facts:

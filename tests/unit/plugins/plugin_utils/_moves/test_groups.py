@@ -63,3 +63,14 @@ def test_members_of_one_task_cannot_meet(control: Control) -> None:
     for check in (True, False):
         jobs = control.run(moves=[{"name": "web1"}, {"name": "web2"}], destination="kvm2", check=check)
         assert [job.error and job.error.error_code for job in jobs] == [None, "conflict"]
+
+
+def test_a_member_by_its_profile_is_a_member(control: Control) -> None:
+    in_group(control, APART, web1="kvm1")
+    control.fleet.guest("web2", OTHER, on="kvm2")
+    control.source.facts["kvm2"] = {"domains": [{**domain, "policy": {"profile": "web"}} for domain in control.source.facts_of("kvm2")["domains"]]}
+    assert one(control, check=True).error is None
+    control.variables("kvm2")["kvmfleet_profiles"] = {"web": {"group": APART}}
+    refused = one(control, check=True)
+    assert refused.error.error_code == "conflict"
+    assert "web2" in str(refused.error)
