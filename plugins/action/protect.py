@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._protect_spec i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import Outcome
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import Outcome, notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
@@ -59,6 +59,7 @@ class ActionModule(FleetAction):
         outcome = steps.save()
         result = _added(before, {"changed": bool(outcome.saved), **outcome.as_result()})
         result = _added(result, steps.guard(args["guard"], args["clean_shutdown_token"]))
+        result["notes"] = notes(result, (steps.entry() or {}).get("unwritable") or {})
         return {**result, "diff": _diff(outcome, steps.name)} if self._task.diff else result
 
     def _ledger(self, location: str | None) -> Ledger | None:

@@ -129,6 +129,12 @@ unproved:
       target: vda
       path: /var/lib/libvirt/images/web1.qcow2
       reason: no other host has seen this host's token in /var/lib/libvirt/images
+notes:
+  description: What a person should know, a sentence each; empty where every domain was saved and could be started elsewhere.
+  returned: success
+  type: list
+  elements: str
+  sample: ["No token could be left in /srv/iso: Read-only file system."]
 tokens:
   description: Folders with a token of this host (C(left)), and why there is none in others (C(unwritable)).
   returned: success

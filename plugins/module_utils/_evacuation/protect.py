@@ -97,7 +97,7 @@ def save(uri: str, work: Work) -> Json:
     require_root()
     _check_identity(work["host_id"])
     with _open(uri) as host:
-        return {"changed": False, **_read(host, work["uuids"])}
+        return {"changed": False, **_read(host, work["uuids"], is_held=bool(state().held))}
 
 
 def guard(uri: str, work: Work) -> Json:
@@ -158,8 +158,8 @@ def _seen(host_id: str, nonces: t.Mapping[str, str]) -> t.Dict[str, str]:
     return {folder: nonces[folder] for folder, is_seen in answers.items() if is_seen}
 
 
-def _read(host: ProtectedHost, uuids: t.Optional[t.Collection[str]]) -> Json:
-    reader = _Reader(host)
+def _read(host: ProtectedHost, uuids: t.Optional[t.Collection[str]], is_held: bool = False) -> Json:
+    reader = _Reader(host, is_held)
     answer: Json = {"domains": [], "arriving": [], "unreadable": []}
     for definition in host.roll().definitions:
         info = definition.info
@@ -178,10 +178,14 @@ def _read(host: ProtectedHost, uuids: t.Optional[t.Collection[str]]) -> Json:
 
 
 class _Reader:
-    """Reads the domains of a host; what they share is asked once."""
+    """Reads the domains of a host; what they share is asked once.
 
-    def __init__(self, host: ProtectedHost) -> None:
+    :arg is_held: whether the boot guard holds the host: then what is off was not shut down by a person.
+    """
+
+    def __init__(self, host: ProtectedHost, is_held: bool) -> None:
         self._host = host
+        self._is_held = is_held
         self._versions = host.versions()
         self._pools = host.surroundings()["pools"] or ()
         self._stores = LocalStores()
@@ -202,7 +206,7 @@ class _Reader:
             "active": info.view.active,
             "persistent": info.view.persistent,
             "autostart": info.autostart,
-            "state": _state(info.view),
+            "state": _state(info.view, self._is_held),
             "request": {**request, "blockers": [], "uuid": info.uuid, "name": info.name},
             "policy": own.values,
             "nvram": request["nvram"],
@@ -211,10 +215,10 @@ class _Reader:
         }
 
 
-def _state(view: h.GuestView) -> t.Optional[str]:
-    """Return the state that a restart is to bring back; null while a job has the domain, which says nothing of what a person wants."""
+def _state(view: h.GuestView, is_held: bool) -> t.Optional[str]:
+    """Return the state that a restart is to bring back; null while a job has the domain or the host is held, for then it is not what a person wants."""
     if not view.active:
-        return h.SHUTOFF
+        return None if is_held else h.SHUTOFF
     if view.is_busy:
         return None
     return h.PAUSED if view.state == h.PAUSED and view.reason in _HELD_BY_A_PERSON else h.RUNNING

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import typing as t
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .._ledger.store import Body
@@ -48,6 +49,29 @@ def entry(body: Body) -> Body:
         "age_seconds": age_seconds(protected.get("at")),
         "possible_hosts": [place.get("host") for place in body.get("possible_hosts") or []],
     }
+
+
+def notes(result: Body, unwritable: Mapping[str, str]) -> list[str]:
+    """Return, a sentence each, what a person should know of a protected host; empty where all is well.
+
+    :arg unwritable: the folders in which it could leave no token, and why.
+    """
+    return [
+        *(conflict["msg"] for conflict in result["conflicts"]),
+        *(f"Domain {one['name']} is not saved now: {one['reason']}." for one in result["skipped"]),
+        *(f"Domain {one['name']} is not here any more, and the ledger does not know where it went; {_last(one)}." for one in result["missing"]),
+        *(f"{_disk(one)} could not be started elsewhere: {one['reason']}." for one in result["unproved"]),
+        *(f"No token could be left in {folder}: {why}." for folder, why in sorted(unwritable.items())),
+        *([result["guard"]["note"]] if result["guard"]["note"] else []),
+    ]
+
+
+def _last(one: Body) -> str:
+    return f"saved {one['saved_at']}, then {one['state']}" if one["saved_at"] else "it was never saved"
+
+
+def _disk(one: Body) -> str:
+    return f"Domain {one['name']} with its disk {one['target']}{' (' + one['path'] + ')' if one['path'] else ''}" if one["target"] else f"Domain {one['name']}"
 
 
 def age_seconds(at: t.Optional[str]) -> t.Optional[int]:

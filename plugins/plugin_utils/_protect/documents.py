@@ -107,7 +107,7 @@ def _elsewhere(said: Body, known: Known, here: Body, before: Body) -> str:
 def _document(said: Body, here: Body, disks: list[Body], by: str, before: t.Optional[Body], places: list[Body]) -> Judgement:
     old = (before or {}).get("protected") or {}
     now = utc_now()
-    told = {**said, "disks": disks, "state": said["state"] or old.get("state") or "running"}
+    told = {**said, "disks": disks, "request": _with_proof(said["request"], disks), "state": said["state"] or old.get("state") or ("running" if said["active"] else "shut off")}
     kept = {key: told[key] for key in KEPT}
     changed = [key for key in KEPT if key not in old or _comparable(key, old[key]) != _comparable(key, kept[key])]
     changed += ["host"] if old.get("host") != here else []
@@ -118,6 +118,12 @@ def _document(said: Body, here: Body, disks: list[Body], by: str, before: t.Opti
     protected = {"origin": None, **old, **kept, "at": now, "by": by, "host": here, "state_at": since}
     base = before or {"uuid": said["uuid"], "last_record": None}
     return Judgement(SAVED, body={**base, "name": said["name"], "possible_hosts": places, "protected": protected, "updated_at": now}, changed=tuple(changed))
+
+
+def _with_proof(request: Body, disks: list[Body]) -> Body:
+    """Return the request with what the tokens have proved to be shared, whatever its kind of file system says."""
+    proved = {disk["target"]: disk["shared"] for disk in disks}
+    return {**request, "disks": [{**disk, "shared": proved.get(disk["target"], disk["shared"])} for disk in request["disks"]]}
 
 
 def _comparable(key: str, value: t.Any) -> t.Any:

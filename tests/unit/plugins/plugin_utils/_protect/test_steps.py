@@ -1,0 +1,216 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+import uuid as uuid_module
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal, KvmfleetError, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._protect.builders import (
+    DOMAIN,
+    FOLDER,
+    ID1,
+    KVM1,
+    KVM2,
+    NONCE,
+    OTHER,
+    SECRET,
+    UUID1,
+    Body,
+    move,
+    said,
+)
+
+
+class Host:
+    """The module's half. C(meanwhile) is called once, after the host was asked for its domains and before it answers."""
+
+    def __init__(self) -> None:
+        self.host_id: str | None = None
+        self.domains = [said()]
+        self.error: str | None = None
+        self.meanwhile: t.Callable[[], None] = lambda: None
+        self.asked: list[tuple[str, Body]] = []
+
+    def phase(self, phase: str, work: Body) -> Body:
+        self.asked.append((phase, work))
+        return t.cast("Body", getattr(self, phase)(work))
+
+    def identify(self, _work: Body) -> Body:
+        return {"identity": {"host_id": self.host_id, "host_uuid": UUID1, "machine_id": "m1"}, "libvirt_error": self.error}
+
+    def leave(self, work: Body) -> Body:
+        if work["check"]:
+            return {"changed": True, "host_id": self.host_id, "folders": {}, "unwritable": {}, "devices": {}}
+        self.host_id = ID1
+        return {"changed": FOLDER not in work["known"], "host_id": ID1, "folders": {FOLDER: NONCE}, "unwritable": {}, "devices": {}}
+
+    def see(self, work: Body) -> Body:
+        return {"sees": work["folders"]}
+
+    def save(self, work: Body) -> Body:
+        act, self.meanwhile = self.meanwhile, lambda: None
+        act()
+        wanted = [domain for domain in self.domains if work["uuids"] is None or domain["uuid"] in work["uuids"]]
+        return {"domains": wanted, "arriving": [], "unreadable": []}
+
+    def guard(self, work: Body) -> Body:
+        return {"changed": False, "guard": {"installed": work["install"], "systemd": True, "held_at_boot": work["install"], "held": False, "note": ""}}
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> FileLedger:
+    return FileLedger(str(tmp_path / "ledger"))
+
+
+def steps_of(ledger: FileLedger | None, host: Host, check: bool = False) -> Steps:
+    return Steps("kvm1", ledger, host.phase, "somebody", check)
+
+
+@pytest.fixture
+def steps(ledger: FileLedger, host: Host) -> Steps:
+    return steps_of(ledger, host)
+
+
+def all_of(steps: Steps) -> tuple[list[bool], Body]:
+    """Do all steps; return what each has changed, and what was saved."""
+    changed = [steps.leave({"ssh_port": 22})["changed"], steps.read()["changed"]]
+    outcome = steps.save()
+    return [*changed, bool(outcome.saved), steps.guard(install=True, with_token=False)["changed"]], outcome.as_result()
+
+
+def names(outcome: Body) -> dict[str, list[str]]:
+    return {key: [entry["name"] for entry in value] for key, value in outcome.items() if value and key != "unproved"}
+
+
+def test_the_second_run_changes_nothing(ledger: FileLedger, steps: Steps) -> None:
+    changed, outcome = all_of(steps)
+    assert (changed, names(outcome)) == ([True, False, True, False], {"saved": ["web1"]})
+    changed, outcome = all_of(steps)
+    assert (changed, names(outcome)) == ([False] * 4, {"unchanged": ["web1"]})
+    entry = ledger.hosts()[0].body
+    assert (entry["host_id"], entry["state"], entry["folders"], entry["addresses"]) == (ID1, "enabled", {FOLDER: NONCE}, {"ssh_port": 22})
+    assert entry["protected"]["guard"] == {"installed": True, "systemd": True, "held_at_boot": True}
+
+
+def test_check_mode_predicts_and_writes_nothing_with_and_without_a_ledger(ledger: FileLedger, host: Host) -> None:
+    for given in (None, ledger):
+        changed, outcome = all_of(steps_of(given, host, check=True))
+        assert (changed, names(outcome)) == ([True, False, True, False], {"saved": ["web1"]})
+    assert (ledger.hosts(), ledger.domains(), host.host_id) == ([], [], None)
+
+
+def test_no_result_holds_a_definition(steps: Steps) -> None:
+    steps.leave({})
+    outcome = steps.save()
+    assert SECRET not in json.dumps([outcome.as_result(), outcome.before, outcome.after])
+
+
+def test_a_host_in_maintenance_stays_there_with_its_reason(ledger: FileLedger, steps: Steps) -> None:
+    ledger.put_host({"name": "kvm1", "host_id": None, "host_uuid": UUID1, "state": "maintenance", "reason": "disk"}, None)
+    all_of(steps)
+    assert [(found.body["state"], found.body["reason"], found.body["host_id"]) for found in ledger.hosts()] == [("maintenance", "disk", ID1)]
+
+
+def test_a_libvirt_that_does_not_answer_ends_it_before_anything_is_made(ledger: FileLedger, host: Host, steps: Steps) -> None:
+    host.error = "no socket"
+    with pytest.raises(Unreachable, match="no socket"):
+        steps.leave({})
+    assert [phase for phase, _work in host.asked] == ["identify"]
+    assert ledger.hosts() == []
+
+
+def test_a_move_that_ends_while_the_host_is_asked_is_not_undone_by_what_the_host_said(ledger: FileLedger, host: Host, steps: Steps) -> None:
+    all_of(steps)
+
+    def moves_away() -> None:
+        stored = ledger.open_record(move(KVM1, KVM2))
+        for status in (s.SCHEDULED, s.COMPLETED):
+            stored = ledger.update(stored, {**stored.record, "status": status})
+        host.domains = []
+
+    host.domains = [said(autostart=True)]
+    host.meanwhile = moves_away
+    steps.save()
+    after = ledger.domain(DOMAIN)
+    assert after is not None
+    assert after.body["possible_hosts"] == [KVM2]
+    assert after.body["protected"]["autostart"] is False
+
+
+def test_a_document_that_others_keep_writing_is_left_to_the_next_run_and_its_content_is_not_told(ledger: FileLedger, host: Host, steps: Steps) -> None:
+    all_of(steps)
+
+    def write() -> None:
+        found = ledger.domain(DOMAIN)
+        assert found is not None
+        ledger.put_domain({**found.body, "touched": str(uuid_module.uuid4())}, found.version)
+        host.meanwhile = write
+
+    host.domains = [said(autostart=True), said(OTHER, "db1")]
+    host.meanwhile = write
+    outcome = steps.save().as_result()
+    assert names(outcome) == {"saved": ["db1"], "skipped": ["web1"]}
+    assert SECRET not in json.dumps(outcome)
+
+
+def test_a_domain_that_has_left_keeps_its_document_and_is_missing(ledger: FileLedger, host: Host, steps: Steps) -> None:
+    all_of(steps)
+    host.domains = []
+    missing = steps.save().as_result()["missing"]
+    assert [(entry["name"], entry["state"], entry["possible_hosts"]) for entry in missing] == [("web1", "running", ["kvm1"])]
+    assert ledger.domain(DOMAIN) is not None
+
+
+def test_a_ledger_that_fails_half_way_says_that_something_was_written(ledger: FileLedger, host: Host, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps.leave({})
+    host.domains = [said(), said(OTHER, "db1")]
+    put = ledger.put_domain
+
+    def full(body: Body, version: int | None) -> t.Any:
+        if body["name"] == "db1":
+            raise Internal("No space left on device.")
+        return put(body, version)
+
+    monkeypatch.setattr(ledger, "put_domain", full)
+    with pytest.raises(KvmfleetError) as caught:
+        steps.save()
+    assert caught.value.as_result()["changed"] is True
+
+
+def test_a_token_is_in_the_ledger_before_the_host_may_leave_one_and_until_it_cannot(ledger: FileLedger, host: Host, steps: Steps) -> None:
+    steps.leave({})
+    held: list[str | None] = []
+    guard = host.guard
+    host.guard = lambda work: (held.append((ledger.hosts()[0].body.get("protected") or {}).get("token_id")), guard(work))[1]  # type: ignore[method-assign]
+    steps.guard(install=True, with_token=True)
+    granted = host.asked[-1][1]["grant"]
+    assert held == [granted]
+    assert granted is not None
+    assert steps.guard(install=True, with_token=True)["changed"] is False
+    assert host.asked[-1][1]["grant"] == granted
+    assert steps.guard(install=False, with_token=False)["changed"] is False
+    assert ledger.hosts()[0].body["protected"]["token_id"] == granted
+    steps.guard(install=True, with_token=False)
+    assert (host.asked[-1][1]["grant"], held[-1]) == (None, granted)
+    assert ledger.hosts()[0].body["protected"]["token_id"] is None
+
+
+def test_another_hosts_entry_of_the_same_name_is_a_conflict(ledger: FileLedger, steps: Steps) -> None:
+    ledger.put_host({"name": "kvm1", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None}, None)
+    with pytest.raises(Conflict, match="identity"):
+        steps.leave({})
