@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import pathlib
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action.protect import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._protect.builders import ID1, SECRET, UUID1, said
+
+GUARD = {"installed": False, "systemd": False, "held_at_boot": False, "held": False, "note": ""}
+ANSWERS: dict[str, dict[str, t.Any]] = {
+    "identify": {"identity": {"host_id": ID1, "host_uuid": UUID1, "machine_id": "m1"}, "libvirt_error": None},
+    "leave": {"changed": True, "host_id": ID1, "folders": {}, "unwritable": {"/iso": "Read-only file system"}, "devices": {}},
+    "see": {"sees": {}},
+    "save": {"domains": [said()], "arriving": [], "unreadable": []},
+    "guard": {"changed": False, "guard": GUARD},
+}
+
+
+class Task:
+    """The action as a task of the host kvm1 runs it; C(spoken) are the phases whose answers a connection could print."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.spoken: list[str] = []
+        self.phases: list[str] = []
+        self.context = types.SimpleNamespace(no_log=False)
+
+    def run(self, check_mode: bool = False, **args: t.Any) -> dict[str, t.Any]:
+        action = ActionModule.__new__(ActionModule)
+        action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=check_mode, diff=True, delegate_to=None)
+        action._play_context = self.context
+        action._connection = types.SimpleNamespace(_play_context=self.context)
+        action._execute_module = self._execute
+        return action.outcome({"inventory_hostname": "kvm1", "hostvars": {"kvm1": {"kvmfleet_ledger": str(self.folder)}}})
+
+    def _execute(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        phase = module_args["_work"]["phase"]
+        self.phases.append(phase)
+        if not self.context.no_log:
+            self.spoken.append(phase)
+        return ANSWERS[phase]
+
+
+@pytest.fixture
+def task(tmp_path: pathlib.Path) -> Task:
+    return Task(tmp_path / "ledger")
+
+
+def test_a_task_does_all_steps_and_tells_no_definition(task: Task) -> None:
+    result = task.run()
+    assert task.phases == ["identify", "leave", "see", "save", "guard"]
+    assert result["changed"]
+    assert [entry["name"] for entry in result["saved"]] == ["web1"]
+    assert "Read-only" in " ".join(result["notes"])
+    assert SECRET not in json.dumps(result)
+
+
+def test_no_connection_may_print_the_answer_that_has_definitions_and_all_others_may_be_seen(task: Task) -> None:
+    task.run()
+    assert task.spoken == ["identify", "leave", "see", "guard"]
+    assert task.context.no_log is False
+
+
+@pytest.mark.parametrize(("step", "phases"), [("leave", ["identify", "leave"]), ("read", ["see"]), ("save", ["save", "guard"])])
+def test_the_role_has_it_done_step_by_step(task: Task, step: str, phases: list[str]) -> None:
+    task.run(_work={"step": "leave"})
+    task.phases.clear()
+    task.run(_work={"step": step})
+    assert task.phases == phases
+
+
+def test_check_mode_makes_no_ledger(task: Task) -> None:
+    result = task.run(check_mode=True)
+    assert result["changed"]
+    assert not task.folder.exists()
+
+
+def test_a_clean_shutdown_token_without_a_guard_is_refused(task: Task) -> None:
+    with pytest.raises(InvalidArgument, match="guard"):
+        task.run(clean_shutdown_token=True)
+    assert task.phases == []

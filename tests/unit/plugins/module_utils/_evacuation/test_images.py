@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+from xml.etree import ElementTree
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images as module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.images import Images
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import Mount
+
+NFS = Mount("/srv/nfs", "nfs4", "/", "nas:/export")
+POOLS = [{"name": "images", "path": "/srv/pool"}, {"name": "vg0", "path": "/dev/vg0"}, {"name": "ceph", "path": None}]
+
+Json = t.Dict[str, t.Any]
+
+
+def asked(source: str, kind: str = "file", **differing: t.Any) -> Json:
+    return {"target": "vda", "kind": kind, "source": source, "readonly": False, "optional": False, "shared": None, **differing}
+
+
+def disk_of(one: Json, live: str = "", mounts: t.Sequence[Mount] = ()) -> Json:
+    root = ElementTree.fromstring(live) if live else None
+    return Images([Mount("/", "ext4"), NFS, *mounts]).disks([one], POOLS, root)[0]
+
+
+def test_an_image_has_its_folder_and_its_mount() -> None:
+    disk = disk_of(asked("/srv/nfs/vm/web1.qcow2"))
+    assert disk["folders"] == ["/srv/nfs/vm"]
+    assert disk["mount"] == {"path": "/srv/nfs", "kind": "nfs4", "store": "nfs4:nas:/export"}
+
+
+def test_a_linked_image_needs_both_folders_and_one_in_a_linked_folder_but_its_own(tmp_path: pathlib.Path) -> None:
+    store, images = tmp_path / "store", tmp_path / "images"
+    store.mkdir()
+    images.mkdir()
+    (store / "web1.raw").touch()
+    (images / "web1.raw").symlink_to(store / "web1.raw")
+    (tmp_path / "link").symlink_to(store)
+    assert disk_of(asked(str(images / "web1.raw")))["folders"] == [str(images), str(store)]
+    assert disk_of(asked(str(tmp_path / "link" / "web1.raw")))["folders"] == [str(tmp_path / "link")]
+
+
+def test_a_volume_is_what_its_pool_makes_of_it() -> None:
+    located = {name: disk_of(asked(f"{name}/web1", "volume")) for name in ("images", "vg0", "ceph", "unknown")}
+    assert {name: (disk["kind"], disk["path"]) for name, disk in located.items()} == {
+        "images": ("file", "/srv/pool/web1"),
+        "vg0": ("block", "/dev/vg0/web1"),
+        "ceph": ("network", "ceph/web1"),
+        "unknown": ("volume", ""),
+    }
+    assert located["images"]["folders"] == ["/srv/pool"]
+
+
+def test_backing_files_of_a_running_domain_count_and_what_is_no_file_does_not() -> None:
+    live = """<domain><devices><disk><target dev='vda'/><source file='/a/top'/><backingStore type='file'><source file='/srv/base/one'/>
+              <backingStore type='network'><source name='two'/><backingStore/></backingStore></backingStore></disk></devices></domain>"""
+    disk = disk_of(asked("/a/top"), live)
+    assert (disk["backing"], disk["folders"]) == (["/srv/base/one"], ["/a", "/srv/base"])
+
+
+def test_a_block_device_is_known_by_what_is_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"/dev/sdb": "wwn:0x5", "/dev/rbd0": "rbd:pool/image", "/dev/sdc": None}
+    monkeypatch.setattr(module.BlockDevices, "identify", lambda self, path: (None, names[path]))
+    assert {path: disk_of(asked(path, "block"))["wwn"] for path in names} == {"/dev/sdb": "wwn:0x5", "/dev/rbd0": None, "/dev/sdc": None}
+
+
+def test_a_file_system_that_does_not_answer_costs_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: t.List[float] = []
+    monkeypatch.setattr(module, "within", lambda seconds, ask: calls.append(seconds))
+    images = Images([NFS])
+    disks = images.disks([asked("/srv/nfs/web1"), asked("/srv/nfs/web2")], POOLS, None)
+    assert [(disk["folders"], disk["mount"]) for disk in disks] == [(["/srv/nfs"], None)] * 2
+    assert len(calls) == 1
