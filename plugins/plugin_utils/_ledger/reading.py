@@ -88,4 +88,6 @@ def _is_domain(body: Body, wanted: Wanted) -> bool:
 
 
 def _shown(body: Body, wanted: Wanted) -> Body:
-    return body if wanted.include_definitions else {key: value for key, value in body.items() if key != "definition"}
+    if wanted.include_definitions or not body.get("protected"):
+        return body
+    return {**body, "protected": {key: value for key, value in body["protected"].items() if key != "definition"}}

@@ -28,7 +28,7 @@ def filled(ledger: FileLedger, new_move: Callable[..., dict[str, t.Any]], go: Ca
     ledger.open_record(new_move("db1", record_type=s.EVACUATION))
     saved = ledger.domain(WEB1)
     assert saved is not None
-    ledger.put_domain({**saved.body, "definition": "<domain/>"}, saved.version)
+    ledger.put_domain({**saved.body, "protected": {"autostart": True, "definition": "<domain/>"}}, saved.version)
     for number in (2, 1):
         host_uuid = f"33333333-0000-4000-8000-00000000000{number}"
         ledger.put_host({"host_id": None, "host_uuid": host_uuid, "name": f"kvm{number}", "state": "enabled"}, None)
@@ -72,9 +72,9 @@ def test_a_single_value_is_a_list_of_one(filled: FileLedger) -> None:
 
 
 def test_definitions_are_shown_only_when_asked_for(filled: FileLedger) -> None:
-    assert not [body for body in read(filled, "domains", Wanted()) if "definition" in body]
-    assert read(filled, "domains", Wanted(query="[].definition")) == []
-    assert read(filled, "domains", Wanted(include_definitions=True, query="[].definition")) == ["<domain/>"]
+    assert "<domain/>" not in str(read(filled, "domains", Wanted()))
+    assert read(filled, "domains", Wanted(query="[].protected[]")) == [{"autostart": True}]
+    assert read(filled, "domains", Wanted(include_definitions=True, query="[].protected.definition")) == ["<domain/>"]
 
 
 @pytest.mark.parametrize(
