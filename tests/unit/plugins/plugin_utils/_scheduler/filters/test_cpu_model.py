@@ -80,7 +80,7 @@ def test_a_feature_missing_of_a_passed_through_cpu_is_named_and_cannot_be_forced
 @pytest.mark.parametrize("change", [{"model": "Broadwell"}, {"vendor": "AMD"}, {"features": ["aes", "avx2", "amx"]}])
 def test_another_cpu_is_no_match_for_a_passed_through_one_yet_may_be_forced(change: dict[str, t.Any]) -> None:
     finding = of(cpu("host-passthrough", None), host_cpu={**HOST_CPU, **change})
-    assert "here is another" in str(finding.reason)
+    assert "the whole CPU of its host, Intel Haswell, and here is another: " in str(finding.reason)
     assert finding.overridable is True
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import MIB, f, host, judged, record, request
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import MIB, domain, f, host, judged, record, request
 
 IMAGES = "/var/lib/libvirt/images"
 MOUNT = {"path": "/var", "kind": "ext4", "store": None, "capacity_bytes": 1000 * MIB, "available_bytes": 400 * MIB}
@@ -31,6 +31,7 @@ def test_the_ratio_is_of_the_capacity_and_not_of_what_is_free() -> None:
 
 def test_no_ratio_makes_room_for_what_is_larger_than_the_place() -> None:
     there = host(mounts=[{**MOUNT, "available_bytes": 1000 * MIB}], settings={"disk_allocation_ratio": 9})
+    assert judged("disk", request(disks=LOCAL, copied={"vda": 1000 * MIB}), there).reason is None
     assert "the whole file system /var has 1000 MiB" in str(judged("disk", request(disks=LOCAL, copied={"vda": 1001 * MIB}), there).reason)
 
 
@@ -39,6 +40,22 @@ def test_what_another_move_copies_there_is_booked(booked: int, passes: bool) -> 
     other = record("db1", "kvm3", "kvm2", "running", copies={f"{IMAGES}/db1.qcow2": booked * MIB})
     finding = judged("disk", request(disks=LOCAL, copied={"vda": 300 * MIB}), host(mounts=[MOUNT], records=[other]))
     assert (finding.reason is None) == passes
+
+
+def test_what_was_copied_and_has_come_is_among_what_is_used() -> None:
+    came = record("db1", "kvm3", "kvm2", "completed", copies={f"{IMAGES}/db1.qcow2": 300 * MIB}, updated_at="2026-11-21T03:00:01.000Z")
+    asked = request(disks=LOCAL, copied={"vda": 400 * MIB})
+    assert judged("disk", asked, host("kvm2", domain("db1"), mounts=[MOUNT], records=[came])).reason is None
+    assert judged("disk", asked, host("kvm2", mounts=[MOUNT], records=[came])).reason
+    coming = {**came, "status": "running"}
+    assert judged("disk", asked, host("kvm2", domain("db1"), mounts=[MOUNT], records=[coming])).reason
+
+
+def test_a_booking_whose_target_is_not_known_counts_everywhere() -> None:
+    other = {**record("db1", "kvm3", "kvm2", "running"), "request": {"memory_mib": 1, "vcpus": 1, "copied_disk_bytes": {"vda": 100 * MIB}}}
+    there = host(mounts=[MOUNT], records=[other])
+    assert judged("disk", request(disks=LOCAL, copied={"vda": 300 * MIB}), there).reason is None
+    assert judged("disk", request(disks=LOCAL, copied={"vda": 301 * MIB}), there).reason
 
 
 def test_what_another_move_copies_elsewhere_takes_nothing_here() -> None:
@@ -58,6 +75,8 @@ def test_a_copy_may_go_to_another_path() -> None:
 
 
 def test_a_place_that_is_not_known_is_a_warning() -> None:
+    silent = {**MOUNT, "available_bytes": None}
+    assert judged("disk", request(disks=LOCAL, copied={"vda": MIB}), host(mounts=[silent])).warnings
     finding = judged("disk", request(disks=LOCAL, copied={"vda": MIB}), host(mounts=None, pools=None))
     assert finding.reason is None
     assert f"How much room kvm2 has for the copy of {IMAGES}/vda.qcow2 is not known." in finding.warnings

@@ -40,7 +40,13 @@ def test_a_device_that_another_guest_holds_is_taken() -> None:
 def test_a_device_without_an_address_is_found_by_vendor_and_product() -> None:
     stick = {"kind": "usb", "address": "", "vendor": "0x0951", "product": "0x1666"}
     assert judged("host_devices", request(devices=[stick]), host(devices=[{**stick, "address": "1:4"}])).reason is None
-    assert judged("host_devices", request(devices=[stick]), host(devices=[NIC])).reason == "It has no usb device 0x0951:0x1666."
+    for other in (NIC, {**stick, "kind": "pci"}, {**stick, "product": "0x1667"}):
+        assert judged("host_devices", request(devices=[stick]), host(devices=[other])).reason == "It has no usb device 0x0951:0x1666."
+
+
+def test_a_definition_that_says_one_of_the_two_is_taken_at_its_word() -> None:
+    by_vendor = {**HELD, "vendor": "0x10de"}
+    assert judged("host_devices", request(devices=[by_vendor]), host(devices=[NIC]), host("kvm1", devices=[NIC])).reason
 
 
 def test_devices_that_are_not_known_are_a_warning() -> None:

@@ -78,6 +78,26 @@ def test_a_booking_for_anywhere_counts_for_all_cells_together() -> None:
     assert judged("hugepages", request(hugepages=pages(138), numa=numa), there).reason
 
 
+def test_a_booking_counts_on_the_cells_that_it_is_bound_to() -> None:
+    here, elsewhere = ({"mode": "strict", "nodeset": [cell], "cells": []} for cell in (1, 0))
+    coming = record("db1", "kvm3", "kvm2", hugepages=pages(256), numa=here)
+    there = host(numa_cells=cells(512, 256), records=[coming])
+    assert judged("hugepages", request(hugepages=pages(256), numa=here), there).reason is None
+    assert judged("hugepages", request(hugepages=pages(258), numa=here), there).reason
+    assert judged("hugepages", request(hugepages=pages(1024), numa=elsewhere), there).reason is None
+
+
+def test_a_booking_of_pages_of_another_size_takes_none_of_these() -> None:
+    both = cells(512)
+    both[0]["pages"].append({"size_kib": LARGE, "total": 4, "free": 4})
+    there = host(numa_cells=both, records=[record("db1", "kvm3", "kvm2", hugepages=pages(4096, LARGE))])
+    assert judged("hugepages", request(hugepages=pages(1024)), there).reason is None
+    assert judged("hugepages", request(hugepages=pages(1024, LARGE)), there).reason
+    unsaid = host(numa_cells=both, records=[record("db1", "kvm3", "kvm2", hugepages=pages(2, None))])
+    assert judged("hugepages", request(hugepages=pages(1024)), unsaid).reason
+    assert judged("hugepages", request(hugepages=pages(4096, LARGE)), unsaid).reason
+
+
 def test_a_host_without_pages_says_so() -> None:
     assert judged("hugepages", request(hugepages=pages(2)), host()).reason == "It has no huge pages, which the memory of web1 is in."
 

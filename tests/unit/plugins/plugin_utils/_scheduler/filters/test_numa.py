@@ -60,6 +60,17 @@ def test_memory_bound_to_a_cell_fits_exactly(others: int, passes: bool) -> None:
     assert passes or finding.reason == "It is 1 MiB short of memory on NUMA cell 0, to which db1 is bound too."
 
 
+def test_a_guest_that_is_bound_there_already_does_not_stand_in_its_own_way() -> None:
+    there = host("kvm2", domain("web1", 4096, numa=bound(0)), numa_cells=CELLS)
+    assert judged("numa", request(memory_mib=4096, numa=bound(0)), there).reason is None
+
+
+def test_a_cell_that_holds_too_much_is_no_matter_of_the_others() -> None:
+    there = host("kvm2", domain("db1", 9000, numa=bound(1)), numa_cells=CELLS)
+    assert judged("numa", request(memory_mib=4096, numa=bound(0)), there).reason is None
+    assert judged("numa", request(memory_mib=1, numa=bound(1)), there).reason
+
+
 @pytest.mark.parametrize(("memory_mib", "passes"), [(4096, True), (4097, False)])
 def test_a_guest_larger_than_its_cell_is_refused_whatever_the_ratio(memory_mib: int, passes: bool) -> None:
     there = host(numa_cells=CELLS, settings={"ram_allocation_ratio": 4})

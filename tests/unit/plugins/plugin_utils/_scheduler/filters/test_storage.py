@@ -42,7 +42,7 @@ def test_what_is_present_and_not_proved_shared_is_a_warning(shared: bool | None)
 
 
 def test_what_is_present_and_shared_or_read_only_passes_silently() -> None:
-    for disk in (f.disk("vda"), f.disk("sda", None, readonly=True, source=PATH)):
+    for disk in (f.disk("vda"), f.disk("vda", store=None), f.disk("sda", None, readonly=True, source=PATH)):
         finding = of(disk, paths={PATH: True})
         assert (finding.reason, finding.warnings) == (None, ())
 
@@ -63,6 +63,11 @@ def test_a_store_that_is_mounted_deeper_or_higher_is_the_same() -> None:
     assert of(f.disk("vda"), mounts=deeper).reason is None
     higher = [{"path": "/srv", "kind": "nfs4", "store": "nfs4:nas:"}]
     assert of(f.disk("vda"), mounts=higher).reason is None
+
+
+def test_of_two_file_systems_at_one_point_the_later_one_counts() -> None:
+    assert of(f.disk("vda"), mounts=[{"path": "/srv/images", "kind": "ext4", "store": None}, NFS_MOUNT]).reason is None
+    assert of(f.disk("vda"), mounts=[NFS_MOUNT, {"path": "/srv/images", "kind": "ext4", "store": None}]).reason
 
 
 @pytest.mark.parametrize(
@@ -135,6 +140,7 @@ def test_the_pool_of_a_volume_must_be_there_and_active(pools: list[dict[str, t.A
 def test_a_pool_of_the_same_name_proves_nothing() -> None:
     pools = [{"name": "images", "type": "dir", "active": True, "path": "/srv"}]
     assert "not proved" in of({**VOLUME, "shared": None}, pools=pools).warnings[0]
+    assert of({**VOLUME, "shared": None, "readonly": True}, pools=pools).warnings == ()
     assert of(VOLUME, pools=None).warnings
 
 

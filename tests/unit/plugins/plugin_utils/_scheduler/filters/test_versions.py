@@ -35,6 +35,11 @@ def test_a_host_without_the_platform_says_what_it_has() -> None:
     assert reason == "It cannot run guests of qemu for aarch64; it has kvm for x86_64."
 
 
+@pytest.mark.parametrize("unsaid", [{"arch": None}, {"virt_type": None}, {"machine": None}])
+def test_what_a_saved_request_does_not_say_is_not_judged(unsaid: dict[str, None]) -> None:
+    assert judged("machine_type", request(**unsaid), host()).reason is None
+
+
 def test_a_host_whose_platforms_are_not_known_is_a_warning() -> None:
     finding = judged("machine_type", request(), host(platforms=None))
     assert finding.reason is None
