@@ -50,9 +50,10 @@ def down(lab: Lab) -> None:
         names = network.remaining_namespaces(lab)
         with concurrent.futures.ThreadPoolExecutor(len(names) or 1) as pool:
             list(pool.map(namespaces.kill_all, names))
+        # The switch's namespace would take the uplink with it, but some time later.
+        network.delete_uplink(lab)
         for name in names:
             network.delete(name)
-        network.delete_uplink(lab)
         _remove_folder(lab.state)
         mountpoints.release(lab)
     if lab.root.is_dir() and not any(lab.root.iterdir()) and lab.root != GLOBAL_LOCK:
