@@ -14,7 +14,7 @@ description:
   - Saves the definition of every domain of the host in the ledger, with the state it is in, its policy, what it needs of a host, and where its disks,
     firmware variables and emulated TPM are. To be run again and again while the host is healthy; only what has changed is written.
   - Leaves a token in each folder that holds images and reads the tokens of the other hosts, which proves who sees which store. A token that another host
-    leaves later is read by the next run; the role M(kvmfleet.migration.protect_host#role) has all hosts leave theirs first.
+    leaves later is read by the next run; the role C(protect_host) has all hosts leave theirs first.
   - The inactive definition of a persistent domain is saved, and the live one of a transient one, with passwords. The module returns and shows none of them.
   - A domain that has left the host keeps its document, and is returned in RV(missing) while the ledger does not know where it went.
   - The host is right about a domain that is active on it, unless an unsettled record or an evacuation that is C(done) gives that domain to another host.

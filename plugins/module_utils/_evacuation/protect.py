@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from xml.etree.ElementTree import Element
 
@@ -68,7 +69,8 @@ def leave(uri: str, work: Work) -> Json:
     devices = {disk["path"]: disk["wwn"] for disk in disks if disk["wwn"]}
     if work["check"]:
         host_id = read_host_id()
-        there = _seen(host_id, {folder: work["known"][folder] for folder in folders if folder in work["known"]}) if host_id else {}
+        known = {folder: work["known"][folder] for folder in folders if folder in work["known"]}
+        there = _seen(host_id, known, set()) if host_id else {}
         return {"changed": not host_id or len(there) < len(folders), "host_id": host_id, "folders": there, "unwritable": {}, "devices": devices}
     belongs_now = belong(work["ledger_id"])
     host_id, made = create_host_id()
@@ -83,7 +85,8 @@ def see(uri: str, work: Work) -> Json:
     require_local(uri)
     _check_identity(work["host_id"])
     images = Images()
-    sees = {host_id: _seen(host_id, nonces) for host_id, nonces in work["folders"].items()}
+    silent: t.Set[str] = set()
+    sees = {host_id: _seen(host_id, nonces, silent) for host_id, nonces in work["folders"].items()}
     for host_id, devices in work["devices"].items():
         sees.setdefault(host_id, {}).update({path: identity for path, identity in devices.items() if images.identity_of(path) == identity})
     return {"changed": False, "sees": {host_id: seen for host_id, seen in sees.items() if seen}}
@@ -145,17 +148,23 @@ def _left(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[str, str], t
     nonces: t.Dict[str, str] = {}
     problems: t.Dict[str, str] = {}
     for folder in folders:
-        answer = within(PATIENCE_SECONDS, lambda folder=folder: tokens.leave([folder], host_id))  # type: ignore[misc]
+        answer = within(PATIENCE_SECONDS, functools.partial(tokens.leave, [folder], host_id))
         left, why = answer or ({}, {folder: _NO_ANSWER})
         nonces.update(left)
         problems.update(why)
     return nonces, problems
 
 
-def _seen(host_id: str, nonces: t.Mapping[str, str]) -> t.Dict[str, str]:
-    """Return those of a host's tokens that this host sees. A folder that does not answer is not seen, and costs its time once."""
-    answers = {folder: within(PATIENCE_SECONDS, lambda place=folder: tokens.is_seen(place, host_id, nonces[place])) for folder in nonces}  # type: ignore[misc]
-    return {folder: nonces[folder] for folder, is_seen in answers.items() if is_seen}
+def _seen(host_id: str, nonces: t.Mapping[str, str], silent: t.Set[str]) -> t.Dict[str, str]:
+    """Return those of a host's tokens that this host sees. A folder that does not answer is not seen, and put among the C(silent) ones."""
+    found = {}
+    for folder in sorted(set(nonces) - silent):
+        is_seen = within(PATIENCE_SECONDS, functools.partial(tokens.is_seen, folder, host_id, nonces[folder]))
+        if is_seen is None:
+            silent.add(folder)
+        elif is_seen:
+            found[folder] = nonces[folder]
+    return found
 
 
 def _read(host: ProtectedHost, uuids: t.Optional[t.Collection[str]], is_held: bool = False) -> Json:

@@ -107,7 +107,12 @@ def _elsewhere(said: Body, known: Known, here: Body, before: Body) -> str:
 def _document(said: Body, here: Body, disks: list[Body], by: str, before: t.Optional[Body], places: list[Body]) -> Judgement:
     old = (before or {}).get("protected") or {}
     now = utc_now()
-    told = {**said, "disks": disks, "request": _with_proof(said["request"], disks), "state": said["state"] or old.get("state") or ("running" if said["active"] else "shut off")}
+    told = {
+        **said,
+        "disks": disks,
+        "request": _with_proof(said["request"], disks),
+        "state": said["state"] or old.get("state") or ("running" if said["active"] else "shut off"),
+    }
     kept = {key: told[key] for key in KEPT}
     changed = [key for key in KEPT if key not in old or _comparable(key, old[key]) != _comparable(key, kept[key])]
     changed += ["host"] if old.get("host") != here else []

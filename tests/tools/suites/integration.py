@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 2400
 LANES = {
     "kvt": ("facts", "policy", "moves", "fencing"),
     "kvu": ("endings",),
-    "kvv": ("lab", "contract", "storage", "shutdown", "guard", "scheduler"),
+    "kvv": ("lab", "contract", "storage", "shutdown", "guard", "scheduler", "protect"),
 }
 
 

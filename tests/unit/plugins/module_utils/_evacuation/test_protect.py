@@ -100,6 +100,14 @@ def test_a_folder_that_is_not_there_is_named_and_the_others_get_theirs(fleet: Fa
     assert (list(answer["folders"]), list(answer["unwritable"])) == ([str(images)], [str(tmp_path / "gone")])
 
 
+def test_a_folder_that_does_not_answer_costs_its_time_once_for_all_peers(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: t.List[float] = []
+    monkeypatch.setattr(protect, "within", lambda seconds, ask: asked.append(seconds))
+    work = {"folders": {LEDGER: {"/dead": LEDGER}, OTHER: {"/dead": OTHER}}, "devices": {}, "host_id": None}
+    assert protect.see(LOCAL_URI, work)["sees"] == {}
+    assert len(asked) == 1
+
+
 def test_another_ledger_is_refused_before_anything_is_left(images: pathlib.Path) -> None:
     protect.belong(OTHER)
     for phase in (protect.identify, protect.leave):

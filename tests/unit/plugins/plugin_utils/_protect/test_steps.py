@@ -210,6 +210,23 @@ def test_a_token_is_in_the_ledger_before_the_host_may_leave_one_and_until_it_can
     assert ledger.hosts()[0].body["protected"]["token_id"] is None
 
 
+def test_a_cordon_that_comes_while_the_entry_is_written_is_kept(ledger: FileLedger, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    all_of(steps)
+    put = ledger.put_host
+    cordons = iter([True])
+
+    def overtaken(body: Body, version: int | None) -> t.Any:
+        if next(cordons, False):
+            found = ledger.hosts()[0]
+            put({**found.body, "state": "maintenance", "reason": "disk"}, found.version)
+        return put(body, version)
+
+    monkeypatch.setattr(ledger, "put_host", overtaken)
+    steps.guard(install=False, with_token=False)
+    entry = ledger.hosts()[0].body
+    assert (entry["state"], entry["reason"], entry["protected"]["guard"]["installed"]) == ("maintenance", "disk", False)
+
+
 def test_another_hosts_entry_of_the_same_name_is_a_conflict(ledger: FileLedger, steps: Steps) -> None:
     ledger.put_host({"name": "kvm1", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None}, None)
     with pytest.raises(Conflict, match="identity"):
