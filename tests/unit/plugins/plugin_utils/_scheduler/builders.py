@@ -57,7 +57,7 @@ def fleet(*states: HostState, leaving: Sequence[str] = ()) -> Fleet:
     return Fleet({state.name: state for state in states}, frozenset(map(uuid_of, leaving)))
 
 
-def record(name: str, source: str, destination: str, status: str = "scheduled", copies: Mapping[str, int] = {}, **changes: t.Any) -> f.Document:
+def record(name: str, source: str, destination: str, status: str = "scheduled", copies: t.Optional[Mapping[str, int]] = None, **changes: t.Any) -> f.Document:
     """A live migration's record, with the request that the domain has.
 
     :arg copies: path at the destination to bytes.
