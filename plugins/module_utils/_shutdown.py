@@ -17,6 +17,8 @@ from ._hypervisor.shutdown_host import open_shutdown_host
 from ._migration import hypervisor as h
 from ._module import check_domain_name, require_local, require_root
 from ._records.statuses import FINAL
+from ._start_notes import DRAIN, note
+from ._start_notes import FOLDER as NOTES_FOLDER
 from ._watcher.files import RUN_FOLDER, read_json, run_folder, state_path
 from ._watcher.ownership import Ownership, Watched
 from ._watcher.process import is_alive
@@ -55,6 +57,7 @@ class Shutdown:
     """One domain that is to be off.
 
     :arg wait_seconds: how long to wait until it is.
+    :arg start_again: to note on the host that it is to be started again.
     """
 
     host: ShutdownHost
@@ -63,6 +66,8 @@ class Shutdown:
     folder: str = RUN_FOLDER
     clock: t.Callable[[], float] = time.monotonic
     sleep: t.Callable[[float], None] = time.sleep
+    start_again: bool = False
+    notes_folder: str = NOTES_FOLDER
 
     @property
     def what(self) -> str:
@@ -96,6 +101,8 @@ class Shutdown:
             raise self._being_moved() from error
         try:
             self.host.listen_for_stop(self.info.uuid)
+            if self.start_again and self.info.view.persistent:
+                note(self.info.uuid, self.info.name, [DRAIN], self.notes_folder)
             return self._ask_and_wait()
         finally:
             ownership.release()
@@ -157,4 +164,4 @@ def shutdown_of(params: t.Mapping[str, t.Any]) -> Shutdown:
     require_root()
     run_folder()
     host = open_shutdown_host(require_local(params["uri"]))
-    return Shutdown(host, host.find(name=params["name"], uuid=uuid), params["wait_seconds"])
+    return Shutdown(host, host.find(name=params["name"], uuid=uuid), params["wait_seconds"], start_again=params["start_again"])

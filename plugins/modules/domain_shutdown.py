@@ -27,6 +27,12 @@ options:
     description: How long to wait until the domain is off, from 1 to 86400. Every 30 seconds the guest is asked again, for guests do not listen while they boot.
     type: int
     default: 180
+  start_again:
+    description:
+      - Note on the host that the domain is to be started again, before it is asked to shut down. M(kvmfleet.migration.boot_guard) tells what is noted, and
+        M(kvmfleet.migration.domain_start) removes the note. A drain sets this, and M(kvmfleet.migration.recover_host#role) starts the domain.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.actiongroup
@@ -41,6 +47,7 @@ notes:
   - A domain with a job (a migration, a backup), a paused one, and one that libvirt would start again is refused with C(invalid_state). While the task waits,
     no move of the domain can begin.
 seealso:
+  - module: kvmfleet.migration.domain_start
   - module: kvmfleet.migration.domain_policy
     description: The field C(drain) lets a drain shut the domain down.
 author:
@@ -111,7 +118,13 @@ def domain_shutdown(module: AnsibleModule) -> t.Dict[str, t.Any]:
 def main() -> None:
     """Shut one domain down."""
     module = AnsibleModule(
-        argument_spec={**libvirt_spec(), "name": {"type": "str"}, "uuid": {"type": "str"}, "wait_seconds": {"type": "int", "default": 180}},
+        argument_spec={
+            **libvirt_spec(),
+            "name": {"type": "str"},
+            "uuid": {"type": "str"},
+            "wait_seconds": {"type": "int", "default": 180},
+            "start_again": {"type": "bool", "default": False},
+        },
         mutually_exclusive=[("name", "uuid")],
         required_one_of=[("name", "uuid")],
         supports_check_mode=True,

@@ -1,0 +1,21 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Options of the module C(boot_guard), which its action plugin checks too."""
+
+from __future__ import annotations
+
+from ._argspec import Spec, internal_spec, ledger_spec, libvirt_spec
+
+
+def boot_guard_spec() -> Spec:
+    """Return the options of C(boot_guard)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        "state": {"type": "str", "choices": ["released"]},
+        "forget": {"type": "list", "elements": "str", "default": []},
+        **internal_spec(),
+    }

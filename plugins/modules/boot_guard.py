@@ -1,0 +1,156 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: boot_guard
+short_description: Release a host that was held when it booted
+version_added: 0.1.0
+description:
+  - Reads or ends the hold that a host's boot guard, installed by M(kvmfleet.migration.protect), keeps on the automatic starts of this boot.
+  - A host is released only when the ledger knows it by its identity and has no evacuation from it that is not closed. Otherwise the task fails with
+    C(unsafe), names these records, and the host stays held.
+  - A release starts no guest. What the boot would have started is noted on the host first, survives its boots, and is returned in RV(to_start) until
+    M(kvmfleet.migration.domain_start) has started it, so that a run that dies in between loses none of it.
+  - Without O(state) and O(forget) nothing is changed.
+options:
+  state:
+    description: V(released) ends the hold of this boot.
+    type: str
+    choices: [released]
+  forget:
+    description: UUIDs of domains that are not to be started again. Only the notes are removed.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - kvmfleet.migration._attributes
+  - kvmfleet.migration._attributes.action
+  - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._libvirt
+  - kvmfleet.migration._ledger
+  - kvmfleet.migration._internal
+attributes:
+  diff_mode:
+    support: none
+notes:
+  - Needs root on the host.
+seealso:
+  - module: kvmfleet.migration.protect
+  - module: kvmfleet.migration.domain_start
+  - module: kvmfleet.migration.evacuation_cleanup
+author:
+  - The kvmfleet.migration developers (@kvmfleet)
+"""
+
+EXAMPLES = r"""
+- name: See whether the host is held, and what waits for its release
+  kvmfleet.migration.boot_guard:
+  register: boot
+
+- name: Release it
+  kvmfleet.migration.boot_guard:
+    state: released
+  register: boot
+
+- name: Start one of the guests that the boot would have started
+  kvmfleet.migration.domain_start:
+    uuid: "{{ boot.to_start[0].uuid }}"
+"""
+
+RETURN = r"""
+guard:
+  description: The boot guard.
+  returned: success
+  type: dict
+  contains:
+    installed:
+      description: Whether it is there.
+      type: bool
+      sample: true
+    systemd:
+      description: Whether systemd runs this host, and with it the guard.
+      type: bool
+      sample: true
+    ran:
+      description: Whether it decided anything in this boot.
+      type: bool
+      sample: true
+    held:
+      description: Since when (C(at)) and why (C(why)) this boot is held; null where it is not.
+      type: dict
+      sample: null
+    released:
+      description: When (C(at)) and by whom (C(by), one of V(control), V(token), V(install)) this boot was released; null where it was not.
+      type: dict
+      sample: {at: '2026-11-21T03:00:00.000Z', by: control}
+    would_start:
+      description: What a boot without guard would start; C(uuid), C(name), C(why).
+      type: list
+      elements: dict
+      sample: []
+to_start:
+  description:
+    - Domains that are to be started here again, and were not yet. They may have moved since; nothing of that was looked at.
+    - C(why) has V(drain) for a domain that a drain has shut down, and V(autostart), V(once) or V(libvirt-guests) for one that a held boot would have started.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11
+      name: web1
+      why: [autostart]
+      at: '2026-11-21T03:00:00.000Z'
+withheld_by:
+  description: Evacuations of this host that are not closed, for which it may not be released. Also returned when the task fails for them.
+  returned: success, or failure with C(unsafe)
+  type: list
+  elements: dict
+  sample:
+    - id: 0a7d4a5c-1f4e-4f9e-8d3c-6f0a5a2c9b11
+      type: evacuation
+      status: done
+      reason: null
+      domain: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1}
+      source: kvm1
+      destination: kvm2
+open_records:
+  description:
+    - Records for which the host should stay in maintenance, in the form of RV(withheld_by); those of RV(withheld_by), and every unsettled move or evacuation
+      that has this host at either end.
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+forgotten:
+  description: UUIDs of O(forget) that had been noted.
+  returned: O(forget) is not empty
+  type: list
+  elements: str
+  sample: []
+error_code:
+  description: A stable word for what went wrong.
+  returned: failure
+  type: str
+  sample: unsafe
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard_spec import boot_guard_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+
+
+def main() -> None:
+    """Run one phase on the host; the action plugin of the same name calls them in their order."""
+    module = AnsibleModule(argument_spec=boot_guard_spec(), supports_check_mode=True)
+    run(module, lambda module: in_phase(PHASES, module.params))
+
+
+if __name__ == "__main__":
+    main()

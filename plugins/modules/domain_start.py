@@ -1,0 +1,114 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: domain_start
+short_description: Start a domain that is defined on its host
+version_added: 0.1.0
+description:
+  - Starts a domain, as C(virsh start) does, and verifies that it is active. One with a saved memory image goes on from there.
+  - It looks at this host alone. Whether the domain runs on another host is the caller's to know; the role M(kvmfleet.migration.recover_host#role) asks the
+    ledger and all hosts first.
+  - A note that the domain is to be started again, which M(kvmfleet.migration.domain_shutdown) or the release of a held boot has left on the host, is removed
+    once it is active.
+options:
+  name:
+    description:
+      - Name of the domain.
+      - Exactly one of O(name) and O(uuid) is needed.
+    type: str
+  uuid:
+    description: UUID of the domain.
+    type: str
+extends_documentation_fragment:
+  - kvmfleet.migration._attributes
+  - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._libvirt
+attributes:
+  async:
+    support: full
+  diff_mode:
+    support: none
+notes:
+  - Needs root on the domain's host.
+  - A domain that is being moved is refused with C(invalid_state). While the task works, no move of the domain can begin.
+seealso:
+  - module: kvmfleet.migration.domain_shutdown
+  - module: kvmfleet.migration.boot_guard
+author:
+  - The kvmfleet.migration developers (@kvmfleet)
+"""
+
+EXAMPLES = r"""
+- name: Start a guest
+  kvmfleet.migration.domain_start:
+    name: batch7
+"""
+
+RETURN = r"""
+domain:
+  description: UUID and name.
+  returned: success
+  type: dict
+  sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: batch7}
+state:
+  description: The state it is in now, in virsh's words.
+  returned: success, but in check mode only for a domain that is active already
+  type: str
+  sample: running
+reason:
+  description: Why it is in that state, in virsh's words.
+  returned: success, but in check mode only for a domain that is active already
+  type: str
+  sample: booted
+error_code:
+  description: A stable word for what went wrong.
+  returned: failure
+  type: str
+  sample: not_found
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._start import start_of
+
+
+def domain_start(module: AnsibleModule) -> t.Dict[str, t.Any]:
+    """Start the domain; or say that it is active."""
+    start = start_of(module.params)
+    domain = {"uuid": start.info.uuid, "name": start.info.name}
+    try:
+        if start.is_active():
+            if not module.check_mode:
+                start.forget()
+            return {"changed": False, "domain": domain, "state": start.info.view.state, "reason": start.info.view.reason}
+        start.check()
+        if module.check_mode:
+            return {"changed": True, "domain": domain}
+        return {"changed": True, "domain": domain, **start.carry_out()}
+    finally:
+        start.host.close()
+
+
+def main() -> None:
+    """Start one domain."""
+    module = AnsibleModule(
+        argument_spec={**libvirt_spec(), "name": {"type": "str"}, "uuid": {"type": "str"}},
+        mutually_exclusive=[("name", "uuid")],
+        required_one_of=[("name", "uuid")],
+        supports_check_mode=True,
+    )
+    run(module, domain_start)
+
+
+if __name__ == "__main__":
+    main()
