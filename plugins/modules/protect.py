@@ -86,7 +86,7 @@ saved:
       possible_hosts: [kvm1]
       changes: [definition, autostart]
 unchanged:
-  description: Domains of which the ledger knew all; RV(unchanged[].age_seconds) is how long ago they were written.
+  description: Domains of which the ledger knew all; C(age_seconds) is how long ago they were written.
   returned: success
   type: list
   elements: dict

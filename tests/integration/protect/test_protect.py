@@ -22,8 +22,8 @@ def with_password(lab: Lab, name: str, number: int) -> None:
     """Give a guest that is off a screen with a password."""
     graphics = f"<graphics type='vnc' port='-1' autoport='yes' listen='127.0.0.1' passwd='{PASSWORD}'/></devices>"
     definition = lab.virsh(number, "dumpxml", name, "--security-info").replace("</devices>", graphics)
-    lab("exec", lab.host(number), "--", "tee", f"/root/{name}.xml", stdin=definition)
-    lab.virsh(number, "define", f"/root/{name}.xml")
+    lab("exec", lab.host(number), "--", "tee", f"/var/lib/libvirt/{name}.xml", stdin=definition)
+    lab.virsh(number, "define", f"/var/lib/libvirt/{name}.xml")
 
 
 def seen_by(control: Protection, name: str) -> set[str]:
