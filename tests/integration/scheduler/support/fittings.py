@@ -1,0 +1,58 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What some hosts have and others lack: a bridge, a network on it, an image for a CD drive."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+BRIDGE = "brfront"
+NETWORK = "front"
+ISO = "/var/lib/libvirt/images/install.iso"
+
+DEFINITION = f"<network><name>{NETWORK}</name><forward mode='bridge'/><bridge name='{BRIDGE}'/></network>"
+CARDS = f"""\
+<interface type='bridge'><source bridge='{BRIDGE}'/><model type='virtio'/></interface>
+<interface type='network'><source network='{NETWORK}'/><model type='virtio'/></interface>
+"""
+DRIVE = f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/><source file='{ISO}'/><target dev='hda' bus='ide'/><readonly/></disk>"
+
+
+def add_bridge(lab: Lab, number: int) -> None:
+    lab.on(number, "ip", "link", "add", BRIDGE, "type", "bridge")
+    lab.on(number, "ip", "link", "set", BRIDGE, "up")
+
+
+def add_network(lab: Lab, number: int, active: bool = True) -> None:
+    """Define the network; it starts only where the bridge is."""
+    lab("virsh", lab.host(number), "net-define", "/dev/stdin", stdin=DEFINITION)
+    if active:
+        lab.virsh(number, "net-start", NETWORK)
+
+
+def add_image(lab: Lab, number: int) -> None:
+    lab.on(number, "sh", "-c", f"head -c 1M /dev/zero > {ISO}")
+    lab.virsh(number, "pool-refresh", "default")
+
+
+def remove_all(lab: Lab, number: int) -> None:
+    for verb in ("net-destroy", "net-undefine"):
+        lab.try_("virsh", lab.host(number), verb, NETWORK)
+    lab.try_("exec", lab.host(number), "--", "ip", "link", "delete", BRIDGE)
+    lab.on(number, "rm", "-f", ISO)
+    lab.virsh(number, "pool-refresh", "default")
+
+
+@contextlib.contextmanager
+def hidden(lab: Lab, number: int, folder: str) -> t.Iterator[None]:
+    """Hide a shared folder from one host, as a mount that is missing there does."""
+    lab.on(number, "mount", "-t", "tmpfs", "none", folder)
+    try:
+        yield
+    finally:
+        lab.on(number, "umount", folder)

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Groups of real guests: kept apart, kept together, and a policy that somebody wrote by hand."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import by_hand
+from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk, check_moved, check_refused, check_untouched, reasons, verdict
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+Make = t.Callable[..., str]
+SMALL = ("--mib", "48", "--dirty-mib", "8", "--rate", "500", "--integrity")
+
+
+def group(name: str, policy: str, **more: int) -> dict[str, t.Any]:
+    return {"group": {"name": name, "policy": policy, **more}}
+
+
+def test_apart(lab: Lab, control: Desk, guest: Make) -> None:
+    here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
+    control.set_policy(here, **group("db", "anti-affinity"))
+    control.set_policy(there, on=2, **group("db", "anti-affinity"))
+    check_refused(lab, control, control.move(here, 2), here, "db", there, lab.host(2))
+    seen = control.check(name=here)
+    assert set(reasons(seen.result, lab.host(2))) == {"anti_affinity"}
+    assert (seen.result["selected"], verdict(seen.result, lab.host(3))["passed"]) == (lab.host(3), True)
+    two = group("db", "anti-affinity", max_per_host=2)
+    control.set_policy(here, **two)
+    control.set_policy(there, on=2, **two)
+    check_moved(lab, control.move(here, 2), here, 2)
+
+
+def test_apart_in_one_task(lab: Lab, control: Desk, guest: Make) -> None:
+    """Two that are to one host in one task: the second is refused, as the first is there by then."""
+    names = [guest(name, *SMALL) for name in ("one", "two")]
+    for name in names:
+        control.set_policy(name, **group("db", "anti-affinity"))
+    done = control.moves([(name, 2) for name in names])
+    assert sorted(record["status"] for record in done.records) == ["completed", "conflict"], done.text
+    assert sorted(str(lab.places(name)) for name in names) == ["{1: 'running'}", "{2: 'running'}"]
+
+
+def test_together(lab: Lab, control: Desk, guest: Make) -> None:
+    names = [guest(name, *SMALL) for name in ("app", "cache")]
+    for name in names:
+        control.set_policy(name, **group("shop", "affinity"))
+    check_refused(lab, control, control.move(names[0], 2), names[0], "shop", names[1])
+    done = control.moves([(name, 2) for name in names])
+    assert (done.code, [record["status"] for record in done.records]) == (0, ["completed"] * 2), done.text
+    for name in names:
+        assert lab.places(name) == {2: "running"}
+        assert lab.check(name)["intact"]
+    third = guest("third", *SMALL)
+    control.set_policy(third, **group("shop", "affinity"))
+    seen = control.play(1, [("scheduler_check", {"name": third})], facts=True)[0]
+    assert seen["selected"] == lab.host(2)
+    assert "affinity" in reasons(seen, lab.host(3))
+    check_moved(lab, control.move(third, 2), third, 2)
+
+
+def test_a_wish_decides_between_equals(lab: Lab, control: Desk, guest: Make) -> None:
+    here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
+    for policy, chosen in (("soft-affinity", 2), ("soft-anti-affinity", 3)):
+        for name, on in ((here, 1), (there, 2)):
+            control.set_policy(name, on=on, **group("team", policy))
+        # Memory that is used there shall not decide.
+        done = control.check(2, 3, name=here, scheduler={"weights": {"free_memory": 0, "free_cpu": 0}})
+        assert done.result["selected"] == lab.host(chosen), done.text
+
+
+def test_one_group_of_two_minds(lab: Lab, control: Desk, guest: Make) -> None:
+    here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
+    control.set_policy(here, **group("mixed", "affinity"))
+    control.set_policy(there, on=2, **group("mixed", "anti-affinity"))
+    check_refused(lab, control, control.move(here, 2), here, "mixed", "anti-affinity")
+
+
+def test_a_policy_that_nobody_knows(lab: Lab, control: Desk, guest: Make) -> None:
+    name = guest("handmade", *SMALL)
+    by_hand(lab, name, "<group name='db' policy='friends'/>", "--live", "--config")
+    done = control.move(name)
+    assert done.refused() == "invalid_argument", done.text
+    assert name in done.msg
+    assert "friends" in done.msg
+    assert control.records() == []
+    check_untouched(lab, name)
+
+
+def test_somebody_elses_broken_policy_does_not_stop_others(lab: Lab, control: Desk, web: str, guest: Make) -> None:
+    by_hand(lab, guest("handmade", *SMALL, on=2), "<group name='db' policy='friends'/>", "--live", "--config", on=2)
+    check_moved(lab, control.move(web, 2), web, 2)
