@@ -1,0 +1,179 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The control node's half of C(evacuation_cleanup): what the records say is asked of the host, done there, and written only when it was verified."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup import ALARM, REFUSE, SUPERSEDED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+
+from .._ledger.rules import describe
+from .._ledger.store import Body, Ledger
+from .cleanup_tombstones import Tombstone, question, tombstones
+
+DELETE = "delete"
+REASON_SUPERSEDED = "superseded"
+_STOP = "Find out at once which copy is the right one, and stop the other; until then nothing of any domain is removed here."
+
+Phase = t.Callable[[str, Body], Body]
+
+
+class DoubleRunAlarm(Unsafe):
+    """A domain runs on the host from which it was evacuated."""
+
+
+@dataclass
+class Outcome:
+    """What became of the domains, as the module returns it."""
+
+    cleaned: list[Body] = field(default_factory=list)
+    kept: list[Body] = field(default_factory=list)
+    refused: list[Body] = field(default_factory=list)
+    superseded: list[Body] = field(default_factory=list)
+    deleted: list[Body] = field(default_factory=list)
+
+    def as_result(self) -> Body:
+        """Return the lists, and whether any of them says of a change."""
+        return {**self.__dict__, "changed": bool(self.cleaned or self.superseded or self.deleted)}
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """:arg here: the host as a place of records; its C(host_id) is the one that was read from its own file.
+
+    :arg phase: runs a phase on the host.
+    :arg uris: name of each other host of the fleet to its libvirt URI.
+    :arg storage: C(quarantine), C(keep) or C(delete).
+    :arg check: to change nothing.
+    """
+
+    ledger: Ledger
+    here: Body
+    phase: Phase
+    uris: t.Mapping[str, str]
+    storage: str
+    retention_days: int
+    by: str
+    check: bool
+
+    def run(self) -> Outcome:
+        """Return what became of each domain. Raises L(DoubleRunAlarm) for a domain that runs here although it was evacuated: then nothing more is touched."""
+        outcome = Outcome()
+        try:
+            self._run(outcome)
+        except KvmfleetError as error:
+            error.result.update(outcome.as_result())
+            raise
+        return outcome
+
+    def _run(self, outcome: Outcome) -> None:
+        waiting = [tombstone for tombstone in tombstones(self.ledger, self.here["host_id"]) if not self._is_busy(tombstone, outcome)]
+        plans = self._survey(waiting)
+        self._raise_alarm([plan for plan in plans.values() if plan["kind"] == ALARM])
+        if self.storage == DELETE:
+            self._expire(outcome)
+        for tombstone in waiting:
+            plan = plans[tombstone.record["id"]]
+            if plan["kind"] == REFUSE:
+                outcome.refused.append({**tombstone.said(), "reason": plan["reason"]})
+            elif self.check:
+                _predict(tombstone, plan, self.storage, outcome)
+            else:
+                self._act(tombstone, outcome)
+
+    def _is_busy(self, tombstone: Tombstone, outcome: Outcome) -> bool:
+        unsettled = self.ledger.unsettled_of(tombstone.uuid)
+        if unsettled is not None:
+            reason = f"{describe(unsettled.record)} is not settled ('{unsettled.record['status']}')"
+            outcome.refused.append({**tombstone.said(), "reason": reason})
+        return unsettled is not None
+
+    def _survey(self, waiting: list[Tombstone]) -> dict[str, Body]:
+        if not waiting:
+            return {}
+        asked = [question(tombstone, self.ledger, self.here) for tombstone in waiting]
+        answer = self.phase("survey", {"host_id": self.here["host_id"], "uris": dict(self.uris), "domains": asked})
+        return {plan["record"]: plan for plan in answer["plans"]}
+
+    def _raise_alarm(self, plans: list[Body]) -> None:
+        if plans:
+            told = " ".join(f"Domain {plan['name']} ({plan['uuid']}): {plan['reason']}." for plan in plans)
+            raise DoubleRunAlarm(f"{told} Nothing was touched on {self.here['host']}.", _STOP)
+
+    def _expire(self, outcome: Outcome) -> None:
+        answer = self.phase("expire", {"host_id": self.here["host_id"], "retention_days": self.retention_days, "check": self.check})
+        outcome.deleted += answer["deleted"]
+        outcome.kept += [{"uuid": None, "name": None, "target": None, "path": None, "only_copy": True, **entry} for entry in answer["kept"]]
+
+    def _act(self, tombstone: Tombstone, outcome: Outcome) -> None:
+        """Clean one domain while no move can be booked towards this host; what one domain fails with stops no other one."""
+        try:
+            with self.ledger.locked(f"host-{self.here['host_uuid']}"):
+                if self._is_still_done(tombstone) and not self._is_busy(tombstone, outcome):
+                    self._clean(tombstone, outcome)
+        except (DoubleRunAlarm, Unreachable):
+            raise
+        except KvmfleetError as error:
+            outcome.refused.append({**tombstone.said(), "reason": str(error)})
+
+    def _is_still_done(self, tombstone: Tombstone) -> bool:
+        """A second task that cleans the same host may have been faster: what it did is not ours to tell."""
+        return bool(self.ledger.get(tombstone.record["id"]).record["status"] == s.DONE)
+
+    def _clean(self, tombstone: Tombstone, outcome: Outcome) -> None:
+        asked = question(tombstone, self.ledger, self.here)
+        answer = self.phase("clean", {"host_id": self.here["host_id"], "uris": dict(self.uris), "domains": [asked], "storage": self.storage})
+        plan = answer["plan"]
+        if plan["kind"] == ALARM:
+            self._raise_alarm([plan])
+        elif plan["kind"] == REFUSE:
+            outcome.refused.append({**tombstone.said(), "reason": plan["reason"]})
+        elif plan["kind"] == SUPERSEDED:
+            self._complete([tombstone.record, *tombstone.older], plan["reason"], REASON_SUPERSEDED)
+            outcome.superseded.append({**tombstone.said(), "reason": plan["reason"]})
+        else:
+            self._complete([tombstone.record], _detail(answer["done"], plan), None)
+            self._complete(tombstone.older, f"the record {tombstone.record['id']} is newer, and was cleaned", REASON_SUPERSEDED)
+            _tell(tombstone, plan, answer["done"], outcome)
+
+    def _complete(self, records: list[Body], detail: str, reason: t.Optional[str]) -> None:
+        for record in records:
+            stored = self.ledger.get(record["id"])
+            changed = schema.copied(stored.record)
+            schema.advance(changed, s.COMPLETED, self.by, detail, reason)
+            self.ledger.update(stored, changed)
+
+
+def _detail(done: Body, plan: Body) -> str:
+    acts = ["undefined here" if done["undefined"] else "it was not defined here"]
+    acts += [f"{len(done['quarantined'])} files put aside"] if done["quarantined"] else []
+    acts += [f"{len(done['kept'])} disks kept"] if done["kept"] else []
+    return f"The domain is on {plan['where']}. Cleanup of its source: {', '.join(acts)}."
+
+
+def _tell(tombstone: Tombstone, plan: Body, done: Body, outcome: Outcome) -> None:
+    said = {key: plan[key] for key in ("where", "nvram", "tpm")}
+    told = {key: done[key] for key in ("undefined", "quarantined", "restore")}
+    outcome.cleaned.append({**tombstone.said(), **said, **told, "superseded": [record["id"] for record in tombstone.older]})
+    outcome.kept += [{**tombstone.said(), **disk} for disk in done["kept"]]
+
+
+def _predict(tombstone: Tombstone, plan: Body, storage: str, outcome: Outcome) -> None:
+    """Say what L(Cleanup) would do; where files would be put, and the command to restore them, are known only then."""
+    if plan["kind"] == SUPERSEDED:
+        outcome.superseded.append({**tombstone.said(), "reason": plan["reason"]})
+        return
+    moving = [disk for disk in plan["disks"] if disk["quarantine"] and storage != "keep"]
+    files = [{"target": disk["target"], "path": disk["path"], "quarantine": None} for disk in moving]
+    files += [{"target": None, "path": plan["managed_save"], "quarantine": None}] if plan["managed_save"] else []
+    staying = [disk for disk in plan["disks"] if disk not in moving]
+    kept = [{**{key: disk[key] for key in ("target", "path", "only_copy")}, "reason": disk["reason"] or "storage is 'keep'"} for disk in staying]
+    _tell(tombstone, plan, {"undefined": plan["present"], "quarantined": files, "restore": None, "kept": kept}, outcome)
