@@ -8,11 +8,14 @@
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 import typing as t
 
-from .._errors import KvmfleetError
+from .._errors import KvmfleetError, Unreachable
 
 MAX_AT_ONCE = 32
+# A libvirt daemon whose domain is being started answers nothing meanwhile, and its connection stays alive.
+PATIENCE_SECONDS = 30.0
 
 Answer = t.Dict[str, t.Any]
 
@@ -30,15 +33,29 @@ class AskedHost(t.Protocol):
         """Close the connection; never raises."""
 
 
-def ask_fleet(uris: t.Mapping[str, str], open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.Collection[str]] = None) -> t.Dict[str, Answer]:
+def ask_fleet(
+    uris: t.Mapping[str, str],
+    open_host: t.Callable[[str], AskedHost],
+    uuids: t.Optional[t.Collection[str]] = None,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> t.Dict[str, Answer]:
     """Return, by the host's name, C({answered: true, host_uuid, domains: {uuid: {name, active}}}), or C({answered: false, msg, error_code}).
 
     :arg uris: name of each host to its URI.
     :arg uuids: the domains that are asked for; None means all.
+    :arg patience_seconds: who has not answered by then is silent.
     """
     names = sorted(uris)
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(MAX_AT_ONCE, len(names)))) as pool:
-        return dict(zip(names, pool.map(lambda name: _ask(uris[name], open_host, uuids), names)))
+        return dict(zip(names, pool.map(lambda name: _in_time(uris[name], open_host, uuids, patience_seconds), names)))
+
+
+def _in_time(uri: str, open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.Collection[str]], seconds: float) -> Answer:
+    answers: t.List[Answer] = []
+    asking = threading.Thread(target=lambda: answers.append(_ask(uri, open_host, uuids)), name="ask-fleet", daemon=True)
+    asking.start()
+    asking.join(seconds)
+    return answers[0] if answers else {"answered": False, **Unreachable(f"libvirt at {uri} did not answer within {seconds:.0f} s.").as_result()}
 
 
 def _ask(uri: str, open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.Collection[str]]) -> Answer:

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The host's half of the module C(evacuate): what this host sees of a dead one and of the fleet, and starting domains in a sliding window."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+import typing as t
+
+from .._errors import Conflict, KvmfleetError, Unsafe
+from .._facts.gather import gather
+from .._facts.identity import read_host_id
+from .._hypervisor.facts_host import LibvirtFactsHost, open_facts_host
+from .._hypervisor.host import open_host
+from .._hypervisor.starting import open_starting_host
+from .._module import require_local, require_root
+from .._watcher.files import run_folder
+from . import locks
+from .ask import ask_fleet
+from .belonging import check_belongs
+from .knock import knock
+from .restart import DEFERRED, UNKNOWN, Order, Restart
+from .sight import lock_states, unseen
+
+Json = t.Dict[str, t.Any]
+Work = t.Mapping[str, t.Any]
+
+_POLL_SECONDS = 1.0
+_COMPARED_MODES = ("custom", "host-model")
+
+
+def look(uri: str, work: Work) -> Json:
+    """Return what this host sees; changes nothing.
+
+    :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(knock), addresses and ports of the dead host; C(domains), each with C(uuid), C(disks),
+      C(tokens) and C(request).
+    Returns C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (what answers where), C(unseen) (by UUID, why disks are
+    not proved here), C(cpu) (by UUID, libvirt's verdict).
+    """
+    require_root()
+    check_belongs(work["ledger_id"])
+    host = open_facts_host(require_local(uri))
+    try:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            fleet = pool.submit(ask_fleet, work["ask"], open_host)
+            doors = pool.submit(lambda: [{**door, "says": knock(door["address"], door["port"])} for door in work["knock"]])
+            facts, warnings = gather(host)
+            seen = {domain["uuid"]: unseen(domain["disks"], domain["tokens"]) for domain in work["domains"]}
+            cpu = {domain["uuid"]: _cpu(host, domain["request"]) for domain in work["domains"]}
+            answers = {"fleet": fleet.result(), "doors": doors.result()}
+        return {"changed": False, "facts": facts, "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}
+    finally:
+        host.close()
+
+
+def _cpu(host: LibvirtFactsHost, request: t.Mapping[str, t.Any]) -> t.Optional[Json]:
+    cpu = request.get("cpu") or {}
+    if cpu.get("mode") not in _COMPARED_MODES or not (cpu.get("xml") and request.get("arch") and request.get("virt_type")):
+        return None
+    try:
+        return host.compare_cpu(request, cpu["xml"])
+    except KvmfleetError:
+        return None
+
+
+def probe_locks(_uri: str, work: Work) -> Json:
+    """Return C(locks): C(state) and C(why) of each image in C(paths), once none is locked, or C(wait_seconds) are over."""
+    require_root()
+    deadline = time.monotonic() + work["wait_seconds"]
+    while True:
+        found = lock_states(work["paths"])
+        if all(one["state"] != locks.LOCKED for one in found.values()) or time.monotonic() >= deadline:
+            return {"changed": False, "locks": found}
+        time.sleep(_POLL_SECONDS)
+
+
+def start(uri: str, work: Work) -> Json:
+    """Carry out C(orders) in their turn, C(parallel) at a time; begin none after C(good_for_seconds). Returns C(results), one an order.
+
+    :arg work: C(host_id) that this host has to have; C(ask), the hosts that answered before, of which none may have a domain active now.
+    """
+    require_root()
+    require_local(uri)
+    run_folder()
+    began = time.monotonic()
+    _check_identity(work["host_id"])
+    elsewhere = _active_elsewhere(work)
+
+    def carry_out(order: Order) -> Json:
+        if order["uuid"] in elsewhere:
+            problem = Unsafe(f"Domain {order['name']} is active on {elsewhere[order['uuid']]}. It was not started.")
+            return {"uuid": order["uuid"], "outcome": UNKNOWN if order["rejoin"] else "failed", "changed": False, **_told(order, problem)}
+        if time.monotonic() - began >= work["good_for_seconds"]:
+            return {"uuid": order["uuid"], "outcome": DEFERRED, "changed": False, **_told(order, None)}
+        return _restarted(uri, order)
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=work["parallel"]) as pool:
+        results = list(pool.map(carry_out, work["orders"]))
+    return {"changed": any(result["changed"] for result in results), "results": results}
+
+
+def _restarted(uri: str, order: Order) -> Json:
+    try:
+        host = open_starting_host(uri)
+    except KvmfleetError as error:
+        return {"uuid": order["uuid"], "outcome": UNKNOWN, "changed": False, **_told(order, error)}
+    try:
+        return Restart(host, order).run()
+    finally:
+        host.close()
+
+
+def _active_elsewhere(work: Work) -> t.Dict[str, str]:
+    """Return the hosts on which domains of these orders are active now. Raises L(Unsafe) where one no longer answers that did before."""
+    answers = ask_fleet(work["ask"], open_host, {order["uuid"] for order in work["orders"]})
+    silent = [f"{name}: {answer['msg']}" for name, answer in answers.items() if not answer["answered"]]
+    if silent:
+        raise Unsafe(f"What runs there cannot be told any more: {'; '.join(silent)} Nothing was started.", "Run the task again.")
+    return {uuid: name for name, answer in answers.items() for uuid, domain in answer["domains"].items() if domain["active"]}
+
+
+def _check_identity(host_id: str) -> None:
+    now = read_host_id()
+    if now != host_id:
+        raise Conflict(f"The ledger has {host_id} for this host, which says it is {now}. Nothing was started.", "Protect the host again.")
+
+
+def _told(order: Order, error: t.Optional[KvmfleetError]) -> Json:
+    return {"generation": order["generation"], "msg": str(error) if error else "", "error_code": error.error_code if error else None}
+
+
+PHASES: t.Dict[str, t.Callable[[str, Work], Json]] = {"look": look, "locks": probe_locks, "start": start}

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""For which evacuation a definition was put on this host: written before it is put, so that a later run knows its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import typing as t
+import uuid as uuid_module
+
+from .._errors import Forbidden, InvalidArgument
+
+# Beside the definitions, which outlive a boot as well.
+FOLDER = "/var/lib/kvmfleet/evacuations"
+
+
+def write(domain_uuid: str, record_id: str, folder: str = FOLDER) -> None:
+    """Note, for good, that this record's definition of the domain is put here. Raises L(Forbidden)."""
+    path = _path(domain_uuid, folder)
+    temporary = f"{path}.{os.getpid()}.new"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump({"record": record_id}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+        _sync(folder)
+    except OSError as error:
+        raise Forbidden(f"{path} cannot be written: {error.strerror}. Nothing was started.", "Make room there, or connect as root.") from error
+
+
+def record_of(domain_uuid: str, folder: str = FOLDER) -> t.Optional[str]:
+    """Return the record that put the domain's definition here last; null where none did."""
+    try:
+        with open(_path(domain_uuid, folder), encoding="utf-8") as stream:
+            document = json.load(stream)
+    except (OSError, ValueError):
+        return None
+    record = document.get("record") if isinstance(document, dict) else None
+    return record if isinstance(record, str) else None
+
+
+def remove(domain_uuid: str, folder: str = FOLDER) -> None:
+    """Forget it."""
+    with contextlib.suppress(OSError):
+        os.unlink(_path(domain_uuid, folder))
+
+
+def _path(domain_uuid: str, folder: str) -> str:
+    try:
+        return os.path.join(folder, f"{uuid_module.UUID(domain_uuid)}.json")
+    except ValueError as error:
+        raise InvalidArgument(f"{domain_uuid!r} is no UUID.") from error
+
+
+def _sync(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What all other hosts answered when they were asked for their domains, and which of them are silent."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
+
+from .._ledger.places import same_host
+from .._ledger.store import Body
+from .._settings import Settings
+from .shape import has_places
+from .source import Source
+
+SSH_PORT = 22
+_SAVED = " (at its saved address)"
+
+
+def uris_of(settings: Settings, entries: Iterable[Body], here: str, source: Source) -> dict[str, str]:
+    """Return how every other host of the fleet is asked, the source included; by the inventory, else by the address that was saved."""
+    saved = {entry["name"]: str((entry.get("addresses") or {}).get("libvirt_uri") or "") for entry in entries}
+    names = [name for name in dict.fromkeys([*settings.fleet(), *saved]) if name != here]
+    uris = {name: settings.libvirt_uri(name, here) if settings.is_known(name) else saved.get(name, "") for name in names}
+    own = saved.get(source.name)
+    if own and own != uris.get(source.name):
+        uris[source.name + _SAVED] = own
+    return uris
+
+
+def doors_of(settings: Settings, source: Source) -> list[Body]:
+    """Return the addresses and ports at which the source would answer SSH: those of the inventory and those that were saved."""
+    saved = source.entry.get("addresses") or {}
+    doors = [{"address": str(saved["ansible_host"]), "port": int(saved.get("ssh_port") or SSH_PORT)}] if saved.get("ansible_host") else []
+    if settings.is_known(source.name) or not doors:
+        port = int(settings.of(source.name, "ansible_port", SSH_PORT))
+        doors.append({"address": str(settings.of(source.name, "ansible_host", source.name)), "port": port})
+    return [door for number, door in enumerate(doors) if door not in doors[:number]]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The answers of one moment.
+
+    :arg here: the host that asked, as a place, with C(domains) by UUID.
+    :arg answers: of the others, by name.
+    :arg entries: the ledger's, for their host IDs.
+    """
+
+    source: Source
+    here: Body
+    own_domains: Mapping[str, Body]
+    answers: Mapping[str, Body]
+    entries: Sequence[Body]
+
+    def check_source_is_silent(self) -> None:
+        """Raise L(Unsafe) where any answering host is the source."""
+        for name, answer in self.answers.items():
+            if answer["answered"] and (self._is_source(name) or answer["host_uuid"] == self.source.entry.get("host_uuid")):
+                raise Unsafe(
+                    f"{self.source.name} answers: libvirt there was asked from {self.here['host']} as {name}. A host that answers is never evacuated.",
+                    "Nothing was started. Drain it (kvmfleet.migration.drain_host), or switch it off.",
+                )
+
+    def silent_places(self, places: Iterable[Body]) -> list[Body]:
+        """Return the hosts among these that did not answer, the source aside: they need evidence of their own."""
+        found: list[Body] = []
+        for where in places:
+            if not self.answered(where) and not any(same_host(where, other) for other in [self.source.place, *found]):
+                found.append(where)
+        return found
+
+    def check_silent(self, accepted: Sequence[str], places: Sequence[Body]) -> list[str]:
+        """Return the silent hosts that are accepted.
+
+        Raises L(Unsafe) for another, L(InvalidArgument) for a name that nobody knows.
+
+        :arg places: silent hosts for which evidence is asked instead.
+        """
+        strange = [name for name in accepted if name not in self.answers]
+        if strange:
+            raise InvalidArgument(f"accept_silent names {', '.join(strange)}, of which neither inventory nor ledger knows.", "Nothing was started.")
+        silent = {name: str(answer["msg"]) for name, answer in self.answers.items() if not answer["answered"] and not self._is_source(name)}
+        asked = {where.get("host") for where in places} | {entry["name"] for entry in self.entries if any(same_host(_place(entry), where) for where in places)}
+        refused = {name: why for name, why in silent.items() if name not in accepted and name not in asked}
+        if refused:
+            raise Unsafe(
+                f"{', '.join(refused)} did not answer, and a domain of {self.source.name} could run there: {' '.join(refused.values())}",
+                f"Nothing was started. When it is certain that none does, accept their silence by name: accept_silent: [{', '.join(refused)}].",
+            )
+        return sorted(name for name in silent if name in accepted)
+
+    @property
+    def answering(self) -> list[str]:
+        """Names of the other hosts that answered."""
+        return [name for name, answer in self.answers.items() if answer["answered"]]
+
+    def active_on(self, uuid: str) -> list[str]:
+        """Return the names of the other hosts where the domain is active."""
+        return [name for name in self.answering if self.answers[name]["domains"].get(uuid, {}).get("active")]
+
+    def has(self, uuid: str) -> bool:
+        """Whether any host that answered knows the domain."""
+        return uuid in self.own_domains or any(uuid in self.answers[name]["domains"] for name in self.answering)
+
+    def answered(self, where: Body) -> bool:
+        """Whether that host is among those that answered."""
+        return any(same_host(where, there) for there in self._places)
+
+    @property
+    def _places(self) -> list[Body]:
+        ids = {entry.get("host_uuid"): entry.get("host_id") for entry in self.entries if entry.get("host_uuid")}
+        uuids = {name: self.answers[name]["host_uuid"] for name in self.answering}
+        return [self.here, *(place(name, ids.get(uuid), uuid) for name, uuid in uuids.items())]
+
+    def _is_source(self, name: str) -> bool:
+        return name in (self.source.name, self.source.name + _SAVED)
+
+    def unaccounted(self, documents: Iterable[Body], held: t.Collection[str]) -> list[Body]:
+        """Return the domains that records place on hosts that answered, and that none of these has."""
+        found = []
+        for document in documents:
+            places = document["possible_hosts"] if has_places(document) else []
+            if document["uuid"] in held or not places or self.has(document["uuid"]) or not all(self.answered(where) for where in places):
+                continue
+            found.append({"uuid": document["uuid"], "name": document["name"], "hosts": [where.get("host") for where in places]})
+        return found
+
+
+def _place(entry: Body) -> Body:
+    return place(entry["name"], entry.get("host_id"), entry.get("host_uuid"))

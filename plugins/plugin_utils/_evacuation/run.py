@@ -1,0 +1,229 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""An evacuation by one host: source, domains, fleet, evidence, locks, booking, starts. Each step only when the one before speaks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, KvmfleetError, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import locks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import lockable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
+
+from .._hosts.identity import Identity, entry_of
+from .._ledger.places import same_host
+from .._ledger.store import Body
+from .._moves.arrivals import Arrivals
+from .._moves.fleet_view import FleetView
+from .._protect.answer import age_seconds
+from . import decide as d
+from .booking import Booking
+from .evidence import Proofs
+from .fleet import Fleet, doors_of, uris_of
+from .job import Context, Job, wanted_state
+from .placing import request_of
+from .shape import check_document
+from .source import candidates, resolve, select
+from .starting import Starting
+
+
+@dataclass
+class Evacuation:
+    """One task. C(jobs) are the domains that are wanted, by importance."""
+
+    context: Context
+    check: bool = False
+    jobs: list[Job] = field(default_factory=list)
+    before: list[Body] = field(default_factory=list)
+    not_selected: list[Body] = field(default_factory=list)
+    unaccounted: list[Body] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        context = self.context
+        self.entries = [document.body for document in context.ledger.hosts()]
+        self.source = resolve(self.entries, context.wish.source)
+        self.proofs = Proofs(context.settings, self.source, self.entries, context.by)
+        self.arrivals = Arrivals(context.ledger)
+        self._doors: list[Body] = []
+
+    def look(self) -> None:
+        """Find out which domains are meant, what the fleet says, and what speaks against each; raises what speaks against all. Changes nothing."""
+        self._choose()
+        self.first_silence = self.proofs.check_silence()
+        uris = uris_of(self.context.settings, self.entries, self.context.here, self.source)
+        seen = self.context.phase("look", self._asked(uris))
+        self.proofs.check_doors(seen["doors"], self.context.here)
+        self.here = self._place_of(seen["facts"])
+        d.check_destination(self.here, self.source.place)
+        own = {domain["uuid"]: domain for domain in seen["facts"]["domains"]}
+        self.fleet = Fleet(self.source, self.here, own, seen["fleet"], self.entries)
+        self.fleet.check_source_is_silent()
+        self._check_no_twin()
+        self.others = self.fleet.silent_places(where for job in self.jobs if job.is_open for where in job.candidate.places)
+        self.silent = self.fleet.check_silent(self.context.wish.accept_silent, self.others)
+        self.uris = {name: uri for name, uri in uris.items() if name in self.fleet.answering}
+        self.seen = seen
+        held = {str(record["domain"]["uuid"]) for record in self.context.ledger.records(unsettled_only=True)}
+        self.unaccounted = self.fleet.unaccounted([document.body for document in self.context.ledger.domains()], held)
+        self._warn()
+
+    def prove(self) -> None:
+        """Take the evidence that the source is off. Raises what L(Proofs.take) does; L(Unsafe) where an image is still written."""
+        wish = self.context.wish
+        self.proofs.take(wish.fencing, wish.force_down, self.others, may_fence=not self.check)
+        self.proofs.confirm()
+        self.silence = self.proofs.check_silence()
+        self.lock_evidence = self._locks()
+
+    def judge(self) -> None:
+        """Say of each domain what speaks against its start on this host."""
+        for job in self.jobs:
+            self._guarded(job, self._judge)
+
+    def execute(self) -> None:
+        """Start the domains, or in check mode say what would become of them."""
+        self.look()
+        # Nothing is fenced for nothing.
+        if not self.open_jobs():
+            return
+        self.prove()
+        self.judge()
+        booking = Booking(self.context, self._view(), self.here, self.seen["cpu"])
+        for job in self.jobs:
+            self._guarded(job, lambda job: self._book(job, booking))
+        if not self.check:
+            Starting(self.context, self.proofs, self.uris, str(self.here["host_id"]), self._all_tokens()).carry_out(self.open_jobs())
+
+    @property
+    def evidence(self) -> list[Body]:
+        """All that speaks for the source being off, as records keep it."""
+        accepted = [{"kind": "accepted_silence", "hosts": self.silent, "by": self.context.by, "at": utc_now()}] if self.silent else []
+        return [*self.proofs.documents, self.silence, *self.lock_evidence, *accepted]
+
+    def _choose(self) -> None:
+        context, wish = self.context, self.context.wish
+        found = candidates(context.ledger, self.source)
+        chosen, self.before = select(found, wish.domains, context.ledger, self.source)
+        jobs = [Job(one, self.source, wanted_state(one.document.get("protected"), wish.state)) for one in found]
+        wanted = {one.uuid for one in chosen}
+        self.jobs = sorted((job for job in jobs if job.uuid in wanted), key=lambda job: job.rank)
+        self.not_selected = [job.as_entry() for job in jobs if job.uuid not in wanted]
+        for job in self.jobs:
+            self._guarded(job, self._check_saved)
+
+    def _check_saved(self, job: Job) -> None:
+        check_document(job.candidate.document)
+        request_of(job)
+        d.check_saved(job)
+
+    def _asked(self, uris: dict[str, str]) -> Body:
+        wanted = [job for job in self.jobs if job.is_open]
+        domains = [{"uuid": job.uuid, "disks": job.saved["disks"], "request": job.saved["request"], "tokens": self._tokens(job)} for job in wanted]
+        return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "knock": doors_of(self.context.settings, self.source), "domains": domains}
+
+    def _tokens(self, job: Job) -> Body:
+        """Return the tokens of the host that the domain was saved on; its disks are known by them, wherever it was moved since."""
+        saved_on = str((job.saved.get("host") or {}).get("host_id") or "")
+        entry = next((entry for entry in self.entries if saved_on and entry.get("host_id") == saved_on), {})
+        return {"host_id": saved_on, "folders": entry.get("folders") or {}}
+
+    def _all_tokens(self) -> dict[str, Body]:
+        return {job.uuid: self._tokens(job) for job in self.jobs if job.is_open}
+
+    def _place_of(self, facts: Body) -> Body:
+        identity = Identity(self.context.here, facts["host_id"], facts["host_uuid"], facts["machine_id"])
+        found = entry_of(self.context.ledger, identity)
+        return place(self.context.here, found.body.get("host_id") if found else None, facts["host_uuid"])
+
+    def _check_no_twin(self) -> None:
+        """Raise L(Unsafe) where a host that told of itself lately says that it is the source, whatever it is called."""
+        for name in self.context.settings.fleet():
+            facts = self.context.settings.fresh_facts(name)
+            # Its own facts may be from before it died; only another one's say that it lives.
+            if facts is not None and name != self.source.name and facts.get("host_id") == self.source.host_id:
+                raise Unsafe(f"{name} answers, and says that it is {self.source.host_id}: the host to be evacuated.", "Nothing was started.")
+
+    def _warn(self) -> None:
+        context = self.context
+        if not self.source.is_held_at_boot:
+            context.warnings.append(f"Nothing holds {self.source.name} at its next boot: keep it off the network until it has been cleaned up.")
+        for job in self.jobs:
+            if job.saved.get("host") and not same_host(job.saved["host"], self.source.place):
+                at = f"{job.saved['host'].get('host')} (saved {age_seconds(job.saved.get('at'))} s ago)"
+                context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: what has changed since is not in it.")
+
+    def _locks(self) -> list[Body]:
+        """Return what is known of the images' locks. Raises L(Unsafe) for one that is held after the wait."""
+        starting = [job for job in self.jobs if job.is_open and job.wanted != h.SHUTOFF and not self._is_here(job)]
+        paths = {path: job for job in starting for path in lockable(job.saved["disks"])}
+        if not paths:
+            return []
+        wait = 0 if self.check else self.context.wish.lock_wait_seconds
+        found = self.context.phase("locks", {"paths": sorted(paths), "wait_seconds": wait})["locks"]
+        held = [path for path, one in found.items() if one["state"] == locks.LOCKED]
+        if held:
+            named = ", ".join(f"{path} (domain {paths[path].name})" for path in held)
+            raise Unsafe(
+                f"Somebody still has {named} open for writing, {wait} s after {self.source.name} was fenced: it may be alive. Nothing was started.",
+                "Find out who holds it (lslocks, qemu-img info). Domains that are surely not the reason can be named in domains.",
+            )
+        return [{"kind": "locks", "from": self.context.here, "images": found, "at": utc_now()}]
+
+    def _is_here(self, job: Job) -> bool:
+        """Whether a run before this one has started it here: then it holds its own locks."""
+        record = job.candidate.record
+        own = self.fleet.own_domains.get(job.uuid)
+        return bool(own and own["active"] and record and record["type"] == s.EVACUATION and same_host(record["destination"], self.here))
+
+    def _judge(self, job: Job) -> None:
+        d.decide_record(job, self.fleet)
+        d.check_absent(job, self.fleet)
+        d.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.would_fence)
+        if not job.rejoin:
+            d.check_disks(job, self.here, self.seen["unseen"].get(job.uuid, {}))
+
+    def _book(self, job: Job, booking: Booking) -> None:
+        if self.check:
+            booking.predict(job)
+        elif job.rejoin:
+            booking.rejoin(job, self.evidence)
+        else:
+            booking.book(job, self.evidence)
+
+    def _view(self) -> FleetView:
+        context, facts = self.context, {"answered": True, **self.seen["facts"]}
+        survey = {"source": facts, "destinations": {context.uri: facts}}
+        leaving = frozenset(job.uuid for job in self.jobs)
+        return FleetView(context.ledger, context.settings, context.here, survey, {context.here: context.uri}, self.arrivals, leaving)
+
+    def _guarded(self, job: Job, step: Callable[[Job], None]) -> None:
+        """Keep what speaks against one domain beside it: the others go on."""
+        if not job.is_open:
+            return
+        try:
+            step(job)
+        except Forbidden:
+            raise
+        except KvmfleetError as error:
+            job.error = error
+
+    def open_jobs(self) -> list[Job]:
+        """Return the domains that nothing speaks against so far."""
+        return [job for job in self.jobs if job.is_open]
+
+
+def check_wish(parallel: int, lock_wait_seconds: int) -> None:
+    """Raise L(InvalidArgument) for numbers that cannot be."""
+    if not 1 <= parallel <= 64:
+        raise InvalidArgument(f"parallel is {parallel}.", "Give a number from 1 to 64. Nothing was started.")
+    if not 0 <= lock_wait_seconds <= 3600:
+        raise InvalidArgument(f"lock_wait_seconds is {lock_wait_seconds}.", "Give a number from 0 to 3600. Nothing was started.")

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Starting booked domains on their host and closing their records, the fence agent being asked again before each handful."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import (
+    Conflict,
+    Forbidden,
+    InvalidArgument,
+    KvmfleetError,
+    MigrationFailed,
+    NotSupported,
+    Unreachable,
+    Unsafe,
+    error_for_code,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import restart as r
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+
+from .._ledger.store import Body
+from .._moves.follow import ControllerGone
+from .evidence import Proofs
+from .job import Context, Job
+
+# An answer of the fence agent holds for 15 s: for so long starts are begun on it, the way to the host included.
+GOOD_FOR_SECONDS = 10
+# How often a host that was lost while it started domains is asked again before its records are left to the next run.
+ASKED_AGAIN = 3
+_PAUSE_SECONDS = 5.0
+# With these the host's half ended before it touched anything.
+_CERTAIN = (Forbidden, NotSupported, InvalidArgument, Conflict, Unsafe)
+
+
+@dataclass
+class Starting:
+    """:arg ask: URIs of the hosts that answered, by name: none of them may have a domain active at its start.
+
+    :arg host_id: of the host that starts them.
+    :arg tokens: UUID to host ID and tokens of the host that the domain was saved on.
+    """
+
+    context: Context
+    proofs: Proofs
+    ask: Mapping[str, str]
+    host_id: str
+    tokens: Mapping[str, Body]
+    sleep: Callable[[float], None] = time.sleep
+
+    def carry_out(self, jobs: Sequence[Job]) -> None:
+        """Start all of them; each has its record closed at the end, or its error."""
+        rest, lost = list(jobs), 0
+        while rest:
+            try:
+                self.proofs.check_silence()
+                self.proofs.confirm()
+                results = self._start(rest)
+            except Unreachable as error:
+                lost += 1
+                if lost > ASKED_AGAIN:
+                    self._leave(rest, error)
+                    return
+                self.sleep(_PAUSE_SECONDS)
+                # What was asked for may have been done: from now on the host is asked before it is told.
+                for job in rest:
+                    job.rejoin = True
+                continue
+            except KvmfleetError as error:
+                self._not_started(rest, error)
+                return
+            for job in rest:
+                self._settle(job, results[job.uuid])
+            rest = [job for job in rest if results[job.uuid]["outcome"] == r.DEFERRED]
+
+    def _start(self, jobs: Sequence[Job]) -> dict[str, Body]:
+        if not self.context.in_parent():
+            raise ControllerGone(1)
+        work = {
+            "orders": [self._order(job) for job in jobs],
+            "parallel": self.context.wish.parallel,
+            "good_for_seconds": GOOD_FOR_SECONDS,
+            "ask": self.ask,
+            "host_id": self.host_id,
+        }
+        return {result["uuid"]: result for result in self.context.phase("start", work)["results"]}
+
+    def _order(self, job: Job) -> Body:
+        saved, record = job.saved, t.cast("Body", job.record)
+        return {
+            "record": record["id"],
+            "generation": record["generation"],
+            "rejoin": job.rejoin,
+            "uuid": job.uuid,
+            "name": job.name,
+            "definition": saved["definition"],
+            "persistent": saved["persistent"],
+            "autostart": bool(saved["autostart"]),
+            "wanted": record["wanted_state"],
+            "sources": [[disk["target"], disk["source"]] for disk in saved["request"].get("disks") or ()],
+            "disks": saved["disks"],
+            "tokens": self.tokens[job.uuid],
+        }
+
+    def _settle(self, job: Job, result: Body) -> None:
+        job.changed = job.changed or result["changed"]
+        outcome, error = result["outcome"], _error_of(result)
+        if outcome == r.DEFERRED:
+            return
+        if outcome == r.STARTED:
+            how = {"shut off": "is defined"}.get(job.stored.record["wanted_state"], f"is {job.stored.record['wanted_state']}") if job.stored else ""
+            self._write(job, s.DONE, f"It {how} on {self.context.here}.", result["generation"])
+        elif outcome == r.FAILED:
+            job.error = error
+            self._write(job, s.FAILED, str(error), result["generation"])
+        elif outcome == r.OVERTAKEN:
+            self._look_again(job, error)
+        else:
+            job.error = error
+            self._write(job, None, f"Not settled: {error}", result["generation"])
+
+    def _write(self, job: Job, status: t.Optional[str], detail: str, generation: int) -> None:
+        """Write the record, with its next status or a note; where another run was faster, its word counts."""
+        stored = job.stored
+        if stored is None:
+            return
+        record = schema.copied(stored.record)
+        record["generation"] = max(record["generation"], generation)
+        if status:
+            schema.advance(record, status, self.context.by, detail)
+        else:
+            schema.note(record, "unsettled", self.context.by, detail)
+        try:
+            job.stored = self.context.ledger.update(stored, record)
+        except Conflict as error:
+            self._look_again(job, error)
+        except KvmfleetError as error:
+            job.error = error
+
+    def _look_again(self, job: Job, error: KvmfleetError) -> None:
+        """Take over what another run wrote."""
+        if job.stored is None:
+            return
+        job.stored = self.context.ledger.get(job.stored.record["id"])
+        job.error = None if job.stored.record["status"] in (s.DONE, s.COMPLETED) else error
+
+    def _not_started(self, jobs: Sequence[Job], error: KvmfleetError) -> None:
+        """Close the records of what was certainly not begun; the others stay as they are."""
+        for job in jobs:
+            job.error = error
+            if isinstance(error, _CERTAIN) and not job.rejoin and job.stored:
+                self._write(job, s.FAILED, f"Nothing was started: {error}", job.stored.record["generation"])
+
+    def _leave(self, jobs: Sequence[Job], error: KvmfleetError) -> None:
+        for job in jobs:
+            job.error = Unreachable(
+                f"Whether domain {job.name} was started on {self.context.here} is not known: {error.message}",
+                f"Its record stays 'pre-migrating', and nobody else may start it. Run the task on {self.context.here} again: it asks.",
+            )
+
+
+def _error_of(result: Body) -> KvmfleetError:
+    cls = error_for_code(result["error_code"]) if result["error_code"] else MigrationFailed
+    return cls(result["msg"])
