@@ -26,15 +26,15 @@ Document = t.Dict[str, t.Any]
 def note(uuid: str, name: t.Optional[str], why: t.Sequence[str], folder: str = FOLDER) -> bool:
     """Note on disk that the domain is to be started again; return whether that was new. Reasons are added to those of an earlier note."""
     path = _path(uuid, folder)
-    before = _read(path, uuid)
-    whys = sorted({*(before["why"] if before else []), *why})
-    if before and before["why"] == whys:
-        return False
     try:
+        before = _read(path, uuid)
+        whys = sorted({*(before["why"] if before else []), *why})
+        if before and before["why"] == whys:
+            return False
         write_json(path, {"uuid": _checked(uuid), "name": name, "why": whys, "at": before["at"] if before else utc_now()})
+        return True
     except OSError as error:
         raise Forbidden(f"It cannot be noted in {folder} that domain {name} is to be started again: {error.strerror}.", "Set become: true.") from error
-    return True
 
 
 def forget(uuid: str, folder: str = FOLDER) -> bool:
