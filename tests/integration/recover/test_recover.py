@@ -1,0 +1,157 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""C(recover_host) on hosts that were drained, and on hosts that were dead."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+Make = t.Callable[..., str]
+
+
+def names(entries: list[dict[str, t.Any]]) -> list[str]:
+    return sorted(entry["name"] for entry in entries)
+
+
+def boot_elsewhere(lab: Lab, name: str, xml: str, number: int) -> None:
+    """Do what an evacuation does to a domain, by the lab's own means."""
+    lab("virsh", lab.host(number), "define", "/dev/stdin", stdin=xml)
+    lab.virsh(number, "start", name)
+
+
+def test_a_drained_host_that_was_rebooted_gets_everything_back(lab: Lab, operator: Operator, guest: Make) -> None:
+    moved, stopped, off = guest("moved", "--autostart"), guest("stopped", "--acpi", "--autostart"), guest("off", "--off")
+    operator.stop_on_drain(1, stopped)
+    operator.protect()
+    operator.drain(1)
+    operator.power_cycle(1)
+    assert list(lab.places(moved).values()) == ["running"]
+    assert (1 in lab.places(moved), lab.places(stopped)) == (False, {1: "shut off"})
+
+    predicted, own = operator.recover(1, "--check", recover_host_bring_home=True)
+    assert (predicted.code, own["enabled"], own["released"]) == (0, True, True), predicted.text
+    assert names(own["brought_home"]) == [moved]
+    assert (operator.entry(1)["state"], lab.places(stopped)) == ("maintenance", {1: "shut off"})
+
+    run, own = operator.recover(1, recover_host_bring_home=True)
+    assert (run.code, own["failed"], own["error"]) == (0, [], ""), run.text
+    assert (names(own["started"]), names(own["brought_home"])) == ([stopped], [moved])
+    assert (own["released"], own["enabled"], operator.entry(1)["state"]) == (True, True, "enabled")
+    assert (lab.places(moved), lab.places(stopped), lab.places(off)) == ({1: "running"}, {1: "running"}, {1: "shut off"})
+
+    lab.virsh(1, "destroy", stopped)
+    again, own = operator.recover(1, recover_host_bring_home=True)
+    assert (again.code, own["started"], own["brought_home"]) == (0, [], []), again.text
+    assert lab.places(stopped) == {1: "shut off"}
+
+
+def test_a_guest_comes_home_over_two_hops_and_only_to_where_it_came_from(lab: Lab, operator: Operator, guest: Make) -> None:
+    far = guest("far")
+    uuid = lab.uuid(far)
+    operator.protect()
+    operator.drain(1)
+    (first,) = lab.places(far)
+    operator.drain(first)
+    (second,) = lab.places(far)
+    assert len({1, first, second}) == 3
+    dummy, own = operator.recover(first, recover_host_bring_home=True)
+    assert (own["brought_home"], own["enabled"], lab.places(far)) == ([], True, {second: "running"})
+
+    run, own = operator.recover(1)
+    assert (run.code, own["brought_home"], operator.origin(uuid)) == (0, [], lab.host(1)), run.text
+    run, own = operator.recover(1, recover_host_bring_home=True)
+    assert (run.code, names(own["brought_home"]), lab.places(far)) == (0, [far], {1: "running"}), run.text
+    assert operator.origin(uuid) is None
+
+
+def test_a_guest_that_no_longer_fits_stays_where_it_is_and_the_reason_is_told(lab: Lab, operator: Operator, guest: Make) -> None:
+    large = guest("large")
+    operator.protect()
+    operator.drain(1)
+    places = lab.places(large)
+    run, own = operator.recover(1, recover_host_bring_home=True, kvmfleet_scheduler={"reserved_memory_mib": 100000000})
+    assert (run.code != 0, own["brought_home"], own["enabled"], lab.places(large)) == (True, [], True, places)
+    assert [entry["name"] for entry in own["failed"] if "memory" in entry["reason"]] == [large], own
+
+
+def test_a_host_that_does_not_come_back_keeps_its_state(lab: Lab, operator: Operator) -> None:
+    operator.protect()
+    operator.drain(1)
+    lab("poweroff", lab.host(1))
+    run, own = operator.recover(1, timeout=5)
+    assert (run.code != 0, own["enabled"], own["released"], operator.entry(1)["state"]) == (True, False, False, "maintenance")
+    assert "is not back within 5 s" in own["error"]
+
+
+def test_a_host_that_the_ledger_does_not_know_is_left_alone(lab: Lab, operator: Operator, guest: Make) -> None:
+    auto = guest("auto", "--autostart")
+    operator.protect()
+    operator.power_cycle(1)
+    lab.on(1, "rm", "/var/lib/kvmfleet/host-id")
+    run, own = operator.recover(1)
+    assert (run.code != 0, own["released"], lab.places(auto)) == (True, False, {1: "shut off"})
+    assert "lost its identity" in own["error"], own
+
+
+def test_an_evacuated_guest_is_cleaned_and_what_was_not_evacuated_starts(lab: Lab, operator: Operator, guest: Make) -> None:
+    gone, stayed = guest("gone", "--autostart"), guest("stayed", "--autostart")
+    uuid, xml = lab.uuid(gone), lab.virsh(1, "dumpxml", "--inactive", gone)
+    operator.protect()
+    lab("poweroff", lab.host(1))
+    boot_elsewhere(lab, gone, xml, 2)
+    record = operator.evacuated(gone, uuid, 1, 2)
+    lab("poweron", lab.host(1))
+    assert (lab.places(gone), lab.places(stayed)) == ({1: "shut off", 2: "running"}, {1: "shut off"})
+
+    direct = operator.task(1, "boot_guard", {"state": "released"})
+    assert (direct.refused(), direct.result["withheld_by"][0]["id"]) == ("unsafe", record)
+
+    run, own = operator.recover(1)
+    assert (run.code, names(own["cleaned"]), names(own["started"])) == (0, [gone], [stayed]), run.text
+    assert (lab.places(gone), lab.places(stayed)) == ({2: "running"}, {1: "running"})
+    assert operator.ledger.get(record).record["status"] == "completed"
+    run, own = operator.recover(1, recover_host_bring_home=True)
+    assert (run.code, names(own["brought_home"]), lab.places(gone)) == (0, [gone], {1: "running"}), run.text
+
+
+def test_while_the_cleanup_refuses_a_guest_nothing_is_released(lab: Lab, operator: Operator, guest: Make) -> None:
+    lost, stayed = guest("lost", "--autostart"), guest("stayed", "--autostart")
+    uuid = lab.uuid(lost)
+    operator.protect()
+    lab("poweroff", lab.host(1))
+    record = operator.evacuated(lost, uuid, 1, 2)
+    lab("poweron", lab.host(1))
+    run, own = operator.recover(1)
+    assert (run.code != 0, own["released"], own["enabled"], own["started"]) == (True, False, False, [])
+    assert names(own["refused"]) == [lost], own
+    assert (lab.places(lost), lab.places(stayed)) == ({1: "shut off"}, {1: "shut off"})
+    assert operator.ledger.get(record).record["status"] == "done"
+
+
+def test_a_guest_that_may_run_on_a_silent_host_is_not_started(lab: Lab, operator: Operator, guest: Make) -> None:
+    auto = guest("auto", "--autostart")
+    operator.protect()
+    operator.power_cycle(1)
+    lab("poweroff", lab.host(3))
+    run, own = operator.recover(1)
+    assert (run.code != 0, own["released"], own["started"], lab.places(auto)) == (True, True, [], {1: "shut off"})
+    assert lab.host(3) in own["failed"][0]["reason"], own
+    run, own = operator.recover(1, recover_host_accept_silent=[lab.host(3)])
+    assert (run.code, names(own["started"]), lab.places(auto)) == (0, [auto], {1: "running"}), run.text
+
+
+def test_a_guest_that_runs_elsewhere_outside_the_ledger_is_not_started(lab: Lab, operator: Operator, guest: Make) -> None:
+    auto = guest("auto", "--autostart")
+    xml = lab.virsh(1, "dumpxml", "--inactive", auto)
+    operator.protect()
+    operator.power_cycle(1)
+    boot_elsewhere(lab, auto, xml, 2)
+    dummy, own = operator.recover(1)
+    assert (own["started"], lab.places(auto)) == ([], {1: "shut off", 2: "running"})
+    assert "active on" in json.dumps(own["skipped"]), own

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbook C(rolling_maintenance) on two hosts of three."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator, Run, lab_task
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+Make = t.Callable[..., str]
+
+
+def maintain(operator: Operator, *tasks: str, **variables: t.Any) -> Run:
+    """Run the playbook on the first two hosts, with a tasks file of these tasks."""
+    file = operator.folder / "tasks.yml"
+    file.write_text("---\n" + "".join(tasks), encoding="utf-8")
+    hosts = [operator.lab.host(number) for number in (1, 2)]
+    return operator.playbook("rolling_maintenance", target=",".join(hosts), rolling_maintenance_tasks=str(file), recover_host_timeout_seconds=60, **variables)
+
+
+def boots(lab: Lab) -> dict[int, str]:
+    return {number: lab.on(number, "cat", "/proc/sys/kernel/random/boot_id") for number in (1, 2, 3)}
+
+
+def test_host_by_host_is_drained_rebooted_and_recovered(lab: Lab, operator: Operator, guest: Make) -> None:
+    one, two, polite = guest("one"), guest("two", on=2), guest("polite", "--acpi", on=2)
+    operator.stop_on_drain(2, polite)
+    operator.protect()
+    before = boots(lab)
+    cycle = lab_task(lab, "poweroff") + lab_task(lab, "poweron")
+    run = maintain(operator, cycle, recover_host_bring_home=True)
+    assert run.code == 0, run.text
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "done", lab.host(2): "done"}
+    after = boots(lab)
+    assert [number for number in after if after[number] != before[number]] == [1, 2]
+    assert (lab.places(one), lab.places(two), lab.places(polite)) == ({1: "running"}, {2: "running"}, {2: "running"})
+    assert {operator.entry(number)["state"] for number in (1, 2)} == {"enabled"}
+
+
+def test_it_stops_at_the_first_host_that_does_not_come_back_and_goes_on_there(lab: Lab, operator: Operator, guest: Make) -> None:
+    guest("one")
+    two = guest("two", on=2)
+    run = maintain(operator, lab_task(lab, "poweroff"), recover_host_timeout_seconds=5)
+    assert run.code != 0
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "failed: return awaited", lab.host(2): "not begun"}
+    assert "is not back within 5 s" in run.text
+    assert (operator.entry(1)["state"], lab.places(two)) == ("maintenance", {2: "running"})
+
+    lab("poweron", lab.host(1))
+    check = operator.folder / "check.yml"
+    check.write_text("---\n- name: Look\n  ansible.builtin.set_fact:\n    rolling_maintenance_nothing_to_do: true\n", encoding="utf-8")
+    run = maintain(operator, lab_task(lab, "poweroff"), rolling_maintenance_check_tasks=str(check))
+    assert run.code == 0, run.text
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "done", lab.host(2): "nothing to do"}
+    assert (operator.entry(1)["state"], lab.places(two)) == ("enabled", {2: "running"})
+
+
+def test_no_host_is_touched_where_one_could_not_be_drained_or_does_not_answer(lab: Lab, operator: Operator, guest: Make) -> None:
+    one, local = guest("one"), guest("local", "--storage", "local", on=2)
+    marker = "- name: Leave a mark\n  ansible.builtin.file:\n    path: /run/touched\n    state: touch\n    mode: '0600'\n"
+    run = maintain(operator, marker)
+    assert (run.code != 0, "local" in run.text) == (True, True)
+    assert (lab.places(one), lab.places(local)) == ({1: "running"}, {2: "running"})
+    lab("poweroff", lab.host(2))
+    assert maintain(operator, marker).code != 0
+    assert lab.try_("exec", lab.host(1), "--", "test", "-e", "/run/touched").returncode != 0
+    assert lab.places(one)[1] == "running"
+
+
+def test_a_host_that_was_in_maintenance_for_another_reason_stays_so(lab: Lab, operator: Operator) -> None:
+    assert operator.task(1, "host", {"state": "maintenance", "reason": "Memory to be replaced"}).code == 0
+    run = maintain(operator, "- name: Do it\n  ansible.builtin.command: 'true'\n  changed_when: false\n")
+    assert run.code == 0, run.text
+    assert (operator.entry(1)["state"], operator.entry(1)["reason"]) == ("maintenance", "Memory to be replaced")
+    assert operator.entry(2)["state"] == "enabled"
+
+
+def test_bad_input_touches_nothing(operator: Operator) -> None:
+    run = operator.playbook("rolling_maintenance", target="kvmfleet_hosts", rolling_maintenance_tasks="/nowhere.yml")
+    assert (run.code != 0, "There is no tasks file /nowhere.yml" in run.text) == (True, True)
+    assert operator.playbook("rolling_maintenance", target="kvmfleet_hosts").code != 0
+    assert operator.playbook("recover", target="nobody").code != 0
+    assert not operator.path.exists()

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""C(boot_guard)'s control half with a fake host and a real ledger: what forbids a release."""
+
+from __future__ import annotations
+
+import pathlib
+import types
+import typing as t
+import uuid
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action.boot_guard import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+
+ID, UUID, DOMAIN = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
+GUARD = {"installed": True, "systemd": True, "ran": True, "held": {"at": "now", "why": "boot"}, "released": None, "would_start": []}
+
+
+class Host:
+    """The module's half: a held host with one domain that is to be started again."""
+
+    def __init__(self) -> None:
+        self.host_id: str | None = ID
+        self.phases: list[str] = []
+        self.checks: set[bool] = set()
+
+    def run(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        work = module_args["_work"]
+        self.phases.append(work["phase"])
+        self.checks.add(work["check"])
+        if work["phase"] == "forget":
+            return {"changed": True, "forgotten": work["uuids"]}
+        identity = {"host_id": self.host_id, "machine_id": "m1", "hostname": "kvm1", "host_uuid": UUID}
+        told = {"guard": GUARD, "to_start": [{"uuid": DOMAIN, "name": "web1", "why": ["autostart"], "at": "now"}], "damaged": []}
+        return {"changed": work["phase"] == "release", "identity": identity, "libvirt_error": None, **told}
+
+
+class Fleet:
+    """Runs the action as a task of the host kvm1 would."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder / "ledger"
+        self.host = Host()
+        self.check_mode = False
+
+    def task(self, **args: t.Any) -> dict[str, t.Any]:
+        action = ActionModule.__new__(ActionModule)
+        action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
+        action._execute_module = self.host.run
+        return action.outcome({"inventory_hostname": "kvm1", "hostvars": {"kvm1": {"kvmfleet_ledger": str(self.folder)}}})
+
+    def known(self) -> FileLedger:
+        ledger = FileLedger(str(self.folder))
+        ledger.put_host({"name": "kvm1", "host_id": ID, "host_uuid": UUID, "machine_id": "m1", "state": "fenced", "since": "then"}, None)
+        return ledger
+
+    def evacuation(self, *statuses: str) -> str:
+        ledger = self.known()
+        stored = ledger.open_record(
+            new_record(s.EVACUATION, {"uuid": DOMAIN, "name": "web1"}, place("kvm1", ID), place("kvm2", str(uuid.UUID(int=9))), {}, "test")
+        )
+        for status in statuses:
+            record = {**stored.record, "history": list(stored.record["history"])}
+            advance(record, status, "test")
+            stored = ledger.update(stored, record)
+        return str(stored.record["id"])
+
+
+@pytest.fixture
+def fleet(tmp_path: pathlib.Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+def test_without_options_it_reads_also_where_there_is_no_ledger(fleet: Fleet) -> None:
+    result = fleet.task()
+    assert (result["changed"], result["guard"], result["withheld_by"], result["open_records"]) == (False, GUARD, [], [])
+    assert (fleet.host.phases, fleet.folder.exists()) == (["read"], False)
+
+
+def test_a_known_host_without_open_evacuations_is_released(fleet: Fleet) -> None:
+    fleet.known()
+    result = fleet.task(state="released")
+    assert (result["changed"], [entry["name"] for entry in result["to_start"]]) == (True, ["web1"])
+    assert (fleet.host.phases, fleet.host.checks) == (["read", "release"], {False})
+
+
+def test_check_mode_is_told_to_the_host(fleet: Fleet) -> None:
+    fleet.known()
+    fleet.check_mode = True
+    assert fleet.task(state="released")["changed"]
+    assert fleet.host.checks == {True}
+
+
+@pytest.mark.parametrize("statuses", [(), (s.PRE_MIGRATING,), (s.PRE_MIGRATING, s.DONE), (s.PRE_MIGRATING, s.ERROR)])
+def test_an_open_evacuation_withholds_the_release(fleet: Fleet, statuses: tuple[str, ...]) -> None:
+    record = fleet.evacuation(*statuses)
+    with pytest.raises(Unsafe, match=r"cannot be released: .*web1.*stay held") as caught:
+        fleet.task(state="released")
+    assert [entry["id"] for entry in caught.value.as_result()["withheld_by"]] == [record]
+    assert fleet.host.phases == ["read"]
+    assert [entry["id"] for entry in fleet.task()["withheld_by"]] == [record]
+
+
+@pytest.mark.parametrize("statuses", [(s.PRE_MIGRATING, s.DONE, s.COMPLETED), (s.FAILED,)])
+def test_a_closed_one_does_not(fleet: Fleet, statuses: tuple[str, ...]) -> None:
+    fleet.evacuation(*statuses)
+    assert fleet.task(state="released")["changed"]
+
+
+def test_a_host_that_the_ledger_does_not_know_is_not_released(fleet: Fleet) -> None:
+    with pytest.raises(NotFound, match="Nothing was released"):
+        fleet.task(state="released")
+    FileLedger(str(fleet.folder))
+    with pytest.raises(NotFound):
+        fleet.task(state="released")
+    assert "release" not in fleet.host.phases
+
+
+def test_a_host_that_lost_its_identity_is_not_released(fleet: Fleet) -> None:
+    fleet.known()
+    fleet.host.host_id = None
+    with pytest.raises(Conflict, match="lost its identity"):
+        fleet.task(state="released")
+    assert "release" not in fleet.host.phases
+
+
+def test_what_is_forgotten_is_not_to_be_started(fleet: Fleet) -> None:
+    result = fleet.task(forget=[DOMAIN.upper()])
+    assert (result["changed"], result["forgotten"], result["to_start"]) == (True, [DOMAIN], [])
+
+
+def test_bad_input_asks_nobody(fleet: Fleet) -> None:
+    with pytest.raises(InvalidArgument):
+        fleet.task(forget=["../web1"])
+    with pytest.raises(InvalidArgument):
+        fleet.task(state="held")
+    assert fleet.host.phases == []
