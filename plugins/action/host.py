@@ -3,17 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The control node's half of C(host): finds the host's entry in the ledger and writes it."""
+"""The control node's half of C(host): finds the host's entry in the ledger and writes it, and writes down what a person decides."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import host_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import DECISIONS, host_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts import adopt
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.change import changed_entry, differs, shown
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import scrapped, without_token
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_by_name, entry_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.settle import discarded, settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document, Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
@@ -38,6 +41,9 @@ class ActionModule(FleetAction):
         here = self.here(task_vars)
         name = args["name"] if args["name"] is not None else here
         _check_name(name)
+        decision = _decision(args)
+        if decision:
+            return self._decide(decision, name, here, args, task_vars)
         ledger = self._ledger(Settings(task_vars).ledger(here, args["ledger"]), args)
         warnings: list[str] = []
         if name == here:
@@ -47,6 +53,32 @@ class ActionModule(FleetAction):
         result = self._read(found) if args["state"] is None else self._write(ledger, found, identity, args)
         warnings += ledger.problems if ledger else []
         return {**result, "warnings": warnings} if warnings else result
+
+    # -- a person's decisions ------------------------------------------------------------------------------------
+
+    def _decide(self, decision: str, name: str, here: str, args: Result, task_vars: Result) -> Result:
+        """Write down a person's decision. Without a ledger there is nothing to decide about: L(NotFound)."""
+        ledger = open_ledger(Settings(task_vars).ledger(here, args["ledger"]), create=False)
+        asked = name == here
+
+        def phase(step: str, work: Result) -> Result:
+            return self.phase(step, work, args["uri"], task_vars)
+
+        reason, check = str(args["reason"]), self._task.check_mode
+        if decision == "settle":
+            result = _settle(ledger, args["settle"], reason, check)
+        elif decision == "adopt_identity":
+            result = _adopt(ledger, _who(phase("read", {}), name) if asked else None, name, reason, phase, check)
+        elif decision == "source_discarded":
+            result = _discard(ledger, name, phase if asked else None, reason, check)
+        else:
+            result = _revoke(ledger, name, phase if asked else None, reason, check)
+        warnings = [*result.pop("warnings", []), *ledger.problems]
+        if not self._task.diff:
+            result.pop("diff", None)
+        return {**result, "warnings": warnings} if warnings else result
+
+    # -- the entry -----------------------------------------------------------------------------------------------
 
     def _ledger(self, location: str | None, args: dict[str, t.Any]) -> Ledger | None:
         """Return the ledger; None where there is none and the task writes nothing."""
@@ -95,3 +127,74 @@ class ActionModule(FleetAction):
 def _check_name(name: str) -> None:
     if not name or any(ord(character) < 32 or ord(character) == 127 for character in name):
         raise InvalidArgument(f"name is {name!r}, which cannot be the name of a host.", "Give the host's name in the inventory.")
+
+
+def _decision(args: Result) -> str:
+    """Return which decision the task is about, empty for none. Raises L(InvalidArgument) for several, or one without a reason."""
+    chosen = [option for option in DECISIONS if args[option]]
+    if len(chosen) + (args["state"] is not None) > 1 and chosen:
+        also = [*chosen, *(["state"] if args["state"] is not None else [])]
+        raise InvalidArgument(f"{' and '.join(also)} are given together.", "Give one a task. Nothing was changed.")
+    if chosen and not (args["reason"] or "").strip():
+        raise InvalidArgument(f"{chosen[0]} is a person's decision, and no reason is given.", "Give it with reason. Nothing was changed.")
+    return chosen[0] if chosen else ""
+
+
+def _settle(ledger: Ledger, wanted: Result, reason: str, check: bool) -> Result:
+    stored = ledger.get(wanted["id"])
+    after = settled(stored, wanted["status"], reason, acting())
+    if after is not None and not check:
+        after = ledger.update(stored, after).record
+    diff = {"before": {"status": stored.record["status"]}, "after": {"status": wanted["status"]}}
+    return {"changed": after is not None, "host": None, "records": [after or stored.record], "diff": diff}
+
+
+def _who(answer: Result, name: str) -> Identity:
+    said = answer["identity"]
+    return Identity(name, said["host_id"], said["host_uuid"], said["machine_id"])
+
+
+def _adopt(ledger: Ledger, identity: Identity | None, name: str, reason: str, phase: t.Callable[[str, Result], Result], check: bool) -> Result:
+    if identity is None:
+        raise InvalidArgument(f"adopt_identity is about {name}, and the task runs on another host.", f"Run it on {name} itself. Nothing was changed.")
+    change = adopt.adoption(ledger, identity, reason, acting())
+    if change is None:
+        found = entry_of(ledger, identity)
+        return {"changed": False, "host": found.body if found else None, "records": []}
+    body = change.after
+    if not check:
+        if change.host_id and not identity.host_id and change.entry.body.get("host_id"):
+            phase("adopt", {"host_id": change.host_id})
+        body = adopt.write(ledger, change)
+    return {"changed": True, "host": body, "records": [], "diff": {"before": shown(change.entry.body), "after": shown(body)}}
+
+
+def _discard(ledger: Ledger, name: str, phase: t.Callable[[str, Result], Result] | None, reason: str, check: bool) -> Result:
+    if phase is not None:
+        phase("read", {})
+        raise InvalidState(
+            f"{name} answers, so it is not gone.",
+            f"Clean it with evacuation_cleanup. For a host that will not return, run the task on localhost with name: {name}. Nothing was changed.",
+        )
+    entry = entry_by_name(ledger, name)
+    changes = list(discarded(ledger, entry.body.get("host_id"), reason, acting()))
+    after = scrapped(entry.body, reason, acting())
+    if not check:
+        # The entry first: a host of which nothing withholds the release must be known as discarded.
+        body = ledger.put_host(after, entry.version).body if after else entry.body
+        records = [ledger.update(stored, record).record for stored, record in changes]
+    else:
+        body, records = after or entry.body, [record for _stored, record in changes]
+    return {"changed": bool(records or after), "host": body, "records": records, "diff": {"before": shown(entry.body), "after": shown(body)}}
+
+
+def _revoke(ledger: Ledger, name: str, phase: t.Callable[[str, Result], Result] | None, reason: str, check: bool) -> Result:
+    entry = entry_by_name(ledger, name)
+    removed = bool(phase("revoke", {"check": check})["changed"]) if phase is not None else False
+    after = without_token(entry.body, reason, acting())
+    body = ledger.put_host(after, entry.version).body if after and not check else after or entry.body
+    result: Result = {"changed": bool(after or removed), "host": body, "records": []}
+    if phase is None and after:
+        told = f"{name} was not asked: should it come back by itself with its token, it would start its guests. Keep it off, or revoke the token there, too."
+        result["warnings"] = [told]
+    return result

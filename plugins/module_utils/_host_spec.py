@@ -10,6 +10,10 @@ from __future__ import annotations
 from ._argspec import Spec, internal_spec, ledger_spec, libvirt_spec
 
 STATES = ("enabled", "maintenance", "fenced")
+# What a person decides where no fact can; each with a reason, and one a task.
+DECISIONS = ("adopt_identity", "source_discarded", "revoke_token", "settle")
+# What a record can be settled as.
+SETTLED = ("completed", "done", "failed", "cancelled")
 
 
 def host_spec() -> Spec:
@@ -20,5 +24,12 @@ def host_spec() -> Spec:
         "state": {"type": "str", "choices": list(STATES)},
         "reason": {"type": "str"},
         "name": {"type": "str"},
+        "adopt_identity": {"type": "bool", "default": False},
+        "source_discarded": {"type": "bool", "default": False},
+        "revoke_token": {"type": "bool", "default": False},
+        "settle": {
+            "type": "dict",
+            "options": {"id": {"type": "str", "required": True}, "status": {"type": "str", "required": True, "choices": list(SETTLED)}},
+        },
         **internal_spec(),
     }

@@ -13,7 +13,9 @@ version_added: 0.1.0
 description:
   - Reads or writes a host's entry in the ledger. A host that is V(maintenance) or V(fenced) is nobody's destination.
   - The first task that writes makes the host's identity, the file C(/var/lib/kvmfleet/host-id), which needs root.
-  - Without O(state) nothing is changed, and the entry is returned.
+  - Without O(state) and without a decision nothing is changed, and the entry is returned.
+  - O(adopt_identity), O(source_discarded), O(revoke_token) and O(settle) are for what only a person can decide. Each needs a O(reason), which is kept with
+    who said it and when; a record's is in its history and in the ledger's audit chain. Only one of them, or O(state), can be given.
 options:
   state:
     description:
@@ -33,6 +35,44 @@ options:
       - With another name the entry of that host is found in the ledger and that host is not asked, so that this works for one that does not answer.
         It must have an entry already.
     type: str
+  adopt_identity:
+    description:
+      - This host is the one that the ledger has, although name, machine ID and libvirt's UUID have changed, another entry has its name, or its identity file
+        is lost. The entry takes over what the host says now, and lists that in C(adopted). A lost file is written again.
+      - A host that has an identity of its own keeps it; where the ledger has another one for it, the task still ends with C(conflict).
+      - To be run on the host itself.
+    type: bool
+    default: false
+  source_discarded:
+    description:
+      - The host O(name) will not return. Evacuations from it that are C(done) become C(completed) with the reason C(source_discarded); those to it that
+        were given up for a newer one become C(failed). Its entry becomes V(fenced), with C(discarded).
+      - To be run elsewhere, e.g. on localhost; a host that answers is refused.
+    type: bool
+    default: false
+  revoke_token:
+    description:
+      - The clean-shutdown token that the host O(name) may hold does not count any more, so that the host can be evacuated.
+      - Run on the host itself, it takes the token and the right to leave one from it, too.
+    type: bool
+    default: false
+  settle:
+    description:
+      - The record gets the status that a person has found to be true, which says where its domain is from now on.
+      - Only a record that is C(error); or C(done), as V(completed), for a source that will not return; or given up for a newer one, as V(failed).
+    type: dict
+    suboptions:
+      id:
+        description: The record's ID.
+        type: str
+        required: true
+      status:
+        description:
+          - V(completed) means that the domain is at the destination, V(failed) and V(cancelled) that it is at the source, or of an evacuation
+            that it is not at the destination. V(done) is of an evacuation that has succeeded, and whose source is still to be cleaned.
+        type: str
+        choices: [completed, done, failed, cancelled]
+        required: true
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.action
@@ -64,6 +104,26 @@ EXAMPLES = r"""
     reason: Power supply burnt out, switched off by hand
   delegate_to: localhost
 
+- name: Let the evacuations from a scrapped host be over
+  kvmfleet.migration.host:
+    name: kvm2
+    source_discarded: true
+    reason: Burnt out, taken to the scrapyard
+  delegate_to: localhost
+
+- name: Say that this host is the one that the ledger knows
+  kvmfleet.migration.host:
+    adopt_identity: true
+    reason: The mainboard was replaced, and the host renamed
+
+- name: Say how a move ended of which no host could tell it
+  kvmfleet.migration.host:
+    settle:
+      id: 0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11
+      status: failed
+    reason: The guest runs on kvm1, seen on its console
+  delegate_to: localhost
+
 - name: Read the entry
   kvmfleet.migration.host:
   register: entry
@@ -71,7 +131,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: The host's entry in the ledger; null where it has none.
+  description: The host's entry in the ledger; null where it has none, and with O(settle).
   returned: success
   type: dict
   contains:
@@ -107,6 +167,12 @@ host:
       description: Who wrote it.
       type: str
       sample: root@control
+records:
+  description: The records that a decision changed, or would change; with O(settle) the record in any case.
+  returned: with a decision
+  type: list
+  elements: dict
+  sample: []
 error_code:
   description: A stable word for what went wrong.
   returned: failure
@@ -116,7 +182,7 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.host_phases import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import host_decisions, host_phases
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import host_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
 
@@ -124,7 +190,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._module import 
 def main() -> None:
     """Run one phase on the host; the action plugin of the same name calls them in their order."""
     module = AnsibleModule(argument_spec=host_spec(), supports_check_mode=True)
-    run(module, lambda module: in_phase(PHASES, module.params))
+    run(module, lambda module: in_phase({**host_phases.PHASES, **host_decisions.PHASES}, module.params))
 
 
 if __name__ == "__main__":

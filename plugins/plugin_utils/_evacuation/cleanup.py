@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 
 from .._ledger.rules import describe
 from .._ledger.store import Body, Ledger
-from .cleanup_tombstones import Tombstone, question, tombstones
+from .cleanup_tombstones import Tombstone, ending, question, tombstones
 
 DELETE = "delete"
 REASON_SUPERSEDED = "superseded"
@@ -117,16 +117,16 @@ class Cleanup:
         """Clean one domain while no move can be booked towards this host; what one domain fails with stops no other one."""
         try:
             with self.ledger.locked(f"host-{self.here['host_uuid']}"):
-                if self._is_still_done(tombstone) and not self._is_busy(tombstone, outcome):
+                if self._is_still_open(tombstone) and not self._is_busy(tombstone, outcome):
                     self._clean(tombstone, outcome)
         except (DoubleRunAlarm, Unreachable):
             raise
         except KvmfleetError as error:
             outcome.refused.append({**tombstone.said(), "reason": str(error)})
 
-    def _is_still_done(self, tombstone: Tombstone) -> bool:
+    def _is_still_open(self, tombstone: Tombstone) -> bool:
         """A second task that cleans the same host may have been faster: what it did is not ours to tell."""
-        return bool(self.ledger.get(tombstone.record["id"]).record["status"] == s.DONE)
+        return bool(self.ledger.get(tombstone.record["id"]).record["status"] == tombstone.record["status"])
 
     def _clean(self, tombstone: Tombstone, outcome: Outcome) -> None:
         asked = question(tombstone, self.ledger, self.here)
@@ -137,7 +137,9 @@ class Cleanup:
         elif plan["kind"] == REFUSE:
             outcome.refused.append({**tombstone.said(), "reason": plan["reason"]})
         elif plan["kind"] == SUPERSEDED:
-            self._complete([tombstone.record, *tombstone.older], plan["reason"], REASON_SUPERSEDED)
+            # One that was given up says that the domain is not here: that is left to a person.
+            came_back = [record for record in (tombstone.record, *tombstone.older) if record["status"] == s.DONE]
+            self._complete(came_back, plan["reason"], REASON_SUPERSEDED)
             outcome.superseded.append({**tombstone.said(), "reason": plan["reason"]})
         else:
             self._complete([tombstone.record], _detail(answer["done"], plan), None)
@@ -148,7 +150,7 @@ class Cleanup:
         for record in records:
             stored = self.ledger.get(record["id"])
             changed = schema.copied(stored.record)
-            schema.advance(changed, s.COMPLETED, self.by, detail, reason)
+            schema.advance(changed, ending(changed), self.by, detail, reason)
             self.ledger.update(stored, changed)
 
 

@@ -3,7 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The tombstones that evacuations left for one host: which one of a domain acts, and what it says. Pure functions over records."""
+"""The tombstones that evacuations left for one host: which one of a domain acts, and what it says. Pure functions over records.
+
+A tombstone is an evacuation from the host that is C(done); and one to the host that was given up for a newer one while the host was dead, so that what it
+may have defined there is left over just so.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ _NOT_STARTED = ("defined", "shut off")
 
 @dataclass(frozen=True)
 class Tombstone:
-    """The newest C(done) evacuation of a domain from this host, and the C(older) ones, which it stands for too."""
+    """The newest tombstone of a domain on this host, and the C(older) ones, which it stands for too."""
 
     record: Body
     older: list[Body] = field(default_factory=list)
@@ -45,11 +49,26 @@ class Tombstone:
 def tombstones(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]:
     """Return those of this host, by its own ID alone: a record without one, and a host without one, match nothing."""
     found: defaultdict[str, list[Body]] = defaultdict(list)
-    for record in ledger.records(types=[s.EVACUATION], statuses=[s.DONE]):
-        if host_id and record["source"]["host_id"] == host_id:
+    for record in ledger.records(types=[s.EVACUATION], statuses=[s.DONE, s.PRE_MIGRATING, s.ERROR]):
+        if host_id and (is_done_from(record, host_id) or is_given_up(record, host_id)):
             found[str(record["domain"]["uuid"]).lower()].append(record)
     newest_first = (sorted(records, key=lambda record: record["generation"], reverse=True) for records in found.values())
     return sorted((Tombstone(records[0], records[1:]) for records in newest_first), key=lambda tombstone: (tombstone.name, tombstone.uuid))
+
+
+def is_done_from(record: Body, host_id: str) -> bool:
+    """Whether the record is C(done), and this host is its source."""
+    return bool(record["status"] == s.DONE and record["source"]["host_id"] == host_id)
+
+
+def is_given_up(record: Body, host_id: str) -> bool:
+    """Whether a newer record has taken over from this one, whose destination this host is."""
+    return bool(record["status"] in (s.PRE_MIGRATING, s.ERROR) and record["superseded_by"] and record["destination"]["host_id"] == host_id)
+
+
+def ending(record: Body) -> str:
+    """Return the status that the record gets once its host was cleaned."""
+    return s.COMPLETED if record["status"] == s.DONE else s.FAILED
 
 
 def question(tombstone: Tombstone, ledger: Ledger, here: Body) -> Body:
@@ -78,7 +97,7 @@ def _came_back(tombstone: Tombstone, expected: list[Body], ledger: Ledger, here:
 def _saved_disks(record: Body, document: Body, here: Body) -> list[Body]:
     """Return the disks as they were saved of this host; what was saved of another one since says nothing of this one."""
     before = (record.get("before") or {}).get("disks")
-    if isinstance(before, list):
+    if isinstance(before, list) and record["source"]["host_id"] == here["host_id"]:
         return before
     protected = document.get("protected") or {}
     host = protected.get("host") or {}

@@ -15,6 +15,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from .._ledger.store import Body, Document, Ledger
 
 HOST_ID_FILE = "/var/lib/kvmfleet/host-id"
+_ADOPT = " with adopt_identity of kvmfleet.migration.host. Nothing was changed."
+_OR_ADOPT = ", or say that it is with adopt_identity of kvmfleet.migration.host. Nothing was changed."
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def entry_of(ledger: Ledger, identity: Identity) -> t.Optional[Document]:
     if found is None:
         found = ledger.find_host(name=identity.name)
     elif _others_of_that_name(ledger, found, identity.name):
-        raise Conflict(f"The ledger has another host of the name {identity.name!r}.", "Give each host of the inventory one name. Nothing was changed.")
+        raise Conflict(f"The ledger has another host of the name {identity.name!r}.", f"Give each host of the inventory one name{_OR_ADOPT}")
     if found is not None:
         _check_same(found.body, identity)
     return found
@@ -70,18 +72,18 @@ def _check_same(entry: Body, identity: Identity) -> None:
     if known and not identity.host_id:
         raise Conflict(
             f"{identity.name} has lost its identity: the ledger has {known} for it, and there is no {HOST_ID_FILE}.",
-            f"If it is the same host, write {known} into that file there. Nothing was changed.",
+            f"If it is the same host, write {known} into that file there{_OR_ADOPT}",
         )
     if _all_changed(entry, identity):
         raise Conflict(
             f"Two hosts say they are {known}: {entry['name']} in the ledger, and {identity.name}, with other machine and libvirt UUIDs.",
-            f"If {HOST_ID_FILE} of {identity.name} is a copy, remove it there. Nothing was changed.",
+            f"If {HOST_ID_FILE} of {identity.name} is a copy, remove it there. If it is the same host, say so{_ADOPT}",
         )
     if not known and entry.get("host_uuid") and entry["host_uuid"] != identity.host_uuid:
         now = identity.host_uuid or "none: libvirt does not answer"
         raise Conflict(
             f"The ledger's host {entry['name']} has the libvirt UUID {entry['host_uuid']}, {identity.name} has {now}.",
-            "Start libvirt there if it is the same host. Nothing was changed.",
+            f"Start libvirt there if it is the same host{_OR_ADOPT}",
         )
 
 

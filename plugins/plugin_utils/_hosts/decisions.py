@@ -1,0 +1,38 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What a person decides of a host that cannot be asked: its clean-shutdown token does not count, or it will not return."""
+
+from __future__ import annotations
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
+
+from .._ledger.store import Body
+
+FENCED = "fenced"
+
+
+def without_token(entry: Body, reason: str, by: str) -> Body | None:
+    """Return the entry of a host whose clean-shutdown token is revoked, None where it holds none."""
+    protected = entry.get("protected") or {}
+    token_id = protected.get("token_id")
+    if not token_id:
+        return None
+    return _decided({**entry, "protected": {**protected, "token_id": None}}, "revoke_token", reason, by, token_id=token_id)
+
+
+def scrapped(entry: Body, reason: str, by: str) -> Body | None:
+    """Return the entry of a host that will not return, None where it says so already. It stays nobody's destination."""
+    if entry.get("discarded"):
+        return None
+    after = _decided(entry, "source_discarded", reason, by)
+    is_new = after["state"] != FENCED
+    told = {"state": FENCED, "reason": reason, "by": by, "since": utc_now() if is_new else after.get("since")}
+    return {**after, **told, "discarded": {"at": utc_now(), "by": by, "reason": reason}}
+
+
+def _decided(entry: Body, decision: str, reason: str, by: str, **more: str) -> Body:
+    note = {"at": utc_now(), "by": by, "decision": decision, "reason": reason, **more}
+    return {**entry, "decisions": [*(entry.get("decisions") or []), note]}

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pathlib
+import struct
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_backing import (
+    Unreadable,
+    backing_of,
+    chain_of,
+    images_beside,
+    users_of,
+)
+
+
+def qcow2(path: pathlib.Path, backing: str = "") -> str:
+    """Write as much of a qcow2 image as says what it is backed by."""
+    name = backing.encode()
+    path.write_bytes(struct.pack(">4sIQI", b"QFI\xfb", 3, 512 if name else 0, len(name)).ljust(512, b"\0") + name)
+    return str(path)
+
+
+def test_a_chain_is_followed_by_relative_and_absolute_names(tmp_path: pathlib.Path) -> None:
+    base = qcow2(tmp_path / "base.qcow2")
+    middle = qcow2(tmp_path / "middle.qcow2", "base.qcow2")
+    top = qcow2(tmp_path / "top.qcow2", f"file:{middle}")
+    assert list(chain_of(top)) == [top, middle, base]
+
+
+def test_what_is_no_image_of_a_chain_has_no_backing_file(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "raw").write_bytes(b"\0" * 4096)
+    (tmp_path / "short").write_bytes(b"QFI")
+    for path in ("raw", "short", "missing"):
+        assert backing_of(str(tmp_path / path)) is None
+    assert backing_of(qcow2(tmp_path / "net.qcow2", "nbd://nas/base")) is None
+
+
+@pytest.mark.parametrize("content", [b"KDMV" + b"\0" * 100, b"QED\0" + b"\0" * 100])
+def test_a_parent_that_cannot_be_read_is_said(tmp_path: pathlib.Path, content: bytes) -> None:
+    (tmp_path / "image").write_bytes(content)
+    with pytest.raises(Unreadable, match="cannot be read"):
+        backing_of(str(tmp_path / "image"))
+
+
+def test_json_a_loop_and_a_broken_header_are_unreadable(tmp_path: pathlib.Path) -> None:
+    qcow2(tmp_path / "json.qcow2", 'json:{"driver":"qcow2"}')
+    qcow2(tmp_path / "loop.qcow2", "loop.qcow2")
+    (tmp_path / "broken.qcow2").write_bytes(struct.pack(">4sIQI", b"QFI\xfb", 3, 512, 2**31).ljust(512, b"\0"))
+    for name in ("json", "loop", "broken"):
+        with pytest.raises(Unreadable):
+            list(chain_of(str(tmp_path / f"{name}.qcow2")))
+
+
+def test_users_are_those_whose_chain_holds_the_file_under_any_name(tmp_path: pathlib.Path) -> None:
+    base = qcow2(tmp_path / "base.qcow2")
+    (tmp_path / "link.qcow2").symlink_to(base)
+    (tmp_path / "folder").mkdir()
+    overlay = qcow2(tmp_path / "folder" / "overlay.qcow2", "../link.qcow2")
+    other = qcow2(tmp_path / "other.qcow2")
+    unread = tmp_path / "unread"
+    unread.write_bytes(b"KDMV" + b"\0" * 100)
+    assert users_of(base, [("domain a", overlay), ("domain b", other)]) == ["domain a"]
+    assert users_of(base, [("domain c", str(unread))])[0].startswith("domain c, it may be")
+
+
+def test_overlays_in_the_same_folder_count_although_no_domain_knows_them(tmp_path: pathlib.Path) -> None:
+    base = qcow2(tmp_path / "base.qcow2")
+    overlay = qcow2(tmp_path / "overlay.qcow2", "base.qcow2")
+    assert users_of(base, images_beside(base)) == [f"the image {overlay}"]

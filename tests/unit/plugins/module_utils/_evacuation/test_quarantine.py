@@ -1,0 +1,168 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_expiry import expire
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import FOLDER, Quarantine, read_manifest
+
+RECORD = "0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11"
+DOMAIN = {"uuid": "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", "name": "web"}
+LATER = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=15)
+
+
+class Died(Exception):
+    """The process ends here."""
+
+
+class Store:
+    """A file system with one image, and a folder of manifests."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.mount = folder / "mount"
+        self.root = folder / "quarantine"
+        self.image = self.mount / "images" / "it's web.qcow2"
+        self.image.parent.mkdir(parents=True)
+        self.image.write_text("data")
+
+    def quarantine(self, die_at: str = "") -> Quarantine:
+        def step(name: str) -> None:
+            if name == die_at:
+                raise Died(name)
+
+        return Quarantine(RECORD, str(self.root), step)
+
+    def put(self, definition: str | None = "<domain/>", die_at: str = "") -> dict[str, t.Any]:
+        quarantine = self.quarantine(die_at)
+        manifest = quarantine.begin(DOMAIN, "me", definition, [quarantine.item("disk", "vda", str(self.image), str(self.mount))])
+        for item in manifest["items"]:
+            quarantine.move(item)
+        return quarantine.finish()
+
+    @property
+    def put_aside(self) -> pathlib.Path:
+        return self.mount / FOLDER / RECORD / f"vda-{self.image.name}"
+
+    def expire(self, check: bool = False, users: t.Sequence[str] = (), now: datetime.datetime = LATER, days: int = 14) -> dict[str, t.Any]:
+        return expire(days, now, lambda path: users, check, str(self.root))
+
+
+@pytest.fixture
+def store(tmp_path: pathlib.Path) -> Store:
+    return Store(tmp_path)
+
+
+def test_a_file_is_put_aside_on_its_file_system_for_root_alone(store: Store) -> None:
+    manifest = store.put()
+    assert (store.put_aside.read_text(), store.image.exists()) == ("data", False)
+    assert store.put_aside.parent.stat().st_mode & 0o777 == 0o700
+    assert (store.root / f"{RECORD}.json").stat().st_mode & 0o777 == 0o600
+    assert pathlib.Path(manifest["definition"]).read_text() == "<domain/>"
+    assert pathlib.Path(manifest["definition"]).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("die_at", ["definition", "manifest", "move disk", "finish"])
+def test_a_run_that_died_anywhere_is_continued(store: Store, die_at: str) -> None:
+    with pytest.raises(Died):
+        store.put(die_at=die_at)
+    assert store.image.exists() != store.put_aside.exists()
+    manifest = store.put(definition=None if die_at != "definition" else "<domain/>")
+    assert (manifest["state"], store.put_aside.read_text(), store.image.exists()) == ("complete", "data", False)
+    assert pathlib.Path(manifest["definition"]).read_text() == "<domain/>"
+
+
+def test_the_restore_command_puts_the_file_back_and_overwrites_none(store: Store) -> None:
+    command = store.put()["restore"].partition(" && virsh")[0]
+    store.image.write_text("new")
+    assert subprocess.run(["sh", "-c", command], check=False).returncode != 0
+    assert (store.image.read_text(), store.put_aside.read_text()) == ("new", "data")
+    store.image.unlink()
+    subprocess.run(["sh", "-c", command], check=True)
+    assert (store.image.read_text(), store.put_aside.exists()) == ("data", False)
+
+
+def test_another_file_in_the_place_is_not_overwritten(store: Store) -> None:
+    store.put_aside.parent.mkdir(parents=True, mode=0o700)
+    store.put_aside.write_text("other")
+    with pytest.raises(Unsafe, match="another file"):
+        store.put()
+    assert (store.image.read_text(), store.put_aside.read_text()) == ("data", "other")
+
+
+def test_a_folder_that_is_a_link_is_not_followed(store: Store, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (store.mount / FOLDER).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Unsafe, match="root's own"):
+        store.put()
+    assert store.image.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"items": [{"kind": "disk", "target": "vda", "from": "/a", "to": "/etc/passwd"}]},
+        {"items": [{"kind": "disk", "target": "vda", "from": "/a", "to": f"/x/{FOLDER}/{RECORD}/../../../etc/passwd"}]},
+        {"items": [{"kind": "disk", "target": "vda", "from": "a", "to": f"/x/{FOLDER}/{RECORD}/b"}]},
+        {"items": "none"},
+        {"definition": "/etc/passwd"},
+        {"record": "another"},
+        {"state": "unknown"},
+        {"domain": None},
+    ],
+)
+def test_an_edited_manifest_is_refused_and_nothing_is_deleted(store: Store, change: dict[str, t.Any]) -> None:
+    path = store.root / f"{RECORD}.json"
+    path.write_text(json.dumps({**store.put(), **change}))
+    with pytest.raises(Internal, match="cannot be read"):
+        read_manifest(str(path))
+    answer = store.expire()
+    assert (answer["deleted"], len(answer["kept"])) == ([], 1)
+    assert store.put_aside.exists()
+
+
+def test_a_torn_manifest_stops_the_run(store: Store) -> None:
+    store.put()
+    path = store.root / f"{RECORD}.json"
+    path.write_text(path.read_text()[:50])
+    with pytest.raises(Internal, match="no JSON"):
+        store.put()
+    assert store.put_aside.exists()
+
+
+def test_what_is_old_enough_is_deleted_and_the_manifest_says_so(store: Store) -> None:
+    manifest = store.put()
+    assert store.expire(now=LATER - datetime.timedelta(days=2))["deleted"] == []
+    assert store.expire(check=True)["deleted"][0]["paths"] == [str(store.put_aside)]
+    assert store.put_aside.exists()
+    assert store.expire()["deleted"][0]["record"] == RECORD
+    assert not os.path.lexists(store.mount / FOLDER)
+    assert not os.path.lexists(manifest["definition"])
+    after = read_manifest(str(store.root / f"{RECORD}.json"))
+    assert after is not None
+    assert (after["state"], after["restore"]) == ("deleted", None)
+    assert store.expire() == {"deleted": [], "kept": []}
+
+
+def test_what_is_used_again_or_not_finished_is_not_deleted(store: Store) -> None:
+    with pytest.raises(Died):
+        store.put(die_at="move disk")
+    assert store.expire() == {"deleted": [], "kept": []}
+    store.put()
+    answer = store.expire(users=["domain other"])
+    assert "used by domain other" in answer["kept"][0]["reason"]
+    assert store.put_aside.exists()
+
+
+def test_a_host_without_a_quarantine_has_nothing_to_delete(tmp_path: pathlib.Path) -> None:
+    assert expire(14, LATER, lambda path: (), False, str(tmp_path / "none")) == {"deleted": [], "kept": []}

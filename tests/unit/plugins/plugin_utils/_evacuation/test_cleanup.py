@@ -1,0 +1,291 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import typing as t
+import uuid
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.cleanup import Cleanup, Outcome
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+
+KVM1, KVM2, KVM3 = (place(f"kvm{number}", str(uuid.UUID(int=number)), str(uuid.UUID(int=number + 16))) for number in (1, 2, 3))
+WEB = str(uuid.UUID(int=64))
+BY = "me"
+DONE = {"changed": True, "undefined": True, "quarantined": [], "kept": [], "restore": "virsh define"}
+
+Body = dict[str, t.Any]
+
+
+class Host:
+    """The module's half: says what it is told to say of each domain, clean unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, Body] = {}
+        self.cleans: dict[str, t.Any] = {}
+        self.asked: list[Body] = []
+        self.phases: list[str] = []
+        self.done: Body = dict(DONE)
+
+    def phase(self, name: str, work: Body) -> Body:
+        self.phases.append(name)
+        if name == "expire":
+            return {"changed": True, "deleted": [{"record": "old", "uuid": "u", "name": "n", "paths": []}], "kept": []}
+        self.asked = list(work["domains"])
+        plans = [self._plan(domain) for domain in work["domains"]]
+        if name == "survey":
+            return {"changed": False, "plans": plans}
+        said = self.cleans.get(plans[0]["uuid"])
+        if isinstance(said, Exception):
+            raise said
+        return {"changed": True, "plan": {**plans[0], **(said or {})}, "done": self.done}
+
+    def _plan(self, domain: Body) -> Body:
+        named = {key: domain[key] for key in ("uuid", "name", "record")}
+        about = {"where": "kvm2", "reason": "", "present": True, "managed_save": None, "nvram": None, "tpm": None, "disks": []}
+        return {**named, "kind": "clean", **about, **self.said.get(domain["uuid"], {})}
+
+
+class Scene:
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.ledger = FileLedger(str(folder / "ledger"))
+        self.host = Host()
+
+    def evacuation(
+        self, domain: str = WEB, source: Body = KVM1, destination: Body = KVM2, to: t.Sequence[str] = (s.PRE_MIGRATING, s.DONE), **more: t.Any
+    ) -> str:
+        record = new_record(s.EVACUATION, {"uuid": domain, "name": f"web-{domain[-2:]}"}, source, destination, {}, BY)
+        return str(self.lead(self.ledger.open_record({**record, **more}), *to).record["id"])
+
+    def move(self, source: Body, destination: Body) -> None:
+        record = new_record(s.LIVE_MIGRATION, {"uuid": WEB, "name": "web"}, source, destination, {}, BY)
+        self.lead(self.ledger.open_record(record), s.RUNNING, s.COMPLETED)
+
+    def lead(self, stored: Stored, *statuses: str, **more: t.Any) -> Stored:
+        for status in statuses:
+            record = {**copy.deepcopy(stored.record), **more}
+            advance(record, status, BY)
+            stored = self.ledger.update(stored, record)
+        return stored
+
+    def run(self, here: Body = KVM1, storage: str = "quarantine", check: bool = False) -> Outcome:
+        return Cleanup(self.ledger, here, self.host.phase, {"kvm2": "qemu+ssh://kvm2/system"}, storage, 14, BY, check).run()
+
+    def status(self, record: str) -> tuple[str, str | None]:
+        now = self.ledger.get(record).record
+        return now["status"], now["reason"]
+
+    def put_document(self, **changes: t.Any) -> None:
+        document = self.ledger.domain(WEB)
+        assert document
+        self.ledger.put_domain({**document.body, **changes}, document.version)
+
+
+@pytest.fixture
+def scene(tmp_path: pathlib.Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_a_record_is_completed_after_the_host_has_done_it(scene: Scene) -> None:
+    record = scene.evacuation()
+    outcome = scene.run()
+    assert scene.host.phases == ["survey", "clean"]
+    assert [entry["record"] for entry in outcome.cleaned] == [record]
+    assert (outcome.cleaned[0]["where"], outcome.cleaned[0]["restore"]) == ("kvm2", "virsh define")
+    assert scene.status(record) == ("completed", None)
+    assert scene.ledger.verify_audit() == []
+    assert scene.run().as_result() == {**Outcome().__dict__, "changed": False}
+
+
+@pytest.mark.parametrize(
+    "end", [KVM2, place("kvm1", None, KVM1["host_uuid"]), place("kvm1", str(uuid.UUID(int=99)), KVM1["host_uuid"]), place("kvm1", None, None)]
+)
+def test_a_record_of_another_host_id_does_nothing_whatever_its_name(scene: Scene, end: Body) -> None:
+    record = scene.evacuation(source=end, destination=KVM3)
+    assert not scene.run().as_result()["changed"]
+    assert not scene.run(here=place("kvm1", None, KVM1["host_uuid"])).as_result()["changed"]
+    assert (scene.host.phases, scene.status(record)) == ([], ("done", None))
+
+
+@pytest.mark.parametrize("to", [(), (s.PRE_MIGRATING,), (s.PRE_MIGRATING, s.FAILED), (s.PRE_MIGRATING, s.ERROR), (s.CONFLICT,)])
+def test_only_done_is_a_tombstone(scene: Scene, to: t.Sequence[str]) -> None:
+    scene.evacuation(to=to)
+    scene.run()
+    assert scene.host.phases == []
+
+
+def test_check_mode_says_it_and_writes_nothing(scene: Scene) -> None:
+    record = scene.evacuation()
+    disk = {"target": "vda", "path": "/a", "quarantine": True, "reason": "", "only_copy": False}
+    kept = {"target": "vdb", "path": "/b", "quarantine": False, "reason": "why", "only_copy": True}
+    scene.host.said[WEB] = {"disks": [disk, kept], "managed_save": "/save"}
+    outcome = scene.run(check=True)
+    assert [file["path"] for file in outcome.cleaned[0]["quarantined"]] == ["/a", "/save"]
+    assert [(entry["path"], entry["only_copy"]) for entry in outcome.kept] == [("/b", True)]
+    assert (scene.host.phases, scene.status(record)) == (["survey"], ("done", None))
+    assert [entry["path"] for entry in scene.run(check=True, storage="keep").kept] == ["/a", "/b"]
+
+
+def test_one_that_is_refused_keeps_its_record_and_stops_no_other(scene: Scene) -> None:
+    other = str(uuid.UUID(int=65))
+    records = [scene.evacuation(), scene.evacuation(other)]
+    scene.host.said[WEB] = {"kind": "refuse", "reason": "it is nowhere"}
+    outcome = scene.run()
+    assert [entry["reason"] for entry in outcome.refused] == ["it is nowhere"]
+    assert [scene.status(record)[0] for record in records] == ["done", "completed"]
+
+
+def test_a_failure_on_the_host_keeps_the_record_and_stops_no_other(scene: Scene) -> None:
+    other = str(uuid.UUID(int=65))
+    records = [scene.evacuation(), scene.evacuation(other)]
+    scene.host.cleans[WEB] = Internal("no room left")
+    outcome = scene.run()
+    assert [entry["reason"] for entry in outcome.refused] == ["no room left"]
+    assert [scene.status(record)[0] for record in records] == ["done", "completed"]
+
+
+def test_a_host_that_is_lost_ends_the_task_with_what_was_done(scene: Scene) -> None:
+    other = str(uuid.UUID(int=65))
+    records = [scene.evacuation(), scene.evacuation(other)]
+    scene.host.cleans[other] = Unreachable("gone")
+    with pytest.raises(Unreachable) as caught:
+        scene.run()
+    assert [entry["uuid"] for entry in caught.value.result["cleaned"]] == [WEB]
+    assert [scene.status(record)[0] for record in records] == ["completed", "done"]
+
+
+def test_an_alarm_stops_before_anything_is_touched(scene: Scene) -> None:
+    records = [scene.evacuation(), scene.evacuation(str(uuid.UUID(int=65)))]
+    scene.host.said[str(uuid.UUID(int=65))] = {"kind": "alarm", "reason": "it is active on this host"}
+    with pytest.raises(Unsafe, match="active on this host"):
+        scene.run(storage="delete")
+    assert scene.host.phases == ["survey"]
+    assert [scene.status(record)[0] for record in records] == ["done", "done"]
+
+
+def test_one_that_starts_between_the_look_and_the_act_is_an_alarm_too(scene: Scene) -> None:
+    record = scene.evacuation()
+    scene.host.cleans[WEB] = {"kind": "alarm", "reason": "it is active on this host"}
+    with pytest.raises(Unsafe) as caught:
+        scene.run()
+    assert not caught.value.result["changed"]
+    assert scene.status(record)[0] == "done"
+
+
+def test_a_domain_that_is_being_moved_is_left_alone(scene: Scene) -> None:
+    record = scene.evacuation()
+    scene.ledger.open_record(new_record(s.LIVE_MIGRATION, {"uuid": WEB, "name": "web"}, KVM2, KVM1, {}, BY))
+    outcome = scene.run()
+    assert "is not settled" in outcome.refused[0]["reason"]
+    assert (scene.host.phases, scene.status(record)[0]) == ([], "done")
+
+
+def test_of_several_tombstones_the_newest_acts_and_the_older_are_superseded(scene: Scene) -> None:
+    old = scene.evacuation()
+    scene.move(KVM2, KVM1)
+    new = scene.evacuation(destination=KVM3)
+    outcome = scene.run()
+    assert [entry["record"] for entry in scene.host.asked] == [new]
+    assert outcome.cleaned[0]["superseded"] == [old]
+    assert (scene.status(new), scene.status(old)) == (("completed", None), ("completed", "superseded"))
+
+
+def test_a_chain_of_evacuations_leaves_one_tombstone_for_each_source(scene: Scene) -> None:
+    first = scene.evacuation()
+    second = scene.evacuation(source=KVM2, destination=KVM3)
+    scene.run()
+    assert scene.host.asked[0]["expected"] == [KVM3]
+    assert (scene.status(first)[0], scene.status(second)[0]) == ("completed", "done")
+    scene.run(here=KVM2)
+    assert scene.status(second)[0] == "completed"
+
+
+@pytest.mark.parametrize("by", ["move", "evacuation"])
+def test_the_host_is_told_that_a_domain_came_back(scene: Scene, by: str) -> None:
+    record = scene.evacuation()
+    scene.run(check=True)
+    assert not scene.host.asked[0]["came_back"]
+    if by == "move":
+        scene.move(KVM2, KVM1)
+    else:
+        scene.evacuation(source=KVM2, destination=KVM1)
+    scene.host.said[WEB] = {"kind": "superseded", "reason": "it has come back"}
+    outcome = scene.run()
+    assert scene.host.asked[0]["came_back"]
+    assert ([entry["record"] for entry in outcome.superseded], outcome.cleaned) == ([record], [])
+    assert scene.status(record) == ("completed", "superseded")
+
+
+def test_a_document_alone_brings_nothing_back(scene: Scene) -> None:
+    scene.evacuation()
+    scene.put_document(possible_hosts=[KVM1])
+    scene.run(check=True)
+    assert not scene.host.asked[0]["came_back"]
+
+
+def test_disks_count_only_as_they_were_saved_of_this_host(scene: Scene) -> None:
+    scene.evacuation()
+    disks = [{"target": "vda", "path": "/a"}]
+    for host, expected in ((KVM1, disks), (KVM2, []), ({}, [])):
+        scene.put_document(protected={"host": host, "disks": disks})
+        scene.run(check=True)
+        assert scene.host.asked[0]["saved"] == expected
+
+
+def test_disks_that_the_record_keeps_outlast_a_later_protection_elsewhere(scene: Scene) -> None:
+    disks = [{"target": "vda", "path": "/a"}]
+    scene.evacuation(before={"disks": disks})
+    scene.put_document(protected={"host": KVM2, "disks": []})
+    scene.run(check=True)
+    assert scene.host.asked[0]["saved"] == disks
+
+
+@pytest.mark.parametrize(("wanted", "defined"), [("running", False), ("paused", False), ("shut off", True), (None, False)])
+def test_only_an_evacuation_that_was_not_to_start_it_asks_for_a_definition(scene: Scene, wanted: str | None, defined: bool) -> None:
+    scene.evacuation(wanted_state=wanted)
+    scene.run(check=True)
+    assert scene.host.asked[0]["defined"] is defined
+
+
+def test_what_a_dead_destination_may_have_got_is_cleaned_and_its_record_failed(scene: Scene) -> None:
+    record = scene.evacuation(to=(s.PRE_MIGRATING,))
+    stored = scene.ledger.get(record)
+    scene.ledger.update(stored, {**stored.record, "superseded_by": str(uuid.UUID(int=70))})
+    newer = scene.evacuation(destination=KVM3)
+    scene.run(here=KVM2)
+    assert (scene.status(record)[0], scene.status(newer)[0]) == ("failed", "done")
+    document = scene.ledger.domain(WEB)
+    assert document
+    assert document.body["possible_hosts"] == [KVM3]
+
+
+@pytest.mark.parametrize(("storage", "phases"), [("delete", ["survey", "expire", "clean"]), ("quarantine", ["survey", "clean"]), ("keep", ["survey", "clean"])])
+def test_only_delete_deletes_what_is_old_and_before_anything_new_is_put_there(scene: Scene, storage: str, phases: list[str]) -> None:
+    scene.evacuation()
+    outcome = scene.run(storage=storage)
+    assert scene.host.phases == phases
+    assert bool(outcome.deleted) == (storage == "delete")
+
+
+def test_a_second_run_that_was_faster_leaves_nothing_to_do(scene: Scene) -> None:
+    record = scene.evacuation()
+    ask = scene.host.phase
+
+    def slow(name: str, work: Body) -> Body:
+        answer = ask(name, work)
+        if name == "survey":
+            scene.lead(scene.ledger.get(record), s.COMPLETED)
+        return answer
+
+    scene.host.phase = slow  # type: ignore[method-assign]
+    outcome = scene.run()
+    assert (outcome.cleaned, outcome.refused) == ([], [])
