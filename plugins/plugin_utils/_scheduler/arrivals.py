@@ -16,6 +16,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 # A guest that came between the survey and the lock is in the closed records only; the clocks of two hosts differ.
 GRACE_SECONDS = 60
 STARTED = frozenset({s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY})
+# Scheduled is the booking. Two that were only accepted must not refuse each other the last room.
+_BOOKED = s.UNSETTLED - {s.ACCEPTED}
 _ARRIVED = frozenset({s.COMPLETED, s.DONE})
 
 Body = Mapping[str, t.Any]
@@ -29,22 +31,22 @@ def is_place(place: Body, name: str, host_uuid: str) -> bool:
 def towards(records: Iterable[Body], name: str, host_uuid: str, gathered_at: t.Optional[str]) -> dict[str, Body]:
     """Return, by domain UUID, the records whose domain is at this host, or on its way there, though the facts may not show it.
 
-    That is every unsettled record with this destination, and where a domain has none, its latest one if it arrived after the facts were gathered.
+    That is every record that has booked this destination, and where a domain has none, its latest one if it arrived after the facts were gathered.
     """
     since = _instant(gathered_at)
-    unsettled: dict[str, Body] = {}
+    booked: dict[str, Body] = {}
     latest: dict[str, tuple[datetime.datetime, Body]] = {}
     for record in records:
         uuid = record["domain"]["uuid"]
-        if record["status"] in s.UNSETTLED:
+        if record["status"] in _BOOKED:
             if is_place(record["destination"], name, host_uuid):
-                unsettled[uuid] = record
+                booked[uuid] = record
         elif record["status"] in _ARRIVED and since is not None:
             at = _instant(record.get("updated_at"))
             if at is not None and (since - at).total_seconds() <= GRACE_SECONDS and (uuid not in latest or at > latest[uuid][0]):
                 latest[uuid] = (at, record)
     arrived = {uuid: record for uuid, (_at, record) in latest.items() if is_place(record["destination"], name, host_uuid)}
-    return {**arrived, **unsettled}
+    return {**arrived, **booked}
 
 
 def started(records: Iterable[Body], end: str, name: str, host_uuid: str) -> frozenset[str]:
