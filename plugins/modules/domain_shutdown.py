@@ -30,7 +30,7 @@ options:
   start_again:
     description:
       - Note on the host that the domain is to be started again, before it is asked to shut down. M(kvmfleet.migration.boot_guard) tells what is noted, and
-        M(kvmfleet.migration.domain_start) removes the note. A drain sets this, and M(kvmfleet.migration.recover_host#role) starts the domain.
+        M(kvmfleet.migration.domain_start) removes the note. A drain sets this, and P(kvmfleet.migration.recover_host#role) starts the domain.
     type: bool
     default: false
 extends_documentation_fragment:

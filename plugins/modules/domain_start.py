@@ -12,7 +12,7 @@ short_description: Start a domain that is defined on its host
 version_added: 0.1.0
 description:
   - Starts a domain, as C(virsh start) does, and verifies that it is active. One with a saved memory image goes on from there.
-  - It looks at this host alone. Whether the domain runs on another host is the caller's to know; the role M(kvmfleet.migration.recover_host#role) asks the
+  - It looks at this host alone. Whether the domain runs on another host is the caller's to know; the role P(kvmfleet.migration.recover_host#role) asks the
     ledger and all hosts first.
   - A note that the domain is to be started again, which M(kvmfleet.migration.domain_shutdown) or the release of a held boot has left on the host, is removed
     once it is active.
