@@ -21,7 +21,7 @@ from .._module import require_local, require_root
 from .belonging import check_belongs
 from .cleanup import CLEAN
 from .cleanup_expiry import expire as expire_quarantine
-from .cleanup_survey import CleaningHost, Open, Survey
+from .cleanup_survey import CleaningHost, Survey
 from .quarantine import Item, Quarantine, Step, is_moved
 
 Json = t.Dict[str, t.Any]
@@ -80,11 +80,14 @@ def _looking(uri: str, work: Work) -> t.Iterator[t.Tuple[CleaningHost, Survey]]:
     if now is None or now != work["host_id"]:
         raise Conflict(f"The task began on the host {work['host_id']}, and this one is {now}. Nothing was touched.", "Run the task again.")
     host = open_cleaning_host(require_local(uri))
-    open_peer: Open = lambda peer: open_cleaning_host(peer, _PEER_SECONDS)  # noqa: E731
     try:
-        yield host, Survey(host, work["host_id"], work["uris"], open_peer, _put_aside)
+        yield host, Survey(host, work["host_id"], work["uris"], _open_peer, _put_aside)
     finally:
         host.close()
+
+
+def _open_peer(uri: str) -> CleaningHost:
+    return open_cleaning_host(uri, _PEER_SECONDS)
 
 
 def _put_aside(record_id: str) -> t.FrozenSet[str]:

@@ -15,7 +15,7 @@ HOST_ID = "/var/lib/kvmfleet/host-id"
 
 def test_a_domain_that_came_back_is_no_leftover(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
-    scene.protect()
+    scene.protect(shared=True)
     first = scene.evacuated("web")
     uuid = scene.lab.uuid("web", 2)
     scene.start_elsewhere("web", source=2, destination=1)
@@ -34,7 +34,7 @@ def test_a_domain_that_came_back_is_no_leftover(scene: Scene) -> None:
 
 def test_a_host_that_lost_its_identity_cleans_nothing_until_a_person_says_who_it_is(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
-    scene.protect()
+    scene.protect(shared=True)
     record = scene.evacuated("web")
     host_id = scene.lab.on(1, "cat", HOST_ID).strip()
     scene.lab.on(1, "rm", HOST_ID)
@@ -113,7 +113,7 @@ def test_what_was_put_aside_long_enough_ago_is_deleted_by_a_later_run(scene: Sce
 
 def test_the_wrong_user_uri_and_ledger_are_refused(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
-    scene.protect()
+    scene.protect(shared=True)
     record = scene.evacuated("web")
     assert scene.clean(uri=f"qemu+ssh://{scene.lab.host(2)}/system").refused() == "not_supported"
     assert scene.clean(retention_days=-1).refused() == "invalid_argument"
@@ -134,7 +134,7 @@ def test_no_password_is_shown_and_the_kept_definition_is_root_s_alone(scene: Sce
     definition.write_text(text.replace("</devices>", graphics), encoding="utf-8")
     scene.lab.virsh(1, "define", str(definition))
     scene.lab.virsh(1, "start", "web")
-    scene.protect()
+    scene.protect(shared=True)
     record = scene.evacuated("web")
     outcome = scene.clean("-vvvv", "--diff")
     assert outcome.code == 0, outcome.text

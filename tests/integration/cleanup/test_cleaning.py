@@ -46,7 +46,7 @@ def test_a_copy_is_undefined_its_local_disk_put_aside_and_the_restore_command_pu
 
 def test_a_disk_that_the_other_host_sees_too_stays(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
-    scene.protect()
+    scene.protect(shared=True)
     record = scene.evacuated("web")
     outcome = scene.clean()
     assert outcome.code == 0, outcome.text

@@ -31,9 +31,9 @@ class Scene:
         self.lab("guest", name, "--host", self.lab.host(1), "--mib", "32", *options)
         return name
 
-    def protect(self) -> None:
-        """Save the domains: the first host again, because it learns only then who sees its tokens."""
-        for number in (1, 2, 1):
+    def protect(self, shared: bool = False) -> None:
+        """Save the domains: the first host last, because it learns only then who sees its tokens; those of a store of its own nobody can see."""
+        for number in (1, 2, 1) if shared else (2, 1):
             outcome = self.control.task(number, "protect", {})
             assert outcome.code == 0, outcome.text
 
