@@ -97,7 +97,7 @@ extends_documentation_fragment:
   - kvmfleet.migration._internal
 notes:
   - In check mode nothing is fenced, and no agent is asked to; a host that has an agent counts as one that could be fenced.
-  - The role M(kvmfleet.migration.evacuate_host#role) fences once and shares the domains out among all survivors.
+  - The role P(kvmfleet.migration.evacuate_host#role) fences once and shares the domains out among all survivors.
   - What is saved may be old. RV(ages) says how old.
 seealso:
   - module: kvmfleet.migration.protect

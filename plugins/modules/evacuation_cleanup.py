@@ -20,7 +20,7 @@ description:
   - The domain is undefined; its NVRAM and the state of its TPM stay where they are. A managed-save image is put into quarantine.
   - A disk is touched only if it is a file of this host alone, which is tested with a token from the host that has the domain now; if no other domain and no
     backing chain here uses it; if it is on the file system that M(kvmfleet.migration.protect) recorded; and if the domain has a disk of that target
-    where it is now. Every other disk is kept, and returned in RV(kept) with the reason. One with RV(kept[].only_copy) may be the only copy of its data.
+    where it is now. Every other disk is kept, and returned in RV(kept) with the reason. One with C(only_copy) may be the only copy of its data.
   - Of several evacuations of one domain from this host the newest one counts; the older ones are completed with the reason C(superseded). So is one whose
     domain has come back to this host by a newer record. Then nothing is removed.
   - A record is C(completed) only after the work on the host was verified. A run that died on its way is continued by the next one.
