@@ -163,6 +163,9 @@ class Restart:
     def _taken_back(self, error: KvmfleetError) -> Json:
         """Remove the definition that we put here, and say that it failed; unless the domain is active, or the host cannot tell."""
         uuid = self.order["uuid"]
+        if isinstance(error, Unreachable):
+            # The daemon may go on with what it was asked for.
+            return self._answer(UNKNOWN, error, changed=True)
         try:
             view = self.host.view(uuid)
             if not view.active and view.present and notes.record_of(uuid, self.notes_folder) == self.order["record"]:

@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 from .._ledger.store import Body
@@ -39,7 +40,10 @@ def filters_for(job: Job) -> tuple[Filter, ...]:
 
 def request_of(job: Job) -> Request:
     """Return what the domain needs. Raises L(InvalidArgument) for a saved request that cannot be."""
-    return Request.of(job.saved.get("request"), job.uuid, job.name, job.source.name, str(job.source.entry.get("host_uuid") or ""))
+    try:
+        return Request.of(job.saved.get("request"), job.uuid, job.name, job.source.name, str(job.source.entry.get("host_uuid") or ""))
+    except InvalidArgument as error:
+        raise InvalidArgument(f"What was saved of the needs of domain {job.name} ({job.uuid}) cannot be: {error.message}", "It was not started.") from error
 
 
 def verdict_on(job: Job, view: FleetView, uri: str, cpu: t.Optional[Body], force: bool) -> Verdict:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable
@@ -68,3 +69,19 @@ def test_a_silent_host_is_not_one_without_domains() -> None:
 
 def test_an_empty_fleet_has_no_answers() -> None:
     assert ask_fleet({}, lambda _uri: Host([])) == {}
+
+
+def test_a_host_that_takes_for_ever_is_silent() -> None:
+    enough = threading.Event()
+
+    class Busy(Host):
+        def roster(self) -> list[dict[str, t.Any]]:
+            enough.wait(60)
+            return []
+
+    hosts = {"busy": Busy([]), "quick": Host([entry(WEB)])}
+    answers = ask_fleet({"kvm1": "busy", "kvm2": "quick"}, hosts.__getitem__, patience_seconds=1)
+    enough.set()
+    assert not answers["kvm1"]["answered"]
+    assert answers["kvm1"]["error_code"] == "unreachable"
+    assert answers["kvm2"]["answered"]

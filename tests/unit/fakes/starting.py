@@ -1,0 +1,88 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host on which domains can be defined and started, in memory."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+
+EMULATOR = "/usr/bin/qemu-system-x86_64"
+UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
+
+
+def definition(uuid: str = UUID, name: str = "web1", path: str = "/srv/images/web1.qcow2", emulator: str = EMULATOR) -> str:
+    disk = f"<disk type='file' device='disk'><source file='{path}'/><target dev='vda' bus='virtio'/></disk>"
+    return f"<domain type='kvm'><name>{name}</name><uuid>{uuid}</uuid><devices><emulator>{emulator}</emulator>{disk}</devices></domain>"
+
+
+class FakeStartingHost:
+    """Implements what a restart needs. C(refuses) are names that do not start; C(dies) ends the connection at a start, which is C(done) or not."""
+
+    uri = "qemu:///system"
+
+    def __init__(self) -> None:
+        self.guests: dict[str, dict[str, t.Any]] = {}
+        self.refuses: set[str] = set()
+        self.stops_at_once: set[str] = set()
+        self.dies: str | None = None
+        self.memory: dict[str, str] = {}
+        self.starts: list[str] = []
+
+    def add(self, uuid: str, name: str, state: str = h.RUNNING) -> None:
+        self.guests[uuid] = {"name": name, "state": state, "persistent": True, "autostart": False}
+
+    def view(self, uuid: str) -> h.GuestView:
+        guest = self.guests.get(uuid)
+        if guest is None:
+            return h.NOT_THERE
+        active = guest["state"] in (h.RUNNING, h.PAUSED)
+        return h.GuestView(present=True, active=active, persistent=guest["persistent"], state=guest["state"])
+
+    def uuid_of_name(self, name: str) -> str | None:
+        return next((uuid for uuid, guest in self.guests.items() if guest["name"] == name), None)
+
+    def emulators(self) -> list[str]:
+        return [EMULATOR]
+
+    def saved_memory(self, name: str) -> str | None:
+        return self.memory.get(name)
+
+    def define(self, definition: str) -> None:
+        root = ElementTree.fromstring(definition)
+        self.add(str(root.findtext("uuid")), str(root.findtext("name")), h.SHUTOFF)
+
+    def start(self, uuid: str, paused: bool) -> None:
+        guest = self.guests[uuid]
+        if guest["name"] in self.refuses:
+            raise Internal(f"Failed to start {guest['name']}: no.")
+        self.starts.append(uuid)
+        if self.dies != "before":
+            guest["state"] = h.SHUTOFF if guest["name"] in self.stops_at_once else h.PAUSED if paused else h.RUNNING
+        if self.dies:
+            raise Unreachable("The connection is gone.")
+
+    def create(self, definition: str, paused: bool) -> None:
+        self.define(definition)
+        uuid = str(ElementTree.fromstring(definition).findtext("uuid"))
+        self.guests[uuid]["persistent"] = False
+        try:
+            self.start(uuid, paused)
+        except Internal:
+            del self.guests[uuid]
+            raise
+
+    def take_back(self, uuid: str) -> None:
+        if not self.view(uuid).active:
+            self.guests.pop(uuid, None)
+
+    def set_autostart(self, uuid: str, autostart: bool) -> None:
+        self.guests[uuid]["autostart"] = autostart
+
+    def close(self) -> None:
+        return

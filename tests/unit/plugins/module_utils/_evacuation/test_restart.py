@@ -1,0 +1,185 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One domain is started on a host that is a fake; lock, note and tokens are real files."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import notes, tokens
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import restart as r
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.starting import UUID, FakeStartingHost, definition
+
+OTHER = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a12"
+RECORD = "2f0f8f8e-8f0c-4c1e-9d5e-0a6a3b7d1c11"
+SOURCE = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
+
+
+class Bench:
+    """A host, and a dead one's token in a folder of images that both see."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.host = FakeStartingHost()
+        self.images, self.run, self.notes = (folder / name for name in ("images", "run", "notes"))
+        self.images.mkdir()
+        self.run.mkdir(mode=0o700)
+        (self.images / "web1.qcow2").touch()
+        self.tokens = tokens.leave([str(self.images)], SOURCE)[0]
+        self.clock = FakeClock()
+
+    def order(self, **changes: t.Any) -> dict[str, t.Any]:
+        path = str(self.images / "web1.qcow2")
+        disk = {"target": "vda", "kind": "file", "path": path, "readonly": False, "optional": False, "folders": [str(self.images)], "wwn": None}
+        return {
+            "record": RECORD,
+            "generation": 1,
+            "rejoin": False,
+            "uuid": UUID,
+            "name": "web1",
+            "definition": definition(path=path),
+            "persistent": True,
+            "autostart": True,
+            "wanted": "running",
+            "sources": [["vda", path]],
+            "disks": [disk],
+            "tokens": {"host_id": SOURCE, "folders": self.tokens},
+            **changes,
+        }
+
+    def restart(self, **changes: t.Any) -> dict[str, t.Any]:
+        return r.Restart(self.host, self.order(**changes), str(self.run), str(self.notes), self.clock, self.clock.sleep).run()
+
+    def note(self) -> str | None:
+        return notes.record_of(UUID, str(self.notes))
+
+
+@pytest.fixture
+def bench(tmp_path: pathlib.Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.mark.parametrize("wanted", ["running", "paused", "shut off"])
+def test_it_gets_the_state_that_is_wanted_and_starts_with_its_host_as_before(bench: Bench, wanted: str) -> None:
+    result = bench.restart(wanted=wanted)
+    assert (result["outcome"], result["changed"], result["msg"]) == (r.STARTED, True, "")
+    assert bench.host.guests[UUID] == {"name": "web1", "state": wanted, "persistent": True, "autostart": True}
+    assert bench.host.starts == ([] if wanted == "shut off" else [UUID])
+    assert bench.note() == RECORD
+
+
+def test_a_transient_one_stays_transient(bench: Bench) -> None:
+    assert bench.restart(persistent=False)["outcome"] == r.STARTED
+    assert bench.host.guests[UUID]["persistent"] is False
+
+
+def test_one_that_does_not_start_leaves_nothing(bench: Bench) -> None:
+    bench.host.refuses.add("web1")
+    result = bench.restart()
+    assert (result["outcome"], result["error_code"]) == (r.FAILED, "internal")
+    assert "no." in result["msg"]
+    assert bench.host.guests == {}
+    assert bench.note() is None
+
+
+def test_one_that_stops_at_once_leaves_nothing(bench: Bench) -> None:
+    bench.host.stops_at_once.add("web1")
+    result = bench.restart()
+    assert (result["outcome"], result["error_code"]) == (r.FAILED, "migration_failed")
+    assert bench.host.guests == {}
+
+
+@pytest.mark.parametrize("state", ["running", "shut off"])
+def test_what_is_here_already_is_left_alone(bench: Bench, state: str) -> None:
+    bench.host.add(UUID, "web1", state)
+    result = bench.restart()
+    assert (result["outcome"], result["error_code"]) == (r.FAILED, "conflict")
+    assert bench.host.guests[UUID]["state"] == state
+    assert bench.host.starts == []
+
+
+def test_the_name_of_another_is_in_the_way(bench: Bench) -> None:
+    bench.host.add(OTHER, "web1")
+    result = bench.restart()
+    assert (result["outcome"], result["error_code"]) == (r.FAILED, "conflict")
+    assert OTHER in result["msg"]
+    assert list(bench.host.guests) == [OTHER]
+
+
+def test_saved_memory_of_that_name_is_never_gone_on_from(bench: Bench) -> None:
+    bench.host.memory["web1"] = "/var/lib/libvirt/qemu/save/web1.save"
+    result = bench.restart()
+    assert (result["outcome"], result["error_code"]) == (r.FAILED, "conflict")
+    assert bench.host.guests == {}
+
+
+def test_a_disk_whose_token_is_gone_is_not_started_on(bench: Bench) -> None:
+    pathlib.Path(tokens.token_path(str(bench.images), SOURCE)).unlink()
+    result = bench.restart()
+    assert (result["outcome"], result["error_code"]) == (r.FAILED, "unsafe")
+    assert "token" in result["msg"]
+    assert bench.host.guests == {}
+
+
+def test_another_nonce_is_another_store(bench: Bench) -> None:
+    pathlib.Path(tokens.token_path(str(bench.images), SOURCE)).unlink()
+    tokens.leave([str(bench.images)], SOURCE)
+    assert bench.restart()["error_code"] == "unsafe"
+
+
+def test_a_run_after_a_crash_finds_it_running(bench: Bench) -> None:
+    """The start had succeeded, and nobody had written so."""
+    bench.restart()
+    result = bench.restart(rejoin=True)
+    assert (result["outcome"], result["changed"]) == (r.STARTED, False)
+    assert result["generation"] == 2
+    assert bench.host.starts == [UUID]
+
+
+def test_a_run_after_a_crash_goes_on_with_its_own_definition(bench: Bench) -> None:
+    bench.restart(wanted="shut off")
+    result = bench.restart(rejoin=True)
+    assert result["outcome"] == r.STARTED
+    assert bench.host.starts == [UUID]
+
+
+def test_a_run_after_a_crash_does_not_touch_a_definition_that_is_not_its_own(bench: Bench) -> None:
+    bench.host.add(UUID, "web1", "shut off")
+    result = bench.restart(rejoin=True)
+    assert (result["outcome"], result["error_code"]) == (r.UNKNOWN, "conflict")
+    assert bench.host.guests[UUID]["state"] == "shut off"
+
+
+def test_an_order_that_comes_after_a_newer_run_does_nothing(bench: Bench) -> None:
+    bench.host.refuses.add("web1")
+    assert bench.restart(rejoin=True)["outcome"] == r.FAILED
+    bench.host.refuses.clear()
+    result = bench.restart()
+    assert (result["outcome"], result["error_code"]) == (r.OVERTAKEN, "conflict")
+    assert bench.host.guests == {}
+
+
+def test_a_start_that_is_still_going_on_is_waited_for_and_not_disturbed(bench: Bench) -> None:
+    other = Ownership(UUID, str(bench.run))
+    try:
+        result = bench.restart(rejoin=True)
+    finally:
+        other.release()
+    assert (result["outcome"], result["error_code"]) == (r.UNKNOWN, "conflict")
+    assert bench.host.guests == {}
+
+
+@pytest.mark.parametrize("dies", ["before", "after"])
+def test_a_host_that_is_lost_in_the_start_is_never_called_failed_while_it_may_run(bench: Bench, dies: str) -> None:
+    bench.host.dies = dies
+    result = bench.restart()
+    assert (result["outcome"], result["changed"]) == (r.UNKNOWN, True)
+    assert bench.note() == RECORD
+    bench.host.dies = None
+    assert bench.restart(rejoin=True)["outcome"] == r.STARTED

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Three hosts with domains in memory; their tokens, locks and notes, the ledger, the fence agent and the SSH ports are real."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import typing as t
+import uuid as uuid_module
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuate_spec import evacuate_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import restart as r
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import tokens
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.knock import knock
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import unseen
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.job import Context, Wish
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.starting import FakeStartingHost, definition
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._fencing.programs import Agent
+
+Body = dict[str, t.Any]
+HOSTS = ("kvm1", "kvm2", "kvm3")
+WORD = {"reason": "I pulled the plug", "by": "Ada"}
+
+
+def host_id(name: str) -> str:
+    return str(uuid_module.uuid5(uuid_module.NAMESPACE_URL, name))
+
+
+class Site:
+    """A fleet whose first host is dead unless C(answering), and its control node."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.ledger = FileLedger(str(folder / "ledger"))
+        self.images = folder / "images"
+        self.images.mkdir()
+        self.hosts = {name: FakeStartingHost() for name in HOSTS}
+        self.silent: set[str] = {"kvm1"}
+        self.locked: set[str] = set()
+        self.uuids = {name: f.uuid_of(name) for name in HOSTS}
+        self.memory = dict.fromkeys(HOSTS, 65536)
+        self.agents: dict[str, Agent] = {}
+        self.phases: list[tuple[str, str]] = []
+        self.before_start: t.Callable[[], None] = lambda: None
+        self.after_start: t.Callable[[], None] = lambda: None
+        self.deferred: set[str] = set()
+        self.parent_lives = True
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.port = server.getsockname()[1]
+        self.nonces = tokens.leave([str(self.images)], host_id("kvm1"))[0]
+        for name in HOSTS:
+            self.write_host(name)
+
+    def write_host(self, name: str, **changes: t.Any) -> None:
+        entry = {"name": name, "host_id": host_id(name), "host_uuid": self.uuids[name], "machine_id": name, "state": "enabled", "reason": None}
+        address = {"ansible_host": "127.0.0.1", "ssh_port": self.port, "libvirt_uri": f"qemu+tcp://{name}/system"}
+        protected = {"guard": {"held_at_boot": True}, "token_id": None}
+        folders = self.nonces if name == "kvm1" else {}
+        found = self.ledger.host(host_id(name))
+        self.ledger.put_host({**entry, "addresses": address, "folders": folders, "protected": protected, **changes}, found.version if found else None)
+
+    def agent(self, name: str = "kvm1", power: str = "off") -> Agent:
+        folder = self.folder / f"agent-{name}"
+        folder.mkdir()
+        self.agents[name] = Agent(folder, power=power)
+        return self.agents[name]
+
+    def save(self, name: str, on: str = "kvm1", seen_by: t.Sequence[str] = HOSTS, memory_mib: int = 1024, **changes: t.Any) -> str:
+        """Put a domain of the dead host into the ledger, as C(protect) does; return its UUID."""
+        uuid, path = f.uuid_of(name), str(self.images / f"{name}.qcow2")
+        pathlib.Path(path).touch()
+        disk = {"target": "vda", "kind": "file", "path": path, "readonly": False, "optional": False, "backing": [], "folders": [str(self.images)], "wwn": None}
+        where = place(on, host_id(on), self.uuids[on])
+        request = f.request(memory_mib, disks=[f.disk("vda", source=path)], uuid=uuid, name=name, priority=changes.pop("priority", 0))
+        protected = {
+            "at": utc_now(),
+            "by": "a test",
+            "host": place("kvm1", host_id("kvm1"), self.uuids["kvm1"]),
+            "definition": definition(uuid, name, path),
+            "persistent": True,
+            "autostart": False,
+            "state": "running",
+            "state_at": utc_now(),
+            "request": request,
+            "policy": {},
+            "nvram": None,
+            "tpm": None,
+            "disks": [{**disk, "seen_by": [host_id(one) for one in seen_by]}],
+            **changes,
+        }
+        document = {"uuid": uuid, "name": name, "possible_hosts": [where], "last_record": None, "protected": protected, "updated_at": utc_now()}
+        self.ledger.put_domain(document, None)
+        return uuid
+
+    def change(self, name: str, change: t.Callable[[Body], t.Any]) -> None:
+        (document,) = self.ledger.find_domains(name)
+        change(document.body)
+        self.ledger.put_domain(document.body, document.version)
+
+    def place(self, name: str) -> Body:
+        return place(name, host_id(name), self.uuids[name])
+
+    # The control node
+
+    def settings(self) -> Settings:
+        def variables(name: str) -> Body:
+            fencing = {"kvmfleet_fencing": {"agent": str(self.agents[name].path), "options": {}}} if name in self.agents else {}
+            own = {} if name in self.silent else {"ansible_facts": {"kvmfleet_host": self.facts(name)}}
+            return {"ansible_host": "127.0.0.1", "ansible_port": self.port, "kvmfleet_transport": "tcp", **fencing, **own}
+
+        return Settings({"hostvars": {name: variables(name) for name in HOSTS}, "groups": {"all": list(HOSTS), "kvmfleet_hosts": list(HOSTS)}})
+
+    def evacuation(self, on: str = "kvm2", check: bool = False, **given: t.Any) -> Evacuation:
+        defaults = {option: spec.get("default") for option, spec in evacuate_spec().items()}
+        fields = Wish.__dataclass_fields__
+        wish = Wish(**{key: {**defaults, "source": "kvm1", "lock_wait_seconds": 0, **given}[key] for key in fields})
+        context = Context(
+            self.ledger, self.settings(), on, "qemu:///system", "a test", wish, lambda phase, work: self.phase(on, phase, work), lambda: self.parent_lives
+        )
+        return Evacuation(context, check)
+
+    def evacuate(self, on: str = "kvm2", **given: t.Any) -> Evacuation:
+        run = self.evacuation(on, **{"force_down": None if "fencing" in given or "kvm1" in self.agents else WORD, **given})
+        run.execute()
+        return run
+
+    # The host that the task runs on
+
+    def facts(self, name: str) -> Body:
+        guests = self.hosts[name].guests.items()
+        domains = [f.domain(guest["name"], uuid=uuid, active=self.hosts[name].view(uuid).active, state=guest["state"]) for uuid, guest in guests]
+        known = {"host_uuid": self.uuids[name], "host_id": host_id(name), "machine_id": name, "gathered_at": utc_now()}
+        return f.host(name, self.memory[name], domains=domains, **known)
+
+    def phase(self, on: str, phase: str, work: t.Mapping[str, t.Any]) -> Body:
+        self.phases.append((on, phase))
+        return {"look": self._look, "locks": self._locks, "start": self._start}[phase](on, work)
+
+    def _look(self, on: str, work: t.Mapping[str, t.Any]) -> Body:
+        doors = [{**door, "says": knock(door["address"], door["port"])} for door in work["knock"]]
+        seen = {domain["uuid"]: unseen(domain["disks"], domain["tokens"]) for domain in work["domains"]}
+        return {"facts": self.facts(on), "fleet": {name: self._answer(name) for name in work["ask"]}, "doors": doors, "unseen": seen, "cpu": {}}
+
+    def _answer(self, name: str) -> Body:
+        if name not in self.hosts or name in self.silent:
+            return {"answered": False, "msg": f"{name} is silent.", "error_code": "unreachable"}
+        guests = self.hosts[name].guests.items()
+        domains = {uuid: {"name": guest["name"], "active": self.hosts[name].view(uuid).active} for uuid, guest in guests}
+        return {"answered": True, "host_uuid": self.uuids[name], "domains": domains}
+
+    def _locks(self, on: str, work: t.Mapping[str, t.Any]) -> Body:
+        return {"locks": {path: {"state": "locked" if pathlib.Path(path).stem in self.locked else "free", "why": ""} for path in work["paths"]}}
+
+    def _start(self, on: str, work: t.Mapping[str, t.Any]) -> Body:
+        self.before_start()
+        if on in self.silent:
+            raise Unreachable(f"{on} cannot be reached.")
+        run, notes = self.folder / f"run-{on}", self.folder / f"notes-{on}"
+        run.mkdir(mode=0o700, exist_ok=True)
+        results = []
+        for order in work["orders"]:
+            if order["name"] in self.deferred:
+                self.deferred.remove(order["name"])
+                results.append(
+                    {"uuid": order["uuid"], "outcome": r.DEFERRED, "changed": False, "generation": order["generation"], "msg": "", "error_code": None}
+                )
+            else:
+                results.append(r.Restart(self.hosts[on], order, str(run), str(notes), sleep=lambda seconds: None).run())
+        self.after_start()
+        return {"results": results}
+
+    # What there is
+
+    def running(self) -> dict[str, list[str]]:
+        """Return the names of the active domains of each host that has some."""
+        active = {name: sorted(guest["name"] for uuid, guest in host.guests.items() if host.view(uuid).active) for name, host in self.hosts.items()}
+        return {name: names for name, names in active.items() if names}
+
+    def told(self) -> list[tuple[str, str, str]]:
+        """Return domain, status and destination of each record, oldest first."""
+        records = sorted(self.ledger.records(), key=lambda record: str(record["created_at"]))
+        return [(record["domain"]["name"], record["status"], record["destination"]["host"]) for record in records]
+
+    def possible(self, name: str) -> list[str]:
+        (document,) = self.ledger.find_domains(name)
+        return [where["host"] for where in document.body["possible_hosts"]]

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One plan for all survivors: everybody's share, and who finds no place."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.answer import planned
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.placing import Shares
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.plan import make_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run import Evacuation
+from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuation.fleet import WORD, Site
+
+
+def plan(site: Site, force: bool = False, survivors: tuple[str, ...] = ("kvm2", "kvm3")) -> tuple[Evacuation, Shares]:
+    run = site.evacuation(force_down=WORD, force=force)
+    run.look()
+    run.prove()
+    return run, make_plan(run, survivors)
+
+
+def test_every_domain_is_in_one_share(site: Site) -> None:
+    names = [f"web{number}" for number in range(6)]
+    uuids = [site.save(name) for name in names]
+    site.save("idle", state="shut off")
+    run, shares = plan(site)
+    assert sorted([*shares.by_host["kvm2"], *shares.by_host["kvm3"]]) == sorted([*uuids, uuid_of("idle")])
+    assert shares.by_host["kvm2"]
+    assert shares.by_host["kvm3"]
+    assert shares.uncovered == []
+    assert planned(run, shares)["evidence"][0]["kind"] == "person"
+    assert "<domain" not in str(planned(run, shares))
+    for host, share in shares.by_host.items():
+        site.evacuate(host, domains=share)
+    assert sorted([*site.running()["kvm2"], *site.running()["kvm3"]]) == names
+    assert {line[1] for line in site.told()} == {"done"}
+
+
+def test_a_domain_goes_where_its_disks_are_seen(site: Site) -> None:
+    only = site.save("only", seen_by=["kvm1", "kvm3"])
+    dummy, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": [only]}
+
+
+def test_who_finds_no_place_is_named_with_the_reasons_of_all_and_can_be_forced(site: Site) -> None:
+    huge = site.save("huge", memory_mib=1024 * 1024)
+    run, shares = plan(site)
+    assert [(one["name"], sorted(one["reasons"])) for one in shares.uncovered] == [("huge", ["kvm2", "kvm3"])]
+    assert "whole host" in planned(run, shares)["uncovered"][0]["reason"]
+    dummy, forced = plan(site, force=True)
+    assert [huge] in forced.by_host.values()
+
+
+def test_force_overrides_no_disk_that_is_not_proved(site: Site) -> None:
+    site.save("only", seen_by=["kvm1", "kvm2"], memory_mib=1024 * 1024)
+    dummy, shares = plan(site, force=True, survivors=("kvm2",))
+    assert shares.by_host == {"kvm2": [uuid_of("only")]}
+    site.change("only", lambda body: body["protected"]["disks"][0].update(seen_by=[*body["protected"]["disks"][0]["seen_by"][:1], uuid_of("x")]))
+    dummy, shares = plan(site, force=True)
+    assert [one["name"] for one in shares.uncovered] == ["only"]
+
+
+def test_what_has_begun_stays_with_its_host(site: Site) -> None:
+    uuid = site.save("web")
+    site.before_start = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        site.evacuate("kvm3")
+    site.before_start = lambda: None
+    dummy, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
+def test_a_host_with_a_leftover_of_the_domain_does_not_get_it(site: Site) -> None:
+    uuid = site.save("web")
+    site.hosts["kvm2"].add(uuid, "web", "shut off")
+    dummy, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
+def test_a_domain_that_runs_somewhere_is_in_no_share(site: Site) -> None:
+    uuid = site.save("web")
+    site.hosts["kvm3"].add(uuid, "web")
+    run, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": []}
+    assert "is active on kvm3" in planned(run, shares)["refused"][0]["reason"]
+
+
+def test_a_survivor_of_which_nothing_is_known_is_refused(site: Site) -> None:
+    site.save("web")
+    with pytest.raises(InvalidArgument, match="kvm1"):
+        plan(site, survivors=("kvm2", "kvm1"))
