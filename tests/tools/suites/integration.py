@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tests against real libvirt hosts, with the distribution's Python packages and a lab. They mostly wait, so three lanes of them run at once."""
+"""Tests against real libvirt hosts, with the distribution's Python packages and a lab. They mostly wait, so four lanes of them run at once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from .results import Results
 TIMEOUT_SECONDS = 2400
 
 # Prefix of the hosts' names to the folders under tests/integration; every folder stands in exactly one lane. Most of a move is waiting,
-# so three lanes at once keep two cores busy.
+# so four lanes at once keep two cores busy.
 LANES = {
-    "kvt": ("facts", "policy", "moves", "fencing"),
-    "kvu": ("endings",),
+    "kvt": ("facts", "policy", "moves", "fencing", "recover"),
+    "kvu": ("endings", "cleanup"),
     "kvv": ("lab", "contract", "storage", "shutdown", "guard", "scheduler", "protect"),
+    "kvw": ("evacuation",),
 }
 
 

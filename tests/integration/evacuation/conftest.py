@@ -1,0 +1,72 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A lab of three hosts of which any may die, and a site on it for each scenario or for each file of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.hooks import Hooks
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import HOSTS, Site
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}eva"
+
+Make = t.Callable[..., str]
+Building = contextlib.AbstractContextManager[tuple[Site, Make]]
+
+
+@pytest.fixture(scope="session")
+def lab() -> t.Iterator[Lab]:
+    """Three hosts whose libvirt calls a hook of ours."""
+    lab = Lab(PREFIX)
+    lab("down")
+    lab("up", "--hosts", str(len(HOSTS)))
+    for number in HOSTS:
+        Hooks(lab, number).install()
+        lab("poweroff", lab.host(number))
+    lab("up", "--hosts", str(len(HOSTS)))
+    yield lab
+    lab("down")
+
+
+@contextlib.contextmanager
+def building(lab: Lab, folder: pathlib.Path) -> t.Iterator[tuple[Site, Make]]:
+    """Give a site, and a function that makes a guest on shared storage; afterwards the fleet is as if it had never been."""
+    site, names = Site(lab, folder), list[str]()
+
+    def make(name: str, *options: str, on: int = 1, storage: str = "shared") -> str:
+        names.append(name)
+        lab("guest", name, "--host", lab.host(on), "--mib", "32", "--storage", storage, *options)
+        return name
+
+    try:
+        yield site, make
+    finally:
+        site.close(names)
+
+
+@pytest.fixture
+def built(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[tuple[Site, Make]]:
+    with building(lab, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def site(built: tuple[Site, Make]) -> t.Iterator[Site]:
+    """A fleet of which nothing is in a ledger yet; at the end of the scenario the chain of audit lines holds."""
+    yield built[0]
+    built[0].verify_audit()
+
+
+@pytest.fixture
+def guest(built: tuple[Site, Make]) -> Make:
+    """A function that makes a guest on shared storage, on the first host unless said otherwise."""
+    return built[1]

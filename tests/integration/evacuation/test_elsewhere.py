@@ -1,0 +1,103 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the ledger says is not where the guest is: moves outside it, disks that only the dead host had, domains that it never saw."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site
+
+Make = t.Callable[..., str]
+MIGRATE = ("migrate", "--live", "--p2p", "--persistent", "--undefinesource", "--unsafe")
+
+
+def move_by_hand(site: Site, guest: str, source: int, destination: int) -> None:
+    site.lab.virsh(source, *MIGRATE, guest, f"qemu+tcp://{site.lab.host(destination)}/system")
+
+
+def test_a_guest_that_was_moved_away_by_hand_is_not_started_again(site: Site, guest: Make) -> None:
+    guest("web")
+    guest("app")
+    site.protect()
+    move_by_hand(site, "web", 1, 3)
+    site.lose(1)
+    done = site.evacuate(2)
+    assert "web" in done.warnings, done.text
+    assert site.fleet() == {2: {"app"}, 3: {"web"}}
+    assert [line[:2] for line in site.told() if line[1] not in ("conflict", "failed")] == [("app", "done")]
+
+
+def test_a_guest_that_was_moved_to_the_dead_host_by_hand_is_unaccounted_for_and_not_started_unasked(site: Site, guest: Make) -> None:
+    guest("web", on=3)
+    guest("app")
+    site.protect()
+    move_by_hand(site, "web", 3, 1)
+    site.lose(1)
+    done = site.evacuate(2)
+    assert done.code == 0, done.text
+    assert "web" in str(done.result["unaccounted"])
+    assert site.fleet() == {2: {"app"}, 3: set()}
+    assert site.lab.places("web") == {}
+    site.bring_back(1)
+    site.lab.virsh(1, "start", "web")
+    assert site.clean().code == 0
+    assert site.fleet() == {1: {"web"}, 2: {"app"}, 3: set()}
+
+
+def test_disks_that_only_the_dead_host_had_are_named_and_come_back_with_it(site: Site, guest: Make) -> None:
+    guest("web")
+    guest("local", storage="local")
+    site.protect()
+    site.lose(1)
+    done = site.evacuate(2, 1, "--check")
+    assert "local" in str(done.result["lost_until_return"]), done.text
+    done = site.evacuate(2)
+    assert "local" in str(done.result["lost_until_return"]), done.text
+    assert site.fleet() == {2: {"web"}, 3: set()}
+    assert site.lab.places("local") == {}
+    forced = site.evacuate(2, domains=["local"], force=True)
+    assert forced.code != 0, forced.text
+    assert site.lab.places("local") == {}
+    site.bring_back(1)
+    assert site.clean().code == 0
+    assert site.knows("local", 1)
+    site.lab.virsh(1, "start", "local")
+    assert site.fleet() == {1: {"local"}, 2: {"web"}, 3: set()}
+
+
+def test_a_domain_that_nobody_protected_is_left_alone_in_every_step(site: Site, guest: Make) -> None:
+    guest("web")
+    site.protect()
+    guest("late")
+    site.lose(1)
+    assert site.evacuate(2).code == 0
+    site.ended({2: ["web"], 3: []}, site.line("web", "done", 1, 2))
+    site.bring_back(1)
+    cleaned = site.clean()
+    assert cleaned.code == 0, cleaned.text
+    assert site.knows("late", 1)
+    assert not site.knows("web", 1)
+    site.ended({1: [], 2: ["web"], 3: []}, site.line("web", "completed", 1, 2))
+
+
+def test_states_come_back_as_they_were_or_as_wished(site: Site, guest: Make) -> None:
+    guest("web")
+    guest("held", "--paused")
+    guest("idle", "--off")
+    guest("passing", "--transient")
+    site.protect()
+    site.lose(1)
+    assert site.evacuate(2, domains=["held", "idle", "passing"]).code == 0
+    assert site.fleet() == {2: {"held (paused)", "passing"}, 3: set()}
+    assert site.lab.info("passing", 2)["Persistent"] == "no"
+    assert site.lab.places("idle") == {2: "shut off"}
+    assert site.evacuate(2, domains=["web"], state="defined").code == 0
+    assert site.lab.places("web") == {2: "shut off"}
+    site.bring_back(1)
+    cleaned = site.clean()
+    assert cleaned.code == 0, cleaned.text
+    assert not any(site.knows(name, 1) for name in ("web", "held", "idle", "passing"))
+    assert {line[1] for line in site.told()} == {"completed"}

@@ -1,0 +1,214 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Nothing is started on a guess. A host that answers, an agent that cannot tell and an image in use each forbid, whatever a person says."""
+
+from __future__ import annotations
+
+import collections.abc
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import building
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support import agents
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site, evacuations
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+
+Make = t.Callable[..., str]
+
+WORD = {"by": "the operator on duty", "reason": "I pulled the plug"}
+
+
+@pytest.fixture(scope="module")
+def protected(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[Site]:
+    """A guest on each of the first two hosts, and all hosts protected."""
+    with building(lab, tmp_path_factory.mktemp("protected")) as (site, make):
+        make("web")
+        make("other", on=2)
+        site.protect()
+        yield site
+
+
+@pytest.fixture
+def site(protected: Site, tmp_path: pathlib.Path) -> collections.abc.Iterator[Site]:
+    """The same fleet for each scenario; after it the first host runs its guest again, as no other host does."""
+    site = protected.twin(tmp_path)
+    yield site
+    for number in (1, 2):
+        site.lab("heal", site.lab.host(number))
+        site.bring_back(number)
+    for number, name in ((1, "web"), (2, "other")):
+        site.lab.try_("virsh", site.lab.host(number), "start", name)
+    assert site.fleet() == {1: {"web"}, 2: {"other"}, 3: set()}
+    site.verify_audit()
+
+
+def cut_off(site: Site) -> None:
+    """The first host lives and runs its guest, and nobody can reach it."""
+    site.lab("cut", site.lab.host(1))
+
+
+def test_without_evidence(site: Site) -> None:
+    site.fencing(1, None)
+    site.lose(1)
+    done = site.evacuate(2)
+    assert done.refused() == "unsafe"
+    assert "force_down" in done.msg
+    site.ended({2: ["other"], 3: []})
+
+
+@pytest.mark.parametrize("silenced", [[], ["--ssh"], ["--control"]])
+def test_a_host_that_answers_is_not_evacuated_by_any_word(site: Site, silenced: list[str]) -> None:
+    site.fencing(1, None)
+    if silenced:
+        site.lab("cut", site.lab.host(1), *silenced)
+    for evidence in ({"force_down": WORD}, {"fencing": [evidence_of(site)]}):
+        done = site.evacuate(2, force=True, **evidence)
+        assert done.refused() == "unsafe"
+        assert site.name(1) in done.msg
+        site.ended({1: ["web"], 2: ["other"], 3: []})
+
+
+def evidence_of(site: Site, **changes: t.Any) -> dict[str, t.Any]:
+    """Return what a tasks file would give who has switched the first host off just now."""
+    return {"host": site.name(1), "action": "off", "status": "off", "at": utc_now(), "output": "outlet 4 is off", **changes}
+
+
+def test_an_image_in_use_is_not_started_twice_whatever_a_person_says(site: Site) -> None:
+    site.fencing(1, None)
+    cut_off(site)
+    done = site.evacuate(2, force_down=WORD, force=True, lock_wait_seconds=1)
+    assert done.refused() == "unsafe"
+    assert "web.qcow2" in done.msg
+    assert site.fleet() == {1: {"web"}, 2: {"other"}, 3: set()}
+    assert not site.knows("web", 2)
+    assert {line[1] for line in site.told()} <= {"conflict", "failed"}
+
+
+def test_an_agent_that_says_on_outweighs_a_persons_word(site: Site, tmp_path: pathlib.Path) -> None:
+    site.fencing(1, site.agent(1, agents.write(tmp_path, "fence_on", agents.SAYS_ON)))
+    cut_off(site)
+    done = site.evacuate(2, force_down=WORD)
+    assert done.refused() == "unsafe"
+    assert "is on" in done.msg
+    site.ended({1: ["web"], 2: ["other"], 3: []})
+
+
+def test_a_host_cut_off_is_fenced_and_then_its_guest_runs_once(site: Site) -> None:
+    """The only scenario here that starts something; it is taken away again for the others."""
+    cut_off(site)
+    done = site.evacuate(3)
+    assert done.code == 0, done.text
+    evidence = evacuations(done)[0]["evidence"]
+    assert [(one["kind"], one["status"], one["host"]) for one in evidence if one["kind"] == "fence_agent"][:1] == [("fence_agent", "off", site.name(1))]
+    site.ended({2: ["other"], 3: ["web"]}, site.line("web", "done", 1, 3))
+    site.lab.virsh(3, "destroy", "web")
+    site.lab.virsh(3, "undefine", "web")
+
+
+def test_an_agent_that_hangs_ends_in_time_with_the_choices(site: Site, tmp_path: pathlib.Path) -> None:
+    hanging = agents.write(tmp_path, "fence_hangs", agents.HANGS)
+    site.fencing(1, site.agent(1, hanging, timeout_seconds=4, status_timeout_seconds=2))
+    site.lose(1)
+    done = site.evacuate(2)
+    assert done.refused() == "unreachable"
+    for choice in ("BMC", "force_down", "another agent"):
+        assert choice in done.msg
+    site.ended({2: ["other"], 3: []})
+    leftovers = eventually(lambda: not running(tmp_path), "nothing of the agent is left")
+    assert leftovers
+
+
+def running(folder: pathlib.Path) -> list[str]:
+    """Return the processes that were begun from a file of this folder."""
+    commands = [path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in _command_lines()]
+    return [command for command in commands if str(folder / "fence_") in command]
+
+
+def _command_lines() -> list[pathlib.Path]:
+    return [path for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+
+
+def test_an_agent_that_prints_its_password_is_not_repeated(site: Site, tmp_path: pathlib.Path) -> None:
+    site.fencing(1, site.agent(1, agents.that_talks(tmp_path), options={"password": agents.PASSWORD}))
+    site.lose(1)
+    done = site.evacuate(2, 1, "--check", "-vvvv")
+    assert done.code == 0, done.text
+    site.fencing(1, site.agent(1, agents.write(tmp_path, "fence_fails", agents.TALKS + "false"), options={"password": agents.PASSWORD}))
+    failed = site.evacuate(2, 1, "-vvvv")
+    assert failed.refused() == "unreachable"
+    for text in (done.text, failed.text, *(path.read_text(errors="replace") for path in site.path.rglob("*") if path.is_file())):
+        assert "hunter2" not in text
+    site.ended({2: ["other"], 3: []})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"status": "on"}, "not off"),
+        ({"action": "reboot"}, "reboot"),
+        ({"at": "2020-01-01T00:00:00Z"}, "old"),
+    ],
+)
+def test_evidence_that_is_none(dead: Site, changes: dict[str, t.Any], told: str) -> None:
+    done = dead.evacuate(2, fencing=[evidence_of(dead, **changes)])
+    assert done.refused() == "unsafe"
+    assert told in done.msg
+    dead.ended({2: ["other"], 3: []})
+
+
+@pytest.fixture(scope="module")
+def dead_site(protected: Site, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return protected.twin(tmp_path_factory.mktemp("dead"))
+
+
+@pytest.fixture
+def dead(dead_site: Site) -> Site:
+    """The first host is off and has no agent."""
+    dead_site.fencing(1, None)
+    dead_site.lose(1)
+    return dead_site
+
+
+def test_a_persons_word_needs_a_reason(dead: Site) -> None:
+    done = dead.evacuate(2, force_down={"by": "me"})
+    assert done.refused() == "invalid_argument"
+    assert "reason" in done.msg
+    dead.ended({2: ["other"], 3: []})
+
+
+def test_another_silent_host_has_to_be_accepted_by_name(dead: Site) -> None:
+    dead.lose(2)
+    done = dead.evacuate(3, force_down=WORD)
+    assert done.refused() == "unsafe"
+    assert dead.name(2) in done.msg
+    assert "accept_silent" in done.msg
+    dead.ended({3: []})
+    for wrong in ("kvm9", dead.name(3)):
+        assert dead.evacuate(3, force_down=WORD, accept_silent=[wrong]).code != 0
+    dead.ended({3: []})
+
+
+def test_a_source_that_the_ledger_does_not_know(dead: Site) -> None:
+    assert dead.task(2, "evacuate", {"source": "kvm9", "force_down": WORD}).refused() == "not_found"
+    assert dead.task(2, "evacuate", {"source": dead.name(2), "force_down": WORD}).code != 0
+    assert dead.evacuate(2, force_down=WORD, domains=["nobody"]).code != 0
+    dead.ended({2: ["other"], 3: []})
+
+
+def test_last_of_all_with_a_persons_word_it_is_evacuated(dead: Site) -> None:
+    """It was the evidence alone that was missing in the scenarios before; what it starts is taken away again."""
+    dead.bring_back(2)
+    dead.lab.try_("virsh", dead.lab.host(2), "start", "other")
+    done = dead.evacuate(2, force_down=WORD)
+    assert done.code == 0, done.text
+    kinds = [one["kind"] for one in evacuations(done)[0]["evidence"]]
+    assert "person" in kinds
+    assert "I pulled the plug" in str(evacuations(done)[0]["evidence"])
+    dead.ended({2: ["other", "web"], 3: []}, dead.line("web", "done", 1, 2))
+    dead.lab.virsh(2, "destroy", "web")
+    dead.lab.virsh(2, "undefine", "web")

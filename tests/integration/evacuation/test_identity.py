@@ -1,0 +1,241 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who has come back? Names and hardware permit nothing; a host without its own identity cleans nothing."""
+
+from __future__ import annotations
+
+import collections.abc
+import pathlib
+import re
+import typing as t
+import uuid
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import building
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import IDENTITY, Site
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+LIBVIRTD_CONF = "etc-libvirt/libvirtd.conf"
+MACHINE_ID = "etc-machine-id"
+Make = t.Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def returned(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[Site]:
+    """The guest C(web) was evacuated from the first host to the second; the first is back, and has C(own) too, which was never evacuated."""
+    with building(lab, tmp_path_factory.mktemp("returned")) as (site, make):
+        make("web")
+        make("own", "--off")
+        site.protect()
+        site.lose(1)
+        done = site.evacuate(2, domains=["web"])
+        assert done.code == 0, done.text
+        site.bring_back(1)
+        yield site
+
+
+@pytest.fixture
+def site(returned: Site, tmp_path: pathlib.Path) -> collections.abc.Iterator[Site]:
+    """The same for each scenario, with its own ledger; the first host has its identity and its definition of the guest again afterwards."""
+    site = returned.twin(tmp_path)
+    identity, definition = site.on_disk(1, IDENTITY).read_text(), site.lab.virsh(1, "dumpxml", "--inactive", "web")
+    second = site.on_disk(2, IDENTITY).read_text()
+    yield site
+    for number, text in ((1, identity), (2, second)):
+        site.on_disk(number, IDENTITY).write_text(text)
+    site.lab("virsh", site.lab.host(1), "define", "/dev/stdin", stdin=definition)
+    site.verify_audit()
+
+
+def untouched(site: Site) -> None:
+    """Nothing was cleaned, and the record still waits for its host."""
+    assert site.knows("web", 1)
+    assert site.knows("own", 1)
+    site.ended({1: [], 2: ["web"], 3: []}, ("web", "done", None, site.lab.host(1), site.lab.host(2)))
+
+
+def cleaned(site: Site) -> None:
+    assert not site.knows("web", 1)
+    assert site.knows("own", 1)
+    site.ended({1: [], 2: ["web"], 3: []}, ("web", "completed", None, site.lab.host(1), site.lab.host(2)))
+
+
+def test_the_identity_is_missing(site: Site) -> None:
+    site.on_disk(1, IDENTITY).unlink()
+    done = site.clean()
+    assert done.code != 0, done.text
+    assert "host-id" in done.msg
+    assert not site.on_disk(1, IDENTITY).exists()
+    untouched(site)
+
+
+@pytest.mark.parametrize("content", ["garbage \0 here", "", "00000000-0000-0000-0000-00000000000g\n"])
+def test_the_identity_is_garbage(site: Site, content: str) -> None:
+    site.on_disk(1, IDENTITY).write_text(content)
+    done = site.clean()
+    assert done.code != 0, done.text
+    assert "host-id" in done.msg
+    assert site.on_disk(1, IDENTITY).read_text() == content
+    untouched(site)
+
+
+def test_the_identity_is_another_one(site: Site) -> None:
+    """A host that was set up anew under its old name is another host: nothing of what was evacuated is its own."""
+    site.on_disk(1, IDENTITY).write_text(f"{uuid.uuid4()}\n")
+    done = site.clean()
+    assert done.refused() == "conflict"
+    untouched(site)
+
+
+def test_the_identity_was_copied_to_another_host(site: Site) -> None:
+    """As with disks that were cloned. On the host that took the guest over, a cleanup by that identity would take the running guest for a leftover.
+
+    The host that the ledger knows by its name, machine and libvirt UUIDs may still clean itself.
+    """
+    site.on_disk(2, IDENTITY).write_text(site.on_disk(1, IDENTITY).read_text())
+    on_the_copy = site.clean(2)
+    assert on_the_copy.refused() == "conflict"
+    untouched(site)
+    assert site.clean(1).code == 0
+    cleaned(site)
+
+
+def test_with_another_ledger_nothing_is_known_and_nothing_is_done(site: Site, tmp_path: pathlib.Path) -> None:
+    other = Site(site.lab, tmp_path / "elsewhere")
+    done = other.clean()
+    assert done.code != 0 or not done.changed, done.text
+    untouched(site)
+
+
+def test_the_host_has_another_name(site: Site) -> None:
+    site.rename(1, f"{site.lab.prefix}x")
+    try:
+        done = site.clean()
+        assert (done.code, done.changed) == (0, True), done.text
+    finally:
+        site.rename(1, site.lab.host(1))
+    cleaned(site)
+
+
+def test_the_name_of_another_host_gives_no_right_to_clean(site: Site) -> None:
+    """The addresses of two hosts are swapped in the inventory: what the file on the host says counts."""
+    site.swap(1, 3)
+    on_the_third = site.clean(3)
+    assert not on_the_third.changed, on_the_third.text
+    untouched(site)
+
+
+def test_the_disks_are_in_a_machine_with_another_uuid(site: Site) -> None:
+    """Spec 5's own example. With another name on top it is the same host still, for its machine id is."""
+    conf = site.on_disk(1, LIBVIRTD_CONF)
+    before = conf.read_text()
+    site.lose(1)
+    conf.write_text(re.sub(r'host_uuid = ".*"', f'host_uuid = "{uuid.uuid4()}"', before))
+    site.bring_back(1)
+    try:
+        site.rename(1, f"{site.lab.prefix}x")
+        done = site.clean()
+        assert (done.code, done.changed) == (0, True), done.text
+        cleaned(site)
+    finally:
+        site.rename_in_inventory(1, site.lab.host(1))
+        conf.write_text(before)
+        site.lose(1)
+        site.bring_back(1)
+
+
+def test_a_host_of_which_all_has_changed_needs_a_persons_word(site: Site) -> None:
+    conf, machine_id = site.on_disk(1, LIBVIRTD_CONF), site.on_disk(1, MACHINE_ID)
+    before = conf.read_text(), machine_id.read_text()
+    site.lose(1)
+    conf.write_text(re.sub(r'host_uuid = ".*"', f'host_uuid = "{uuid.uuid4()}"', before[0]))
+    machine_id.write_text(f"{uuid.uuid4().hex}\n")
+    site.rename_in_inventory(1, f"{site.lab.prefix}x")
+    site.bring_back(1)
+    try:
+        assert site.clean().refused() == "conflict"
+        untouched(site)
+        assert site.task(1, "host", {"adopt_identity": True}).code != 0
+        assert site.clean().refused() == "conflict"
+        adopted = site.task(1, "host", {"adopt_identity": True, "reason": "its disks were put into the spare machine"})
+        assert adopted.code == 0, adopted.text
+        done = site.clean()
+        assert (done.code, done.changed) == (0, True), done.text
+        cleaned(site)
+    finally:
+        site.lose(1)
+        conf.write_text(before[0])
+        machine_id.write_text(before[1])
+        site.rename_in_inventory(1, site.lab.host(1))
+        site.bring_back(1)
+
+
+def test_renamed_without_any_record_nothing_is_touched(site: Site, tmp_path: pathlib.Path) -> None:
+    """Nova took this host's guests for moved away, and destroyed them."""
+    fresh = Site(site.lab, tmp_path / "fresh")
+    for number in (1, 2, 3):
+        (fresh.on_disk(number, "var-lib-kvmfleet/ledger-id")).unlink()
+    fresh.protect()
+    fresh.rename(1, f"{site.lab.prefix}x")
+    try:
+        done = fresh.clean()
+        assert (done.code, done.changed) == (0, False), done.text
+        assert done.result["cleaned"] == []
+        assert fresh.told() == []
+    finally:
+        fresh.rename(1, site.lab.host(1))
+        for number in (1, 2, 3):
+            fresh.on_disk(number, "var-lib-kvmfleet/ledger-id").write_text(f"{site.ledger.ledger_id}\n")
+    untouched(site)
+
+
+def test_a_record_without_a_domain(site: Site) -> None:
+    """Somebody has removed it by hand: there is nothing to clean, and the record is closed."""
+    site.lab.virsh(1, "undefine", "web")
+    done = site.clean()
+    assert done.code == 0, done.text
+    cleaned(site)
+    assert not site.clean().changed
+
+
+def test_the_copy_here_runs(site: Site) -> None:
+    """An alarm: both copies stay as they are until a person has decided. On shared storage QEMU's locks keep a second one from starting."""
+    path = site.lab.virsh(1, "dumpxml", "--inactive", "web")
+    site.lab("virsh", site.lab.host(1), "define", "/dev/stdin", stdin=re.sub(r"<disk .*?</disk>", "", path, flags=re.DOTALL))
+    site.lab.virsh(1, "start", "web", "--paused")
+    try:
+        done = site.clean()
+        assert done.refused() == "unsafe"
+        assert "web" in done.msg
+        site.ended({1: ["web (paused)"], 2: ["web"], 3: []}, site.line("web", "done", 1, 2))
+    finally:
+        site.lab.virsh(1, "destroy", "web")
+
+
+def test_it_runs_nowhere_now(site: Site) -> None:
+    """The only copy left may be this one: it is kept until the guest runs elsewhere."""
+    site.lab.virsh(2, "destroy", "web")
+    try:
+        done = site.clean()
+        assert not done.changed, done.text
+        assert site.knows("web", 1)
+        assert site.told() == [site.line("web", "done", 1, 2)]
+    finally:
+        site.lab.virsh(2, "start", "web")
+    assert site.clean().changed
+    cleaned(site)
+
+
+def test_the_host_that_has_it_does_not_answer(site: Site) -> None:
+    site.lab("cut", site.lab.host(2))
+    try:
+        done = site.clean()
+        assert not done.changed, done.text
+        assert site.knows("web", 1)
+        assert site.told() == [site.line("web", "done", 1, 2)]
+    finally:
+        site.lab("heal", site.lab.host(2))
+    untouched(site)
