@@ -47,6 +47,7 @@ class FleetView:
     overrides: Body | None = None
     planned: list[Body] = field(default_factory=list)
     _known: dict[str, SchedulerSettings] = field(default_factory=dict)
+    _told: dict[str, Body | None] = field(default_factory=dict)
 
     def check_settings(self, hosts: Iterable[str]) -> None:
         """Raise L(InvalidArgument) for a C(kvmfleet_scheduler) of these hosts, or of the source, that cannot be; before anything was opened."""
@@ -62,19 +63,19 @@ class FleetView:
 
     def facts(self, host: str, uri: str) -> Facts:
         """Return what is known of a candidate."""
-        return filled(self.survey["destinations"][uri], self.settings.fresh_facts(host))
+        return filled(self.survey["destinations"][uri], self._fresh_facts(host))
 
     def source_facts(self) -> Facts:
         """Return what is known of the host that the task runs on."""
-        return filled(self.survey["source"], self.settings.fresh_facts(self.source))
+        return filled(self.survey["source"], self._fresh_facts(self.source))
 
     def own_facts(self) -> Body | None:
         """Return what the host that the task runs on said of itself lately; None where it did not."""
-        own = self.settings.fresh_facts(self.source)
+        own = self._fresh_facts(self.source)
         return own if own is not None and own.get("host_uuid") == self.survey["source"]["host_uuid"] else None
 
-    def fleet(self, domain: Body, uuid: str, uris: Mapping[str, str]) -> Fleet:
-        """Return the source, these candidates, and every further host of which something is known, for the groups of domains.
+    def fleet(self, domain: Body, uuid: str, uris: Mapping[str, str], has_group: bool = True) -> Fleet:
+        """Return the source, these candidates, and for a domain with a group every further host of which something is known.
 
         :arg domain: the survey's part about the domain, for what was asked about it at each candidate.
         :arg uris: of the candidates, by name.
@@ -83,13 +84,17 @@ class FleetView:
         states = {host: self._candidate(host, uri, domain, uuid, records, entries) for host, uri in uris.items()}
         if self.source not in states:
             states[self.source] = self._state(self.source, self.source_facts(), records, entries, self.scheduler(self.source))
+        if has_group:
+            self._add_others(states, records, entries)
+        return Fleet(states, self.leaving)
+
+    def _add_others(self, states: dict[str, HostState], records: list[Body], entries: list[Body]) -> None:
+        """Add the hosts that are not judged, only asked who is on them."""
         seen = {state.host_uuid for state in states.values()}
         for host, facts in self._others(records):
             if host not in states and facts["host_uuid"] not in seen:
-                # It is not judged, only asked who is on it.
                 states[host] = self._state(host, facts, records, entries, SchedulerSettings.of(None, host))
                 seen.add(facts["host_uuid"])
-        return Fleet(states, self.leaving)
 
     def _others(self, records: Iterable[Body]) -> Iterator[tuple[str, Body]]:
         """Yield the hosts that this task asked for other moves, those that told of themselves lately, and those that the ledger has moves to."""
@@ -97,7 +102,7 @@ class FleetView:
             if self.survey["destinations"][uri]["answered"]:
                 yield host, self.facts(host, uri)
         for host in self.settings.fleet():
-            facts = self.settings.fresh_facts(host)
+            facts = self._fresh_facts(host)
             if facts is not None and facts.get("host_uuid"):
                 yield host, facts
         for record in records:
@@ -122,6 +127,12 @@ class FleetView:
         entry = entry_of(entries, host, facts.get("host_uuid"), facts.get("host_id"))
         known = with_profiles(facts, lambda name: self._profile(host, name))
         return HostState.of(host, known, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts)
+
+    def _fresh_facts(self, host: str) -> Body | None:
+        """Return what the host said of itself lately. Read once for the task: the inventory templates all of it at each reading."""
+        if host not in self._told:
+            self._told[host] = self.settings.fresh_facts(host)
+        return self._told[host]
 
     def _profile(self, host: str, name: str) -> Body:
         try:

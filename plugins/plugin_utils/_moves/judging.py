@@ -67,7 +67,8 @@ class Judge:
     def rank(self, hosts: Iterable[str]) -> dict[str, Verdict]:
         """Return a verdict for each of these candidates, from the ledger as it is now; those that passed are weighed against each other."""
         names = list(hosts)
-        fleet = self.view.fleet(self.domain, self.subject.uuid, {host: self.request.uris[host] for host in names})
+        uris = {host: self.request.uris[host] for host in names}
+        fleet = self.view.fleet(self.domain, self.subject.uuid, uris, has_group=bool(self.subject.needs.get("group")))
         # What is copied differs between hosts, and so may the request that each of them is judged by.
         verdicts = {host: check(self.needs(host), fleet.states[host], fleet, force=self.request.force) for host in names}
         passed = [fleet.states[host] for host, verdict in verdicts.items() if verdict.passed]

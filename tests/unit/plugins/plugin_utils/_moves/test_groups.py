@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import Control
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.situations import OTHER, one
@@ -74,3 +76,26 @@ def test_a_member_by_its_profile_is_a_member(control: Control) -> None:
     refused = one(control, check=True)
     assert refused.error.error_code == "conflict"
     assert "web2" in str(refused.error)
+
+
+class Inventory(dict[str, t.Any]):
+    """Variables of a host that count how often its facts were asked for, as an inventory would template them each time."""
+
+    readings = 0
+
+    def get(self, key: str, default: t.Any = None) -> t.Any:
+        self.readings += key == "ansible_facts"
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize(("group", "readings"), [(None, 0), (TOGETHER, 1)])
+def test_facts_of_hosts_beside_are_read_for_groups_alone_and_once_a_task(control: Control, group: dict[str, t.Any] | None, readings: int) -> None:
+    for number, name in enumerate(("web1", "web2", "web3"), 1):
+        control.fleet.guest(name, f"{OTHER[:-2]}{number:02d}")
+        control.source.policies[f"{OTHER[:-2]}{number:02d}"] = {"group": group} if group else {}
+    control.say("kvm3")
+    beside = Inventory(control.variables("kvm3"))
+    control.settings._hostvars["kvm3"] = beside
+    jobs = control.run(moves=[{"name": name} for name in ("web1", "web2", "web3")], destination="kvm2", check=True)
+    assert [job.error for job in jobs] == [None] * 3
+    assert beside.readings == readings
