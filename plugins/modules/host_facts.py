@@ -176,6 +176,13 @@ ansible_facts:
           type: list
           elements: str
           sample: [br0, eth0, lo, virbr0]
+        net_devices:
+          description:
+            - Network interfaces by the names of libvirt's node devices, in which an underscore stands for every sign that is no letter or digit.
+            - Told from afar, too, so that a bridge which is among them is known to be there. One that is not may be there all the same.
+          type: list
+          elements: str
+          sample: [br0, eth0, lo, virbr0]
         devices:
           description: Devices of the host that could be handed to a guest.
           type: list

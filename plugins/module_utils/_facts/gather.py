@@ -27,7 +27,7 @@ Own = t.Mapping[str, OwnPolicy]
 # What only a host itself can tell: its files, its file systems, its network interfaces.
 _OF_ITSELF = ("host_id", "machine_id", "mounts", "bridges", "interfaces")
 # Facts that are null where they could not be told.
-_OPEN = ("host_cpu", "pools", "networks", "devices")
+_OPEN = ("host_cpu", "pools", "networks", "devices", "net_devices")
 
 
 def gather(host: GatheredHost, dirty_rate_seconds: int = 0) -> t.Tuple[Facts, t.List[str]]:

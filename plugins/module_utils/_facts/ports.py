@@ -50,7 +50,7 @@ class GatheredHost(h.Host, t.Protocol):
         """C(arch), C(cpu_ids), C(numa_cells), C(platforms), C(host_cpu)."""
 
     def surroundings(self) -> Facts:
-        """C(pools), C(networks), C(devices); null is what libvirt could not tell."""
+        """C(pools), C(networks), C(devices), C(net_devices); null is what libvirt could not tell."""
 
     def roll(self) -> Roll:
         """Every domain of the host, each definition read once."""

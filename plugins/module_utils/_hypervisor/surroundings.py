@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import typing as t
 from xml.etree import ElementTree
 
@@ -17,22 +18,25 @@ from .errors import libvirt_errors
 from .library import libvirt
 
 Json = t.Dict[str, t.Any]
+Read = t.Callable[[t.Any], t.List[t.Any]]
 
 _POOL_RUNNING = (2, 3)
 _ACTIVE_NETWORKS = 2
 # Kinds of node devices that a definition can hand to a guest, by libvirt's names of the flags that list them.
 _DEVICE_FLAGS = {"pci": "PCI_DEV", "usb": "USB_DEV", "scsi": "SCSI", "mdev": "MDEV"}
+# Node devices are named after interface and address, with an underscore for every other sign.
+_NET_DEVICE = re.compile(r"net_(.+)(?:_[0-9a-f]{2}){6}")
 # Bridges between buses are no device that anybody could use.
 _PCI_BRIDGE_CLASS = "0x06"
 
 
 def surroundings(connection: t.Any, uri: str) -> Json:
-    """Return C(pools), C(networks) and C(devices) of C(kvmfleet_host); null is what this libvirt has no driver for."""
-    readers = {"pools": _pools, "networks": _networks, "devices": _devices}
+    """Return C(pools), C(networks), C(devices) and C(net_devices) of C(kvmfleet_host); null is what this libvirt has no driver for."""
+    readers: t.Dict[str, Read] = {"pools": _pools, "networks": _networks, "devices": _devices, "net_devices": _net_devices}
     return {what: _told(connection, f"read the {what} of {uri}", read) for what, read in readers.items()}
 
 
-def _told(connection: t.Any, attempt: str, read: t.Callable[[t.Any], t.List[Json]]) -> t.Optional[t.List[Json]]:
+def _told(connection: t.Any, attempt: str, read: Read) -> t.Optional[t.List[t.Any]]:
     try:
         with libvirt_errors(attempt):
             return read(connection)
@@ -74,6 +78,12 @@ def _devices(connection: t.Any) -> t.List[Json]:
     flags = (getattr(libvirt(), f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{name}", 0) for name in _DEVICE_FLAGS.values())
     found = _each(connection.listAllDevices(sum(flags)), lambda device: _device(ElementTree.fromstring(device.XMLDesc(0))))
     return sorted((device for device in found if device), key=lambda device: (device["kind"], device["address"]))
+
+
+def _net_devices(connection: t.Any) -> t.List[str]:
+    """Return the network interfaces by the names of their node devices, for one call must do: a host has one for each guest."""
+    devices = connection.listAllDevices(libvirt().VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET)
+    return sorted({match[1] for match in map(_NET_DEVICE.fullmatch, (device.name() for device in devices)) if match})
 
 
 def _device(root: ElementTree.Element) -> Json:

@@ -121,6 +121,11 @@ class Hardware:
         return None if bridges is None else frozenset(bridges)
 
     @functools.cached_property
+    def net_devices(self) -> frozenset[str]:
+        """Network interfaces that libvirt told of, an underscore for every sign that is no letter or digit; there may be more."""
+        return frozenset(self.facts.get("net_devices") or ())
+
+    @functools.cached_property
     def interfaces(self) -> t.Optional[frozenset[str]]:
         """All network interfaces of the host."""
         interfaces = self.facts.get("interfaces")

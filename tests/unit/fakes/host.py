@@ -63,7 +63,7 @@ class FakeHost:
 
     def surroundings(self) -> t.Dict[str, t.Any]:
         self._there("surroundings")
-        return {"pools": [], "networks": [], "devices": []}
+        return {"pools": [], "networks": [], "devices": [], "net_devices": []}
 
     def roll(self) -> Roll:
         domains = self._there("roll").domains.values()

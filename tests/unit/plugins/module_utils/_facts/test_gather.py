@@ -102,9 +102,9 @@ def test_a_request_has_the_same_keys_whether_its_definition_could_be_read_or_not
 
 
 def test_what_libvirt_has_no_driver_for_is_null_and_named(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeHost, "surroundings", lambda self: {"pools": None, "networks": [], "devices": None})
+    monkeypatch.setattr(FakeHost, "surroundings", lambda self: {"pools": None, "networks": [], "devices": None, "net_devices": None})
     facts, _warnings = facts_of(fleet)
-    assert {"pools", "devices"} <= {*facts["unverified"]}
+    assert {"pools", "devices", "net_devices"} <= {*facts["unverified"]}
     assert "networks" not in facts["unverified"]
 
 
