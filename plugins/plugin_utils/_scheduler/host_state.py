@@ -104,13 +104,13 @@ class HostState:
 
     @functools.cached_property
     def capacity_mib(self) -> int:
-        """What all guests together may have: (total - reserved) x ratio."""
-        return int((self.hardware.total_mib - self.settings.reserved_memory_mib) * self.settings.ram_allocation_ratio)
+        """What all guests together may have: (total - reserved) x ratio; nothing where more is reserved than there is."""
+        return max(0, int((self.hardware.total_mib - self.settings.reserved_memory_mib) * self.settings.ram_allocation_ratio))
 
     @functools.cached_property
     def capacity_vcpus(self) -> int:
-        """What all guests together may have: (CPUs - reserved) x ratio."""
-        return int((self.hardware.cpus - self.settings.reserved_cpus) * self.settings.cpu_allocation_ratio)
+        """What all guests together may have: (CPUs - reserved) x ratio, counted likewise."""
+        return max(0, int((self.hardware.cpus - self.settings.reserved_cpus) * self.settings.cpu_allocation_ratio))
 
     def free_mib(self, without: str = "") -> int:
         """What memory is left, the domain of that UUID not counted; less than nothing on a host that holds more than it may."""

@@ -66,17 +66,25 @@ def _passed_through(request: Request, host: HostState, fleet: Fleet) -> Finding:
     ours, theirs = (source.hardware.host_cpu if source else None), host.hardware.host_cpu
     if not ours or not theirs:
         return _unknown(request, host, "the CPU of one of the two hosts is not known")
-    has, lets = frozenset(theirs.get("features") or ()), frozenset(ours.get("features") or ())
-    if lets - has:
-        return Finding(f"Its CPU lacks {names_text(lets - has)}, and {request.name} has been given the whole CPU of its host.")
-    if (ours.get("vendor"), ours.get("model")) != (theirs.get("vendor"), theirs.get("model")) or has - lets:
+    has, had = frozenset(theirs.get("features") or ()), frozenset(ours.get("features") or ())
+    lacking = (had - has) & _given(request, source, had)
+    if lacking:
+        return Finding(f"Its CPU lacks {names_text(lacking)}, and {request.name} has been given the whole CPU of its host.")
+    if (ours.get("vendor"), ours.get("model")) != (theirs.get("vendor"), theirs.get("model")) or has != had:
+        difference = _listed("with", has - had) + _listed("without", had - has)
         return Finding(
-            f"{request.name} has been given the whole CPU of its host, {_cpu_text(ours)}, and here is another: {_cpu_text(theirs)}{_more(has - lets)}.",
+            f"{request.name} has been given the whole CPU of its host, {_cpu_text(ours)}, and here is another: {_cpu_text(theirs)}{difference}.",
             overridable=True,
         )
     if ours.get("microcode") != theirs.get("microcode"):
         return Finding(warnings=(f"The CPU microcode of {host.name} differs from that of the host whose CPU {request.name} was given.",))
     return PASS
+
+
+def _given(request: Request, source: HostState | None, had: frozenset[str]) -> frozenset[str]:
+    """Return the features of its host that the guest can have seen: not those that the hypervisor keeps for itself, where that is known."""
+    platforms = source.hardware.cpu_features if source else {}
+    return platforms.get((request.arch or "", request.virt_type or ""), had)
 
 
 def _unknown(request: Request, host: HostState, why: str) -> Finding:
@@ -87,8 +95,8 @@ def _cpu_text(cpu: t.Mapping[str, t.Any]) -> str:
     return " ".join(str(cpu[key]) for key in ("vendor", "model") if cpu.get(key)) or "of no known model"
 
 
-def _more(features: frozenset[str]) -> str:
-    return f", with {names_text(features)} beside" if features else ""
+def _listed(word: str, features: frozenset[str]) -> str:
+    return f", {word} {names_text(features)}" if features else ""
 
 
 def _inside(sentence: t.Optional[str]) -> str:

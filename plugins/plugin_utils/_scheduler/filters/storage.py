@@ -19,7 +19,7 @@ _VOLUME = "volume"
 
 
 class Storage(Rule):
-    """What is known to be absent refuses the host. What is there, and not proved to be the same, is a warning.
+    """What is known to be absent refuses the host. What is there, and not proved to be the same, is a warning, unless the operator answers for it.
 
     Presence is what was looked up there; where nobody looked, the stores of both hosts are compared.
     """
@@ -29,7 +29,7 @@ class Storage(Rule):
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
         source = fleet.source_of(request)
-        judged = (_judged(disk, host, source) for disk in request.disks if disk["target"] not in request.copied)
+        judged = (_judged(disk, request, host, source) for disk in request.disks if disk["target"] not in request.copied)
         findings = [finding for finding in judged if finding is not PASS]
         if not findings:
             return PASS
@@ -37,39 +37,44 @@ class Storage(Rule):
         return Finding(" ".join(reasons) or None, tuple(warning for finding in findings for warning in finding.warnings))
 
 
-def _judged(disk: Body, host: HostState, source: HostState | None) -> Finding:
+def _judged(disk: Body, request: Request, host: HostState, source: HostState | None) -> Finding:
     if disk.get("kind") == _VOLUME:
-        return _by_pool(disk, host)
+        return _by_pool(disk, request, host)
     if disk.get("kind") not in _PATHS:
         return PASS
     present = host.paths.get(disk["source"])
     if present is None:
-        return _by_store(disk, host, source)
-    return _if_present(disk, host) if present else _if_absent(disk)
+        return _by_store(disk, request, host, source)
+    return _if_present(disk, request, host) if present else _if_absent(disk)
 
 
 def _if_absent(disk: Body) -> Finding:
     return PASS if disk.get("optional") else Finding(f"{_image(disk)} is not there.")
 
 
-def _if_present(disk: Body, host: HostState) -> Finding:
-    if disk.get("readonly"):
+def _if_present(disk: Body, request: Request, host: HostState) -> Finding:
+    if disk.get("readonly") or request.unsafe:
         return PASS
     if disk.get("shared") is not True:
-        return Finding(warnings=(f"{_image(disk)} is there on {host.name}, and that it is the same one is not proved: it is not known to be shared.",))
+        return Finding(warnings=(f"{_image(disk)} is there on {host.name}, and that it is the same one is not proved: {_doubt(disk)}.",))
     found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
     if found is None or found[1] == disk["store"]:
         return PASS
     return Finding(warnings=(f"{_image(disk)} is there on {host.name}, but not by name the same one: {disk['store']}, and there {found[1] or found[0]}.",))
 
 
-def _by_store(disk: Body, host: HostState, source: HostState | None) -> Finding:
+def _doubt(disk: Body) -> str:
+    is_local = disk.get("shared") is False
+    return "it lies on storage of its host alone, and moves only with copy_storage or unsafe" if is_local else "it is not known to be shared"
+
+
+def _by_store(disk: Body, request: Request, host: HostState, source: HostState | None) -> Finding:
     if disk.get("optional"):
         return PASS
     found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
     if found is not None and found[1] == disk["store"]:
         return PASS
-    if found is None or _may_be_linked(disk, host, source):
+    if found is None or _may_be_linked(disk, host, source) or (found[1] and request.unsafe):
         return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
     there = f"{found[1]} is another" if found[1] else f"{found[0]} is not shared"
     return Finding(f"{_image(disk)} lies on {disk['store']}, and what is there at that path, {there}.")
@@ -81,14 +86,14 @@ def _may_be_linked(disk: Body, host: HostState, source: HostState | None) -> boo
     return at_source is not None and at_source[1] != disk["store"] and has_store(host.hardware, disk["store"])
 
 
-def _by_pool(disk: Body, host: HostState) -> Finding:
+def _by_pool(disk: Body, request: Request, host: HostState) -> Finding:
     if host.hardware.pools is None:
         return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
     name = disk["source"].partition("/")[0]
     pool = host.hardware.pools.get(name)
     if pool is None or not pool.get("active"):
         return PASS if disk.get("optional") else Finding(f"{_image(disk)} is in the pool {name}, which {'is not active' if pool else 'it does not have'}.")
-    if disk.get("shared") is True or disk.get("readonly"):
+    if disk.get("shared") is True or disk.get("readonly") or request.unsafe:
         return PASS
     return Finding(warnings=(f"The pool {name} of {_image(disk, start=False)} is there on {host.name}, and that it is the same one is not proved.",))
 
