@@ -59,7 +59,7 @@ class FleetAction(ActionBase):
         try:
             _validation, args = self.validate_argument_spec(self.spec())
         except AnsibleActionFail as error:
-            raise InvalidArgument(str(error), "Nothing was changed.") from error
+            raise InvalidArgument(f"{str(error).rstrip('.')}.", "Nothing was changed.") from error
         return self.act(args, task_vars)
 
     def here(self, task_vars: Result) -> str:

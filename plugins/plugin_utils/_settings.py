@@ -14,6 +14,8 @@ import datetime
 import typing as t
 import urllib.parse
 
+from ansible.errors import AnsibleError
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import TRANSPORTS, check_uri, remote_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS
@@ -100,7 +102,11 @@ class Settings:
 
     def scheduler(self, host: str) -> SchedulerSettings:
         """Return C(kvmfleet_scheduler) of the host. Raises L(InvalidArgument), naming host and variable, for what cannot be."""
-        return SchedulerSettings.of(self.of(host, "kvmfleet_scheduler"), host)
+        try:
+            return SchedulerSettings.of(self.of(host, "kvmfleet_scheduler"), host)
+        except AnsibleError as error:
+            # A template in it is evaluated when its value is read.
+            raise InvalidArgument(f"kvmfleet_scheduler of {host} cannot be read: {str(error).rstrip('.')}.") from None
 
     def profile(self, host: str, name: t.Optional[str]) -> t.Mapping[str, t.Any]:
         """Return that profile from C(kvmfleet_profiles) of the host; empty where no name is given.

@@ -33,7 +33,8 @@ def called(name: str, work: Work, facts: t.Any, sources: t.Any, candidates: t.An
         wishes = {key: arguments[key] for key in _WISHES if arguments.get(key) is not None}
         return work(_known(facts, arguments), _names(sources, "sources"), _names(candidates, "candidates"), wishes)
     except KvmfleetError as error:
-        raise AnsibleFilterError(f"{name}: {error}") from error
+        # A cause would be said once more behind it.
+        raise AnsibleFilterError(f"{name}: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise AnsibleFilterError(f"{name}: the facts, entries or records have not the expected form ({type(error).__name__}: {error}).") from error
 

@@ -30,7 +30,7 @@ def answer(question: Question, view: FleetView) -> Result:
     domain, move = view.survey["domains"][0], question.move
     subject = _saved_subject(question, view) if question.saved is not None else _domain_subject(question, view, domain)
     judge = Judge(view, subject, move, domain, lambda host: _copied(question, subject, domain, host))
-    verdicts = {host: _with_storage(verdict, question, domain) for host, verdict in judge.rank(move.uris).items()}
+    verdicts = {host: _with_storage(verdict, question, domain, judge.copied(host)) for host, verdict in judge.rank(move.uris).items()}
     ordered = sorted(verdicts.values(), key=lambda verdict: (not verdict.passed, -verdict.weight, verdict.host))
     shown = {"verdicts": [_shown(verdict) for verdict in ordered], "request": {**subject.needs, "uuid": subject.uuid, "name": subject.name}}
     chosen = best(ordered)
@@ -78,8 +78,11 @@ def _copied(question: Question, subject: Subject, domain: Facts, host: str) -> M
     return {disk["target"]: int(disk.get("bytes") or 0) for disk in disks}
 
 
-def _with_storage(verdict: Verdict, question: Question, domain: Facts) -> Verdict:
-    """Return the verdict with what only the test of both hosts' storage, or the names of other domains there, can say."""
+def _with_storage(verdict: Verdict, question: Question, domain: Facts, counted: Mapping[str, int]) -> Verdict:
+    """Return the verdict with what only the test of both hosts' storage, or the names of other domains there, can say.
+
+    :arg counted: the disks that count as copied there.
+    """
     uri, failures, warnings = question.move.uris[verdict.host], list(verdict.failures), list(verdict.warnings)
     if uri in domain.get("name_taken", {}):
         failures.append({"filter": "name", "reason": f"It has another domain named {domain['info']['name']} ({domain['name_taken'][uri]})."})
@@ -89,7 +92,7 @@ def _with_storage(verdict: Verdict, question: Question, domain: Facts) -> Verdic
                 copied_bytes(question.move, domain, verdict.host)
             except KvmfleetError as error:
                 failures.append({"filter": "storage", "reason": error.message})
-        elif verdict.passed:
+        elif verdict.passed and counted:
             warnings.append("What would be copied was not tested from both hosts: every disk that is written to and not known to be shared is counted.")
     return replace(verdict, passed=not failures, failures=failures, warnings=warnings, weight=verdict.weight if not failures else 0.0)
 

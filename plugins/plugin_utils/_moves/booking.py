@@ -42,7 +42,7 @@ class Booking:
             raise _refusal(job, decision, verdicts)
         record = self._record(job, judge, chosen.host)
         self._warn(job, chosen)
-        schema.advance(record, s.SCHEDULED, self.context.by, f"predicted in check mode. {_mark(job, chosen)}")
+        schema.advance(record, s.SCHEDULED, self.context.by, f"Predicted in check mode. {_mark(job, chosen, 'would be')}")
         record["id"] = None
         # What would be booked leaves less room for the task's further moves.
         self.view.planned.append(record)
@@ -120,12 +120,12 @@ class Booking:
         self.context.warnings += [f"Domain {job.request.label} to {verdict.host}: {warning}" for warning in verdict.warnings]
 
 
-def _mark(job: Job, verdict: Verdict) -> str:
+def _mark(job: Job, verdict: Verdict, verb: str = "was") -> str:
     """Return what history says of the booking; of a forced one, all that was bypassed."""
     if not job.request.force:
-        return "The destination was verified and booked."
+        return f"The destination {verb} verified and booked."
     bypassed = [warning.removeprefix(BYPASSED) for warning in verdict.warnings if warning.startswith(BYPASSED)]
-    return f"The destination was booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}"
+    return f"The destination {verb} booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}"
 
 
 def _refusal(job: Job, decision: Start, verdicts: Verdicts) -> Conflict:

@@ -85,6 +85,8 @@ def _candidates(args: Body, settings: Settings, source: str, with_source: bool) 
         return {name: uri}
     fleet = [host for host in settings.fleet() if with_source or host != source]
     hosts = given if given is not None else [destination] if destination is not None else fleet
-    if not hosts or not all(hosts):
+    if not all(hosts):
+        raise InvalidArgument("A candidate has an empty name.", "Give inventory names.")
+    if not hosts:
         raise InvalidArgument("There is no candidate.", "Name hosts in candidates, or put them into the inventory group kvmfleet_hosts.")
     return {host: args["uri"] if host == source else settings.libvirt_uri(host, source, args["transport"]) for host in hosts}

@@ -9,11 +9,13 @@ import json
 import pytest
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.kvmfleet.migration.plugins.filter.drain_apply import FilterModule as Apply
 from ansible_collections.kvmfleet.migration.plugins.filter.drain_result import FilterModule as Result
 from ansible_collections.kvmfleet.migration.plugins.filter.drain_table import FilterModule as Table
 from ansible_collections.kvmfleet.migration.plugins.filter.plan_drain import FilterModule as Plan
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts
 
+drain_apply = Apply().filters()["drain_apply"]
 plan_drain = Plan().filters()["plan_drain"]
 drain_result = Result().filters()["drain_result"]
 drain_table = Table().filters()["drain_table"]
@@ -48,3 +50,10 @@ def test_what_is_neither_plan_nor_result_is_refused() -> None:
         drain_table({"kvm1": {}})
     with pytest.raises(AnsibleFilterError, match="expected form"):
         drain_result({"sources": ["kvm1"]}, FACTS, {})
+
+
+def test_a_file_that_is_no_json_is_said_once() -> None:
+    with pytest.raises(AnsibleFilterError, match="The saved plan is not JSON") as caught:
+        drain_apply("no plan", FACTS, sources=["kvm1"], candidates=["kvm2"])
+    # Ansible adds each cause to what it shows.
+    assert caught.value.__cause__ is None

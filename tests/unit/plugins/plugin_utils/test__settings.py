@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible.errors import AnsibleUndefinedVariable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
@@ -84,3 +85,16 @@ def test_a_policy_is_a_dictionary() -> None:
     for wrong in ("downtime_ms=5", ["a"], 5):
         with pytest.raises(InvalidArgument, match="kvmfleet_migration_policy of kvm1"):
             settings(kvm1={"kvmfleet_migration_policy": wrong}).policy("kvm1")
+
+
+class Template(dict[str, t.Any]):
+    """A variable whose value cannot be templated."""
+
+    def items(self) -> t.Any:
+        raise AnsibleUndefinedVariable("'ratio' is undefined")
+
+
+def test_a_template_that_fails_is_named_with_its_host() -> None:
+    found = settings(kvm2={"kvmfleet_scheduler": Template(cpu_allocation_ratio="{{ ratio }}")})
+    with pytest.raises(InvalidArgument, match=r"^kvmfleet_scheduler of kvm2 cannot be read: 'ratio' is undefined\."):
+        found.scheduler("kvm2")

@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _errors as e
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import Control
@@ -60,7 +61,7 @@ def test_where_none_passes_the_verdicts_come_with_the_error(control: Control) ->
 def test_the_answer_is_that_of_the_move_itself(control: Control) -> None:
     control.fleet.guest(memory_bytes=4 * GIB)
     room_for(control, "kvm2", 6)
-    another_move(control, "kvm2", 3 * 1024)
+    another_move(control, "kvm2", 3 * 1024, s.SCHEDULED)
     reason = refused(control, name="web1", destination="kvm2")["verdicts"][0]["failures"][0]["reason"]
     assert reason in str(one(control, check=True).error)
 
@@ -150,3 +151,8 @@ def test_disks_that_would_be_copied_need_room(control: Control) -> None:
 
 def _pool(capacity: int, available: int) -> dict[str, t.Any]:
     return {"name": "images", "type": "dir", "active": True, "path": "/images", "capacity_bytes": capacity, "available_bytes": available}
+
+
+def test_a_domain_that_has_nothing_to_copy_is_not_warned_of_copies(control: Control) -> None:
+    result = control.check(request={"memory_mib": 64, "vcpus": 1}, candidates=["kvm2"], copy_storage="auto")
+    assert result["verdicts"][0]["warnings"] == []

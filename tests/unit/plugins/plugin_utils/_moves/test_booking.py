@@ -79,7 +79,7 @@ def test_an_exact_fit_passes_and_a_byte_more_does_not(control: Control) -> None:
     assert "1 MiB short" in str(one(control, check=True).error)
 
 
-@pytest.mark.parametrize("steps", [(), (s.SCHEDULED,), (s.SCHEDULED, s.RUNNING), ARRIVED])
+@pytest.mark.parametrize("steps", [(s.SCHEDULED,), (s.SCHEDULED, s.RUNNING), ARRIVED])
 def test_a_guest_that_arrived_since_the_survey_takes_room(control: Control, steps: tuple[str, ...]) -> None:
     control.fleet.guest(memory_bytes=4 * GIB)
     room_for(control, "kvm2", 6)
@@ -88,6 +88,13 @@ def test_a_guest_that_arrived_since_the_survey_takes_room(control: Control, step
     assert isinstance(job.error, e.Conflict)
     assert "1024 MiB short" in str(job.error)
     assert control.source.phases == ["prepare"]
+
+
+def test_a_guest_that_only_asks_takes_no_room(control: Control) -> None:
+    control.fleet.guest(memory_bytes=4 * GIB)
+    room_for(control, "kvm2", 6)
+    control.source.after_prepare = lambda: another_move(control, "kvm2", 3 * 1024)
+    assert one(control).record["status"] == s.COMPLETED
 
 
 def test_a_guest_that_arrived_and_left_again_takes_none(control: Control) -> None:
@@ -188,3 +195,10 @@ def test_the_record_keeps_what_the_domain_needs(control: Control) -> None:
     request = one(control).record["request"]
     assert (request["memory_mib"], request["vcpus"]) == (2048, 2)
     assert {"traits", "labels", "group"} <= set(request)
+
+
+def test_check_mode_does_not_say_that_it_booked(control: Control) -> None:
+    control.fleet.guest()
+    for given, words in (({}, "The destination would be verified and booked."), ({"force": True}, "The destination would be booked by force.")):
+        detail = one(control, check=True, **given).record["history"][-1]["detail"]
+        assert detail.startswith(f"Predicted in check mode. {words}")

@@ -84,3 +84,8 @@ def test_a_host_that_is_reached_from_elsewhere_is_the_source_by_its_inventory_na
 def test_what_cannot_be_meant_is_refused(given: dict[str, t.Any]) -> None:
     with pytest.raises(InvalidArgument):
         question(**given)
+
+
+def test_a_candidate_without_a_name_is_not_called_no_candidate() -> None:
+    with pytest.raises(InvalidArgument, match="empty name"):
+        question(name="web1", candidates=["kvm2", ""])
