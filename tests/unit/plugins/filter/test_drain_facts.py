@@ -16,6 +16,8 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._dra
 
 drain_facts = Facts().filters()["drain_facts"]
 drain_moves = Moves().filters()["drain_moves"]
+# As many seconds as a whole run of all tests may take: hosts are described when it begins.
+AN_HOUR = 3600
 
 
 def gathered(name: str, seconds_ago: float, *domains: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -25,8 +27,8 @@ def gathered(name: str, seconds_ago: float, *domains: dict[str, t.Any]) -> dict[
 
 HOSTVARS: dict[str, t.Any] = {
     "kvm1": {"ansible_facts": {"kvmfleet_host": gathered("kvm1", 5, domain("web1"))}},
-    "kvm2": {"ansible_facts": {"kvmfleet_host": gathered("kvm2", 300)}},
-    "kvm3": {"ansible_facts": {"kvmfleet_host": gathered("kvm3", -300)}},
+    "kvm2": {"ansible_facts": {"kvmfleet_host": gathered("kvm2", 10 * AN_HOUR)}},
+    "kvm3": {"ansible_facts": {"kvmfleet_host": gathered("kvm3", -10 * AN_HOUR)}},
     "kvm4": {"ansible_facts": {}},
     "kvm5": {"ansible_facts": {"kvmfleet_host": gathered("kvm5", 5, domain("web1"))}},
 }
@@ -38,7 +40,7 @@ def test_hosts_without_facts_are_left_out() -> None:
 
 
 def test_old_facts_and_those_from_the_future_are_left_out() -> None:
-    assert list(drain_facts(HOSTVARS, NAMES, 60)) == ["kvm1", "kvm5"]
+    assert list(drain_facts(HOSTVARS, NAMES, AN_HOUR)) == ["kvm1", "kvm5"]
 
 
 def test_what_was_asked_now_counts_and_not_what_was_known() -> None:
