@@ -82,8 +82,7 @@ class Starting:
             rest = [job for job in rest if results[job.uuid]["outcome"] == r.DEFERRED]
 
     def _start(self, jobs: Sequence[Job]) -> dict[str, Body]:
-        if not self.context.in_parent():
-            raise ControllerGone(1)
+        self._stop_if_orphaned()
         work = {
             "orders": [self._order(job) for job in jobs],
             "parallel": self.context.wish.parallel,
@@ -91,7 +90,14 @@ class Starting:
             "ask": self.ask,
             "host_id": self.host_id,
         }
-        return {result["uuid"]: result for result in self.context.phase("start", work)["results"]}
+        results = {result["uuid"]: result for result in self.context.phase("start", work)["results"]}
+        self._stop_if_orphaned()
+        return results
+
+    def _stop_if_orphaned(self) -> None:
+        """Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the records."""
+        if not self.context.in_parent():
+            raise ControllerGone(1)
 
     def _order(self, job: Job) -> Body:
         saved, record = job.saved, t.cast("Body", job.record)

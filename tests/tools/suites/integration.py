@@ -20,7 +20,7 @@ LANES = {
     "kvt": ("facts", "policy", "moves", "fencing", "recover"),
     "kvu": ("endings", "cleanup"),
     "kvv": ("lab", "contract", "storage", "shutdown", "guard", "scheduler", "protect"),
-    "kvw": ("evacuation",),
+    "kvw": ("evacuation", "evacuate"),
 }
 
 

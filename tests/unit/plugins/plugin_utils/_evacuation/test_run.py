@@ -535,6 +535,18 @@ def test_a_worker_whose_run_was_killed_starts_nothing_any_more(site: Site) -> No
     assert (site.running(), site.told()) == ({}, [("web", "pre-migrating", "kvm2")])
 
 
+def test_a_worker_whose_run_was_killed_while_the_host_worked_writes_nothing(site: Site) -> None:
+    site.save("web")
+    site.after_start = lambda: setattr(site, "parent_lives", False)
+    with pytest.raises(ControllerGone):
+        site.evacuate()
+    assert (site.running(), site.told()) == ({"kvm2": ["web"]}, [("web", "pre-migrating", "kvm2")])
+    site.parent_lives = True
+    site.after_start = lambda: None
+    site.evacuate()
+    assert site.told() == [("web", "done", "kvm2")]
+
+
 # Bad input
 
 

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A lab of three hosts of which the first dies, and a site on it for each scenario."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make, building
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.hooks import Hooks
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import HOSTS, Site
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}evr"
+
+
+@pytest.fixture(scope="session")
+def lab() -> t.Iterator[Lab]:
+    lab = Lab(PREFIX)
+    lab("down")
+    lab("up", "--hosts", str(len(HOSTS)))
+    for number in HOSTS:
+        Hooks(lab, number).install()
+        lab("libvirtd", lab.host(number), "restart")
+    yield lab
+    lab("down")
+
+
+@pytest.fixture
+def built(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[tuple[Site, Make]]:
+    with building(lab, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def site(built: tuple[Site, Make]) -> Site:
+    return built[0]
+
+
+@pytest.fixture
+def guest(built: tuple[Site, Make]) -> Make:
+    return built[1]

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The role on all survivors at once: one fencing, one plan, every domain in one share; and what makes it stop."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.hooks import AFTER
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
+
+SECRET = "hunter2x"
+
+FENCE_TASKS = """
+- name: Pull the plug
+  ansible.builtin.command: {command}
+  delegate_to: localhost
+  vars: {{ansible_connection: local}}
+  changed_when: true
+
+- name: Say so
+  ansible.builtin.set_fact:
+    evacuate_host_evidence: {{host: {host}, action: "off", status: "{status}", at: "{{{{ now(utc=true).isoformat() }}}}Z"}}
+"""
+
+
+def stats(text: str) -> dict[str, t.Any]:
+    """Return the role's result from the run's custom statistics."""
+    shown = re.search(r"CUSTOM STATS: \**\s*RUN: (.*)", text, re.DOTALL)
+    assert shown, text
+    return t.cast("dict[str, t.Any]", json.JSONDecoder().raw_decode(shown[1])[0]["evacuate_host_result"])
+
+
+def fence_tasks(site: Site, folder: pathlib.Path, status: str = "off") -> str:
+    counter, tasks = folder / "pulled", folder / "fence.yml"
+    tasks.write_text(FENCE_TASKS.format(command=f"sh -c 'echo >> {counter}'", host=site.name(1), status=status))
+    return str(tasks)
+
+
+def pulled(folder: pathlib.Path) -> int:
+    counter = folder / "pulled"
+    return len(counter.read_text().splitlines()) if counter.exists() else 0
+
+
+def test_the_work_is_shared_out_and_what_only_the_dead_host_had_is_named(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
+    """Every other way to stop comes first: nothing is fenced or started before there is reason to."""
+    site.environment["ANSIBLE_SHOW_CUSTOM_STATS"] = "true"
+    names = [guest(f"web{number}") for number in range(3)]
+    guest("held", "--paused")
+    guest("local", storage="local")
+    site.lab.virsh(1, "destroy", "web0")
+    definition = site.lab.virsh(1, "dumpxml", "web0").replace("</devices>", f"<graphics type='vnc' port='-1' autoport='yes' passwd='{SECRET}'/></devices>")
+    site.lab.on(1, "sh", "-c", f"cat > /run/web0.xml <<'END'\n{definition}\nEND\nvirsh define /run/web0.xml && virsh start web0")
+    site.protect()
+    site.fencing(1, None)
+    tasks = fence_tasks(site, tmp_path)
+
+    code, text = site.playbook("evacuate", source=site.name(1), evacuate_host_fence_tasks=tasks)
+    assert (code != 0, pulled(tmp_path)) == (True, 0), text
+    assert "never evacuated" in text
+    site.lose(1)
+    code, text = site.playbook("evacuate", source=site.name(1))
+    assert code != 0
+    assert "There is no evidence" in " ".join(text.split())
+    code, text = site.playbook("evacuate", source=site.name(1), evacuate_host_force_down=True)
+    assert code != 0
+    assert "needs evacuate_host_reason" in text
+    code, text = site.playbook("evacuate", source=site.name(1), evacuate_host_fence_tasks=fence_tasks(site, tmp_path, "on"))
+    assert (code != 0, pulled(tmp_path)) == (True, 1), text
+    assert "not off" in text
+    site.ended({2: [], 3: []})
+
+    code, text = site.playbook("evacuate", "-vvvv", source=site.name(1), evacuate_host_fence_tasks=fence_tasks(site, tmp_path))
+    assert code != 0, text
+    assert pulled(tmp_path) == 2
+    assert "local" in text.partition("PLAY RECAP")[0]
+    assert SECRET not in text
+    result = stats(text)[site.name(1)]
+    assert [one["name"] for one in result["lost_until_return"]] == ["local"]
+    assert sorted(one["name"] for one in result["evacuated"]) == sorted([*names, "held"])
+    assert (result["failed"], result["not_selected"], result["unaccounted"]) == ([], [], [])
+    assert [(one["kind"], one["status"]) for one in result["evidence"]] == [("tasks", "off")]
+    there = site.fleet()
+    assert sorted(there[2] | there[3]) == sorted([*names, "held (paused)"])
+    assert there[2]
+    assert there[3]
+    assert not there[2] & there[3]
+    assert {(line[0], line[1]) for line in site.told()} == {(name, "done") for name in [*names, "held"]}
+    found = site.ledger.find_host(name=site.name(1))
+    assert found
+    assert found.body["state"] == "fenced"
+    number = 2 if "web0" in there[2] else 3
+    assert SECRET in site.lab.virsh(number, "dumpxml", "--security-info", "web0")
+    site.verify_audit()
+
+
+def test_the_control_node_is_killed_in_the_middle_and_the_next_run_ends_it(site: Site, guest: Make) -> None:
+    """Killed between the start of guests and the writing of C(done), on both survivors at once."""
+    names = [guest(f"web{number}") for number in range(4)]
+    site.protect()
+    site.lose(1)
+    for name in names:
+        for number in (2, 3):
+            site.hooks[number].hold(AFTER, name)
+    variables = json.dumps({"kvmfleet_ledger": str(site.path), "source": site.name(1)})
+    process = site.popen(["ansible-playbook", "-i", site.inventory, "kvmfleet.migration.evacuate", "-e", variables])
+    eventually(lambda: all(any(site.hooks[number].seen(AFTER, name) for name in names) for number in (2, 3)), "guests start on both", 120)
+    process.kill()
+    process.communicate(timeout=60)
+    for name in names:
+        for number in (2, 3):
+            site.hooks[number].let_go(AFTER, name)
+    assert {line[1] for line in site.told()} == {"pre-migrating"}
+
+    def ended() -> bool:
+        return site.playbook("evacuate", source=site.name(1))[0] == 0
+
+    eventually(ended, "the evacuation can be run to its end", 180)
+    there = site.fleet()
+    assert sorted([*there[2], *there[3]]) == names
+    assert {line[1] for line in site.told()} == {"done"}
+    assert len(site.told()) == len(names)
+    site.verify_audit()
