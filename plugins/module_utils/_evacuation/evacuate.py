@@ -81,26 +81,27 @@ def probe_locks(_uri: str, work: Work) -> Json:
 def start(uri: str, work: Work) -> Json:
     """Carry out C(orders) in their turn, C(parallel) at a time; begin none after C(good_for_seconds). Returns C(results), one an order.
 
-    :arg work: C(host_id) that this host has to have; C(ask), the hosts that answered before, of which none may have a domain active now.
+    :arg work: C(host_id) that this host has to have; C(ask), the hosts that answered before, of which none may have a domain active now. While one of them
+      does not answer, as a libvirt daemon in the middle of a start, nothing is begun; C(waits_for) says so.
     """
     require_root()
     require_local(uri)
     run_folder()
     began = time.monotonic()
     _check_identity(work["host_id"])
-    elsewhere = _active_elsewhere(work)
+    elsewhere, silent = _active_elsewhere(work)
 
     def carry_out(order: Order) -> Json:
         if order["uuid"] in elsewhere:
             problem = Unsafe(f"Domain {order['name']} is active on {elsewhere[order['uuid']]}. It was not started.")
             return {"uuid": order["uuid"], "outcome": UNKNOWN if order["rejoin"] else "failed", "changed": False, **_told(order, problem)}
-        if time.monotonic() - began >= work["good_for_seconds"]:
+        if silent or time.monotonic() - began >= work["good_for_seconds"]:
             return {"uuid": order["uuid"], "outcome": DEFERRED, "changed": False, **_told(order, None)}
         return _restarted(uri, order)
 
     with concurrent.futures.ThreadPoolExecutor(max_workers=work["parallel"]) as pool:
         results = list(pool.map(carry_out, work["orders"]))
-    return {"changed": any(result["changed"] for result in results), "results": results}
+    return {"changed": any(result["changed"] for result in results), "results": results, "waits_for": silent}
 
 
 def _restarted(uri: str, order: Order) -> Json:
@@ -114,13 +115,12 @@ def _restarted(uri: str, order: Order) -> Json:
         host.close()
 
 
-def _active_elsewhere(work: Work) -> t.Dict[str, str]:
-    """Return the hosts on which domains of these orders are active now. Raises L(Unsafe) where one no longer answers that did before."""
+def _active_elsewhere(work: Work) -> t.Tuple[t.Dict[str, str], t.List[str]]:
+    """Return the hosts on which domains of these orders are active now, and sentences on those that do not answer now."""
     answers = ask_fleet(work["ask"], open_host, {order["uuid"] for order in work["orders"]})
     silent = [f"{name}: {answer['msg']}" for name, answer in answers.items() if not answer["answered"]]
-    if silent:
-        raise Unsafe(f"What runs there cannot be told any more: {'; '.join(silent)} Nothing was started.", "Run the task again.")
-    return {uuid: name for name, answer in answers.items() for uuid, domain in answer["domains"].items() if domain["active"]}
+    told = (name for name, answer in answers.items() if answer["answered"])
+    return {uuid: name for name in told for uuid, domain in answers[name]["domains"].items() if domain["active"]}, silent
 
 
 def _check_identity(host_id: str) -> None:

@@ -37,6 +37,8 @@ GOOD_FOR_SECONDS = 10
 # How often a host that was lost while it started domains is asked again before its records are left to the next run.
 ASKED_AGAIN = 3
 _PAUSE_SECONDS = 5.0
+# How often in turn it may be too early for any start: a host that answered before is in the middle of one, and says nothing meanwhile.
+IDLE_ROUNDS = 10
 # With these the host's half ended before it touched anything.
 _CERTAIN = (Forbidden, NotSupported, InvalidArgument, Conflict, Unsafe)
 
@@ -58,12 +60,15 @@ class Starting:
 
     def carry_out(self, jobs: Sequence[Job]) -> None:
         """Start all of them; each has its record closed at the end, or its error."""
-        rest, lost = list(jobs), 0
+        rest, lost, idle = list(jobs), 0, 0
         while rest:
             try:
                 self.proofs.check_silence()
                 self.proofs.confirm()
-                results = self._start(rest)
+                results, waits_for = self._start(rest)
+                idle = idle + 1 if all(result["outcome"] == r.DEFERRED for result in results.values()) else 0
+                if idle > IDLE_ROUNDS:
+                    raise Unsafe(f"What runs elsewhere cannot be told any more: {' '.join(waits_for) or 'the hosts answer too late.'}", "Run the task again.")
             except Unreachable as error:
                 lost += 1
                 if lost > ASKED_AGAIN:
@@ -81,7 +86,8 @@ class Starting:
                 self._settle(job, results[job.uuid])
             rest = [job for job in rest if results[job.uuid]["outcome"] == r.DEFERRED]
 
-    def _start(self, jobs: Sequence[Job]) -> dict[str, Body]:
+    def _start(self, jobs: Sequence[Job]) -> tuple[dict[str, Body], list[str]]:
+        """Return the results by UUID, and which hosts have to answer before anything can be started."""
         self._stop_if_orphaned()
         work = {
             "orders": [self._order(job) for job in jobs],
@@ -90,9 +96,9 @@ class Starting:
             "ask": self.ask,
             "host_id": self.host_id,
         }
-        results = {result["uuid"]: result for result in self.context.phase("start", work)["results"]}
+        answer = self.context.phase("start", work)
         self._stop_if_orphaned()
-        return results
+        return {result["uuid"]: result for result in answer["results"]}, answer["waits_for"]
 
     def _stop_if_orphaned(self) -> None:
         """Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the records."""

@@ -170,14 +170,14 @@ class Site:
         results = []
         for order in work["orders"]:
             if order["name"] in self.deferred:
-                self.deferred.remove(order["name"])
+                self.deferred -= set() if "for ever" in self.deferred else {order["name"]}
                 results.append(
                     {"uuid": order["uuid"], "outcome": r.DEFERRED, "changed": False, "generation": order["generation"], "msg": "", "error_code": None}
                 )
             else:
                 results.append(r.Restart(self.hosts[on], order, str(run), str(notes), sleep=lambda seconds: None).run())
         self.after_start()
-        return {"results": results}
+        return {"results": results, "waits_for": ["kvm3: busy."] if self.deferred else []}
 
     # What there is
 

@@ -443,6 +443,19 @@ def test_a_host_in_maintenance_takes_nothing(site: Site) -> None:
     assert "maintenance" in errors(site.evacuate())["web"]
 
 
+def test_starts_wait_for_hosts_that_are_busy_but_not_for_ever(site: Site) -> None:
+    site.save("web")
+    site.deferred = {"web"}
+    site.evacuate()
+    assert site.told() == [("web", "done", "kvm2")]
+    site.save("app")
+    site.deferred = {"app", "for ever"}
+    run = site.evacuate()
+    assert "kvm3: busy." in errors(run)["app"]
+    assert site.told()[-1] == ("app", "failed", "kvm2")
+    assert site.running() == {"kvm2": ["web"]}
+
+
 # Crashes and rivals
 
 
