@@ -128,18 +128,39 @@ cleaned:
       type: str
       sample: null
 kept:
-  description: Disks that were not touched, with C(uuid), C(name), C(record), C(target), C(path), C(reason), and C(only_copy).
+  description: Disks that were not touched; and with O(storage=delete) what could not be deleted, of which some keys are null.
   returned: always
   type: list
   elements: dict
-  sample:
-    - uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11
-      name: web1
-      record: 0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11
-      target: vdb
-      path: /var/lib/libvirt/images/scratch.qcow2
-      reason: the domain has no disk of that target where it is now
-      only_copy: true
+  contains:
+    uuid:
+      description: The domain.
+      type: str
+      sample: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11
+    name:
+      description: Its name.
+      type: str
+      sample: web1
+    record:
+      description: The evacuation.
+      type: str
+      sample: 0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11
+    target:
+      description: The disk's target.
+      type: str
+      sample: vdb
+    path:
+      description: Where it is.
+      type: str
+      sample: /var/lib/libvirt/images/scratch.qcow2
+    reason:
+      description: Why it was kept.
+      type: str
+      sample: the domain has no disk of that target where it is now
+    only_copy:
+      description: Whether it may be the only copy of its data.
+      type: bool
+      sample: true
 refused:
   description: Domains that could not be cleaned, with C(uuid), C(name), C(record), C(reason). Their records stay C(done).
   returned: always
