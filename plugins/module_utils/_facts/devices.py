@@ -24,7 +24,7 @@ def devices_of(root: Element) -> t.List[Json]:
 def networks_of(root: Element) -> t.List[Json]:
     """Return C(type) and C(source) of every network interface that is not a host device."""
     interfaces = [interface for interface in root.findall("devices/interface") if interface.get("type") != "hostdev"]
-    return [{"type": interface.get("type", ""), "source": _network_source(interface)} for interface in interfaces]
+    return [{"type": _network_type(interface), "source": _network_source(interface)} for interface in interfaces]
 
 
 def pci_address(element: t.Optional[Element]) -> str:
@@ -33,6 +33,12 @@ def pci_address(element: t.Optional[Element]) -> str:
         return ""
     domain, bus, slot, function = (_number(element.get(part)) for part in ("domain", "bus", "slot", "function"))
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+
+
+def _network_type(interface: Element) -> str:
+    # Of a guest that runs on a network with a bridge of its host, libvirt shows the bridge; where it goes there must be the network.
+    source = interface.find("source")
+    return "network" if source is not None and source.get("network") else interface.get("type", "")
 
 
 def _network_source(interface: Element) -> str:

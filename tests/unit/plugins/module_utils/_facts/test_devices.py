@@ -48,3 +48,12 @@ def test_networks_by_what_they_are_plugged_into() -> None:
         {"type": "direct", "source": "eth1"},
         {"type": "user", "source": ""},
     ]
+
+
+def test_a_running_guest_on_a_network_is_on_the_network_whatever_it_is_plugged_into() -> None:
+    """Libvirt shows the bridge or the device beside the network in a live definition."""
+    interfaces = (
+        "<interface type='bridge'><source network='front' portid='x' bridge='brfront'/></interface>"
+        "<interface type='direct'><source network='outside' dev='eth1' mode='bridge'/></interface>"
+    )
+    assert networks_of(domain(devices=interfaces)) == [{"type": "network", "source": "front"}, {"type": "network", "source": "outside"}]
