@@ -14,12 +14,13 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 
 
-def maintain(operator: Operator, *tasks: str, **variables: t.Any) -> Run:
+def maintain(operator: Operator, *tasks: str, wait_seconds: int = 60, **variables: t.Any) -> Run:
     """Run the playbook on the first two hosts, with a tasks file of these tasks."""
     file = operator.folder / "tasks.yml"
     file.write_text("---\n" + "".join(tasks), encoding="utf-8")
     hosts = [operator.lab.host(number) for number in (1, 2)]
-    return operator.playbook("rolling_maintenance", target=",".join(hosts), rolling_maintenance_tasks=str(file), recover_host_timeout_seconds=60, **variables)
+    given = {"target": ",".join(hosts), "rolling_maintenance_tasks": str(file), "recover_host_timeout_seconds": wait_seconds}
+    return operator.playbook("rolling_maintenance", **given, **variables)
 
 
 def boots(lab: Lab) -> dict[int, str]:
@@ -44,7 +45,7 @@ def test_host_by_host_is_drained_rebooted_and_recovered(lab: Lab, operator: Oper
 def test_it_stops_at_the_first_host_that_does_not_come_back_and_goes_on_there(lab: Lab, operator: Operator, guest: Make) -> None:
     guest("one")
     two = guest("two", on=2)
-    run = maintain(operator, lab_task(lab, "poweroff"), recover_host_timeout_seconds=5)
+    run = maintain(operator, lab_task(lab, "poweroff"), wait_seconds=5)
     assert run.code != 0
     assert run.stats["rolling_maintenance_result"] == {lab.host(1): "failed: return awaited", lab.host(2): "not begun"}
     assert "is not back within 5 s" in run.text
@@ -60,11 +61,11 @@ def test_it_stops_at_the_first_host_that_does_not_come_back_and_goes_on_there(la
 
 
 def test_no_host_is_touched_where_one_could_not_be_drained_or_does_not_answer(lab: Lab, operator: Operator, guest: Make) -> None:
-    one, local = guest("one"), guest("local", "--storage", "local", on=2)
+    one, stuck = guest("one"), guest("stuck", "--storage", "local", on=2)
     marker = "- name: Leave a mark\n  ansible.builtin.file:\n    path: /run/touched\n    state: touch\n    mode: '0600'\n"
     run = maintain(operator, marker)
-    assert (run.code != 0, "local" in run.text) == (True, True)
-    assert (lab.places(one), lab.places(local)) == ({1: "running"}, {2: "running"})
+    assert (run.code != 0, f"STAYS stuck on {lab.host(2)}" in run.text, "is next" in run.text) == (True, True, False), run.text
+    assert (lab.places(one), lab.places(stuck)) == ({1: "running"}, {2: "running"})
     lab("poweroff", lab.host(2))
     assert maintain(operator, marker).code != 0
     assert lab.try_("exec", lab.host(1), "--", "test", "-e", "/run/touched").returncode != 0
