@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import os
 import contextlib
+import os
 import pathlib
 import typing as t
 
