@@ -48,17 +48,20 @@ def failures_of(run: Evacuation) -> Body:
     errors = [{"domain": job.name, "uuid": job.uuid, "msg": str(job.error), "error_code": job.error.error_code} for job in run.jobs if job.error]
     if run.context.wish.domains is not None:
         errors += [_lost(job) for job in run.jobs if job.lost]
+    else:
+        errors += [_damaged(run, uuid) for uuid in run.damaged]
     if not errors:
         return {}
     first = errors[0]["msg"]
-    msg = first if len(run.jobs) == 1 else f"{len(errors)} of {len(run.jobs)} domains were not evacuated: {' '.join(error['msg'] for error in errors)}"
+    msg = first if len(errors) == 1 else f"{len(errors)} domains were not evacuated: {' '.join(error['msg'] for error in errors)}"
     return {"failed": True, "msg": msg, "error_code": errors[0]["error_code"], "failures": errors}
 
 
 def looked(run: Evacuation) -> Body:
     """Return what a first look has found: the domains that would be started, and all that would not."""
     domains = [{**job.as_entry(), "wanted_state": job.wanted} for job in run.open_jobs()]
-    return {"changed": False, **lists_of(run), "domains": domains, "refused": [_refused(job) for job in run.jobs if job.error]}
+    damaged = [{"uuid": uuid, "name": uuid, "reason": _damaged(run, uuid)["msg"]} for uuid in run.damaged]
+    return {"changed": False, **lists_of(run), "domains": domains, "refused": [*(_refused(job) for job in run.jobs if job.error), *damaged]}
 
 
 def planned(run: Evacuation, shares: Shares) -> Body:
@@ -74,6 +77,14 @@ def _refused(job: Job) -> Body:
 def _lost(job: Job) -> Body:
     why = "; ".join(job.lost)
     return {"domain": job.name, "uuid": job.uuid, "msg": f"Domain {job.name} is lost until {job.source.name} returns: {why}.", "error_code": "unsafe"}
+
+
+def _damaged(run: Evacuation, uuid: str) -> Body:
+    msg = (
+        f"The ledger's document of domain {uuid} was damaged and set aside: the domain may have been on {run.source.name}, and was not started. "
+        "Put the document back from a copy, or protect the host that has the domain."
+    )
+    return {"domain": None, "uuid": uuid, "msg": msg, "error_code": "internal"}
 
 
 def _diff(run: Evacuation) -> dict[str, t.Any]:

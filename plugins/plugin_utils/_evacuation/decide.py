@@ -48,14 +48,24 @@ def _held(record: Body, next_step: str) -> Conflict:
     return Conflict(f"{what[0].upper()}{what[1:]} is unsettled: status '{record['status']}'. Nothing was started.", next_step, record=record)
 
 
-def check_absent(job: Job, fleet: Fleet) -> None:
-    """Raise L(Unsafe) where the domain is active on a host that answers, L(Conflict) where it is on this one and no evacuation put it here."""
+def was_started(job: Job, fleet: Fleet) -> bool:
+    """Whether the evacuation that holds the domain has started it already, though nobody has written so yet."""
+    record = job.candidate.record
+    return record is not None and record["type"] == s.EVACUATION and fleet.is_active_at(job.uuid, record["destination"])
+
+
+def check_inactive(job: Job, fleet: Fleet) -> None:
+    """Raise L(Unsafe) where the domain is active on another host that answers, and no unsettled evacuation has started it there."""
     active = fleet.active_on(job.uuid)
-    if active:
+    if active and not was_started(job, fleet):
         raise Unsafe(
             f"Domain {job.name} is active on {' and '.join(active)}, which answers. It was not started.",
             f"Where it is meant to be there, protect {active[0]}, so that the ledger knows.",
         )
+
+
+def check_absent(job: Job, fleet: Fleet) -> None:
+    """Raise L(Conflict) where the domain is on this host and no evacuation put it here."""
     own = fleet.own_domains.get(job.uuid)
     if own and not job.rejoin:
         how = "active" if own["active"] else "defined"

@@ -114,11 +114,20 @@ class Fleet:
         """Whether that host is among those that answered."""
         return any(same_host(where, there) for there in self._places)
 
+    def is_active_at(self, uuid: str, where: Body) -> bool:
+        """Whether the domain is active on that host, as it answered."""
+        if same_host(self.here, where):
+            return bool(self.own_domains.get(uuid, {}).get("active"))
+        return any(same_host(self._place(name), where) for name in self.active_on(uuid))
+
     @property
     def _places(self) -> list[Body]:
-        ids = {entry.get("host_uuid"): entry.get("host_id") for entry in self.entries if entry.get("host_uuid")}
-        uuids = {name: self.answers[name]["host_uuid"] for name in self.answering}
-        return [self.here, *(place(name, ids.get(uuid), uuid) for name, uuid in uuids.items())]
+        return [self.here, *map(self._place, self.answering)]
+
+    def _place(self, name: str) -> Body:
+        uuid = self.answers[name]["host_uuid"]
+        known = (entry.get("host_id") for entry in self.entries if entry.get("host_uuid") == uuid)
+        return place(name, next(known, None), uuid)
 
     def _is_source(self, name: str) -> bool:
         return name in (self.source.name, self.source.name + _SAVED)

@@ -38,13 +38,10 @@ def make_plan(run: Evacuation, names: Sequence[str]) -> Shares:
 
 def _judge(job: Job, run: Evacuation, survivors: Survivors) -> None:
     try:
-        active = [*run.fleet.active_on(job.uuid), *([run.context.here] if run.fleet.own_domains.get(job.uuid, {}).get("active") else [])]
         if job.uuid in survivors.pinned:
             return
-        if active:
-            raise Unsafe(
-                f"Domain {job.name} is active on {' and '.join(active)}, which answers. It was not started.", "Protect that host, if it is meant there."
-            )
+        if run.fleet.is_active_at(job.uuid, run.here):
+            raise Unsafe(f"Domain {job.name} is active on {run.context.here}, which answers. It was not started.", "Protect that host.")
         d.decide_record(job, run.fleet)
         d.check_covered(job, run.fleet, run.proofs, source_counts=run.check and run.proofs.would_fence)
     except KvmfleetError as error:

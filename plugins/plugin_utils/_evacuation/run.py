@@ -14,7 +14,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import locks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import lockable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 
@@ -26,6 +25,7 @@ from .._moves.fleet_view import FleetView
 from .._protect.answer import age_seconds
 from . import decide as d
 from .booking import Booking
+from .damage import damaged_domains
 from .evidence import Proofs
 from .fleet import Fleet, doors_of, uris_of
 from .job import Context, Job, wanted_state
@@ -53,11 +53,12 @@ class Evacuation:
         self.source = resolve(self.entries, context.wish.source)
         self.proofs = Proofs(context.settings, self.source, self.entries, context.by)
         self.arrivals = Arrivals(context.ledger)
-        self._doors: list[Body] = []
+        self.damaged: list[str] = []
 
     def look(self) -> None:
         """Find out which domains are meant, what the fleet says, and what speaks against each; raises what speaks against all. Changes nothing."""
         self._choose()
+        self.damaged = damaged_domains(self.context.ledger)
         self.first_silence = self.proofs.check_silence()
         uris = uris_of(self.context.settings, self.entries, self.context.here, self.source)
         seen = self.context.phase("look", self._asked(uris))
@@ -72,6 +73,8 @@ class Evacuation:
         self.silent = self.fleet.check_silent(self.context.wish.accept_silent, self.others)
         self.uris = {name: uri for name, uri in uris.items() if name in self.fleet.answering}
         self.seen = seen
+        for job in self.jobs:
+            self._guarded(job, lambda job: d.check_inactive(job, self.fleet))
         held = {str(record["domain"]["uuid"]) for record in self.context.ledger.records(unsettled_only=True)}
         self.unaccounted = self.fleet.unaccounted([document.body for document in self.context.ledger.domains()], held)
         self._warn()
@@ -163,7 +166,7 @@ class Evacuation:
 
     def _locks(self) -> list[Body]:
         """Return what is known of the images' locks. Raises L(Unsafe) for one that is held after the wait."""
-        starting = [job for job in self.jobs if job.is_open and job.wanted != h.SHUTOFF and not self._is_here(job)]
+        starting = [job for job in self.jobs if job.is_open and job.wanted != h.SHUTOFF and not d.was_started(job, self.fleet)]
         paths = {path: job for job in starting for path in lockable(job.saved["disks"])}
         if not paths:
             return []
@@ -177,12 +180,6 @@ class Evacuation:
                 "Find out who holds it (lslocks, qemu-img info). Domains that are surely not the reason can be named in domains.",
             )
         return [{"kind": "locks", "from": self.context.here, "images": found, "at": utc_now()}]
-
-    def _is_here(self, job: Job) -> bool:
-        """Whether a run before this one has started it here: then it holds its own locks."""
-        record = job.candidate.record
-        own = self.fleet.own_domains.get(job.uuid)
-        return bool(own and own["active"] and record and record["type"] == s.EVACUATION and same_host(record["destination"], self.here))
 
     def _judge(self, job: Job) -> None:
         d.decide_record(job, self.fleet)

@@ -258,6 +258,15 @@ def test_a_domain_that_is_active_on_a_host_that_answers_is_not_started(site: Sit
     assert site.told() == [("app", "done", "kvm2")]
 
 
+def test_the_lock_of_a_domain_that_runs_on_a_host_that_answers_is_explained(site: Site) -> None:
+    uuid = site.save("web")
+    site.save("app")
+    site.hosts["kvm3"].add(uuid, "web")
+    site.locked.add("web")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["app"], "kvm3": ["web"]}
+
+
 @pytest.mark.parametrize("state", ["running", "shut off"])
 def test_what_is_on_this_host_already_is_in_the_way(site: Site, state: str) -> None:
     uuid = site.save("web")
@@ -400,6 +409,22 @@ def test_a_place_that_is_none_may_be_the_dead_host(site: Site) -> None:
     run = site.evacuate()
     assert "possible_hosts" in errors(run)["bad"]
     assert site.told() == []
+
+
+def test_a_document_that_was_set_aside_is_not_forgotten(site: Site) -> None:
+    """In no run, until it is back: its domain may have been on the dead host."""
+    uuid = site.save("bad")
+    site.save("web")
+    path = site.folder / "ledger" / "domains" / f"{uuid}.json"
+    before = path.read_text()
+    path.write_text("{")
+    for dummy in range(2):
+        result = result_of(site.evacuate(), diff=False)
+        assert [failure["uuid"] for failure in result["failures"]] == [uuid]
+    assert "failed" not in result_of(site.evacuate(domains=["web"]), diff=False)
+    path.write_text(before)
+    assert "failed" not in result_of(site.evacuate(), diff=False)
+    assert site.running() == {"kvm2": ["bad", "web"]}
 
 
 def test_a_transient_domain_cannot_be_off(site: Site) -> None:
