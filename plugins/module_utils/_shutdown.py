@@ -97,8 +97,8 @@ class Shutdown:
         """
         try:
             ownership = Ownership(self.info.uuid, self.folder)
-        except Watched as error:
-            raise self._being_moved() from error
+        except Watched:
+            raise self._being_moved() from None
         try:
             self.host.listen_for_stop(self.info.uuid)
             if self.start_again and self.info.view.persistent:

@@ -58,8 +58,8 @@ class Start:
         """Start the domain, and return C(state) and C(reason) that it is in then. No move of it can begin here meanwhile."""
         try:
             ownership = Ownership(self.info.uuid, self.folder)
-        except Watched as error:
-            raise self._being_moved() from error
+        except Watched:
+            raise self._being_moved() from None
         try:
             view = self._started()
         finally:

@@ -60,7 +60,7 @@ def test_the_control_process_is_killed_at_the_start(dead: Site, when: str) -> No
 
 def test_the_control_process_is_killed_before_anything_was_asked_of_the_host(dead: Site) -> None:
     running = dead.begin_evacuation(2)
-    eventually(lambda: dead.told(), "a record is open", SECONDS)
+    eventually(dead.told, "a record is open", SECONDS)
     running.kill()
     assert dead.told()[0][1] in ("accepted", "pre-migrating", "done")
     once(dead)

@@ -106,7 +106,7 @@ def test_where_the_program_does_not_run_nothing_comes_to_depend_on_it(machine: M
 
 def test_an_installation_that_breaks_off_is_completed_by_the_next_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(install, "_link", lambda path: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        patch.setattr(install, "_link", lambda path: (never for never in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(Internal, match="No space left"):
             install.install(str(machine.root))
     assert not state(str(machine.root)).installed

@@ -67,7 +67,7 @@ def test_force_overrides_no_disk_that_is_not_proved(site: Site) -> None:
 
 def test_what_has_begun_stays_with_its_host(site: Site) -> None:
     uuid = site.save("web")
-    site.before_start = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
+    site.before_start = lambda: (never for never in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         site.evacuate("kvm3")
     site.before_start = lambda: None

@@ -26,8 +26,8 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._pro
 )
 
 
-def judge(told: Body, known: Known, here: Body = KVM1, disks: t.Optional[list[Body]] = None) -> Judgement:
-    return documents.judge(told, known, here, disks or [disk(seen_by=[])], "somebody")
+def judge(told: Body, known: Known, here: t.Optional[Body] = None, disks: t.Optional[list[Body]] = None) -> Judgement:
+    return documents.judge(told, known, here or KVM1, disks or [disk(seen_by=[])], "somebody")
 
 
 def known(body: Body, unsettled: t.Optional[Body] = None, tombstone: t.Optional[Body] = None) -> Known:
