@@ -12,7 +12,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from .._errors import Conflict, KvmfleetError, MigrationFailed, Unreachable, Unsafe
+from .._errors import Conflict, InvalidState, KvmfleetError, MigrationFailed, Unreachable, Unsafe
 from .._migration import hypervisor as h
 from .._watcher.files import RUN_FOLDER
 from .._watcher.ownership import Ownership, Watched
@@ -59,7 +59,8 @@ class StartingHost(h.Host, t.Protocol):
 
 @dataclass
 class Restart:
-    """:arg order: C(record), C(generation), C(rejoin) (the record was C(pre-migrating) before this run), C(uuid), C(name), C(definition), C(persistent),
+    """:arg order: C(record), C(generation), C(rejoin) (the record was C(pre-migrating) before this run), C(settle_only)
+    (start nothing), C(uuid), C(name), C(definition), C(persistent),
     C(autostart), C(wanted) (a state), C(sources), C(disks), C(tokens).
     """
 
@@ -104,10 +105,12 @@ class Restart:
             ours = notes.record_of(self.order["uuid"], self.notes_folder) == self.order["record"]
         except KvmfleetError as error:
             return self._answer(UNKNOWN, error)
-        if view.active and self.order["rejoin"]:
+        if self.order["rejoin"] and (view.active or (view.present and ours and self.order["wanted"] == h.SHUTOFF)):
             return self._verified(changed=False)
         if view.present and not ours:
             return self._answer(UNKNOWN if self.order["rejoin"] else FAILED, self._in_the_way(view))
+        if self.order.get("settle_only"):
+            return self._taken_back(InvalidState(f"{self._what} was not started here."))
         try:
             check_saved(self.order, self.host.emulators())
             self._check_free()

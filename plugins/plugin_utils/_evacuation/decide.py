@@ -48,6 +48,14 @@ def _held(record: Body, next_step: str) -> Conflict:
     return Conflict(f"{what[0].upper()}{what[1:]} is unsettled: status '{record['status']}'. Nothing was started.", next_step, record=record)
 
 
+def has_begun(job: Job, where: Body) -> bool:
+    """Whether an evacuation of the domain from this source to that host has begun and is not settled."""
+    record = job.candidate.record
+    if record is None or record["type"] != s.EVACUATION or record["status"] not in _BEGUN:
+        return False
+    return same_host(record["destination"], where) and same_host(record["source"], job.source.place)
+
+
 def was_started(job: Job, fleet: Fleet) -> bool:
     """Whether the evacuation that holds the domain has started it already, though nobody has written so yet."""
     record = job.candidate.record

@@ -23,7 +23,7 @@ from .._fencing.fence import ask_power, confirm, fence
 from .._ledger.places import same_host
 from .._ledger.store import Body
 from .._settings import Settings
-from .fleet import doors_of
+from .fleet import SourceAnswers, doors_of
 from .source import Source
 
 Knock = Callable[[str, int], str]
@@ -54,7 +54,7 @@ class Proofs:
         """Raise L(Unsafe) where the source answers SSH; an address that leads nowhere is a warning."""
         for door in doors:
             if door["says"] == ANSWERS:
-                raise Unsafe(
+                raise SourceAnswers(
                     f"{self.source.name} answers {asked_from} at {door['address']} port {door['port']}. A host that answers is never evacuated.",
                     "Nothing was started. Drain it (kvmfleet.migration.drain_host), or switch it off.",
                 )

@@ -45,6 +45,10 @@ def doors_of(settings: Settings, source: Source) -> list[Body]:
     return [door for number, door in enumerate(doors) if door not in doors[:number]]
 
 
+class SourceAnswers(Unsafe):
+    """The host that is to be evacuated is not dead."""
+
+
 @dataclass(frozen=True)
 class Fleet:
     """The answers of one moment.
@@ -64,7 +68,7 @@ class Fleet:
         """Raise L(Unsafe) where any answering host is the source."""
         for name, answer in self.answers.items():
             if answer["answered"] and (self._is_source(name) or answer["host_uuid"] == self.source.entry.get("host_uuid")):
-                raise Unsafe(
+                raise SourceAnswers(
                     f"{self.source.name} answers: libvirt there was asked from {self.here['host']} as {name}. A host that answers is never evacuated.",
                     "Nothing was started. Drain it (kvmfleet.migration.drain_host), or switch it off.",
                 )

@@ -27,7 +27,7 @@ from . import decide as d
 from .booking import Booking
 from .damage import damaged_domains
 from .evidence import Proofs
-from .fleet import Fleet, doors_of, uris_of
+from .fleet import Fleet, SourceAnswers, doors_of, uris_of
 from .job import Context, Job, wanted_state
 from .placing import request_of
 from .shape import check_document
@@ -94,17 +94,39 @@ class Evacuation:
 
     def execute(self) -> None:
         """Start the domains, or in check mode say what would become of them."""
-        self.look()
+        try:
+            self.look()
+        except SourceAnswers as error:
+            raise self._settled_at_least(error) from error
         # Nothing is fenced for nothing.
         if not self.open_jobs():
             return
         self.prove()
         self.judge()
-        booking = Booking(self.context, self._view(), self.here, self.seen["cpu"])
+        booking = Booking(self.context, self._view(self.seen["facts"]), self.here, self.seen["cpu"])
         for job in self.jobs:
             self._guarded(job, lambda job: self._book(job, booking))
         if not self.check:
             Starting(self.context, self.proofs, self.uris, str(self.here["host_id"]), self._all_tokens()).carry_out(self.open_jobs())
+
+    def _settled_at_least(self, refusal: SourceAnswers) -> SourceAnswers:
+        """Settle what an earlier run has begun here, which needs no evidence for nothing is started; return the refusal of all else."""
+        if not any(job.candidate.record for job in self.jobs):
+            return refusal
+        facts = self.context.phase("look", {**self._asked({}), "knock": [], "domains": []})["facts"]
+        self.here = self._place_of(facts)
+        begun = [job for job in self.jobs if job.is_open and d.has_begun(job, self.here)]
+        if self.check or not begun:
+            return refusal
+        booking = Booking(self.context, self._view(facts), self.here, {})
+        for job in begun:
+            job.rejoin = True
+            self._guarded(job, lambda job: booking.rejoin(job, []))
+        Starting(self.context, self.proofs, {}, str(self.here["host_id"]), self._all_tokens()).settle([job for job in begun if job.is_open])
+        told = [f"{job.name} is '{job.record['status']}'" for job in begun if job.record]
+        settled = f" What an earlier run had begun here was settled: {', '.join(told)}."
+        changed = any(job.changed for job in begun)
+        return SourceAnswers(refusal.message + settled, refusal.next_step, changed=changed, evacuations=[job.record for job in begun if job.record])
 
     @property
     def evidence(self) -> list[Body]:
@@ -196,8 +218,8 @@ class Evacuation:
         else:
             booking.book(job, self.evidence)
 
-    def _view(self) -> FleetView:
-        context, facts = self.context, {"answered": True, **self.seen["facts"]}
+    def _view(self, seen: Body) -> FleetView:
+        context, facts = self.context, {"answered": True, **seen}
         survey = {"source": facts, "destinations": {context.uri: facts}}
         leaving = frozenset(job.uuid for job in self.jobs)
         return FleetView(context.ledger, context.settings, context.here, survey, {context.here: context.uri}, self.arrivals, leaving)

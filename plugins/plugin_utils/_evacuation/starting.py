@@ -86,14 +86,20 @@ class Starting:
                 self._settle(job, results[job.uuid])
             rest = [job for job in rest if results[job.uuid]["outcome"] == r.DEFERRED]
 
-    def _start(self, jobs: Sequence[Job]) -> tuple[dict[str, Body], list[str]]:
+    def settle(self, jobs: Sequence[Job]) -> None:
+        """Close the records of what an earlier run has begun, by asking alone; nothing is started, and what is there unfinished is taken away."""
+        results, _waits_for = self._start(jobs, settle_only=True)
+        for job in jobs:
+            self._settle(job, results[job.uuid])
+
+    def _start(self, jobs: Sequence[Job], settle_only: bool = False) -> tuple[dict[str, Body], list[str]]:
         """Return the results by UUID, and which hosts have to answer before anything can be started."""
         self._stop_if_orphaned()
         work = {
-            "orders": [self._order(job) for job in jobs],
+            "orders": [{**self._order(job), "settle_only": settle_only} for job in jobs],
             "parallel": self.context.wish.parallel,
             "good_for_seconds": GOOD_FOR_SECONDS,
-            "ask": self.ask,
+            "ask": {} if settle_only else self.ask,
             "host_id": self.host_id,
         }
         answer = self.context.phase("start", work)

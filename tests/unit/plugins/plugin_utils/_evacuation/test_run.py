@@ -512,6 +512,22 @@ def test_killed_around_the_start_the_next_run_settles_by_asking(site: Site, when
     assert site.hosts["kvm2"].starts == [uuid_of("web")]
 
 
+@pytest.mark.parametrize(("when", "status"), [("before_start", "failed"), ("after_start", "done")])
+def test_what_was_begun_is_settled_even_when_the_dead_host_is_back(site: Site, when: str, status: str) -> None:
+    """Nothing is started then, and nothing else is evacuated."""
+    site.save("web")
+    setattr(site, when, killed)
+    with pytest.raises(Killed):
+        site.evacuate()
+    setattr(site, when, lambda: None)
+    site.save("app")
+    with socket.create_server(("127.0.0.1", site.port)), pytest.raises(Unsafe, match=f"web is '{status}'"):
+        site.evacuate()
+    assert site.told() == [("web", status, "kvm2")]
+    assert site.running() == ({"kvm2": ["web"]} if status == "done" else {})
+    assert site.possible("web") == ["kvm2" if status == "done" else "kvm1"]
+
+
 def test_killed_before_the_intent_was_written_another_host_may_do_it(site: Site) -> None:
     uuid = site.save("web")
     site.ledger.open_record(schema.new_record(s.EVACUATION, {"uuid": uuid, "name": "web"}, site.place("kvm1"), site.place("kvm2"), {}, "a test"))
