@@ -15,7 +15,7 @@ from .results import Results
 SCENARIOS = places.COPY / "extensions" / "molecule"
 INVENTORY = SCENARIOS / "inventory" / "lab.yml"
 STATE = places.BUILD / "molecule"
-SCENARIO_SECONDS = 420
+SCENARIO_SECONDS = 900
 
 
 def run(results: Results) -> None:
