@@ -187,10 +187,11 @@ def test_another_silent_host_has_to_be_accepted_by_name(dead: Site) -> None:
     assert done.refused() == "unsafe"
     assert dead.name(2) in done.msg
     assert "accept_silent" in done.msg
-    dead.ended({3: []})
     for wrong in ("kvm9", dead.name(3)):
         assert dead.evacuate(3, force_down=WORD, accept_silent=[wrong]).code != 0
     dead.ended({3: []})
+    dead.bring_back(2)
+    dead.lab.virsh(2, "start", "other")
 
 
 def test_a_source_that_the_ledger_does_not_know(dead: Site) -> None:
@@ -202,8 +203,6 @@ def test_a_source_that_the_ledger_does_not_know(dead: Site) -> None:
 
 def test_last_of_all_with_a_persons_word_it_is_evacuated(dead: Site) -> None:
     """It was the evidence alone that was missing in the scenarios before; what it starts is taken away again."""
-    dead.bring_back(2)
-    dead.lab.try_("virsh", dead.lab.host(2), "start", "other")
     done = dead.evacuate(2, force_down=WORD)
     assert done.code == 0, done.text
     kinds = [one["kind"] for one in evacuations(done)[0]["evidence"]]

@@ -162,8 +162,9 @@ class Site(Control):
 
     def ended(self, fleet: t.Mapping[int, t.Iterable[str]], *records: Summary) -> None:
         """The whole fleet runs this and nothing else, the ledger has these records and no other, and its audit chain holds."""
-        assert self.fleet() == {number: set(names) for number, names in fleet.items()}
-        assert self.told() == list(records)
+        active, told = self.fleet(), self.told()
+        assert active == {number: set(names) for number, names in fleet.items()}, active
+        assert told == list(records), told
         self.verify_audit()
 
     def knows(self, guest: str, number: int) -> bool:
