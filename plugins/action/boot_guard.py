@@ -14,6 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.migrations import canonical_uuid
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import TOMBSTONE, UNSETTLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import check_not_discarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe
@@ -64,11 +65,13 @@ class ActionModule(FleetAction):
 
     def _permit(self, ledger: Ledger | None, identity: Identity, withheld: list[Body]) -> None:
         """Raise what forbids the release; the host stays held then."""
-        if ledger is None or entry_of(ledger, identity) is None:
+        found = entry_of(ledger, identity) if ledger else None
+        if found is None:
             raise NotFound(
                 f"The ledger does not know {identity.name}, so it cannot say whether its guests were started elsewhere.",
                 "Use the ledger that the host was protected under, or protect it first (protect_host). Nothing was released.",
             )
+        check_not_discarded(found.body)
         if withheld:
             why = "; ".join(f"{describe(record)} is '{record['status']}'" for record in withheld)
             raise Unsafe(

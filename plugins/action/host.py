@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec impo
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts import adopt
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.change import changed_entry, differs, shown
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import scrapped, without_token
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import check_not_discarded, scrapped, without_token
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_by_name, entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.settle import discarded, settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
@@ -107,6 +107,8 @@ class ActionModule(FleetAction):
 
     def _write(self, ledger: Ledger | None, found: Document | None, identity: Identity, args: dict[str, t.Any]) -> Result:
         before = found.body if found else None
+        if before and args["state"] == "enabled":
+            check_not_discarded(before)
         after = changed_entry(before, identity.as_dict(), args["state"], args["reason"], acting())
         changed = differs(before, after)
         if changed and ledger and not self._task.check_mode:

@@ -37,8 +37,9 @@ options:
     type: str
   adopt_identity:
     description:
-      - This host is the one that the ledger has, although name, machine ID and libvirt's UUID have changed, another entry has its name, or its identity file
-        is lost. The entry takes over what the host says now, and lists that in C(adopted). A lost file is written again.
+      - This host is the one that the ledger has, although name, machine ID and libvirt's UUID have changed, another entry has its name, its identity file
+        is lost, or it was given up with O(source_discarded). The entry takes over what the host says now, and lists that in C(adopted). A lost file is
+        written again.
       - A host that has an identity of its own keeps it; where the ledger has another one for it, the task still ends with C(conflict).
       - To be run on the host itself.
     type: bool
@@ -47,6 +48,7 @@ options:
     description:
       - The host O(name) will not return. Evacuations from it that are C(done) become C(completed) with the reason C(source_discarded); those to it that
         were given up for a newer one become C(failed). Its entry becomes V(fenced), with C(discarded).
+      - Should the host be back after all, it is neither enabled nor released before O(adopt_identity) says that it belongs to the fleet again.
       - To be run elsewhere, e.g. on localhost; a host that answers is refused.
     type: bool
     default: false

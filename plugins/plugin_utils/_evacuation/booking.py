@@ -92,7 +92,9 @@ class Booking:
             forced=FORCED_REBUILD if wish.force else None,
         )
         before = {key: saved.get(key) for key in ("state", "state_at", "persistent", "autostart")}
-        return {**record, "before": {**before, "saved_at": saved.get("at")}, "wanted_state": job.wanted, "evidence": list(evidence)}
+        # Once its new host has protected the domain, only the record still says what its disks were here.
+        disks = saved.get("disks") if same_host(saved.get("host") or {}, job.source.place) else None
+        return {**record, "before": {**before, "saved_at": saved.get("at"), "disks": disks}, "wanted_state": job.wanted, "evidence": list(evidence)}
 
     def _verdict(self, job: Job) -> Verdict:
         return verdict_on(job, self.view, self.context.uri, self.cpu.get(job.uuid), self.context.wish.force)

@@ -34,15 +34,18 @@ class Adoption:
 
 
 def adoption(ledger: Ledger, identity: Identity, reason: str, by: str) -> t.Optional[Adoption]:
-    """Return what is to be changed, None where nothing has come apart.
+    """Return what is to be changed, None where nothing has come apart and the host was not discarded.
 
     Raises L(NotFound) where the ledger does not know the host at all, L(Conflict) where the host has an ID of its own that is not the ledger's: which
     of the two is right is said by the file on the host, and never overwritten.
     """
     try:
-        if entry_of(ledger, identity) is None:
+        known = entry_of(ledger, identity)
+        if known is None:
             raise NotFound(f"The ledger has no host that {identity.name} could be.", "A host gets its entry from the first task of this module with a state.")
-        return None
+        if not known.body.get("discarded"):
+            return None
+        return _adoption(ledger, known, identity, {"reason": reason, "by": by, "conflict": f"{identity.name} was discarded, and is back."})
     except Conflict as conflict:
         found = _candidate(ledger, identity)
         if found is None or (found.body.get("host_id") and identity.host_id and found.body["host_id"] != identity.host_id):
@@ -71,7 +74,8 @@ def _adoption(ledger: Ledger, found: Document, identity: Identity, said: Body) -
     host_id = before.get("host_id") or identity.host_id
     known = {key: now[key] if now[key] is not None else before.get(key) for key in _OWN}
     note = {"at": utc_now(), **said, "before": {key: before.get(key) for key in _OWN}, "after": known}
-    after = {**before, **known, "host_id": host_id, "adopted": [*(before.get("adopted") or []), note]}
+    kept = {key: value for key, value in before.items() if key != "discarded"}
+    after = {**kept, **known, "host_id": host_id, "adopted": [*(before.get("adopted") or []), note]}
     own = (after["host_id"], after["host_uuid"])
     others = [document for document in ledger.hosts() if document.body["name"] == identity.name and document.body["host_key"] not in own]
     renamed = [(other, {**other.body, "name": f"{other.body['name']} (until {note['at']})"}) for other in others]

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 
 from .._ledger.store import Body
@@ -31,6 +32,18 @@ def scrapped(entry: Body, reason: str, by: str) -> Body | None:
     is_new = after["state"] != FENCED
     told = {"state": FENCED, "reason": reason, "by": by, "since": utc_now() if is_new else after.get("since")}
     return {**after, **told, "discarded": {"at": utc_now(), "by": by, "reason": reason}}
+
+
+def check_not_discarded(entry: Body) -> None:
+    """Raise L(Unsafe) for a host of which a person said that it will not return: what it still has defined is in no record any more."""
+    discarded = entry.get("discarded")
+    if discarded:
+        raise Unsafe(
+            f"{entry['name']} was discarded at {discarded['at']} by {discarded['by']} ({discarded['reason']}): the records of what was evacuated from it are "
+            "closed, so that nothing says any more which of its guests are leftovers.",
+            "Undefine there what runs elsewhere now, then say that the host belongs to the fleet again: kvmfleet.migration.host with adopt_identity and a "
+            "reason. Nothing was changed.",
+        )
 
 
 def _decided(entry: Body, decision: str, reason: str, by: str, **more: str) -> Body:

@@ -85,7 +85,7 @@ def overtaken(current: Body) -> Conflict:
 def document_overtaken(what: str, current: t.Optional[Body]) -> Conflict:
     """Return the refusal of a change to a host's or domain's document that is not the one that was read."""
     now = "it is not there" if current is None else f"it is now {_facts(current)}"
-    return Conflict(f"Failed to change {what}: another process wrote it meanwhile, {now}.", "Run the task again.", document=current)
+    return Conflict(f"Failed to change {what}: another process wrote it meanwhile, {now}.", "Run the task again.")
 
 
 def _facts(body: Body) -> str:

@@ -82,7 +82,6 @@ class Saving:
         try:
             ledger.put_domain(judgement.body, document.version if document else None)
         except Conflict:
-            # What it carries is the whole document, definition included: it must not be shown.
             return False
         return True
 

@@ -70,10 +70,9 @@ def _set_origin(ledger: Ledger, uuid: str, origin: t.Optional[str], write: bool)
         try:
             ledger.put_domain({**found.body, "protected": {**protected, "origin": origin}}, found.version)
             return True
-        except Conflict as error:
-            # What it carries is the whole document, definition included: it must not be shown.
+        except Conflict:
             if not rest:
-                raise Conflict(error.message, error.next_step) from error
+                raise
     raise AssertionError("unreachable")
 
 

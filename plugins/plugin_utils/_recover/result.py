@@ -73,6 +73,8 @@ def result_lines(result: Mapping[str, Body]) -> list[str]:
     lines: list[str] = []
     for host, own in result.items():
         lines += [f"CLEANED {_named(entry)} on {host}" for entry in own["cleaned"]]
+        lines += [f"BACK    {_named(entry)} on {host}: {_reason(entry)}" for entry in own["superseded"]]
+        lines += [f"DELETED {path} of {_named(entry)} on {host}" for entry in own["deleted"] for path in entry["paths"]]
         lines += [f"KEPT    {_named(entry)} on {host}: {_reason(entry)}" for entry in own["kept"]]
         lines += [f"REFUSED {_named(entry)} on {host}: {_reason(entry)}" for entry in own["refused"]]
         lines += [f"STARTED {_named(entry)} on {host}" for entry in own["started"]]

@@ -123,6 +123,15 @@ def test_a_host_that_the_ledger_does_not_know_is_not_released(fleet: Fleet) -> N
     assert "release" not in fleet.host.phases
 
 
+def test_a_host_that_was_discarded_is_not_released(fleet: Fleet) -> None:
+    ledger = fleet.known()
+    (entry,) = ledger.hosts()
+    ledger.put_host({**entry.body, "discarded": {"at": "then", "by": "Ada", "reason": "burnt"}}, entry.version)
+    with pytest.raises(Unsafe, match="adopt_identity"):
+        fleet.task(state="released")
+    assert fleet.host.phases == ["read"]
+
+
 def test_a_host_that_lost_its_identity_is_not_released(fleet: Fleet) -> None:
     fleet.known()
     fleet.host.host_id = None

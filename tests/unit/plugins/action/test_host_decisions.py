@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, InvalidState, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
@@ -149,6 +149,18 @@ def test_a_scrapped_host_s_tombstones_are_over_and_it_is_marked(fleet: Deciding)
     assert (entry["state"], entry["discarded"]["reason"], entry["decisions"][0]["decision"]) == ("fenced", "burnt", "source_discarded")
     assert not fleet.task(**wanted)["changed"]
     assert fleet.host.phases == []
+
+
+def test_a_scrapped_host_that_is_back_takes_domains_only_by_a_person_s_word(fleet: Deciding) -> None:
+    fleet.task(here="localhost", name="kvm1", source_discarded=True, reason="burnt")
+    with pytest.raises(Unsafe, match="burnt"):
+        fleet.task(state="enabled")
+    assert not fleet.task(state="fenced")["changed"]
+    assert fleet.task(adopt_identity=True, reason="it was another machine that burnt")["changed"]
+    (entry,) = fleet.entries()
+    assert (entry["state"], "discarded" in entry, entry["adopted"][0]["reason"]) == ("fenced", False, "it was another machine that burnt")
+    assert not fleet.task(adopt_identity=True, reason="again")["changed"]
+    assert fleet.task(state="enabled")["changed"]
 
 
 def test_a_host_that_answers_is_not_scrapped(fleet: Deciding) -> None:

@@ -58,6 +58,19 @@ def test_a_definition_is_in_no_result_and_no_record(site: Site) -> None:
     assert "<domain" not in str(list(site.ledger.records()))
 
 
+def test_the_record_keeps_the_disks_as_they_were_on_the_source_and_no_other_host(site: Site) -> None:
+    site.save("web")
+    site.evacuate()
+    (record,) = site.ledger.records(domain="web")
+    (document,) = site.ledger.domains()
+    assert record["before"]["disks"] == document.body["protected"]["disks"] != []
+    # Nobody has protected it on kvm2, which dies in turn: how its disks are there is in no document.
+    site.silent = {"kvm1", "kvm2"}
+    site.evacuate("kvm3", source="kvm2", accept_silent=["kvm1"])
+    newer = max(site.ledger.records(domain="web"), key=lambda one: one["generation"])
+    assert (newer["source"]["host"], newer["before"]["disks"]) == ("kvm2", None)
+
+
 def test_a_second_run_has_nothing_to_do_and_fences_nobody(site: Site) -> None:
     site.save("web")
     agent = site.agent()

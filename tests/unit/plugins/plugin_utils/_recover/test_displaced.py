@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import keep
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.homes import homes
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, host, record, uid
@@ -120,10 +121,13 @@ def test_a_document_that_others_always_write_is_a_conflict_that_shows_no_definit
     protected(ledger)
     moved(ledger, "kvm1", "kvm2")
 
-    def refuse(body: Body, version: t.Optional[int]) -> t.NoReturn:
-        raise Conflict("Another process wrote it.", "Run the task again.", document=body)
+    put = ledger.put_domain
 
-    monkeypatch.setattr(ledger, "put_domain", refuse)
+    def too_late(body: Body, version: t.Optional[int]) -> Document:
+        put({**body, "protected": {**body["protected"], "origin": None}}, version)
+        return put(body, version)
+
+    monkeypatch.setattr(ledger, "put_domain", too_late)
     with pytest.raises(Conflict) as caught:
         keep(ledger, DRAINED, write=True)
     assert "secret" not in str(caught.value.as_result())

@@ -82,7 +82,7 @@ def test_a_source_that_was_never_asked_has_sent_nothing_but_in_check_mode_would(
 
 
 def own(**changes: t.Any) -> Body:
-    lists: Body = {key: [] for key in ("cleaned", "kept", "refused", "started", "brought_home", "skipped", "failed", "notes")}
+    lists: Body = {key: [] for key in ("cleaned", "superseded", "deleted", "kept", "refused", "started", "brought_home", "skipped", "failed", "notes")}
     return {**lists, "released": True, "enabled": True, "error": "", **changes}
 
 
@@ -91,11 +91,13 @@ def test_lines_and_problems_name_domain_host_and_reason() -> None:
         started=[ITEM],
         refused=[{**ITEM, "reason": "It is active here."}],
         failed=[{"what": "start", **ITEM, "reason": "It may run on kvm9."}],
+        superseded=[{**ITEM, "reason": "It has come back."}],
+        deleted=[{**ITEM, "record": "r", "paths": ["/a/disk"]}],
         enabled=False,
         error="Stopped.",
     )
     lines = result_lines({"kvm1": result})
-    assert "STARTED web1 on kvm1" in lines
+    assert {"STARTED web1 on kvm1", "BACK    web1 on kvm1: It has come back.", "DELETED /a/disk of web1 on kvm1"} <= set(lines)
     assert lines[-1] == "kvm1: 0 cleaned, 1 started, 0 brought home, 1 failed. Its boot is released, and it does NOT take domains."
     assert problems(result) == ["Stopped.", "Failed to start web1: It may run on kvm9.", "web1 was not cleaned up: It is active here."]
     assert problems(own()) == []
