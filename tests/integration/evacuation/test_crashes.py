@@ -170,6 +170,17 @@ def test_the_control_process_is_killed_during_the_cleanup(dead: Site, after: str
     dead.ended({1: [], 2: ["web"], 3: []}, dead.line("web", "completed", 1, 2))
 
 
+def test_two_cleanups_at_once(dead: Site) -> None:
+    assert dead.evacuate(2).code == 0
+    dead.bring_back(1)
+    racing = [dead.begin(1, "evacuation_cleanup", {}) for dummy in range(2)]
+    ended = [one.wait() for one in racing]
+    assert [one.code for one in ended] == [0, 0], [one.text for one in ended]
+    assert sum(len(one.result["cleaned"]) for one in ended) == 1
+    assert not dead.knows("web", 1)
+    dead.ended({1: [], 2: ["web"], 3: []}, dead.line("web", "completed", 1, 2))
+
+
 @pytest.fixture
 def small_disk(dead: Site) -> t.Iterator[pathlib.Path]:
     """The ledger is on a file system of its own, on which there is no more room."""

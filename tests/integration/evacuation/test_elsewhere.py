@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site
@@ -66,6 +67,22 @@ def test_disks_that_only_the_dead_host_had_are_named_and_come_back_with_it(site:
     assert site.knows("local", 1)
     site.lab.virsh(1, "start", "local")
     assert site.fleet() == {1: {"local"}, 2: {"web"}, 3: set()}
+
+
+def test_a_host_without_room_takes_a_guest_only_by_force(site: Site, guest: Make) -> None:
+    guest("web")
+    site.protect()
+    site.lose(1)
+    full = ("-e", json.dumps({"kvmfleet_scheduler": {"reserved_memory_mib": 100_000_000}}))
+    refused = site.evacuate(2, 1, *full)
+    assert (refused.code != 0, "memory" in refused.msg) == (True, True), refused.text
+    site.ended({2: [], 3: []}, site.line("web", "conflict", 1, 2))
+    forced = site.evacuate(2, 1, *full, force=True)
+    assert forced.code == 0, forced.text
+    site.ended({2: ["web"], 3: []}, site.line("web", "conflict", 1, 2), site.line("web", "done", 1, 2))
+    (record,) = (record for record in site.records() if record["status"] == "done")
+    assert record["forced"] == "FORCED_REBUILD"
+    assert "memory" in str(record["history"])
 
 
 def test_a_domain_that_nobody_protected_is_left_alone_in_every_step(site: Site, guest: Make) -> None:

@@ -131,6 +131,28 @@ def test_a_host_that_was_scrapped(site: Site, guest: Make) -> None:
     assert "scrap yard" in str(site.only_record()["history"])
 
 
+def test_a_host_that_was_scrapped_and_is_back_all_the_same(site: Site, guest: Make) -> None:
+    """Its copy of the guest is in no open record any more: it is not released before a person has looked at it."""
+    guest("web", "--autostart")
+    site.protect(guard=True)
+    site.lose(1)
+    assert site.evacuate(2).code == 0
+    assert site.task(2, "host", {"name": site.name(1), "source_discarded": True, "reason": "scrapped"}).code == 0
+    site.bring_back(1)
+    code, text = site.playbook("recover", target=site.name(1))
+    assert (code != 0, "adopt_identity" in text) == (True, True), text
+    for module in ("boot_guard", "host"):
+        assert site.task(1, module, {"state": "released" if module == "boot_guard" else "enabled"}).refused() == "unsafe"
+    assert not site.clean(1).changed
+    site.ended({1: [], 2: ["web"], 3: []}, site.line("web", "completed", 1, 2, "source_discarded"))
+    site.lab.virsh(1, "undefine", "web")
+    assert site.task(1, "host", {"adopt_identity": True, "reason": "looked at, and emptied"}).code == 0
+    code, text = site.playbook("recover", target=site.name(1))
+    assert code == 0, text
+    assert site.task(1, "host", {}).result["host"]["state"] == "enabled"
+    assert site.fleet() == {1: set(), 2: {"web"}, 3: set()}
+
+
 def test_a_guest_that_starts_with_its_host_is_held_on_the_host_that_returns(site: Site, guest: Make) -> None:
     guest("auto", "--autostart")
     guest("home", "--autostart", storage="local")

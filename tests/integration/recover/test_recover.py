@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 Make = t.Callable[..., str]
+
+SECONDS = 90
 
 
 def names(entries: list[dict[str, t.Any]]) -> list[str]:
@@ -118,6 +122,44 @@ def test_an_evacuated_guest_is_cleaned_and_what_was_not_evacuated_starts(lab: La
     assert operator.ledger.get(record).record["status"] == "completed"
     run, own = operator.recover(1, recover_host_bring_home=True)
     assert (run.code, names(own["brought_home"]), lab.places(gone)) == (0, [gone], {1: "running"}), run.text
+
+
+@pytest.mark.parametrize("after", ["cleaned", "started"])
+def test_the_control_node_is_killed_on_its_way_and_the_next_run_ends_it(lab: Lab, operator: Operator, guest: Make, after: str) -> None:
+    gone, stayed = guest("gone", "--autostart"), guest("stayed", "--autostart")
+    uuid, xml = lab.uuid(gone), lab.virsh(1, "dumpxml", "--inactive", gone)
+    operator.protect()
+    lab("poweroff", lab.host(1))
+    boot_elsewhere(lab, gone, xml, 2)
+    record = operator.evacuated(gone, uuid, 1, 2)
+    lab("poweron", lab.host(1))
+    running = operator.begin("recover", target=lab.host(1))
+    reached = {"cleaned": lambda: lab.places(gone) == {2: "running"}, "started": lambda: lab.places(stayed) == {1: "running"}}
+    eventually(reached[after], f"the run has {after}", SECONDS)
+    running.kill()
+    run, own = operator.recover(1)
+    assert (run.code, own["failed"], own["error"], own["enabled"]) == (0, [], "", True), run.text
+    assert (lab.places(gone), lab.places(stayed)) == ({2: "running"}, {1: "running"})
+    assert (operator.ledger.get(record).record["status"], operator.entry(1)["state"]) == ("completed", "enabled")
+    lab.virsh(1, "destroy", stayed)
+    again, own = operator.recover(1)
+    assert (again.code, own["started"], lab.places(stayed)) == (0, [], {1: "shut off"}), again.text
+
+
+def test_several_hosts_are_recovered_in_one_play(lab: Lab, operator: Operator, guest: Make) -> None:
+    names = {number: guest(f"own{number}", on=number) for number in (1, 2)}
+    operator.protect()
+    for number in names:
+        operator.drain(number)
+    assert [lab.places(name) for name in names.values()] == [{3: "running"}] * 2
+    for number in names:
+        operator.power_cycle(number)
+    target = ",".join(lab.host(number) for number in names)
+    run = operator.playbook("recover", target=target, recover_host_bring_home=True, recover_host_timeout_seconds=120)
+    assert run.code == 0, run.text
+    result = run.stats["recover_host_result"]
+    assert {host: (own["enabled"], len(own["brought_home"])) for host, own in result.items()} == {lab.host(number): (True, 1) for number in names}
+    assert [lab.places(name) for name in names.values()] == [{1: "running"}, {2: "running"}]
 
 
 def test_while_the_cleanup_refuses_a_guest_nothing_is_released(lab: Lab, operator: Operator, guest: Make) -> None:

@@ -14,13 +14,13 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 
 
-def maintain(operator: Operator, *tasks: str, wait_seconds: int = 60, **variables: t.Any) -> Run:
+def maintain(operator: Operator, *tasks: str, options: t.Sequence[str] = (), wait_seconds: int = 60, **variables: t.Any) -> Run:
     """Run the playbook on the first two hosts, with a tasks file of these tasks."""
     file = operator.folder / "tasks.yml"
     file.write_text("---\n" + "".join(tasks), encoding="utf-8")
     hosts = [operator.lab.host(number) for number in (1, 2)]
     given = {"target": ",".join(hosts), "rolling_maintenance_tasks": str(file), "recover_host_timeout_seconds": wait_seconds}
-    return operator.playbook("rolling_maintenance", **given, **variables)
+    return operator.playbook("rolling_maintenance", *options, **given, **variables)
 
 
 def boots(lab: Lab) -> dict[int, str]:
@@ -40,6 +40,17 @@ def test_host_by_host_is_drained_rebooted_and_recovered(lab: Lab, operator: Oper
     assert [number for number in after if after[number] != before[number]] == [1, 2]
     assert (lab.places(one), lab.places(two), lab.places(polite)) == ({1: "running"}, {2: "running"}, {2: "running"})
     assert {operator.entry(number)["state"] for number in (1, 2)} == {"enabled"}
+
+
+def test_check_mode_shows_it_and_touches_nothing(lab: Lab, operator: Operator, guest: Make) -> None:
+    one = guest("one")
+    operator.protect()
+    before, state = boots(lab), (operator.entry(1)["state"], operator.entry(2)["state"])
+    run = maintain(operator, lab_task(lab, "poweroff") + lab_task(lab, "poweron"), options=["--check"])
+    assert run.code == 0, run.text
+    assert (boots(lab), lab.places(one)) == (before, {1: "running"})
+    assert (operator.entry(1)["state"], operator.entry(2)["state"]) == state
+    assert operator.records() == []
 
 
 def test_it_stops_at_the_first_host_that_does_not_come_back_and_goes_on_there(lab: Lab, operator: Operator, guest: Make) -> None:
