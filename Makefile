@@ -5,13 +5,14 @@
 # make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
 # make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up)
 # make test    every suite but sanity-matrix and evacuation; its last line is "N passed, N failed"
-# make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule evacuation
+# make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule bench-quick evacuation
+# make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
 # make format  puts Python code in shape
 
-SUITES = lint types units sanity importer integration molecule
+SUITES = lint types units sanity importer integration molecule bench-quick
 PYTHON = .build/venv/bin/python
 
-.PHONY: help setup sync demo test format clean sanity-matrix evacuation $(SUITES)
+.PHONY: help setup sync demo test bench format clean sanity-matrix evacuation $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -27,6 +28,9 @@ demo: sync
 
 test: sync
 	@$(PYTHON) tests/tools/run_suites.py $(SUITES)
+
+bench: sync
+	@$(PYTHON) tests/tools/bench.py $(BENCH)
 
 $(SUITES) sanity-matrix evacuation: sync
 	@$(PYTHON) tests/tools/run_suites.py $@

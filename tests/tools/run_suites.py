@@ -21,7 +21,7 @@ from typing import NoReturn
 from suites import places
 from suites.results import Results, read
 
-MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix"}
+MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix", "bench-quick": "bench"}
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ COMMAND = pathlib.Path(__file__).resolve().parents[2] / "lab/lab"
 Answer = t.TypeVar("Answer")
 
 
-def eventually(ask: t.Callable[[], Answer], what: str, seconds: float = 30) -> Answer:
+def eventually(ask: t.Callable[[], Answer | None], what: str, seconds: float = 30) -> Answer:
     """Return the first answer that is true in a test; fail the test when there is none in time."""
     limit = time.monotonic() + seconds
     while not (answer := ask()):
