@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import check
@@ -17,9 +18,13 @@ from ansible_collections.kvmfleet.migration.tests.simulator.fleets import Drain
 
 def requests_of(drain: Drain) -> list[Request]:
     """Return what the active domains of the drained host need."""
-    facts = drain.facts[drain.source]
+    return requests_from(drain.source, drain.facts[drain.source])
+
+
+def requests_from(host: str, facts: Mapping[str, t.Any]) -> list[Request]:
+    """Return what the active domains of a host need."""
     active = [domain for domain in facts["domains"] if domain["active"]]
-    return [Request.of(domain["request"], domain["uuid"], domain["name"], drain.source, facts["host_uuid"]) for domain in active]
+    return [Request.of(domain["request"], domain["uuid"], domain["name"], host, facts["host_uuid"]) for domain in active]
 
 
 def fleet_of(drain: Drain) -> Fleet:

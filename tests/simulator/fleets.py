@@ -59,16 +59,43 @@ def loose(seed: int) -> Drain:
     return Drain({SOURCE: f.host(SOURCE, 2**20, 256, guests), **hosts}, SOURCE, names, settings)
 
 
-def large(hosts: int, domains: int, leaving: int, seed: int = 1) -> Drain:
-    """Return a fleet of so many hosts and domains, half full; the host to drain has C(leaving) of the domains."""
+@dataclass(frozen=True)
+class Loss:
+    """A fleet that has lost hosts.
+
+    :arg facts: of the hosts that remain.
+    :arg lost: of those that are gone, as they were.
+    """
+
+    facts: dict[str, f.Document]
+    lost: dict[str, f.Document]
+
+
+def bereft(hosts: int, domains: int, lost: int, filled: float = 0.5) -> Loss:
+    """Return a fleet with its domains shared out evenly, of which the first C(lost) hosts are gone.
+
+    :arg filled: how much of the memory of each host is taken.
+    """
+    drain = large(hosts, domains, domains // hosts, filled=filled)
+    gone = list(drain.facts)[:lost]
+    return Loss({name: facts for name, facts in drain.facts.items() if name not in gone}, {name: drain.facts[name] for name in gone})
+
+
+def large(hosts: int, domains: int, leaving: int, seed: int = 1, filled: float = 0.5) -> Drain:
+    """Return a fleet of so many hosts and domains, each with an image of its own; the host to drain has C(leaving) of the domains.
+
+    :arg filled: how much of the memory of each host is taken.
+    """
     chance = random.Random(seed)
     names = [f"kvm{number + 1}" for number in range(hosts)]
     shares: dict[str, list[f.Document]] = {name: [] for name in names}
     for number in range(domains):
         name = names[0] if number < leaving else names[1 + number % (hosts - 1)]
         group = {"name": f"set{number // 3}", "policy": "anti-affinity"} if number % 10 < 3 else None
-        shares[name].append(f.domain(f"g{number}", chance.choice([1024, 2048, 4096, 8192]), chance.choice([1, 2, 4]), group=group))
-    facts = {name: f.host(name, 2 * max(8192, sum(guest["memory_mib"] for guest in share)), 64, share) for name, share in shares.items()}
+        disks = [f.disk("vda", source=f"/srv/images/g{number}.qcow2", store=f"nfs4:nas:/images/g{number}.qcow2")]
+        shares[name].append(f.domain(f"g{number}", chance.choice([1024, 2048, 4096, 8192]), chance.choice([1, 2, 4]), group=group, disks=disks))
+    rooms = {name: int(max(8192, sum(guest["memory_mib"] for guest in share)) / filled) for name, share in shares.items()}
+    facts = {name: f.host(name, rooms[name], 64, share) for name, share in shares.items()}
     return Drain(facts, names[0], names[1:])
 
 

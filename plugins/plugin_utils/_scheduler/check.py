@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
-from .filters import DEFAULT, Filter, Finding
+from .filters import DEFAULT, Filter, Finding, concerned
+from .filters.base import PASS
 from .fleet import Fleet
 from .host_state import HostState
 from .request import Request
@@ -51,15 +52,34 @@ def check(request: Request, host: HostState, fleet: Fleet, filters: Sequence[Fil
 
     :arg force: refusals that may be overridden become warnings.
     """
+    return _judged(request, host, fleet, concerned(filters, request), force)
+
+
+def rank(request: Request, fleet: Fleet, names: Iterable[str], filters: Sequence[Filter] = DEFAULT, force: bool = False) -> list[Verdict]:
+    """Return a verdict for each of these hosts, in their order; those that passed are weighed against each other."""
+    rules = concerned(filters, request)
+    verdicts = [_judged(request, fleet.states[name], fleet, rules, force) for name in names]
+    weights = weigh(request, [fleet.states[verdict.host] for verdict in verdicts if verdict.passed], fleet)
+    return [Verdict(v.host, v.passed, v.failures, v.warnings, weights.get(v.host, 0.0), v.forced) for v in verdicts]
+
+
+def best(verdicts: Iterable[Verdict]) -> t.Optional[Verdict]:
+    """Return the wanted one of those that passed; equal ones by name, so that two runs choose alike."""
+    passed = [verdict for verdict in verdicts if verdict.passed]
+    return min(passed, key=lambda verdict: (-verdict.weight, verdict.host), default=None)
+
+
+def _judged(request: Request, host: HostState, fleet: Fleet, rules: Iterable[Filter], force: bool) -> Verdict:
     failures: list[dict[str, str]] = []
     warnings: list[str] = []
     forced = False
-    for rule in filters:
+    for rule in rules:
         if host.unanswered is not None and not rule.judges_silent:
             continue
         finding = rule.judge(request, host, fleet)
-        if finding.warnings:
-            warnings.extend(finding.warnings)
+        if finding is PASS:
+            continue
+        warnings.extend(finding.warnings)
         if finding.reason is None:
             continue
         if force and _is_overridable(rule, finding):
@@ -68,19 +88,6 @@ def check(request: Request, host: HostState, fleet: Fleet, filters: Sequence[Fil
         else:
             failures.append({"filter": rule.name, "reason": finding.reason})
     return Verdict(host.name, not failures, failures, warnings, 0.0, forced)
-
-
-def rank(request: Request, fleet: Fleet, names: Iterable[str], filters: Sequence[Filter] = DEFAULT, force: bool = False) -> list[Verdict]:
-    """Return a verdict for each of these hosts, in their order; those that passed are weighed against each other."""
-    verdicts = [check(request, fleet.states[name], fleet, filters, force) for name in names]
-    weights = weigh(request, [fleet.states[verdict.host] for verdict in verdicts if verdict.passed], fleet)
-    return [replace(verdict, weight=weights[verdict.host]) if verdict.passed else verdict for verdict in verdicts]
-
-
-def best(verdicts: Iterable[Verdict]) -> t.Optional[Verdict]:
-    """Return the wanted one of those that passed; equal ones by name, so that two runs choose alike."""
-    passed = [verdict for verdict in verdicts if verdict.passed]
-    return min(passed, key=lambda verdict: (-verdict.weight, verdict.host), default=None)
 
 
 def _is_overridable(rule: Filter, finding: Finding) -> bool:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 import posixpath
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MIB = 1024**2
 
 Body = Mapping[str, t.Any]
+# Places, each with the text that the paths in it begin with.
+Roots = Sequence[tuple[str, Body]]
 
 
 @dataclass(frozen=True)
@@ -144,27 +146,32 @@ class Hardware:
         return None if pools is None else {pool["name"]: pool for pool in pools}
 
     @functools.cached_property
-    def mounts(self) -> t.Optional[Sequence[Body]]:
-        """Mounted file systems."""
-        return self.facts.get("mounts")
+    def active_pools(self) -> Roots:
+        """Storage pools that are active, for L(place_with)."""
+        return _roots(pool for pool in self.facts.get("pools") or () if pool.get("active"))
+
+    @functools.cached_property
+    def mounts(self) -> t.Optional[Roots]:
+        """Mounted file systems, for L(place_with)."""
+        mounts = self.facts.get("mounts")
+        return None if mounts is None else _roots(mounts)
 
 
-def longest_prefix(places: t.Iterable[Body], path: str) -> t.Optional[Body]:
-    """Return the one of these places (each has C(path)) that the path lies in; the deepest where several hold it, the later of two at one point."""
-    found, depth = None, -1
-    wanted = f"{_normal(path)}/"
-    for place in places:
-        root = f"{(place.get('path') or '?').rstrip('/')}/"
-        if wanted.startswith(root) and len(root) >= depth:
-            found, depth = place, len(root)
-    return found
+def _roots(places: Iterable[Body]) -> Roots:
+    """Return the places (each has C(path)) by the text that a path in them begins with, deep ones first, of two at one point the later one."""
+    pairs = [(f"{(place.get('path') or '?').rstrip('/')}/", place) for place in places]
+    return sorted(pairs, key=lambda pair: len(pair[0]))[::-1]
 
 
-def path_below(path: str, folder: str) -> str:
-    """Return the path as seen from a folder that holds it; C(.) for the folder itself."""
-    return _normal(path)[len(folder.rstrip("/")) + 1 :] or "."
+def place_with(roots: Roots, path: str) -> t.Optional[tuple[Body, str]]:
+    """Return the deepest of the places that the path lies in, and the path as seen from there; C(.) for the place itself."""
+    wanted = _as_folder(path)
+    for root, place in roots:
+        if wanted.startswith(root):
+            return place, wanted[len(root) : -1] or "."
+    return None
 
 
 @functools.lru_cache(maxsize=4096)
-def _normal(path: str) -> str:
-    return posixpath.normpath(path)
+def _as_folder(path: str) -> str:
+    return f"{posixpath.normpath(path)}/"

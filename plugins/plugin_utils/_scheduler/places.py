@@ -11,7 +11,7 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .hardware import Hardware, longest_prefix, path_below
+from .hardware import Hardware, place_with
 
 # Pools whose volumes are files of a file system, which may be the file system of others too.
 _ON_FILES = ("dir", "fs", "netfs")
@@ -33,30 +33,39 @@ def place_of(hardware: Hardware, path: str) -> t.Optional[Place]:
 
     A mount counts before the pools on it, which share its room; a pool of block devices counts before the mount that its devices stand in.
     """
-    pool = longest_prefix((pool for pool in hardware.facts.get("pools") or () if pool.get("active")), path)
-    if pool is not None and (hardware.mounts is None or pool["type"] not in _ON_FILES):
-        return _sized(f"pool {pool['name']}", pool)
-    mount = longest_prefix(hardware.mounts or (), path)
+    pool = place_with(hardware.active_pools, path)
+    if pool is not None and (hardware.mounts is None or pool[0]["type"] not in _ON_FILES):
+        return _sized(f"pool {pool[0]['name']}", pool[0])
+    mount = place_with(hardware.mounts or (), path)
     # What stands in /dev is a device, and no file of the file system that /dev is mounted on.
-    return None if mount is None or path.startswith("/dev/") else _sized(f"file system {mount['path']}", mount)
+    return None if mount is None or path.startswith("/dev/") else _sized(f"file system {mount[0]['path']}", mount[0])
 
 
-def store_of(hardware: Hardware, path: str) -> t.Optional[tuple[str, t.Optional[str]]]:
-    """Return the mount that holds the path, in words, and the identity that the path has on other hosts too (None: it has none).
+class Store(t.NamedTuple):
+    """The mount that holds a path.
 
-    None where the host's mounts are not known.
+    :arg identity: of the path, the same on other hosts; None where it has none.
     """
-    mount = longest_prefix(hardware.mounts or (), path)
-    if mount is None:
+
+    mount: Body
+    identity: t.Optional[str]
+
+    def __str__(self) -> str:
+        return self.identity or f"{self.mount.get('kind') or 'a file system'} at {self.mount['path']}"
+
+
+def store_of(hardware: Hardware, path: str) -> t.Optional[Store]:
+    """Return where the path lies; None where the host's mounts are not known."""
+    found = place_with(hardware.mounts or (), path)
+    if found is None:
         return None
-    store = mount.get("store")
-    name = f"{mount.get('kind') or 'a file system'} at {mount['path']}"
-    return name, f"{store}/{path_below(path, mount['path'])}" if store else None
+    store = found[0].get("store")
+    return Store(found[0], f"{store}/{found[1]}" if store else None)
 
 
 def has_store(hardware: Hardware, image: str) -> bool:
     """Whether a store is mounted anywhere on the host that holds an image of that identity."""
-    stores = [mount["store"] for mount in hardware.mounts or () if mount.get("store")]
+    stores = [mount["store"] for _root, mount in hardware.mounts or () if mount.get("store")]
     return any(image == store or image.startswith(f"{store}/") for store in stores)
 
 

@@ -7,12 +7,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .check import Verdict, rank
+from .choice import most_wanted
+from .course import Course, Step
 from .filters import DEFAULT, Filter
 from .fleet import Fleet
 from .repair import Board, Way, repaired
@@ -29,17 +32,23 @@ Cost = Callable[[Fleet, Mapping[str, str]], float]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a domain goes (None: nowhere), and what was said of each host when it was decided.
+    """Where a domain goes (None: nowhere), and what is to be said of each host at its turn.
 
+    :arg judged: gives C(verdicts).
     :arg pinned: its way was decided before, and no host was judged.
     :arg together: names of the other domains of its affinity group that go with it, or stay with it.
     """
 
     request: Request
     destination: t.Optional[str]
-    verdicts: list[Verdict] = field(default_factory=list)
+    judged: Callable[[], list[Verdict]] = field(default=list, compare=False, repr=False)
     pinned: bool = False
     together: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def verdicts(self) -> list[Verdict]:
+        """What the filters say of each host at its turn, all reasons named: found when it is asked for, best in the order of the plan."""
+        return self.judged()
 
 
 def plan(
@@ -62,11 +71,12 @@ def plan(
     fixed = sorted((request for request in wanted if request.uuid in ways), key=lambda request: Unit((request,)).rank)
     units = units_of(request for request in wanted if request.uuid not in ways)
     board = Board(_with_pinned(fleet, fixed, ways), {unit.uuid: unit for unit in units}, sorted(fleet.states if hosts is None else hosts), filters)
-    dealt = _dealt(board, units)
-    way = dealt.way if len(dealt.way) == len(units) else repaired(board, dealt.way)
+    way = _dealt(board, units)
+    if len(way) < len(units):
+        way = repaired(board, way)
     if cost is not None:
         way = _cheapest(board, way, _Price(board, cost, ways))
-    return [Placement(request, ways[request.uuid], pinned=True) for request in fixed] + _told(board, units, way, dealt)
+    return [Placement(request, ways[request.uuid], pinned=True) for request in fixed] + _told(board, units, way)
 
 
 def _with_pinned(fleet: Fleet, fixed: Iterable[Request], ways: Mapping[str, str]) -> Fleet:
@@ -76,29 +86,17 @@ def _with_pinned(fleet: Fleet, fixed: Iterable[Request], ways: Mapping[str, str]
     return fleet
 
 
-@dataclass(frozen=True)
-class _Dealt:
-    """What came of taking the best host each time.
-
-    :arg verdicts: of the first domain of each unit, by the unit.
-    """
-
-    way: Way = field(default_factory=dict)
-    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
-
-
-def _dealt(board: Board, units: Sequence[Unit]) -> _Dealt:
+def _dealt(board: Board, units: Sequence[Unit]) -> Way:
     """Return the way of each unit that finds a place when every one takes the best host that is left."""
-    dealt = _Dealt()
+    way: Way = {}
     fleet = board.base
     for unit in units:
-        dealt.verdicts[unit.uuid] = rank(unit.requests[0], fleet, board.hosts, board.filters)
-        for verdict in sorted((v for v in dealt.verdicts[unit.uuid] if v.passed), key=lambda v: (-v.weight, v.host)):
-            taken = unit.placed(fleet, verdict.host, board.filters)
+        for host in most_wanted(unit.requests[0], fleet, board.hosts, board.filters):
+            taken = unit.placed(fleet, host, board.filters)
             if taken:
-                dealt.way[unit.uuid], fleet = verdict.host, taken
+                way[unit.uuid], fleet = host, taken
                 break
-    return dealt
+    return way
 
 
 @dataclass(frozen=True)
@@ -136,35 +134,27 @@ def _neighbours(board: Board, way: Way) -> Iterable[Way]:
         rest = {other: at for other, at in way.items() if other != uuid}
         fleet = board.fleet(rest)
         for at in board.places(unit):
-            if at != host and unit.placed(fleet, at, board.filters):
+            if at != host and unit.fits(fleet, at, board.filters):
                 yield {**way, uuid: at}
 
 
-def _told(board: Board, units: Sequence[Unit], way: Way, dealt: _Dealt) -> list[Placement]:
-    """Return the placements in order, each host judged as it will be then. A unit whose host would refuse it then stays."""
+def _told(board: Board, units: Sequence[Unit], way: Way) -> list[Placement]:
+    """Return the placements in order. A unit whose host would refuse it at its turn stays."""
+    steps: list[Step] = []
     placements: list[Placement] = []
+    course = Course(board.base, steps)
     fleet = board.base
-    as_dealt = True
     for unit in units:
         host = way.get(unit.uuid)
         after = unit.placed(fleet, host, board.filters) if host else None
-        known = dealt.verdicts[unit.uuid] if as_dealt else None
-        placements += _of_unit(board, unit, fleet, host if after else None, known)
-        as_dealt = as_dealt and dealt.way.get(unit.uuid) == host
+        for request in unit.requests:
+            together = tuple(other.name for other in unit.requests if other is not request)
+            judged = functools.partial(_judged, board, course, request, len(steps))
+            steps.append((request, host if after else None))
+            placements.append(Placement(request, host if after else None, judged, together=together))
         fleet = after or fleet
     return placements
 
 
-def _of_unit(board: Board, unit: Unit, fleet: Fleet, host: t.Optional[str], known: t.Optional[list[Verdict]]) -> list[Placement]:
-    """Return the placements of a unit's domains, one after the other.
-
-    :arg known: the verdicts of the first of them, where they were found for this very fleet.
-    """
-    placements = []
-    for request in unit.requests:
-        verdicts = known or rank(request, fleet, board.hosts, board.filters)
-        together = tuple(other.name for other in unit.requests if other is not request)
-        placements.append(Placement(request, host, verdicts, together=together))
-        fleet = fleet.taking(request, host) if host else fleet
-        known = None
-    return placements
+def _judged(board: Board, course: Course, request: Request, number: int) -> list[Verdict]:
+    return rank(request, course.before(number), board.hosts, board.filters)

@@ -49,15 +49,23 @@ class Board:
 
     def placed(self, unit: Unit, host: str, fleet: Fleet) -> t.Optional[Fleet]:
         """Return the fleet with the unit there, None where it may not be there. Each call is one node."""
+        self._count()
+        return unit.placed(fleet, host, self.filters)
+
+    def fits(self, unit: Unit, host: str, fleet: Fleet) -> bool:
+        """Whether the unit may be there. Each call is one node."""
+        self._count()
+        return unit.fits(fleet, host, self.filters)
+
+    def _count(self) -> None:
         self.nodes -= 1
         if self.nodes < 0:
             raise _OutOfNodes
-        return unit.placed(fleet, host, self.filters)
 
     def places(self, unit: Unit) -> list[str]:
         """Return the hosts that could take the unit if no other of the plan were there."""
         if unit.uuid not in self._places:
-            self._places[unit.uuid] = [host for host in self.hosts if unit.placed(self.base, host, self.filters)]
+            self._places[unit.uuid] = [host for host in self.hosts if unit.fits(self.base, host, self.filters)]
         return self._places[unit.uuid]
 
     def fleet(self, way: Way) -> Fleet:
@@ -108,7 +116,7 @@ def _make_room(board: Board, way: Way, fleet: Fleet, unit: Unit, depth: int, mov
     """Return a way with the unit on it: on a host with room, else where one other unit can give way, which looks for a place in the same manner."""
     places = board.places(unit)
     for host in places:
-        if board.placed(unit, host, fleet):
+        if board.fits(unit, host, fleet):
             return {**way, unit.uuid: host}
     if depth == 0:
         return None
@@ -167,7 +175,7 @@ class Exact:
     def _left(self, fleet: Fleet, host: str, places: Mapping[str, Sequence[str]], unit: Unit) -> dict[str, list[str]]:
         """Return the places of the other units now that this host has got fuller."""
         rest = {uuid: hosts for uuid, hosts in places.items() if uuid != unit.uuid}
-        return {uuid: [at for at in hosts if at != host or self.board.placed(self.wanted[uuid], host, fleet)] for uuid, hosts in rest.items()}
+        return {uuid: [at for at in hosts if at != host or self.board.fits(self.wanted[uuid], host, fleet)] for uuid, hosts in rest.items()}
 
     def _has_room(self, fleet: Fleet, places: Mapping[str, Sequence[str]]) -> bool:
         hosts = {host for at in places.values() for host in at}

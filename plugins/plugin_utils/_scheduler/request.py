@@ -19,6 +19,8 @@ from .shape import check_needs
 Body = Mapping[str, t.Any]
 # Modes of libvirt's numatune in which memory is on the named cells or nowhere.
 _BINDING = ("strict", "restrictive")
+# The policy of a CPU feature in libvirt's definition without which the guest does not start.
+_REQUIRED = "require"
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,12 @@ class Request:
     def cpu(self) -> t.Optional[Body]:
         """The CPU that the guest sees: C(mode), C(model), C(features)."""
         return self.needs.get("cpu")
+
+    @functools.cached_property
+    def required_features(self) -> frozenset[str]:
+        """CPU features that the guest cannot do without."""
+        policies = (self.cpu or {}).get("features") or {}
+        return frozenset(name for name, policy in policies.items() if policy == _REQUIRED)
 
     @functools.cached_property
     def vcpu_pins(self) -> tuple[frozenset[int], ...]:

@@ -48,6 +48,12 @@ class Unit:
         """Return a text that is the same for units of the same needs, whatever their names."""
         return json.dumps([request.needs for request in self.requests], sort_keys=True, default=str)
 
+    def fits(self, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
+        """Whether L(placed) would return a fleet; most units are one domain, for which no fleet need be made."""
+        if len(self.requests) == 1:
+            return passes(self.requests[0], fleet, host, filters)
+        return self.placed(fleet, host, filters) is not None
+
     def placed(self, fleet: Fleet, host: str, filters: Sequence[Filter]) -> t.Optional[Fleet]:
         """Return the fleet with the unit on that host; None where a filter refuses one of its domains."""
         for request in self.requests:
@@ -69,7 +75,8 @@ def units_of(requests: Iterable[Request]) -> list[Unit]:
 def passes(request: Request, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
     """Whether every filter lets the domain go to that host; ends at the first that does not."""
     state = fleet.states[host]
-    return all(rule.judge(request, state, fleet).reason is None for rule in filters if rule.judges_silent or state.unanswered is None)
+    asked = (rule for rule in filters if (rule.judges_silent or state.unanswered is None) and rule.concerns(request))
+    return all(rule.judge(request, state, fleet).reason is None for rule in asked)
 
 
 def _share(request: Request) -> tuple[str, str]:

@@ -22,8 +22,8 @@ class Weigher(t.Protocol):
 
     name: str
 
-    def raw(self, request: Request, host: HostState, fleet: Fleet) -> float:
-        """Return how well the host serves the wish, in a unit of the wish's own."""
+    def raw(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
+        """Return how well each of the hosts serves the wish, in a unit of the wish's own."""
 
 
 class FreeMemory:
@@ -31,9 +31,9 @@ class FreeMemory:
 
     name = "free_memory"
 
-    def raw(self, request: Request, host: HostState, fleet: Fleet) -> float:
+    def raw(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
         """Return the MiB that are free before the domain is there."""
-        return float(host.free_mib(request.uuid))
+        return [host.free_mib(request.uuid) for host in hosts]
 
 
 class FreeCpu:
@@ -41,9 +41,9 @@ class FreeCpu:
 
     name = "free_cpu"
 
-    def raw(self, request: Request, host: HostState, fleet: Fleet) -> float:
+    def raw(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
         """Return the vCPUs that are free before the domain is there."""
-        return float(host.free_vcpus(request.uuid))
+        return [host.free_vcpus(request.uuid) for host in hosts]
 
 
 class SoftGroups:
@@ -51,13 +51,14 @@ class SoftGroups:
 
     name = "soft_groups"
 
-    def raw(self, request: Request, host: HostState, fleet: Fleet) -> float:
+    def raw(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
         """Return the number of other members there, less than nothing for a group that keeps apart."""
         group = request.group
         if group is None or group["policy"] not in _SOFT:
-            return 0.0
-        there = fleet.members(group["name"]).get(host.name, {})
-        return _SOFT[group["policy"]] * (len(there) - (request.uuid in there))
+            return [0.0] * len(hosts)
+        members = fleet.members(group["name"])
+        there = [members.get(host.name, {}) for host in hosts]
+        return [_SOFT[group["policy"]] * (len(guests) - (request.uuid in guests)) for guests in there]
 
 
 class Moves:
@@ -65,9 +66,10 @@ class Moves:
 
     name = "moves"
 
-    def raw(self, request: Request, host: HostState, fleet: Fleet) -> float:
+    def raw(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
         """Return the moves that have begun there, this domain's not counted."""
-        return float(len(host.moves_in - {request.uuid}) + len(host.moves_out - {request.uuid}))
+        own = {request.uuid}
+        return [len(host.moves_in - own) + len(host.moves_out - own) if host.moves_in or host.moves_out else 0 for host in hosts]
 
 
 DEFAULT: t.Final[tuple[Weigher, ...]] = (FreeMemory(), FreeCpu(), SoftGroups(), Moves())
@@ -75,11 +77,19 @@ DEFAULT: t.Final[tuple[Weigher, ...]] = (FreeMemory(), FreeCpu(), SoftGroups(), 
 
 def weigh(request: Request, hosts: Sequence[HostState], fleet: Fleet, weighers: Sequence[Weigher] = DEFAULT) -> Mapping[str, float]:
     """Return the weight of each of these hosts, by name."""
-    weights = dict.fromkeys((host.name for host in hosts), 0.0)
+    weights = [0.0] * len(hosts)
     for weigher in weighers:
-        raw = [weigher.raw(request, host, fleet) for host in hosts]
-        least, span = min(raw, default=0.0), max(raw, default=0.0) - min(raw, default=0.0)
-        if span > 0:
-            for host, value in zip(hosts, raw, strict=True):
-                weights[host.name] += host.settings.weights.get(weigher.name, 0.0) * (value - least) / span
-    return weights
+        raw = weigher.raw(request, hosts, fleet)
+        add_weights(weights, weigher, hosts, raw, min(raw, default=0.0), max(raw, default=0.0))
+    return {host.name: weight for host, weight in zip(hosts, weights, strict=True)}
+
+
+def add_weights(weights: list[float], weigher: Weigher, hosts: Sequence[HostState], raw: Sequence[float], least: float, most: float) -> None:
+    """Add what one wish counts for to the weight of each host.
+
+    :arg least: of the hosts that pass; C(most) likewise.
+    """
+    span = most - least
+    if span > 0:
+        for number, (host, value) in enumerate(zip(hosts, raw, strict=True)):
+            weights[number] += host.settings.weights.get(weigher.name, 0.0) * (value - least) / span

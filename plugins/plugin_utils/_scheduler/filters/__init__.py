@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .base import Filter, Finding
+from .base import Filter, Finding, concerned
 from .cpu_model import CpuModel
 from .disk import Disk
 from .groups import Affinity, AntiAffinity
@@ -49,4 +49,4 @@ DEFAULT: t.Final[tuple[Filter, ...]] = (
     Migratable(),
 )
 
-__all__ = ["DEFAULT", "Filter", "Finding"]
+__all__ = ["DEFAULT", "Filter", "Finding", "concerned"]

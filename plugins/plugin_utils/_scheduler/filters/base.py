@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..fleet import Fleet
@@ -43,6 +44,9 @@ class Filter(t.Protocol):
     overridable: bool
     judges_silent: bool
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether there is anything to judge; where not, every host passes and C(judge) is not called."""
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Return whether the host passes. Called for every host of a fleet: what passes must cost next to nothing."""
 
@@ -52,3 +56,12 @@ class Rule:
 
     overridable = True
     judges_silent = False
+
+    def concerns(self, request: Request) -> bool:
+        """Return that every domain is judged."""
+        return True
+
+
+def concerned(filters: Iterable[Filter], request: Request) -> list[Filter]:
+    """Return the filters that have anything to judge, in their order."""
+    return [rule for rule in filters if rule.concerns(request)]

@@ -17,7 +17,6 @@ from .base import PASS, Finding, Rule
 
 # Modes that hand the host's own CPU to the guest.
 _AS_HOST = ("host-passthrough", "maximum")
-_REQUIRED = "require"
 _DISABLED = ("disable", "forbid")
 
 
@@ -30,11 +29,13 @@ class CpuModel(Rule):
     name = "cpu_model"
     overridable = False
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether it is known what the guest sees."""
+        return bool(request.cpu and request.cpu.get("mode"))
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name the features that are missing. What is not known is a warning."""
-        cpu = request.cpu
-        if not cpu or not cpu.get("mode"):
-            return PASS
+        cpu = request.cpu or {}
         verdict = host.cpu_verdicts.get(request.uuid)
         if verdict is not None and not verdict["passed"]:
             return Finding(f"By libvirt's own comparison it cannot run {request.name}: {_inside(verdict.get('reason'))}.")
@@ -49,14 +50,13 @@ def _by_platform(request: Request, host: HostState, cpu: t.Mapping[str, t.Any]) 
         is_absent = host.hardware.platforms is not None and all(key) and key not in host.hardware.platforms
         # A platform that is not there is told by the machine type.
         return PASS if is_absent else _unknown(request, host, "what its own CPU can give a guest is not known")
-    policies = cpu.get("features") or {}
-    missing = {name for name, policy in policies.items() if policy == _REQUIRED} - host.hardware.cpu_features[key]
+    missing = request.required_features - host.hardware.cpu_features[key]
     if missing:
         return Finding(f"Its CPU lacks {names_text(missing)}, which {request.name} has been using.")
     model = cpu.get("model")
     if not model or model in host.hardware.cpu_models[key]:
         return PASS
-    if any(policy in _DISABLED for policy in policies.values()):
+    if any(policy in _DISABLED for policy in (cpu.get("features") or {}).values()):
         return _unknown(request, host, f"it cannot give the whole CPU model {model}, of which the guest does without some features")
     return Finding(f"It cannot give {request.name} its CPU model {model}.")
 

@@ -13,7 +13,7 @@ from ..host_state import HostState
 from ..places import Place, place_of
 from ..request import Request
 from ..words import names_text
-from .base import PASS, Finding, Rule
+from .base import Finding, Rule
 
 MIB = 1024**2
 
@@ -23,10 +23,12 @@ class Disk(Rule):
 
     name = "disk"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether any disk is copied."""
+        return bool(request.copied)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Say how many MiB are missing, and where. A place that is not known is a warning."""
-        if not request.copied:
-            return PASS
         needed: dict[Place, int] = {}
         unknown = []
         for path, size in Guest.of(request).copies:

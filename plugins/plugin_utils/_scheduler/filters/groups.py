@@ -23,11 +23,13 @@ class Affinity(Rule):
 
     name = "affinity"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether it is of a group that keeps together."""
+        return bool(request.group and request.group["policy"] == AFFINITY)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name the members, and where they are."""
-        group = request.group
-        if group is None or group["policy"] != AFFINITY:
-            return PASS
+        group = request.group or {}
         members = fleet.members(group["name"])
         if any(uuid != request.uuid for uuid in members.get(host.name, ())):
             return _consistent(group, request, fleet)
@@ -43,11 +45,13 @@ class AntiAffinity(Rule):
 
     name = "anti_affinity"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether it is of a group that keeps apart."""
+        return bool(request.group and request.group["policy"] == ANTI_AFFINITY)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name the members that are there."""
-        group = request.group
-        if group is None or group["policy"] != ANTI_AFFINITY:
-            return PASS
+        group = request.group or {}
         there = fleet.members(group["name"]).get(host.name, {})
         most = group.get("max_per_host") or 1
         if len(there) - (request.uuid in there) < most:

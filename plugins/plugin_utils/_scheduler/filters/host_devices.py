@@ -14,7 +14,7 @@ from ..guest import device_key
 from ..hardware import Body
 from ..host_state import HostState
 from ..request import Request
-from .base import PASS, Finding, Rule
+from .base import Finding, Rule
 
 Names = tuple[t.Optional[str], t.Optional[str]]
 
@@ -24,10 +24,12 @@ class HostDevices(Rule):
 
     name = "host_devices"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether it holds any device."""
+        return bool(request.devices)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name the devices that are missing, others or taken."""
-        if not request.devices:
-            return PASS
         if host.hardware.devices is None:
             return Finding(warnings=(f"Whether {host.name} has the devices that {request.name} holds is not known.",))
         problems = [problem for problem in (_problem(device, request, host, fleet) for device in request.devices) if problem]

@@ -23,10 +23,12 @@ class Hugepages(Rule):
 
     name = "hugepages"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether its memory is in huge pages."""
+        return bool(request.hugepages)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Say how many MiB of which pages are missing."""
-        if not request.hugepages:
-            return PASS
         if host.hardware.pages is None:
             return Finding(warnings=(f"How many huge pages {host.name} has is not known.",))
         if not sizes_of(host):

@@ -19,6 +19,10 @@ class Labels(Rule):
 
     name = "labels"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether it asks for any label."""
+        return bool(request.labels)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name the labels that are missing."""
         missing = request.labels - host.settings.labels

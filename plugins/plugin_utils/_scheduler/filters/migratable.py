@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..fleet import Fleet
 from ..host_state import HostState
 from ..request import Request
-from .base import PASS, Finding, Rule
+from .base import Finding, Rule
 
 
 class Migratable(Rule):
@@ -19,10 +19,12 @@ class Migratable(Rule):
     name = "migratable"
     judges_silent = True
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether anything was seen that keeps it from moving."""
+        return bool(request.blockers)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Give each of the reasons that the domain's own host saw."""
-        if not request.blockers:
-            return PASS
         return Finding(f"{request.name} cannot be moved live: {' '.join(_sentence(blocker) for blocker in request.blockers)}")
 
 

@@ -21,6 +21,10 @@ class Networks(Rule):
 
     name = "networks"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether it has any interface."""
+        return bool(request.networks)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name what is missing. What the host could not tell is a warning."""
         reasons: list[str] = []

@@ -23,10 +23,12 @@ class Numa(Rule):
 
     name = "numa"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether anything is pinned or bound."""
+        return bool(request.pinned_cpus or request.bindings)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Say which CPUs, and how many MiB on which cells."""
-        if not request.pinned_cpus and not request.bindings:
-            return PASS
         findings = [_pins(request, host), _cells(request, host)]
         reasons = [finding.reason for finding in findings if finding.reason]
         return Finding(" ".join(reasons) or None, tuple(warning for finding in findings for warning in finding.warnings))

@@ -26,6 +26,10 @@ class Storage(Rule):
 
     name = "storage"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether any disk is not copied."""
+        return any(disk["target"] not in request.copied for disk in request.disks)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
         source = fleet.source_of(request)
@@ -58,9 +62,9 @@ def _if_present(disk: Body, request: Request, host: HostState) -> Finding:
     if disk.get("shared") is not True:
         return Finding(warnings=(f"{_image(disk)} is there on {host.name}, and that it is the same one is not proved: {_doubt(disk)}.",))
     found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
-    if found is None or found[1] == disk["store"]:
+    if found is None or found.identity == disk["store"]:
         return PASS
-    return Finding(warnings=(f"{_image(disk)} is there on {host.name}, but not by name the same one: {disk['store']}, and there {found[1] or found[0]}.",))
+    return Finding(warnings=(f"{_image(disk)} is there on {host.name}, but not by name the same one: {disk['store']}, and there {found}.",))
 
 
 def _doubt(disk: Body) -> str:
@@ -72,18 +76,18 @@ def _by_store(disk: Body, request: Request, host: HostState, source: HostState |
     if disk.get("optional"):
         return PASS
     found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
-    if found is not None and found[1] == disk["store"]:
+    if found is not None and found.identity == disk["store"]:
         return PASS
-    if found is None or _may_be_linked(disk, host, source) or (found[1] and request.unsafe):
+    if found is None or _may_be_linked(disk, host, source) or (found.identity and request.unsafe):
         return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
-    there = f"{found[1]} is another" if found[1] else f"{found[0]} is not shared"
+    there = f"{found} is another" if found.identity else f"{found} is not shared"
     return Finding(f"{_image(disk)} lies on {disk['store']}, and what is there at that path, {there}.")
 
 
 def _may_be_linked(disk: Body, host: HostState, source: HostState | None) -> bool:
     """Whether the path goes through a link at the source, and the host has the store as well: then it may have that link too."""
     at_source = store_of(source.hardware, disk["source"]) if source else None
-    return at_source is not None and at_source[1] != disk["store"] and has_store(host.hardware, disk["store"])
+    return at_source is not None and at_source.identity != disk["store"] and has_store(host.hardware, disk["store"])
 
 
 def _by_pool(disk: Body, request: Request, host: HostState) -> Finding:

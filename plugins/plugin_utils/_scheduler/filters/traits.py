@@ -22,6 +22,10 @@ class Traits(Rule):
 
     name = "traits"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether anything is asked of the hypervisor."""
+        return bool(request.traits)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Give the host's own explanation."""
         open_traits = [trait for trait in request.traits if trait not in host.hardware.traits]

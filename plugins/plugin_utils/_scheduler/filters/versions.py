@@ -25,11 +25,13 @@ class MachineType(Rule):
     name = "machine_type"
     overridable = False
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether the guest's platform is known."""
+        return bool(request.arch and request.virt_type)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name the newest machine type of the same family that the host has."""
-        if not request.arch or not request.virt_type:
-            return PASS
-        machines = host.hardware.machines.get((request.arch, request.virt_type))
+        machines = host.hardware.machines.get((request.arch or "", request.virt_type or ""))
         if machines is None:
             return _no_platform(request, host)
         if request.machine is None or request.machine in machines:
@@ -44,10 +46,14 @@ class Hypervisor(Rule):
 
     name = "hypervisor"
 
+    def concerns(self, request: Request) -> bool:
+        """Return whether the version that it runs on is known."""
+        return bool(request.hypervisor)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Compare major and minor version; an older micro version is a warning only."""
-        ours, theirs = request.hypervisor, host.hardware.hypervisor
-        if not ours or (theirs and theirs >= ours):
+        ours, theirs = request.hypervisor or 0, host.hardware.hypervisor
+        if theirs and theirs >= ours:
             return PASS
         if not theirs:
             return Finding(warnings=(f"The QEMU version of {host.name} is not known.",))

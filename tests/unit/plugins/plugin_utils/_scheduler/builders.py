@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters import DEFAULT, Finding
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.base import PASS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
@@ -72,4 +73,5 @@ def record(name: str, source: str, destination: str, status: str = "scheduled", 
 
 def judged(rule: str, asked: Request, there: HostState, *others: HostState, leaving: Sequence[str] = ()) -> Finding:
     """What the filter of that name says of a host within a fleet."""
-    return FILTERS[rule].judge(asked, there, fleet(there, *others, leaving=leaving))
+    found = FILTERS[rule]
+    return found.judge(asked, there, fleet(there, *others, leaving=leaving)) if found.concerns(asked) else PASS

@@ -13,7 +13,7 @@ WEIGHERS = {weigher.name: weigher for weigher in DEFAULT}
 
 
 def raw(name: str, asked: Request, there: HostState, *others: HostState) -> float:
-    return WEIGHERS[name].raw(asked, there, fleet(there, *others))
+    return WEIGHERS[name].raw(asked, [there], fleet(there, *others))[0]
 
 
 def test_free_memory_and_free_cpus_are_what_is_left_without_the_domain() -> None:
