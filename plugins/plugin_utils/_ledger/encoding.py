@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
@@ -52,12 +53,56 @@ def encode(body: Body, version: int) -> bytes:
     return f'{{"version":{version},"sha256":"{digest(str(version), text)}","body":{text}}}\n'.encode()
 
 
+class Envelope(t.NamedTuple):
+    """A file's text as L(encode) wrote it, its checksum found right.
+
+    :arg text: the canonical text of the document.
+    """
+
+    version: int
+    text: bytes
+
+
+# Version and checksum as encode writes them; the document follows up to the end.
+_HEAD = re.compile(rb'\{"version":([1-9][0-9]{0,17}),"sha256":"([0-9a-f]{64})","body":')
+_END = b"}\n"
+
+
+def opened(data: bytes) -> t.Optional[Envelope]:
+    """Return version and text of a document, without reading it; None for a text that L(encode) did not write so: only L(decode) can tell what it is."""
+    head = _HEAD.match(data)
+    if head is None or not data.endswith(_END):
+        return None
+    text = data[head.end() : -len(_END)]
+    checksum = hashlib.sha256(head[1] + b"\n" + text).hexdigest()
+    return Envelope(int(head[1]), text) if checksum.encode("ascii") == head[2] else None
+
+
 def decode(data: bytes) -> Document:
     """Return the document. Raises L(Damaged) or L(Newer)."""
+    envelope = opened(data)
+    return _decode(data) if envelope is None else decode_opened(envelope)
+
+
+def decode_opened(envelope: Envelope) -> Document:
+    """Return the document. Raises L(Damaged) or L(Newer)."""
+    body = _loads(envelope.text)
+    if not isinstance(body, dict):
+        raise Damaged("it holds no document")
+    _check_schema(body)
+    return Document(body, envelope.version)
+
+
+def _loads(data: bytes) -> t.Any:
     try:
-        envelope = json.loads(data)
+        return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise Damaged("it is not JSON") from error
+
+
+def _decode(data: bytes) -> Document:
+    """Return the document of a file that was written in another layout, as a person's tools may do."""
+    envelope = _loads(data)
     body = envelope.get("body") if isinstance(envelope, dict) else None
     if not isinstance(body, dict):
         raise Damaged("it holds no document")

@@ -36,7 +36,7 @@ def closed_records(path: str, selection: Selection, report: Callable[[str], None
         for year in shelf.folders(CLOSED):
             for month in shelf.folders((*CLOSED, year)):
                 if selection.wants_month(year, month):
-                    found = (document.body for document in shelf.read_all((*CLOSED, year, month)))
+                    found = (document.body for document in shelf.read_all((*CLOSED, year, month), None, selection.screen))
                     yield from (record for record in found if selection.wants(record))
 
 

@@ -65,9 +65,15 @@ class Folder:
             self.sync()
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self.fd)
 
-    def names(self) -> list[str]:
-        """Return what the folder holds, sorted."""
-        return sorted(os.listdir(self.fd))
+    def names(self, written_since: t.Optional[float] = None) -> list[str]:
+        """Return what the folder holds, sorted.
+
+        :arg written_since: Unix time; what was last written before it is left out.
+        """
+        if written_since is None:
+            return sorted(os.listdir(self.fd))
+        with os.scandir(self.fd) as entries:
+            return sorted(entry.name for entry in entries if entry.stat(follow_symlinks=False).st_mtime >= written_since)
 
     def open(self, name: str, flags: int) -> int:
         """Return a descriptor of a file here, made with mode 0600 whatever the umask; never through a link, never waiting for a pipe."""
@@ -78,8 +84,12 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """Return the whole content of a file."""
-        with open(self.open(name, os.O_RDONLY), "rb") as file:
-            return file.read()
+        fd = self.open(name, os.O_RDONLY)
+        try:
+            size = os.fstat(fd).st_size
+            return b"".join(iter(lambda: os.read(fd, size + 1), b""))
+        finally:
+            os.close(fd)
 
     def write(self, name: str, data: bytes) -> None:
         """Replace a file at once: its old content or its new one is there after a crash, never a part."""

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import typing as t
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import is_unsettled
 
+from .screen import Screen, needles
 from .store import Body
 
 _STATUSES = s.UNSETTLED | s.TOMBSTONE | s.CLOSED
@@ -64,7 +66,14 @@ class Selection:
     def wants_month(self, year: str, month: str) -> bool:
         """Whether a record closed in that month could be wanted."""
         start = f"{year}-{month}"
-        return not (self.since and start < self.since[:7]) and not (self.until and start > self.until[:7])
+        return not (self.since and start < self.since[:7]) and not (self.until and f"{start}-01T00:00:00.000Z" >= self.until)
+
+    @functools.cached_property
+    def screen(self) -> Screen:
+        """What tells of most records, unread, that they are not wanted."""
+        asked = ((needles("type", self.types), self.types), (needles("status", self.statuses), self.statuses))
+        named = ((needles("", [name]), name) for name in (self.domain, self.host) if name is not None)
+        return Screen(tuple(texts for texts, given in (*asked, *named) if given is not None), self.since, self.until)
 
     def wants(self, record: Body) -> bool:
         """Whether the record meets all conditions."""

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import check_record
 
-from .encoding import Damaged, Newer, decode
+from .encoding import Damaged, Newer, decode, decode_opened, opened
 from .folder import Folder
 from .keys import is_uuid
+from .screen import Screen
 from .store import Body, Document
 
 Place = tuple[str, ...]
@@ -31,6 +32,7 @@ HOSTS = ("hosts",)
 SET_ASIDE = ("set_aside",)
 
 _ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key"}
+_EVERYTHING: t.Final = Screen()
 _NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 
 
@@ -49,23 +51,38 @@ class Shelf:
     def read(self, place: Place) -> t.Optional[Document]:
         """Return the document, or None where there is none or it was damaged. Raises L(NotSupported) for a newer schema."""
         try:
-            return self._read(place)
+            with self._root.sub(*place[:-1]) as folder:
+                return self._read(folder, place)
+        except FileNotFoundError:
+            return None
         except Newer as error:
             sentence = self._newer(place, error)
             raise NotSupported(sentence, "Update the collection on this control node.", document=error.body) from error
 
-    def read_all(self, parts: Sequence[str], newer: t.Optional[list[Body]] = None) -> Iterator[Document]:
-        """Yield all documents of a folder that can be read; the bodies of newer ones are added to C(newer)."""
-        for name in self._names(parts):
+    def read_all(self, parts: Sequence[str], newer: t.Optional[list[Body]] = None, screen: Screen = _EVERYTHING) -> Iterator[Document]:
+        """Yield all documents of a folder that can be read; the bodies of newer ones are added to C(newer).
+
+        :arg screen: holds back what need not be parsed.
+        """
+        with contextlib.ExitStack() as stack:
             try:
-                document = self._read((*parts, name))
-            except Newer as error:
-                self._newer((*parts, name), error)
-                if newer is not None:
-                    newer.append(error.body)
-                continue
-            if document:
-                yield document
+                folder = stack.enter_context(self._root.sub(*parts))
+            except FileNotFoundError:
+                return
+            for name in folder.names(screen.written_since):
+                if name.endswith(".json") and not name.startswith("."):
+                    document = self._read_or_newer(folder, (*parts, name), newer, screen)
+                    if document:
+                        yield document
+
+    def _read_or_newer(self, folder: Folder, place: Place, newer: t.Optional[list[Body]], screen: Screen) -> t.Optional[Document]:
+        try:
+            return self._read(folder, place, screen)
+        except Newer as error:
+            self._newer(place, error)
+            if newer is not None:
+                newer.append(error.body)
+        return None
 
     def folders(self, parts: Sequence[str]) -> list[str]:
         """Return the names in a folder of folders, or none where it is missing."""
@@ -75,13 +92,14 @@ class Shelf:
         except FileNotFoundError:
             return []
 
-    def _names(self, parts: Sequence[str]) -> list[str]:
-        return [name for name in self.folders(parts) if name.endswith(".json") and not name.startswith(".")]
-
-    def _read(self, place: Place) -> t.Optional[Document]:
+    def _read(self, folder: Folder, place: Place, screen: Screen = _EVERYTHING) -> t.Optional[Document]:
+        """Return the document; None where there is none, where it was damaged, and where the screen holds it back."""
         try:
-            with self._root.sub(*place[:-1]) as folder:
-                document = decode(folder.read(place[-1]))
+            data = folder.read(place[-1])
+            envelope = opened(data)
+            if envelope and not _may_pass(place, envelope.text, screen):
+                return None
+            document = decode_opened(envelope) if envelope else decode(data)
             _check(place, document.body)
             return document
         except FileNotFoundError:
@@ -106,6 +124,11 @@ class Shelf:
             folder.move(place[-1], aside, new_name)
         path = os.path.join(self._root.path, *place)
         self._report(f"{path} could not be read: {why}. It was moved to {os.path.join(self._root.path, *SET_ASIDE, new_name)}.")
+
+
+def _may_pass(place: Place, text: bytes, screen: Screen) -> bool:
+    """Whether the screen lets it through, or it may be another document than its name says."""
+    return screen.passes(text) or place[-1].removesuffix(".json").encode() not in text.lower()
 
 
 def _check(place: Place, body: Body) -> None:
