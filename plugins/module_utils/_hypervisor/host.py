@@ -28,6 +28,8 @@ _UNDEFINE_KEEPING = 1 | 8 | 64  # MANAGED_SAVE | KEEP_NVRAM | KEEP_TPM
 _KEEP_TPM_SINCE = 8009000
 _XML_INACTIVE = 2
 _METADATA_ELEMENT = 2
+# VIR_DOMAIN_EVENT_RESUMED, _RESUMED_MIGRATED
+_RESUMED_MIGRATED = (4, 1)
 _AFFECT = {LIVE: 1, CONFIG: 2}
 
 
@@ -39,6 +41,10 @@ class LibvirtHost:
         self._completed: t.Dict[str, t.Mapping[str, t.Any]] = {}
         self._host_capabilities: t.Optional[ElementTree.Element] = None
         self._connection = open_connection(uri) if timeout_seconds is None else open_connection(uri, timeout_seconds)
+
+    def answers(self) -> bool:
+        with libvirt_errors(f"ask for the connection to {self.uri}"):
+            return bool(self._connection.isAlive())
 
     def host_uuid(self) -> str:
         return self._capabilities().findtext("host/uuid") or ""
@@ -173,6 +179,15 @@ class LibvirtHost:
         with contextlib.suppress(NotFound), libvirt_errors(f"listen for the end of the job of domain {uuid}"):
             domain = self._connection.lookupByUUIDString(uuid)
             self._connection.domainEventRegisterAny(domain, libvirt().VIR_DOMAIN_EVENT_ID_JOB_COMPLETED, self._on_job_completed, None)
+
+    def listen_for_arrivals(self, arrived: t.Callable[[str], None]) -> None:
+        def seen(_connection: t.Any, domain: t.Any, event: int, detail: int, _opaque: t.Any) -> None:
+            # In post-copy the guest is resumed with another detail first, and with this one when its memory is there.
+            if (event, detail) == _RESUMED_MIGRATED:
+                arrived(domain.UUIDString())
+
+        with libvirt_errors(f"listen for arriving domains on {self.uri}"):
+            self._connection.domainEventRegisterAny(None, libvirt().VIR_DOMAIN_EVENT_ID_LIFECYCLE, seen, None)
 
     def _on_job_completed(self, _connection: t.Any, domain: t.Any, stats: t.Mapping[str, t.Any], _opaque: t.Any) -> None:
         self._completed[domain.UUIDString()] = dict(stats)

@@ -114,6 +114,9 @@ class Host(t.Protocol):
 
     uri: str
 
+    def answers(self) -> bool:
+        """Whether the connection is still there, as far as is known without asking."""
+
     def host_uuid(self) -> str:
         """Libvirt's UUID of the host."""
 
@@ -164,6 +167,9 @@ class Host(t.Protocol):
 
     def listen(self, uuid: str) -> None:
         """Remember what the host says of the end of the domain's job, for L(completed_job)."""
+
+    def listen_for_arrivals(self, arrived: t.Callable[[str], None]) -> None:
+        """Call that, from another thread, with the UUID of each domain that begins to run here and has all of its memory, after a migration."""
 
     def resume(self, uuid: str) -> None:
         """Let the paused domain run. Never on a domain with a job: libvirt would do it later, unasked."""

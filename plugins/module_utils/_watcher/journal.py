@@ -55,9 +55,14 @@ class Journal:
         schema.note(self.record, act, self._by, detail)
         self.write()
 
-    def note(self, event: str, detail: str = "") -> None:
-        """Write a line of history that changes no status."""
+    def note(self, event: str, detail: str = "", at: t.Optional[str] = None) -> None:
+        """Write a line of history that changes no status.
+
+        :arg at: when it was, where it was not just now (RFC 3339, UTC).
+        """
         schema.note(self.record, event, self._by, detail)
+        if at is not None:
+            self.record["history"][-1]["at"] = at
         self.write()
 
     def measured(self, stats: JobStats, elapsed_ms: int, downtime_ms: int) -> None:

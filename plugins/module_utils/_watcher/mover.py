@@ -21,6 +21,7 @@ from .._records import statuses as s
 from .._storage.ports import StorageHost
 from .._storage.targets import copies_of, make_targets
 from . import intents
+from .arrivals import Arrivals
 from .call import MigrateCall
 from .follow import Follower
 from .journal import MIGRATE_ACT, Journal
@@ -31,6 +32,8 @@ from .recover import Recovery
 from .settle import Settlement
 
 UNREACHABLE_SECONDS = 600.0
+
+ARRIVED_NOTE = "arrived"
 
 Open = t.Callable[[str], h.Host]
 
@@ -44,6 +47,7 @@ class Mover(threading.Thread):
         journal: Journal,
         ownership: Ownership,
         open_host: Open,
+        arrivals: Arrivals,
         clock: t.Callable[[], float] = time.monotonic,
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
@@ -52,6 +56,7 @@ class Mover(threading.Thread):
         self.journal = journal
         self._ownership = ownership
         self._open_host = open_host
+        self._arrivals = arrivals
         self._clock = clock
         self._sleep = sleep
 
@@ -73,6 +78,12 @@ class Mover(threading.Thread):
         finally:
             follower.close()
             self._ownership.release()
+            self._arrivals.stir()
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the guest runs at its destination with all of its memory, and only what it left has still to end."""
+        return self._arrivals.at(self.order.uuid) is not None
 
     @property
     def is_adopted(self) -> bool:
@@ -105,6 +116,9 @@ class Mover(threading.Thread):
         while call.is_alive():
             follower.poll()
             self._sleep(follower.pause)
+        arrived_at = self._arrivals.at(self.order.uuid)
+        if arrived_at:
+            self.journal.note(ARRIVED_NOTE, at=arrived_at)
         return call.error
 
     def _begin(self, limits: Limits) -> MigrateCall:
@@ -136,6 +150,7 @@ class Mover(threading.Thread):
         self._make_targets()
         # Who recovers this move from post-copy has to ask for it in the same words.
         self.journal.record.setdefault("connection", {}).update(flags=self.order.flags, parameters=self.order.parameters)
+        self._arrivals.expect_at(self.order.destination_uri)
         self.journal.intend(MIGRATE_ACT)
         host.set_max_downtime_ms(self.order.uuid, limits.ramp[0][1])
         if info.view.state == h.PAUSED:

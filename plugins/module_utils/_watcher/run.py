@@ -13,6 +13,7 @@ import typing as t
 
 from .._errors import KvmfleetError
 from .._migration.hypervisor import Host
+from .arrivals import Arrivals
 from .detach import Report, launch
 from .files import RUN_FOLDER, log_path, run_folder
 from .heartbeat import Heartbeat
@@ -35,16 +36,20 @@ def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_ho
     _sweep(folder)
 
     def work(report: Report) -> None:
-        movers, refused = _take(orders, run_id, open_host, folder)
+        arrivals = Arrivals(open_host)
+        movers, refused = _take(orders, run_id, open_host, arrivals, folder)
         heartbeat = Heartbeat(run_id, time.monotonic, folder)
         taken = {mover.order.uuid: mover.order.record["generation"] for mover in movers}
         report({"taken": taken, "refused": refused, "watcher": identity(run_id)})
-        Window(movers, parallel, heartbeat).run()
+        Window(movers, parallel, heartbeat, arrivals.wait).run()
+        arrivals.close()
 
     return launch(work, log_path(run_id, folder))
 
 
-def _take(orders: t.Sequence[Order], run_id: str, open_host: t.Callable[[str], Host], folder: str) -> t.Tuple[t.List[Mover], t.Dict[str, t.Any]]:
+def _take(
+    orders: t.Sequence[Order], run_id: str, open_host: t.Callable[[str], Host], arrivals: Arrivals, folder: str
+) -> t.Tuple[t.List[Mover], t.Dict[str, t.Any]]:
     watcher = identity(run_id)
     movers = []
     refused = {}
@@ -56,7 +61,7 @@ def _take(orders: t.Sequence[Order], run_id: str, open_host: t.Callable[[str], H
             continue
         journal = Journal(order.record, watcher, folder)
         journal.write()
-        movers.append(Mover(order, journal, ownership, open_host))
+        movers.append(Mover(order, journal, ownership, open_host, arrivals))
     return movers, refused
 
 

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 from .._records import statuses as s
@@ -15,17 +14,24 @@ from .heartbeat import Heartbeat
 from .mover import Mover
 
 TICK_SECONDS = 0.1
+# A libvirt daemon has twenty workers, and each migrate call holds one to its very end; some are left for questions and aborts.
+MAX_CALLS = 16
 
 
 class Window:
-    """Starts movers in their order, at most C(parallel) at a time. A move that runs is always watched to its end."""
+    """Starts movers in their order. A move that runs is always watched to its end.
 
-    def __init__(self, movers: t.Sequence[Mover], parallel: int, heartbeat: Heartbeat, sleep: t.Callable[[float], None] = time.sleep) -> None:
+    :arg parallel: as many guests are under way at most. One that runs at its destination makes room for the next, while libvirt ends its source;
+      of both together there are no more than C(MAX_CALLS), unless C(parallel) itself is more.
+    :arg pause: sleeps so many seconds, or less where something has changed.
+    """
+
+    def __init__(self, movers: t.Sequence[Mover], parallel: int, heartbeat: Heartbeat, pause: t.Callable[[float], None]) -> None:
         self._waiting = list(movers)
         self._running: t.List[Mover] = []
         self._parallel = parallel
         self._heartbeat = heartbeat
-        self._sleep = sleep
+        self._pause = pause
 
     def run(self) -> None:
         """Return when every move has ended, or was cancelled before it began."""
@@ -34,12 +40,16 @@ class Window:
             if self._waiting and not self._heartbeat.is_fresh():
                 self._cancel_waiting()
             self._waiting = [mover for mover in self._waiting if not mover.heed_while_waiting()]
-            while self._waiting and len(self._running) < self._parallel:
+            while self._waiting and self._has_room():
                 mover = self._waiting.pop(0)
                 mover.start()
                 self._running.append(mover)
-            self._sleep(TICK_SECONDS)
+            self._pause(TICK_SECONDS)
         self._heartbeat.remove()
+
+    def _has_room(self) -> bool:
+        under_way = sum(not mover.has_arrived for mover in self._running)
+        return under_way < self._parallel and len(self._running) < max(self._parallel, MAX_CALLS)
 
     def _cancel_waiting(self) -> None:
         for mover in self._waiting:

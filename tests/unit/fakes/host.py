@@ -36,6 +36,9 @@ class FakeHost:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
+    def answers(self) -> bool:
+        return not self.is_closed and self._machine.answers and self._outages == self._machine.outages
+
     def host_uuid(self) -> str:
         return self._there("host_uuid").host_uuid
 
@@ -173,6 +176,13 @@ class FakeHost:
 
     def listen(self, uuid: str) -> None:
         self._there("listen").listeners.append(self._hear)
+
+    def listen_for_arrivals(self, arrived: t.Callable[[str], None]) -> None:
+        def hear(uuid: str) -> None:
+            if self.answers():
+                arrived(uuid)
+
+        self._there("listen_for_arrivals").arrival_listeners.append(hear)
 
     def resume(self, uuid: str) -> None:
         domain = self._act("resume", uuid).domain(uuid)

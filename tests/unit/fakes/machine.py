@@ -35,6 +35,7 @@ class FakeMachine:
         self.answers = True
         self.outages = 0
         self.listeners: t.List[t.Callable[[str, h.JobStats], None]] = []
+        self.arrival_listeners: t.List[t.Callable[[str], None]] = []
 
     def put(self, domain: FakeDomain) -> FakeDomain:
         self.domains[domain.uuid] = domain
@@ -53,6 +54,11 @@ class FakeMachine:
         """Send the event of a job that ended well, to whoever is connected."""
         for listener in self.listeners:
             listener(uuid, stats)
+
+    def tell_arrived(self, uuid: str) -> None:
+        """Send the event of a guest that begins to run here."""
+        for listener in self.arrival_listeners:
+            listener(uuid)
 
     def go_dark(self) -> None:
         """Stop answering; every connection is lost for good."""

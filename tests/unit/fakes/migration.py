@@ -184,6 +184,8 @@ class FakeMigration:
         if destination is not None:
             there.enter(*destination)
             there.persistent = "PERSIST_DEST" in self.flags or self._defined_there
+            if destination == (h.RUNNING, "migrated"):
+                self.destination.tell_arrived(self.uuid)
         elif self._defined_there:
             there.enter(h.SHUTOFF, "failed")
         else:

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import heartbeat_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.heartbeat import Heartbeat
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.window import Window
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.window import MAX_CALLS, Window
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN
 
@@ -26,6 +26,7 @@ class TimedMove:
         self.started_at: t.Optional[float] = None
         self.abort_at: t.Optional[float] = None
         self.is_adopted = False
+        self.arrives_after: t.Optional[float] = None
 
     def start(self) -> None:
         self.started_at = self._clock()
@@ -33,6 +34,10 @@ class TimedMove:
 
     def is_alive(self) -> bool:
         return self.started_at is not None and self._clock() < self.started_at + self._seconds
+
+    @property
+    def has_arrived(self) -> bool:
+        return self.started_at is not None and self.arrives_after is not None and self._clock() >= self.started_at + self.arrives_after
 
     def heed_while_waiting(self) -> bool:
         assert self.started_at is None, "only what waits is asked"
@@ -57,10 +62,11 @@ class Running:
         beats_until: float = 10**6,
         aborts: t.Optional[t.Dict[int, float]] = None,
         adopted: t.Sequence[int] = (),
+        arrives_after: t.Optional[float] = None,
     ) -> None:
         self.clock = FakeClock()
         self.log: t.List[str] = []
-        self.most = 0
+        self.most = self.most_under_way = 0
         self.beats_until = beats_until
         self.path = pathlib.Path(heartbeat_path(RUN, str(folder)))
         self.moves = [TimedMove(chr(ord("a") + index), self.clock, length, self.log) for index, length in enumerate(seconds)]
@@ -68,11 +74,15 @@ class Running:
             self.moves[index].abort_at = at
         for index in adopted:
             self.moves[index].is_adopted = True
+        for move in self.moves:
+            move.arrives_after = arrives_after
         self.clock.every_step(self._step)
         Window(t.cast(t.Any, self.moves), parallel, Heartbeat(RUN, self.clock, str(folder)), self.clock.sleep).run()
 
     def _step(self, seconds: float) -> None:
-        self.most = max(self.most, sum(move.is_alive() for move in self.moves))
+        alive = [move for move in self.moves if move.is_alive()]
+        self.most = max(self.most, len(alive))
+        self.most_under_way = max(self.most_under_way, sum(not move.has_arrived for move in alive))
         if self.clock() <= self.beats_until:
             self.path.write_text(str(int(self.clock())), encoding="ascii")
 
@@ -91,6 +101,22 @@ def test_a_slot_that_is_free_is_used_at_once(tmp_path: pathlib.Path) -> None:
     assert 5 <= (started[2] or 0) < 5.3
     assert 10 <= (started[3] or 0) < 10.6
     assert 100 <= running.clock() < 101
+
+
+def test_a_guest_that_runs_there_makes_room_while_its_source_is_ended(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 2, *[4.0] * 6, arrives_after=1)
+    started = [move.started_at or 0 for move in running.moves]
+    assert running.most_under_way == 2
+    assert running.most == 6
+    assert [round(at) for at in started] == [0, 0, 1, 1, 2, 2]
+    assert 6 <= running.clock() < 7, "the window is over when the last one has ended, not when it has arrived"
+
+
+@pytest.mark.parametrize(("parallel", "most"), [(4, MAX_CALLS), (MAX_CALLS + 4, MAX_CALLS + 4)])
+def test_ends_that_take_long_do_not_pile_up(tmp_path: pathlib.Path, parallel: int, most: int) -> None:
+    running = Running(tmp_path, parallel, *[40.0] * 30, arrives_after=1)
+    assert running.most == most
+    assert running.most_under_way == parallel
 
 
 def test_a_run_that_is_gone_starts_nothing_new_and_what_runs_is_watched_to_its_end(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The drain of idle guests: the whole C(ansible-playbook) process beside the bare tool, and beside a playbook that loops over it."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
+
+from ..figures import Effort, Figure, Section
+from ..hosts import fleet
+from ..timing import Seconds, Series, in_turn, seconds_of, seconds_of_command
+
+WINDOW = 4
+GUEST_MIB = 128
+# So many guests start or go back at once, outside the clock.
+AT_ONCE = 8
+
+_VIRSH = "virsh migrate --live --p2p --persistent --undefinesource"
+_DRAIN, _XARGS, _LOOP = "kvmfleet.migration.drain", f"xargs -P {WINDOW} virsh migrate", "a loop over command: virsh migrate"
+
+
+def run(effort: Effort) -> Section:
+    """Drain a host of twelve guests, and of forty, in turn with C(xargs); of twelve also with the loop of a plain playbook."""
+    section = Section("Drain of a host")
+    few, many = effort.size(12, 3), effort.size(40, 0)
+    with fleet("d", 2) as control:
+        drained = _Drained(control)
+        drained.grow(few)
+        taken = in_turn({_DRAIN: drained.by_the_collection, _XARGS: drained.by_xargs, _LOOP: drained.by_a_loop}, effort.rounds)
+        section.figures += [_beside(few, taken, _XARGS, 1.0), _beside(few, taken, _LOOP, 0.3)]
+        if many:
+            drained.grow(many)
+            section.figures.append(_beside(many, in_turn({_DRAIN: drained.by_the_collection, _XARGS: drained.by_xargs}, effort.rounds), _XARGS, 0.6))
+    section.notes += [
+        f"Guests of {GUEST_MIB} MiB that halt, from one host to another over TCP; whole processes, `ansible-playbook` from its start to its end. "
+        "The hosts share the machine's cores with the control node, its Ansible and all QEMUs, so a playbook's own work is taken from the moves.",
+        f"`{_XARGS}` runs on the source itself: no SSH, no control node, no check of the destination, no record. "
+        "Guests go back, and the host's maintenance ends, outside the clock.",
+    ]
+    return section
+
+
+def _beside(guests: int, taken: dict[str, Series], other: str, goal: float) -> Figure:
+    ours, theirs = taken[_DRAIN], taken[other]
+    return Figure(f"{guests} guests, window {WINDOW}: `{_DRAIN}` beside {other}", ours.told(), theirs.told(), ours.median / theirs.median, goal)
+
+
+class _Drained:
+    """The first of two hosts, drained again and again: each way of it is timed with all guests there."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._lab = control.lab
+        self._guests: list[str] = []
+
+    def grow(self, guests: int) -> None:
+        """Have so many guests on the first host."""
+        new = [f"g{number:02}" for number in range(len(self._guests), guests)]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda name: self._lab("guest", name, "--host", self._lab.host(1), "--mib", str(GUEST_MIB)), new))
+        self._guests += new
+
+    def by_the_collection(self) -> Seconds:
+        """Drain it by the playbook."""
+        settings = {"target": self._lab.host(1), "drain_host_parallel": WINDOW, "kvmfleet_ledger": str(self._control.path)}
+        seconds = self._playbook(_DRAIN, "-e", json.dumps(settings))
+        self._give_back()
+        self._control.task(1, "host", {"state": "enabled"})
+        return seconds
+
+    def by_xargs(self) -> Seconds:
+        """Drain it by the bare tool, on the host itself."""
+        seconds = seconds_of(lambda: self._migrate(1, 2, WINDOW))
+        self._give_back()
+        return seconds
+
+    def by_a_loop(self) -> Seconds:
+        """Drain it by a playbook that moves one guest after the other."""
+        moves = {"ansible.builtin.command": f"{_VIRSH} {{{{ item }}}} qemu+tcp://{self._lab.host(2)}/system", "loop": self._guests}
+        playbook = self._control.folder / "loop.yml"
+        playbook.write_text(json.dumps([{"hosts": self._lab.host(1), "gather_facts": False, "tasks": [moves]}]), encoding="utf-8")
+        seconds = self._playbook(str(playbook))
+        self._give_back()
+        return seconds
+
+    def _playbook(self, playbook: str, *options: str) -> Seconds:
+        return seconds_of_command(["ansible-playbook", "-i", self._control.inventory, playbook, *options], self._control.environment)
+
+    def _migrate(self, source: int, destination: int, window: int) -> None:
+        names = " ".join(self._guests)
+        uri = f"qemu+tcp://{self._lab.host(destination)}/system"
+        self._lab.on(source, "sh", "-c", f"printf '%s\\n' {names} | xargs -P {window} -I NAME {_VIRSH} NAME {uri}")
+
+    def _give_back(self) -> None:
+        """Have every guest on the first host again; one that did not leave it fails the benchmark."""
+        self._migrate(2, 1, AT_ONCE)
