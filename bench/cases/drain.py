@@ -36,12 +36,14 @@ def run(effort: Effort) -> Section:
         if many:
             drained.grow(many)
             section.figures.append(_beside(many, in_turn({_DRAIN: drained.by_the_collection, _XARGS: drained.by_xargs}, effort.rounds), _XARGS, 0.6))
-    section.notes += [
+    section.notes.append(
         f"Guests of {GUEST_MIB} MiB that halt, from one host to another over TCP; whole processes, `ansible-playbook` from its start to its end. "
-        "The hosts share the machine's cores with the control node, its Ansible and all QEMUs, so a playbook's own work is taken from the moves.",
+        "The hosts share the machine's cores with the control node, its Ansible and all QEMUs, so a playbook's own work is taken from the moves."
+    )
+    section.notes.append(
         f"`{_XARGS}` runs on the source itself: no SSH, no control node, no check of the destination, no record. "
-        "Guests go back, and the host's maintenance ends, outside the clock.",
-    ]
+        "Guests go back, and the host's maintenance ends, outside the clock."
+    )
     return section
 
 

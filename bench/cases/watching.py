@@ -43,8 +43,9 @@ def run(effort: Effort) -> Section:
         Figure(f"`ansible` on the control node, {moves} moves at once, for each", control_node.told("% of a core")),
     ]
     section.notes.append(
-        f"User and system time of the processes over {seconds:.0f} s, from /proc/PID/stat, while guests that write {PAGES_A_SECOND} pages/s are moved under a cap of "
-        f"{CAP_MIB} MiB/s. libvirtd's own work for the questions is not in it. On the control node the line of progress, the polling over SSH and the heartbeat are."
+        f"User and system time of the processes over {seconds:.0f} s, from /proc/PID/stat, while guests that write {PAGES_A_SECOND} pages/s are moved "
+        f"under a cap of {CAP_MIB} MiB/s. libvirtd's own work for the questions is not in it. On the control node the lines of progress, the polling "
+        "over SSH and the heartbeat are."
     )
     return section
 

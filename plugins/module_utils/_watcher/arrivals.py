@@ -15,7 +15,7 @@ from .._migration.hypervisor import Host
 from .._records.clock import utc_now
 
 
-class Arrivals:
+class ArrivalEvents:
     """Listens at the destinations, on one connection to each for all moves of a watcher.
 
     It only makes room earlier: where a destination tells nothing, or is cut off, a move has arrived when it has ended.

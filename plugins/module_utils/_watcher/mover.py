@@ -21,7 +21,7 @@ from .._records import statuses as s
 from .._storage.ports import StorageHost
 from .._storage.targets import copies_of, make_targets
 from . import intents
-from .arrivals import Arrivals
+from .arrivals import ArrivalEvents
 from .call import MigrateCall
 from .follow import Follower
 from .journal import MIGRATE_ACT, Journal
@@ -47,7 +47,7 @@ class Mover(threading.Thread):
         journal: Journal,
         ownership: Ownership,
         open_host: Open,
-        arrivals: Arrivals,
+        arrivals: ArrivalEvents,
         clock: t.Callable[[], float] = time.monotonic,
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:

@@ -13,7 +13,7 @@ import typing as t
 
 from .._errors import KvmfleetError
 from .._migration.hypervisor import Host
-from .arrivals import Arrivals
+from .arrivals import ArrivalEvents
 from .detach import Report, launch
 from .files import RUN_FOLDER, log_path, run_folder
 from .heartbeat import Heartbeat
@@ -36,7 +36,7 @@ def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_ho
     _sweep(folder)
 
     def work(report: Report) -> None:
-        arrivals = Arrivals(open_host)
+        arrivals = ArrivalEvents(open_host)
         movers, refused = _take(orders, run_id, open_host, arrivals, folder)
         heartbeat = Heartbeat(run_id, time.monotonic, folder)
         taken = {mover.order.uuid: mover.order.record["generation"] for mover in movers}
@@ -48,7 +48,7 @@ def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_ho
 
 
 def _take(
-    orders: t.Sequence[Order], run_id: str, open_host: t.Callable[[str], Host], arrivals: Arrivals, folder: str
+    orders: t.Sequence[Order], run_id: str, open_host: t.Callable[[str], Host], arrivals: ArrivalEvents, folder: str
 ) -> t.Tuple[t.List[Mover], t.Dict[str, t.Any]]:
     watcher = identity(run_id)
     movers = []

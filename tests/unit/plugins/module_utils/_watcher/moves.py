@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, migration_flags
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.arrivals import Arrivals
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.arrivals import ArrivalEvents
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import read_json, state_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import Mover
@@ -46,7 +46,7 @@ def journal_of(record: schema.Record, folder: pathlib.Path) -> Journal:
 def mover_of(fleet: FakeFleet, order: Order, folder: pathlib.Path) -> Mover:
     """A mover on the fleet's clock, with the lock of its domain."""
     ownership = Ownership(order.uuid, str(folder))
-    return Mover(order, journal_of(order.record, folder), ownership, fleet.open, Arrivals(fleet.open), fleet.clock, fleet.clock.sleep)
+    return Mover(order, journal_of(order.record, folder), ownership, fleet.open, ArrivalEvents(fleet.open), fleet.clock, fleet.clock.sleep)
 
 
 def carry_out(fleet: FakeFleet, folder: pathlib.Path, adopt: bool = False, status: str = s.QUEUED, persistent: bool = True, **policy: t.Any) -> schema.Record:

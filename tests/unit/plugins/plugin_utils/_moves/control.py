@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import describe_host, survey
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.arrivals import Arrivals
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.arrivals import ArrivalEvents
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import read_json, state_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import Mover
@@ -152,7 +152,7 @@ class FakeSource:
                 continue
             journal = Journal(order.record, watcher, str(self._folder))
             journal.write()
-            self._waiting.append(Mover(order, journal, ownership, self.fleet.open, Arrivals(self.fleet.open), self.fleet.clock, self.fleet.clock.sleep))
+            self._waiting.append(Mover(order, journal, ownership, self.fleet.open, ArrivalEvents(self.fleet.open), self.fleet.clock, self.fleet.clock.sleep))
             taken[order.uuid] = order.record["generation"]
         return {"taken": taken, "refused": refused, "watcher": watcher}
 
