@@ -4,15 +4,15 @@
 
 # make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
 # make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up)
-# make test    every suite but sanity-matrix and evacuation; its last line is "N passed, N failed"
-# make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule bench-quick evacuation
+# make test    every suite but sanity-matrix and long; its last line is "N passed, N failed"
+# make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule bench-quick long
 # make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
 # make format  puts Python code in shape
 
 SUITES = lint types units sanity importer integration molecule bench-quick
 PYTHON = .build/venv/bin/python
 
-.PHONY: help setup sync demo test bench format clean sanity-matrix evacuation $(SUITES)
+.PHONY: help setup sync demo test bench format clean sanity-matrix long $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -32,7 +32,7 @@ test: sync
 bench: sync
 	@$(PYTHON) tests/tools/bench.py $(BENCH)
 
-$(SUITES) sanity-matrix evacuation: sync
+$(SUITES) sanity-matrix long: sync
 	@$(PYTHON) tests/tools/run_suites.py $@
 
 format: setup

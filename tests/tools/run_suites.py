@@ -2,17 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs suites one after another, all of them even when one fails, and ends with the counts over all.
+"""Runs suites, all of them even when one fails, and ends with the counts over all.
 
-A suite runs in a process of its own and leaves .build/results/SUITE.json; one that leaves none counts as a failure.
+A suite runs in a process of its own and leaves .build/results/SUITE.json; one that leaves none counts as a failure. They run one after another, but for
+those that can run beside the scenarios on real hosts, which mostly wait: what such a suite prints is shown when it has ended.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from importlib import import_module
 from types import FrameType
@@ -22,14 +25,43 @@ from suites import places
 from suites.results import Results, read
 
 MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix", "bench-quick": "bench"}
+WAITING = "integration"
+BESIDE = ("sanity", "importer", "molecule", "bench-quick")
+STOP_SECONDS = 180
+
+running: list[subprocess.Popen[bytes]] = []
 
 
 def main() -> int:
     signal.signal(signal.SIGTERM, _leave)
     if sys.argv[1:2] == ["--inside"]:
         return _run_inside(sys.argv[2])
-    found = [_run(suite) for suite in sys.argv[1:]]
-    return _summarise(found)
+    return _summarise(_run_all(sys.argv[1:]))
+
+
+def _run_all(wanted: list[str]) -> list[tuple[Results, float]]:
+    beside = [suite for suite in wanted if suite in BESIDE and WAITING in wanted]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            # Those that take seconds come first: who made a slip wants to know it at once.
+            found = [_run(suite) for suite in wanted if suite not in (WAITING, *beside)]
+            later = [pool.submit(_run, suite, quiet=True) for suite in beside]
+            found += [_run(suite) for suite in wanted if suite == WAITING]
+            found += [one.result() for one in later]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            _stop()
+            raise
+    return sorted(found, key=lambda one: wanted.index(one[0].suite))
+
+
+def _stop() -> None:
+    """Tell every suite that runs to end, and give it time to tear its labs down."""
+    told = list(running)
+    for process in told:
+        process.terminate()
+    for process in told:
+        process.wait(STOP_SECONDS)
 
 
 def _leave(number: int, dummy_frame: FrameType | None) -> NoReturn:
@@ -47,12 +79,14 @@ def _run_inside(suite: str) -> int:
     return 0
 
 
-def _run(suite: str) -> tuple[Results, float]:
-    """Run one suite in a process of its own; what it found, and how many seconds it took."""
+def _run(suite: str, quiet: bool = False) -> tuple[Results, float]:
+    """Run one suite in a process of its own; what it found, and how many seconds it took.
+
+    :arg quiet: show what it prints only when it has ended.
+    """
     (places.RESULTS / f"{suite}.json").unlink(missing_ok=True)
-    print(f"\n== {suite}", flush=True)
     started = time.monotonic()
-    code = _wait(subprocess.Popen([sys.executable, __file__, "--inside", suite]))
+    code = _run_quietly(suite) if quiet else _run_shown(suite)
     seconds = time.monotonic() - started
     results = read(suite)
     if results is None or code != 0:
@@ -62,14 +96,24 @@ def _run(suite: str) -> tuple[Results, float]:
     return results, seconds
 
 
+def _run_shown(suite: str) -> int:
+    print(f"\n== {suite}", flush=True)
+    return _wait(subprocess.Popen([sys.executable, __file__, "--inside", suite]))
+
+
+def _run_quietly(suite: str) -> int:
+    with tempfile.TemporaryFile() as output:
+        code = _wait(subprocess.Popen([sys.executable, __file__, "--inside", suite], stdout=output, stderr=subprocess.STDOUT))
+        output.seek(0)
+        print(f"\n== {suite}, which ran beside {WAITING}\n{output.read().decode(errors='replace')}", flush=True)
+    return code
+
+
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the suite; when this process is ended, the suite is told, and given time to tear its lab down."""
-    try:
-        return process.wait()
-    except BaseException:
-        process.terminate()
-        process.wait(180)
-        raise
+    running.append(process)
+    code = process.wait()
+    running.remove(process)
+    return code
 
 
 def _counts(results: Results) -> str:

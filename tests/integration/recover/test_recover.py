@@ -133,7 +133,7 @@ def test_the_control_node_is_killed_on_its_way_and_the_next_run_ends_it(lab: Lab
     boot_elsewhere(lab, gone, xml, 2)
     record = operator.evacuated(gone, uuid, 1, 2)
     lab("poweron", lab.host(1))
-    running = operator.begin("recover", target=lab.host(1))
+    running = operator.begin_playbook("recover", target=lab.host(1))
     reached = {"cleaned": lambda: lab.places(gone) == {2: "running"}, "started": lambda: lab.places(stayed) == {1: "running"}}
     eventually(reached[after], f"the run has {after}", SECONDS)
     running.kill()

@@ -19,7 +19,19 @@ def run(results: Results, label: str, python: str, paths: list[str], env: Mappin
     report = places.RESULTS / f"{results.suite}-{label}.xml"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    argv = [python, "-m", "pytest", "-q", "--durations=8", "-p", "no:cacheprovider", "--import-mode=importlib", f"--junitxml={report}", *paths]
+    argv = [
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "--durations=8",
+        "-p",
+        "no:cacheprovider",
+        "--strict-markers",
+        "--import-mode=importlib",
+        f"--junitxml={report}",
+        *paths,
+    ]
     code = processes.run(argv, places.COPY, env, timeout_seconds)
     failed_before = results.failed
     counted = results.add_junit(report, prefix=f"{label}: ") if report.is_file() else 0

@@ -32,6 +32,25 @@ def run(results):
         Path("torn-down").touch()
 """
 
+WAITS = """import time
+from pathlib import Path
+
+
+def run(results):
+    limit = time.monotonic() + 30
+    while not Path("beside").exists() and time.monotonic() < limit:
+        time.sleep(0.05)
+    results.add("the other one has begun", Path("beside").exists())
+"""
+BESIDE = """from pathlib import Path
+
+
+def run(results):
+    Path("beside").touch()
+    print("from beside")
+    results.add("one", True)
+"""
+
 
 @pytest.fixture(name="tools")
 def copy_of_tools(tmp_path: Path) -> Path:
@@ -40,6 +59,13 @@ def copy_of_tools(tmp_path: Path) -> Path:
     for name, code in {"good": GOOD, "skips": SKIPS, "fails": FAILS, "raises": RAISES, "dies": DIES, "slow": SLOW}.items():
         (tools / "suites" / f"{name}.py").write_text(code, encoding="utf-8")
     return tools
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} did not come"
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +93,27 @@ def test_result_of_an_earlier_run_does_not_count(tools: Path) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "0 passed, 1 failed")
 
 
+def test_what_can_run_beside_the_scenarios_does_and_is_shown_in_one_piece(tools: Path) -> None:
+    (tools / "suites" / "integration.py").write_text(WAITS, encoding="utf-8")
+    (tools / "suites" / "molecule.py").write_text(BESIDE, encoding="utf-8")
+    done = subprocess.run([sys.executable, tools / "run_suites.py", "integration", "molecule"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 passed, 0 failed"), done.stdout
+    assert "== molecule, which ran beside integration\nfrom beside\n" in done.stdout
+
+
+def test_one_that_runs_beside_is_ended_too(tools: Path, tmp_path: Path) -> None:
+    (tools / "suites" / "integration.py").write_text(WAITS.replace("beside", "never"), encoding="utf-8")
+    (tools / "suites" / "molecule.py").write_text(SLOW, encoding="utf-8")
+    with subprocess.Popen([sys.executable, tools / "run_suites.py", "integration", "molecule"], stdout=subprocess.DEVNULL) as run:
+        wait_for(tmp_path / "started")
+        run.terminate()
+        assert run.wait(30) != 0
+    assert (tmp_path / "torn-down").exists()
+
+
 def test_suite_tears_down_when_the_run_is_ended(tools: Path, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, tools / "run_suites.py", "slow"], stdout=subprocess.DEVNULL) as run:
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "started").exists():
-            assert time.monotonic() < deadline, "the suite did not start"
-            time.sleep(0.05)
+        wait_for(tmp_path / "started")
         run.terminate()
         assert run.wait(30) != 0
     assert (tmp_path / "torn-down").exists()

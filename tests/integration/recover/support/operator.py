@@ -43,13 +43,13 @@ class Operator(Control):
         super().__init__(lab, folder)
         self.environment["ANSIBLE_SHOW_CUSTOM_STATS"] = "true"
 
-    def begin(self, name: str, *options: str, **variables: t.Any) -> Running:
+    def begin_playbook(self, name: str, *options: str, **variables: t.Any) -> Running:
         """Start a playbook, and do not wait for its end."""
         given = json.dumps({"kvmfleet_ledger": str(self.path), **variables})
         return Running(self.popen(["ansible-playbook", "-i", self.inventory, f"kvmfleet.migration.{name}", "-e", given, *options]))
 
     def playbook(self, name: str, *options: str, **variables: t.Any) -> Run:
-        process = self.begin(name, *options, **variables).process
+        process = self.begin_playbook(name, *options, **variables).process
         try:
             text, dummy = process.communicate(timeout=LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
