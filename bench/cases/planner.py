@@ -1,0 +1,143 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The planner on simulated fleets, on one core, in CPU seconds: one host drained, many hosts lost, how time grows, and beside Ganeti's hbal."""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.bench import hbal
+from ansible_collections.kvmfleet.migration.bench.figures import Effort, Figure, Section
+from ansible_collections.kvmfleet.migration.bench.timing import Series, in_turn
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.planner import Placement, plan
+from ansible_collections.kvmfleet.migration.tests.simulator import exhaustive, fleets
+
+PER_HOST = 20
+GROWTH = (10, 30, 100, 300, 1000, 2000)
+HBAL = (10, 100, 300)
+# So full that what one of ten hosts holds has hardly room on the other nine.
+TIGHT = 0.88
+
+_PARTS = (
+    "CPU seconds of one process. A drain's plan is everything that its playbook shows: a host for each domain, and of every other host why it is not that "
+    "one. Making the fleet from the facts of all hosts, which happens once a plan, is told beside it and is part of the growth."
+)
+_LOSS = (
+    "A loss is planned as `evacuate` does it: reasons are found for domains without a place only. The filters are those of a drain, which are more than those "
+    "of an evacuation. Its time grows with hosts times domains lost: of each host the free memory is looked at once for each domain, the filters are not."
+)
+_HBAL = (
+    "hbal (ganeti-htools) is given the same hosts with memory, CPUs and groups that keep apart, and moves what is on the offline host, nothing else. It weighs "
+    "the whole cluster anew for every possible move, which is another aim: it asks how even the cluster gets. CPU models, networks, storage and machine types "
+    "it does not know."
+)
+
+
+def run(effort: Effort) -> Section:
+    """Measure drains and losses."""
+    section = Section("The planner", notes=[_PARTS, _LOSS])
+    hosts = effort.size(1000, 20)
+    section.figures += [_drained(hosts, effort), _lost(hosts, 0.5, effort, 5), _lost(hosts, TIGHT, effort), _growth(effort)]
+    if hbal.is_installed():
+        section.figures += [_beside_hbal(size, filled, effort) for size in (HBAL[:1] if effort.quick else HBAL) for filled in (0.5, TIGHT)]
+        section.notes.append(_HBAL)
+    else:
+        section.notes.append("hbal is not installed here (Debian: ganeti-htools), so nothing was compared with it.")
+    return section
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """CPU seconds of the parts of a drain's plan."""
+
+    fleet: float
+    choice: float
+    reasons: float
+
+    @property
+    def plan(self) -> float:
+        return self.choice + self.reasons
+
+
+def _cpu_seconds(act: Callable[[], object]) -> float:
+    begin = time.process_time()
+    act()
+    return time.process_time() - begin
+
+
+def _drain(drain: fleets.Drain) -> _Timed:
+    made: list[Fleet] = []
+    placements: list[Placement] = []
+    # What earlier rounds have left is not to be collected in this one.
+    gc.collect()
+    fleet = _cpu_seconds(lambda: made.append(exhaustive.fleet_of(drain)))
+    choice = _cpu_seconds(lambda: placements.extend(plan(exhaustive.requests_of(drain), made[0])))
+    return _Timed(fleet, choice, _cpu_seconds(lambda: [placement.verdicts for placement in placements]))
+
+
+def _drained(hosts: int, effort: Effort) -> Figure:
+    drain = fleets.large(hosts, PER_HOST * hosts, PER_HOST)
+    timed = [_drain(drain) for _round in range(effort.rounds)]
+    whole = Series(tuple(one.plan for one in timed))
+    choice, made = (Series(tuple(values)) for values in zip(*((one.choice, one.fleet) for one in timed), strict=True))
+    what = f"Plan of one host's drain, {PER_HOST} domains of {hosts:,} hosts / {PER_HOST * hosts:,} domains (s)"
+    return Figure(
+        what, whole.told(digits=3), f"{choice.told(digits=3)} of it the choice; {made.told(digits=3)} more for the fleet from facts", whole.median, 0.3
+    )
+
+
+def _lost(hosts: int, filled: float, effort: Effort, goal: float | None = None) -> Figure:
+    gone = hosts // 10
+    loss = fleets.bereft(hosts, PER_HOST * hosts, gone, filled)
+    requests = [request for name, facts in loss.lost.items() for request in exhaustive.requests_from(name, facts)]
+    fleet = Fleet({name: HostState.of(name, facts) for name, facts in loss.facts.items()})
+    without: list[int] = []
+
+    def planned() -> float:
+        gc.collect()
+        return _cpu_seconds(lambda: without.append(sum(not one.destination and bool(one.verdicts) for one in plan(requests, fleet))))
+
+    series = in_turn({"plan": planned}, effort.rounds)["plan"]
+    what = f"Plan for {gone} hosts lost at once of {hosts:,}, {filled:.0%} full, {len(requests):,} domains (s)"
+    return Figure(what, series.told(digits=3), f"{without[-1]} without a place", series.median if goal else None, goal)
+
+
+def _growth(effort: Effort) -> Figure:
+    sizes = GROWTH[:3] if effort.quick else GROWTH
+    seconds = []
+    for hosts in sizes:
+        drain = fleets.large(hosts, PER_HOST * hosts, PER_HOST)
+        seconds.append(statistics.median(timed.fleet + timed.plan for timed in (_drain(drain) for _round in range(effort.rounds))))
+    exponent = statistics.linear_regression(*([math.log(value) for value in values] for values in (sizes, seconds))).slope
+    told = ", ".join(f"{hosts:,}: {one:.3f} s" for hosts, one in zip(sizes, seconds, strict=True))
+    return Figure(f"Growth of one host's drain, {sizes[0]} to {sizes[-1]:,} hosts: exponent n of the log-log fit", f"n^{exponent:.2f}", told, exponent, 1.2)
+
+
+def _beside_hbal(hosts: int, filled: float, effort: Effort) -> Figure:
+    drain = fleets.large(hosts, PER_HOST * hosts, PER_HOST, filled=filled)
+    left: dict[str, int] = {}
+
+    def ours() -> float:
+        timed = _drain(drain)
+        left["ours"] = sum(not placement.destination for placement in plan(exhaustive.requests_of(drain), exhaustive.fleet_of(drain)))
+        return timed.fleet + timed.plan
+
+    def theirs() -> float:
+        found = hbal.emptied(drain)
+        left["theirs"] = found.left
+        return found.seconds
+
+    # At its largest size hbal takes half a minute.
+    found = in_turn({"ours": ours, "theirs": theirs}, 1 if hosts == HBAL[-1] else effort.rounds)
+    what = f"One host's drain of {hosts} hosts, {filled:.0%} full (s, domains without a place)"
+    ratio = found["ours"].median / found["theirs"].median
+    return Figure(what, f"{found['ours'].told(digits=3)}, {left['ours']}", f"{found['theirs'].told(digits=3)}, {left['theirs']} by hbal", ratio)
