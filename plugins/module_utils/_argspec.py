@@ -11,6 +11,7 @@ import typing as t
 
 from ._hypervisor.uri import TRANSPORTS
 from ._migration.flags import COMPRESSIONS, COPY_MODES, NO_COPY
+from ._migration.policy import STRATEGIES
 
 Spec = t.Dict[str, t.Dict[str, t.Any]]
 
@@ -45,6 +46,7 @@ def move_spec() -> Spec:
         "downtime_ms": {"type": "int"},
         "downtime_steps": {"type": "int"},
         "downtime_delay_seconds_per_gib": {"type": "int"},
+        "downtime_strategy": {"type": "str", "choices": list(STRATEGIES)},
         "force_suspend_seconds": {"type": "int"},
         "force_pause_max_seconds": {"type": "int"},
         "link_mib": {"type": "int"},

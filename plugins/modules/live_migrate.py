@@ -66,7 +66,7 @@ options:
         The guest goes on running on the source.
     type: int
   link_mib: &link_mib
-    description: What the link between the hosts carries in MiB/s, for the prediction of a forced pause. By default it is measured.
+    description: What the link between the hosts carries in MiB/s, for the prediction of the pause. By default it is measured.
     type: int
   stall_seconds: &stall_seconds
     description: Abort when not a single byte was moved for so many seconds, 60 by default. V(0) is never.
@@ -74,12 +74,24 @@ options:
   downtime_ms: &downtime_ms
     description: Longest pause of the guest at the end of the move, 500 by default.
     type: int
+  downtime_strategy: &downtime_strategy
+    description:
+      - How the allowed pause grows from O(downtime_ms) divided by O(downtime_steps) to O(downtime_ms).
+      - With V(adaptive) it stays small as long as each pass over the memory leaves clearly less to be sent than the one before. As soon as one does not, what
+        the rest needs is allowed, at most what a pause of O(downtime_ms) can carry. With O(link_mib) that is reckoned for the link, and a move under
+        O(bandwidth_mib) can end although its cap alone would not let it.
+      - With V(stepped) it grows with the time, in O(downtime_steps) steps.
+      - By default V(adaptive), and V(stepped) where O(downtime_ms), O(downtime_steps) or O(downtime_delay_seconds_per_gib) is given by the task or by a policy.
+      - Under either of them the whole of O(downtime_ms) is allowed once half of O(timeout_seconds) is over.
+    type: str
+    choices: [stepped, adaptive]
   downtime_steps: &downtime_steps
-    description: Number of steps in which the allowed pause grows to O(downtime_ms), 10 by default.
+    description: Number of steps in which the allowed pause grows to O(downtime_ms), 10 by default. The first of them is what V(adaptive) begins with.
     type: int
   downtime_delay_seconds_per_gib: &downtime_delay_seconds_per_gib
     description:
       - Seconds between two steps for each GiB of memory, 75 by default. With O(timeout_seconds) the ramp takes at most half of that time.
+      - Means something only with O(downtime_strategy=stepped).
     type: int
   auto_converge: &auto_converge
     description: Slow the guest's CPUs down step by step when it writes memory faster than it can be moved.
@@ -167,6 +179,7 @@ options:
       downtime_ms: *downtime_ms
       downtime_steps: *downtime_steps
       downtime_delay_seconds_per_gib: *downtime_delay_seconds_per_gib
+      downtime_strategy: *downtime_strategy
       auto_converge: *auto_converge
       override_policy: *override_policy
       post_copy: *post_copy

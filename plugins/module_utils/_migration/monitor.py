@@ -11,15 +11,16 @@ import dataclasses
 import typing as t
 
 from .._records.statuses import REASON_STALLED, REASON_TIMEOUT
-from .downtime import Step, downtime_at
 from .hypervisor import JobStats
+from .iterations import Iterations, read
+from .schedule import Moment, Schedule
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
     """The limits of one move. 0 seconds is no limit."""
 
-    ramp: t.Tuple[Step, ...]
+    downtime: Schedule
     timeout_seconds: float
     stall_seconds: float
     force_on_timeout: bool = False
@@ -33,7 +34,7 @@ class Watched:
     memory_remaining_bytes: t.Optional[int] = None
     progressed_at: t.Optional[float] = None
     downtime_ms: t.Optional[int] = None
-    iteration: int = 0
+    iterations: Iterations = dataclasses.field(default_factory=Iterations)
     synced_at: float = 0.0
     dirty_set_bytes: int = 0
     timed_out: bool = False
@@ -42,9 +43,11 @@ class Watched:
 
 @dataclasses.dataclass(frozen=True)
 class SetDowntime:
-    """Allow this pause now."""
+    """Allow this pause now, for a reason that is worth a line of history or for none; C(predicted_ms) is the pause that follows, where it is known."""
 
     milliseconds: int
+    predicted_ms: t.Optional[int] = None
+    reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +71,7 @@ def decide(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Wat
     The timeout fires once. A downtime that could not be set is asked for again at the next poll: the caller confirms with L(downtime_was_set).
     An abort is asked for once: the caller takes one back with L(abort_was_lost).
     """
-    watched = _seen(stats, elapsed_seconds, watched)
+    watched = _seen(stats, elapsed_seconds, limits, watched)
     if watched.aborted:
         return [], watched
     if _is_stalled(elapsed_seconds, limits, watched):
@@ -76,13 +79,15 @@ def decide(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Wat
     if limits.timeout_seconds and elapsed_seconds > limits.timeout_seconds and not watched.timed_out:
         watched = dataclasses.replace(watched, timed_out=True, aborted=not limits.force_on_timeout)
         return [ForceComplete() if limits.force_on_timeout else Abort(REASON_TIMEOUT)], watched
-    allowed = downtime_at(limits.ramp, elapsed_seconds)
-    return ([SetDowntime(allowed)] if allowed != watched.downtime_ms else []), watched
+    allowance = limits.downtime.allow(Moment(elapsed_seconds, watched.iterations, watched.downtime_ms))
+    if allowance.milliseconds == watched.downtime_ms:
+        return [], watched
+    return [SetDowntime(allowance.milliseconds, allowance.predicted_ms, allowance.reason)], watched
 
 
 def watch_post_copy(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Watched) -> t.Tuple[bool, Watched]:
     """Return whether no byte has come over for so long that the link must be broken. Nothing else acts in post-copy."""
-    watched = _seen(stats, elapsed_seconds, watched)
+    watched = _seen(stats, elapsed_seconds, limits, watched)
     stalled = _is_stalled(elapsed_seconds, limits, watched)
     return stalled, dataclasses.replace(watched, progressed_at=elapsed_seconds) if stalled else watched
 
@@ -103,7 +108,7 @@ def _is_stalled(elapsed_seconds: float, limits: Limits, watched: Watched) -> boo
     return elapsed_seconds - watched.progressed_at >= limits.stall_seconds
 
 
-def _seen(stats: JobStats, elapsed_seconds: float, watched: Watched) -> Watched:
+def _seen(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Watched) -> Watched:
     """Note progress: bytes processed, or a remainder that falls. The reported bandwidth goes stale when a link is cut.
 
     Note also when an iteration began and how much was left then: that is what the guest writes over and over.
@@ -112,14 +117,14 @@ def _seen(stats: JobStats, elapsed_seconds: float, watched: Watched) -> Watched:
     fell = before is not None and stats.memory_remaining_bytes < before
     moved = stats.data_processed_bytes != watched.data_processed_bytes
     progressed_at = elapsed_seconds if stats.data_processed_bytes and (moved or fell) else watched.progressed_at
-    synced = stats.iteration > watched.iteration
+    synced = stats.iteration > watched.iterations.number
     grew = stats.memory_remaining_bytes if synced and stats.iteration > 1 else 0
     return dataclasses.replace(
         watched,
         data_processed_bytes=stats.data_processed_bytes,
         memory_remaining_bytes=stats.memory_remaining_bytes,
         progressed_at=progressed_at,
-        iteration=stats.iteration,
+        iterations=read(stats, watched.downtime_ms or limits.downtime.first_ms, watched.iterations),
         synced_at=elapsed_seconds if synced else watched.synced_at,
         dirty_set_bytes=max(watched.dirty_set_bytes, grew),
     )

@@ -19,6 +19,7 @@ DEFAULTS: t.Dict[str, t.Any] = {
     "downtime_ms": 500,
     "downtime_steps": 10,
     "downtime_delay_seconds_per_gib": 75,
+    "downtime_strategy": "adaptive",
     "force_suspend_seconds": 10,
     "force_pause_max_seconds": 30,
     "auto_converge": False,
@@ -27,6 +28,13 @@ DEFAULTS: t.Dict[str, t.Any] = {
 
 FORCE_COMPLETE = "force_complete"
 ABORT = "abort"
+STEPPED = "stepped"
+ADAPTIVE = "adaptive"
+STRATEGIES = (STEPPED, ADAPTIVE)
+
+STRATEGY = "downtime_strategy"
+# Who says how the pause is to grow, or how long it may be, gets the ramp that these words describe, unless he names a strategy too.
+_RAMP = ("downtime_ms", "downtime_steps", "downtime_delay_seconds_per_gib")
 
 # The two features that only one of a move may use, and that a domain may forbid for good.
 FEATURES = ("auto_converge", "post_copy")
@@ -52,7 +60,7 @@ _LIMITS: t.Dict[str, t.Tuple[int, int]] = {
     "force_suspend_seconds": (0, _WEEK),
     "force_pause_max_seconds": (1, _WEEK),
 }
-_CHOICES = {"on_timeout": (ABORT, FORCE_COMPLETE)}
+_CHOICES = {"on_timeout": (ABORT, FORCE_COMPLETE), STRATEGY: STRATEGIES}
 
 Layer = t.Tuple[str, t.Mapping[str, t.Any]]
 Policy = t.Dict[str, t.Dict[str, t.Any]]
@@ -83,6 +91,7 @@ def merged(layers: t.Sequence[Layer], override: bool = False) -> Policy:
         source, value = next(((name, values[field]) for name, values in layers if values.get(field) is not None), (SOURCE_DEFAULT, default))
         check_value(field, value, source)
         policy[field] = {"value": value, "source": source}
+    _choose_strategy(policy)
     if override:
         policy[OVERRIDE] = {"value": True, "source": SOURCE_TASK}
     else:
@@ -136,6 +145,13 @@ def check_value(field: str, given: t.Any, source: str) -> None:
     low, high = _LIMITS[field]
     if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
         raise InvalidArgument(f"{field} is {given!r} ({source}).", f"Give a whole number from {low} to {high}.")
+
+
+def _choose_strategy(policy: Policy) -> None:
+    """Without a named strategy, whoever gave any of the ramp's values has asked for the ramp."""
+    asked = [policy[field]["source"] for field in _RAMP if policy[field]["source"] != SOURCE_DEFAULT]
+    if asked and policy[STRATEGY]["source"] == SOURCE_DEFAULT:
+        policy[STRATEGY] = {"value": STEPPED, "source": asked[0]}
 
 
 def _apply_vetoes(policy: Policy, layers: t.Sequence[Layer]) -> None:

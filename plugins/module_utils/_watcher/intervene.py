@@ -21,6 +21,7 @@ from .._migration.flags import MAX_BANDWIDTH_MIB
 from .._migration.force import Terms
 from .._migration.monitor import Limits
 from .._migration.policy import DEFAULTS
+from .._migration.schedule import Stepped
 from .._module import check_domain_name, require_local, require_root
 from .._policy.document import parse
 from .._records import statuses as s
@@ -180,7 +181,7 @@ class Intervention:
         if view.state == h.PAUSED and view.reason != h.MIGRATION:
             # Its own pause is no pause of the move, and no reason to give the move up.
             record["before"] = {"state": h.PAUSED}
-        limits = Limits(((0.0, self.host.max_downtime_ms(self.info.uuid)),), 0, 0)
+        limits = Limits(Stepped(((0.0, self.host.max_downtime_ms(self.info.uuid)),)), 0, 0)
         follower = Follower(lambda: self.open_host(self.host.uri), self.info.uuid, Journal(record, {}, folder=None), limits, terms, time.monotonic)
         follower.begin_forcing(self.by)
         while follower.poll():

@@ -12,6 +12,7 @@ import typing as t
 from .._errors import KvmfleetError
 from .._migration.force import RUNG_DOWNTIME, RUNG_SUSPEND
 from .._migration.hypervisor import JobStats
+from .._migration.monitor import SetDowntime
 from .._migration.progress import Samples, progress_of
 from .._records import schema
 from .._records import statuses as s
@@ -93,6 +94,13 @@ class Journal:
     def forced(self, rung: t.Optional[str], predicted_ms: t.Optional[int]) -> None:
         """Keep which rung forcing has come to, and how long the pause is predicted to be; written with the next figures."""
         self.record["result"].update(rung=rung, predicted_downtime_ms=predicted_ms)
+
+    def allowed(self, action: SetDowntime) -> None:
+        """Write why a longer pause was allowed, where there is a reason, and keep the pause that is predicted."""
+        if action.predicted_ms is not None:
+            self.record["result"]["predicted_downtime_ms"] = action.predicted_ms
+        if action.reason:
+            self.note("downtime_allowed", action.reason)
 
     def answer(self, intent: Intent, error: t.Optional[KvmfleetError] = None) -> None:
         """Write what became of an intent, for the module that left it."""

@@ -14,9 +14,11 @@ import typing as t
 from .._errors import Aborted, InvalidState, KvmfleetError
 from .._migration import downtime as d
 from .._migration import hypervisor as h
+from .._migration.adaptive import Adaptive
 from .._migration.force import Terms
 from .._migration.monitor import Limits
-from .._migration.policy import FORCE_COMPLETE, value
+from .._migration.policy import FORCE_COMPLETE, STEPPED, STRATEGY, value
+from .._migration.schedule import Schedule, Stepped
 from .._records import statuses as s
 from .._storage.ports import StorageHost
 from .._storage.targets import copies_of, make_targets
@@ -152,7 +154,7 @@ class Mover(threading.Thread):
         self.journal.record.setdefault("connection", {}).update(flags=self.order.flags, parameters=self.order.parameters)
         self._arrivals.expect_at(self.order.destination_uri)
         self.journal.intend(MIGRATE_ACT)
-        host.set_max_downtime_ms(self.order.uuid, limits.ramp[0][1])
+        host.set_max_downtime_ms(self.order.uuid, limits.downtime.first_ms)
         if info.view.state == h.PAUSED:
             # A guest that is paused stays so on the other side, which libvirt does not combine with post-copy; it converges anyway.
             self.order.flags = [flag for flag in self.order.flags if flag != "POSTCOPY"]
@@ -213,14 +215,31 @@ def limits_of(order: Order) -> Limits:
     """Return the limits that the order's record asks for, for a guest of its size."""
     policy = order.record["policy"]
     gib = d.size_gib(order.record["request"].get("memory_mib", 0) * 1024**2, order.record["request"].get("copied_disk_bytes", {}).values())
-    timeout = value(policy, "timeout_seconds")
-    ramp = d.downtime_steps(value(policy, "downtime_ms"), value(policy, "downtime_steps"), value(policy, "downtime_delay_seconds_per_gib"), gib, timeout)
     return Limits(
-        tuple(ramp),
-        d.effective_timeout_seconds(timeout, gib),
+        _schedule_of(order, gib),
+        d.effective_timeout_seconds(value(policy, "timeout_seconds"), gib),
         value(policy, "stall_seconds"),
         force_on_timeout=value(policy, "on_timeout") == FORCE_COMPLETE,
     )
+
+
+def _schedule_of(order: Order, gib: float) -> Schedule:
+    policy, timeout = order.record["policy"], value(order.record["policy"], "timeout_seconds")
+    longest_ms, delay = value(policy, "downtime_ms"), value(policy, "downtime_delay_seconds_per_gib")
+    ramp = tuple(d.downtime_steps(longest_ms, value(policy, "downtime_steps"), delay, gib, timeout))
+    if value(policy, STRATEGY) == STEPPED:
+        return Stepped(ramp)
+    return Adaptive(
+        first_ms=ramp[0][1],
+        longest_ms=longest_ms,
+        full_from_seconds=d.effective_timeout_seconds(timeout, gib) / 2,
+        link_rate_bytes=_link_rate_bytes(order),
+        is_compressed="COMPRESSED" in order.flags,
+    )
+
+
+def _link_rate_bytes(order: Order) -> int:
+    return int(order.record.get("connection", {}).get("link_mib") or 0) * 1024**2
 
 
 def terms_of(order: Order) -> Terms:
@@ -232,5 +251,5 @@ def terms_of(order: Order) -> Terms:
         suspend_seconds=value(policy, "force_suspend_seconds"),
         pause_max_seconds=value(policy, "force_pause_max_seconds"),
         downtime_ms=value(policy, "downtime_ms"),
-        link_rate_bytes=int(connection.get("link_mib") or 0) * 1024**2,
+        link_rate_bytes=_link_rate_bytes(order),
     )

@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.moni
     downtime_was_set,
     watch_post_copy,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Stepped
 
 RAMP = ((0.0, 50), (10.0, 100), (20.0, 500))
 
@@ -31,7 +32,7 @@ class Monitored:
     """A monitor that is asked poll by poll."""
 
     def __init__(self, timeout: float = 0, stall: float = 0, refuse: bool = False, force: bool = False) -> None:
-        self.limits = Limits(RAMP, timeout, stall, force_on_timeout=force)
+        self.limits = Limits(Stepped(RAMP), timeout, stall, force_on_timeout=force)
         self.watched = Watched()
         self.refuse = refuse
 
@@ -155,7 +156,7 @@ def test_an_abort_that_was_lost_is_due_again_whatever_it_was_for(timeout: int, s
 
 
 def test_in_post_copy_a_stream_that_stands_still_is_told_once_a_while() -> None:
-    limits, watched, told = Limits(RAMP, 1, 60), Watched(), []
+    limits, watched, told = Limits(Stepped(RAMP), 1, 60), Watched(), []
     for second in range(200):
         stats = JobStats(data_processed_bytes=min(second + 1, 20), memory_remaining_bytes=5)
         stalled, watched = watch_post_copy(stats, second, limits, watched)
@@ -164,7 +165,7 @@ def test_in_post_copy_a_stream_that_stands_still_is_told_once_a_while() -> None:
 
 
 def test_what_the_guest_writes_over_and_over_is_the_most_that_an_iteration_began_with() -> None:
-    limits, watched = Limits(RAMP, 0, 0), Watched()
+    limits, watched = Limits(Stepped(RAMP), 0, 0), Watched()
     for second, (iteration, remaining) in enumerate([(1, 1000), (1, 200), (2, 300), (2, 10), (3, 250), (3, 5)]):
         _actions, watched = decide(JobStats(iteration=iteration, memory_remaining_bytes=remaining), second, limits, watched)
     assert (watched.dirty_set_bytes, watched.synced_at) == (300, 4)

@@ -9,7 +9,16 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS, check_profile, required_traits, resolve, value, vetoed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import (
+    DEFAULTS,
+    Layer,
+    check_profile,
+    merged,
+    required_traits,
+    resolve,
+    value,
+    vetoed,
+)
 
 
 def test_without_a_word_from_anybody_the_defaults_hold() -> None:
@@ -158,3 +167,24 @@ def test_each_feature_needs_its_trait() -> None:
     assert required_traits({"post_copy": {"value": True, "source": "task"}, "auto_converge": False}) == ["COMPUTE_MIGRATE_POST_COPY"]
     assert required_traits(resolve([("host", {"auto_converge": True})])) == ["COMPUTE_MIGRATE_AUTO_CONVERGE"]
     assert required_traits(DEFAULTS) == []
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ([], {"value": "adaptive", "source": "default"}),
+        ([("task", {"timeout_seconds": 60})], {"value": "adaptive", "source": "default"}),
+        ([("task", {"downtime_ms": 300})], {"value": "stepped", "source": "task"}),
+        ([("task", {}), ("domain", {"downtime_ms": 300})], {"value": "stepped", "source": "domain"}),
+        ([("task", {}), ("host", {"downtime_steps": 5})], {"value": "stepped", "source": "host"}),
+        ([("task", {"downtime_ms": 300, "downtime_strategy": "adaptive"})], {"value": "adaptive", "source": "task"}),
+        ([("task", {"downtime_ms": 300}), ("host", {"downtime_strategy": "adaptive"})], {"value": "adaptive", "source": "host"}),
+    ],
+)
+def test_whoever_describes_the_ramp_gets_it_unless_a_strategy_is_named(layers: t.List[Layer], expected: t.Dict[str, t.Any]) -> None:
+    assert merged(layers)["downtime_strategy"] == expected
+
+
+def test_a_strategy_is_one_of_two() -> None:
+    with pytest.raises(InvalidArgument, match="Give one of: stepped, adaptive"):
+        merged([("task", {"downtime_strategy": "steep"})])

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import Terms
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Stepped
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import Follower
@@ -45,7 +46,7 @@ class Following:
         self.folder = folder
         self.guest = self.fleet.guest(dirty_bytes=512 * MIB, dirty_rate_bytes=500 * MIB)
         self.migration = self.fleet.begin_elsewhere(UUID, *flags, bandwidth_mib=cap_mib)
-        limits = Limits(RAMP, timeout, stall, force_on_timeout=force)
+        limits = Limits(Stepped(RAMP), timeout, stall, force_on_timeout=force)
         self.journal = journal_of(record_of(), folder)
         for act in before:
             self.journal.intend(act)
@@ -464,7 +465,7 @@ def test_an_adopter_climbs_the_last_rung_again(tmp_path: pathlib.Path, before: t
 def test_an_adopter_forces_what_was_asked_for_and_not_begun(tmp_path: pathlib.Path) -> None:
     first = Following(tmp_path)
     first.follower.begin_forcing("ann")
-    second = Follower(lambda: first.fleet.open(LOCAL_URI), UUID, first.journal, Limits(RAMP, 0, 0), TERMS, first.fleet.clock)
+    second = Follower(lambda: first.fleet.open(LOCAL_URI), UUID, first.journal, Limits(Stepped(RAMP), 0, 0), TERMS, first.fleet.clock)
     assert second.pause == first.follower.pause
 
 

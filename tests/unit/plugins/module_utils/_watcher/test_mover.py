@@ -13,6 +13,8 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, MigrationFailed, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Stepped
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, Intent, leave
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import UNREACHABLE_SECONDS, limits_of, terms_of
@@ -412,11 +414,21 @@ def test_the_intent_is_on_disk_before_libvirt_is_asked(fleet: FakeFleet, tmp_pat
 
 
 def test_the_limits_are_the_record_s() -> None:
-    record = record_of(timeout_seconds=600, downtime_ms=400, downtime_steps=10, stall_seconds=7)
+    record = record_of(timeout_seconds=600, downtime_ms=400, downtime_steps=10, stall_seconds=7, downtime_strategy="stepped")
     record["request"]["memory_mib"] = 8 * 1024
     limits = limits_of(order_of(record))
     assert (limits.timeout_seconds, limits.stall_seconds) == (600, 7)
-    assert [limits.ramp[0], limits.ramp[-1]] == [(0, 40), (300, 400)]
+    assert isinstance(limits.downtime, Stepped)
+    assert [limits.downtime.ramp[0], limits.downtime.ramp[-1]] == [(0, 40), (300, 400)]
+
+
+def test_the_adaptive_downtime_is_the_record_s() -> None:
+    record = record_of(timeout_seconds=600, downtime_ms=400, downtime_steps=10)
+    record["connection"] = {"link_mib": 100}
+    assert limits_of(order_of(record)).downtime == Adaptive(40, 400, full_from_seconds=300, link_rate_bytes=100 * MIB)
+    order = order_of(record_of(timeout_seconds=0))
+    order.flags.append("COMPRESSED")
+    assert limits_of(order).downtime == Adaptive(50, 500, is_compressed=True)
 
 
 def test_without_a_timeout_the_limit_goes_by_the_guest_s_size() -> None:

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""How often a move has gone over the guest's memory, and whether that gets it any nearer to its end: by one reading of the job after another."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .hypervisor import JobStats
+
+# An iteration in which nearly as much was written as was sent brings the move no nearer to its end.
+SHRINKING = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class Iterations:
+    """What the last reading of a running job says of its iterations. All sizes are bytes of guest memory.
+
+    The hypervisor counts what the guest has written only between two iterations (libvirt.md, section 8.1), and nobody reads the job at that very moment:
+    C(began_with) is reckoned back from the reading after it. C(sent) and C(rewritten) are about the iteration that ended last, null where it was not seen.
+    """
+
+    number: int = 0
+    began_with: t.Optional[int] = None
+    sent: t.Optional[int] = None
+    rewritten: t.Optional[int] = None
+    remaining: int = 0
+    processed: int = 0
+    rate: int = 0
+    ended_below: int = 0
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether the last iteration left less to be sent than it had itself; true where that is not known yet."""
+        if not self.sent or self.rewritten is None:
+            return True
+        return self.rewritten <= SHRINKING * self.sent
+
+    @property
+    def ends_in_seconds(self) -> t.Optional[float]:
+        """How long the current iteration takes from the reading on, where the guest's pages are not empty; null where no rate is known."""
+        return max(0, self.remaining - self.ended_below) / self.rate if self.rate else None
+
+
+def read(stats: JobStats, allowed_ms: int, before: Iterations) -> Iterations:
+    """Return what is known after one more reading.
+
+    :arg allowed_ms: the pause that is allowed: below what is sent in that time at the present rate an iteration ends.
+    """
+    rate = stats.bandwidth_bytes
+    now = dataclasses.replace(
+        before,
+        number=stats.iteration,
+        remaining=stats.memory_remaining_bytes,
+        processed=stats.memory_processed_bytes,
+        rate=rate,
+        ended_below=rate * allowed_ms // 1000,
+    )
+    if stats.iteration == before.number:
+        return now
+    return _next(now, before)
+
+
+def _next(now: Iterations, before: Iterations) -> Iterations:
+    """Return C(now) with the ends of the iteration that is over and the beginning of the one that has taken its place."""
+    if before.number == 0 or now.number != before.number + 1:
+        # It was never seen, or there were several since the last reading.
+        return dataclasses.replace(now, began_with=None, sent=None, rewritten=None)
+    # Between the two readings first the rest of the old iteration was sent, and then the first of the new one. Where that rest was more than all that was
+    # sent most of it was empty pages, and when the turn came is not known.
+    at_turn = before.processed + max(0, before.remaining - before.ended_below)
+    if at_turn > now.processed:
+        at_turn = (before.processed + now.processed) // 2
+    began_with = now.remaining + now.processed - at_turn
+    # Of the first iteration only what was sent counts: pages that hold nothing cost nothing.
+    sent = at_turn if before.began_with is None else max(0, before.began_with - before.ended_below)
+    return dataclasses.replace(now, began_with=began_with, sent=sent, rewritten=began_with)

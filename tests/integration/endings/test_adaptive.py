@@ -1,0 +1,78 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The adaptive downtime: a busy guest comes over as soon as it can, and one that comes over by itself is left alone."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed, check_stayed, course
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Record
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+Make = t.Callable[..., str]
+
+FIRST_MS, LONGEST_MS = 50, 500
+# What a busy machine may add to a pause.
+LATE_MS = 1000
+
+
+def allowed(record: Record) -> list[int]:
+    return [sample["allowed_downtime_ms"] for sample in record["samples"]]
+
+
+def test_a_busy_guest_is_allowed_what_it_needs(lab: Lab, control: Session, guest: Make) -> None:
+    """Its set crosses the cap in a quarter of a second; the ramp would have come to that after minutes."""
+    name = guest("busy", "--mib", "96", "--dirty-mib", "8", "--rate", "16000")
+    done = control.move(name, bandwidth_mib=32)
+    check_completed(lab, control, done, name)
+    assert done.record["policy"]["downtime_strategy"] == {"value": "adaptive", "source": "default"}
+    assert "downtime_allowed" in course(done.record)
+    assert allowed(done.record)[0] == FIRST_MS
+    assert FIRST_MS < allowed(done.record)[-1] <= LONGEST_MS
+    assert (done.record["result"]["mode"], done.record["result"]["rung"]) == ("pre-copy", None)
+    assert 0 < done.record["result"]["downtime_ms"] <= LONGEST_MS + LATE_MS
+    assert done.record["result"]["predicted_downtime_ms"] <= LONGEST_MS
+    assert lab.check(name)["intact"]
+
+
+def test_a_guest_that_comes_over_by_itself_is_left_alone(lab: Lab, control: Session, guest: Make) -> None:
+    name = guest("calm", "--mib", "96", "--dirty-mib", "48", "--rate", "500")
+    done = control.move(name, bandwidth_mib=32)
+    check_completed(lab, control, done, name)
+    assert set(allowed(done.record)) == {FIRST_MS}
+    assert "downtime_allowed" not in course(done.record)
+
+
+def test_with_a_known_link_a_cap_does_not_keep_a_guest(lab: Lab, control: Session, endless: str) -> None:
+    """Its set crosses the cap in eight seconds and the link in a fraction of one: nobody has to force it."""
+    done = control.move(endless, bandwidth_mib=8, link_mib=400)
+    check_completed(lab, control, done, endless)
+    assert acts(done.record) == ["migrate"]
+    assert allowed(done.record)[-1] > LONGEST_MS
+    assert done.record["result"]["predicted_downtime_ms"] <= LONGEST_MS
+    assert 0 < done.record["result"]["downtime_ms"] <= LONGEST_MS + LATE_MS
+    assert lab.check(endless)["intact"]
+
+
+def test_never_more_than_the_longest_pause_where_the_link_is_not_known(lab: Lab, control: Session, endless: str) -> None:
+    """What is allowed does not wait for half of the time; the time ends the move all the same."""
+    done = control.move(endless, bandwidth_mib=8, timeout_seconds=60)
+    check_stayed(lab, control, done, endless, ("cancelled", "timeout"), "timeout")
+    assert max(allowed(done.record)) == LONGEST_MS
+    assert any(sample["allowed_downtime_ms"] == LONGEST_MS and sample["elapsed_ms"] < 30_000 for sample in done.record["samples"])
+
+
+def test_who_describes_the_ramp_gets_it(lab: Lab, control: Session, guest: Make) -> None:
+    name = guest("ramped", "--mib", "96", "--dirty-mib", "8", "--rate", "16000")
+    done = control.move(name, bandwidth_mib=32, downtime_ms=400, timeout_seconds=20)
+    check_completed(lab, control, done, name)
+    assert done.record["policy"]["downtime_strategy"] == {"value": "stepped", "source": "task"}
+    assert "downtime_allowed" not in course(done.record)
+    named = control.play(
+        2, [("live_migrate", {"name": name, "destination": lab.host(1), "bandwidth_mib": 32, "downtime_ms": 400, "downtime_strategy": "adaptive"})]
+    )
+    assert named[0]["migrations"][0]["policy"]["downtime_strategy"] == {"value": "adaptive", "source": "task"}
+    assert "downtime_allowed" in course(named[0]["migrations"][0])

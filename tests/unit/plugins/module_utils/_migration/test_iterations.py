@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JobStats
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.iterations import Iterations, read
+
+RATE = 100
+# Iterations end below 10: a tenth of a second.
+ALLOWED_MS = 100
+
+# Number of the iteration, what remains, what was sent since the start.
+Reading = t.Tuple[int, int, int]
+
+
+def after(*readings: Reading, rate: int = RATE) -> Iterations:
+    seen = Iterations()
+    for number, remaining, processed in readings:
+        stats = JobStats(iteration=number, memory_remaining_bytes=remaining, memory_processed_bytes=processed, bandwidth_bytes=rate)
+        seen = read(stats, ALLOWED_MS, seen)
+    return seen
+
+
+def test_nothing_is_said_before_an_iteration_has_ended() -> None:
+    seen = after((0, 0, 0), (1, 1000, 5), (1, 300, 705))
+    assert (seen.began_with, seen.sent, seen.shrinks) == (None, None, True)
+
+
+def test_how_an_iteration_began_is_reckoned_back() -> None:
+    """Of the 60 bytes between the two readings 20 ended the first iteration, 40 belong to the second."""
+    seen = after((0, 0, 0), (1, 30, 970), (2, 360, 1030))
+    assert (seen.began_with, seen.sent, seen.rewritten) == (400, 990, 400)
+    assert seen.shrinks
+
+
+def test_what_was_sent_is_what_an_iteration_began_with_but_for_its_rest() -> None:
+    seen = after((0, 0, 0), (1, 30, 970), (2, 360, 1030), (2, 20, 1370), (3, 380, 1400))
+    assert (seen.began_with, seen.sent, seen.rewritten) == (400, 390, 400)
+    assert not seen.shrinks
+
+
+@pytest.mark.parametrize(("rewritten", "shrinks"), [(100, True), (350, True), (352, False), (390, False), (800, False)])
+def test_an_iteration_shrinks_when_clearly_less_is_written_than_was_sent(rewritten: int, shrinks: bool) -> None:
+    seen = after((0, 0, 0), (1, 10, 990), (2, 400, 990), (2, 10, 1380), (3, rewritten, 1380))
+    assert seen.shrinks is shrinks
+
+
+def test_a_first_iteration_of_mostly_empty_pages_counts_what_was_sent() -> None:
+    """A guest of 10000 bytes that holds 300 and writes all of them again."""
+    seen = after((0, 0, 0), (1, 9800, 200), (1, 9700, 300), (2, 290, 310))
+    assert seen.sent == 305
+    assert not seen.shrinks
+
+
+@pytest.mark.parametrize("readings", [[(5, 700, 4000), (6, 900, 4600)], [(1, 500, 500), (4, 700, 1700)]])
+def test_an_iteration_whose_beginning_nobody_saw_says_nothing(readings: t.List[Reading]) -> None:
+    seen = after(*readings)
+    assert seen.shrinks
+
+
+def test_after_a_gap_the_next_iteration_that_was_seen_whole_counts() -> None:
+    seen = after((5, 700, 4000), (6, 600, 4700), (6, 20, 5300), (7, 690, 5320))
+    assert not seen.shrinks
+
+
+def test_the_end_of_an_iteration_is_expected_by_the_rate() -> None:
+    assert after((1, 60, 0)).ends_in_seconds == 0.5
+    assert after((1, 5, 0)).ends_in_seconds == 0
+    assert after((1, 60, 0), rate=0).ends_in_seconds is None
