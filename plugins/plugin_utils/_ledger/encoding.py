@@ -86,14 +86,14 @@ def decode(data: bytes) -> Document:
 
 def decode_opened(envelope: Envelope) -> Document:
     """Return the document. Raises L(Damaged) or L(Newer)."""
-    body = _loads(envelope.text)
+    body = _loads(envelope.text.decode("utf-8", "replace"))
     if not isinstance(body, dict):
         raise Damaged("it holds no document")
     _check_schema(body)
     return Document(body, envelope.version)
 
 
-def _loads(data: bytes) -> t.Any:
+def _loads(data: t.Union[str, bytes]) -> t.Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

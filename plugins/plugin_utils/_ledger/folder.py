@@ -23,6 +23,20 @@ def write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
+def _read_all(fd: int, size: int) -> bytes:
+    data = os.read(fd, size)
+    while len(data) < size and (more := os.read(fd, size - len(data))):
+        data += more
+    return data
+
+
+def _is_as_new(entry: os.DirEntry[str], unix_time: float) -> bool:
+    # What has gone meanwhile is left to whoever opens it.
+    with contextlib.suppress(FileNotFoundError):
+        return entry.stat(follow_symlinks=False).st_mtime >= unix_time
+    return True
+
+
 class Folder:
     """Raises C(OSError) as the operating system gives it; a folder is closed by C(with)."""
 
@@ -65,15 +79,19 @@ class Folder:
             self.sync()
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self.fd)
 
-    def names(self, written_since: t.Optional[float] = None) -> list[str]:
-        """Return what the folder holds, sorted.
+    def names(self) -> list[str]:
+        """Return what the folder holds, sorted."""
+        return sorted(os.listdir(self.fd))
+
+    def each_name(self, written_since: t.Optional[float] = None) -> t.Iterator[str]:
+        """Yield what the folder holds, in no order; of very many names never all at once.
 
         :arg written_since: Unix time; what was last written before it is left out.
         """
-        if written_since is None:
-            return sorted(os.listdir(self.fd))
         with os.scandir(self.fd) as entries:
-            return sorted(entry.name for entry in entries if entry.stat(follow_symlinks=False).st_mtime >= written_since)
+            for entry in entries:
+                if written_since is None or _is_as_new(entry, written_since):
+                    yield entry.name
 
     def open(self, name: str, flags: int) -> int:
         """Return a descriptor of a file here, made with mode 0600 whatever the umask; never through a link, never waiting for a pipe."""
@@ -86,8 +104,7 @@ class Folder:
         """Return the whole content of a file."""
         fd = self.open(name, os.O_RDONLY)
         try:
-            size = os.fstat(fd).st_size
-            return b"".join(iter(lambda: os.read(fd, size + 1), b""))
+            return _read_all(fd, os.fstat(fd).st_size)
         finally:
             os.close(fd)
 

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import typing as t
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,13 +60,26 @@ def check_wanted(terms: Sequence[str], wanted: Wanted) -> None:
 
 def read(ledger: Ledger, term: str, wanted: Wanted) -> list[t.Any]:
     """Return what the ledger has for a (checked) term and meets the conditions, always as a list."""
-    found = _documents(ledger, term, wanted)
+    with _collector_paused():
+        found = _documents(ledger, term, wanted)
     if wanted.query is None:
         return found
     selected = query(found, wanted.query)
     if selected is None:
         return []
     return selected if isinstance(selected, list) else [selected]
+
+
+@contextlib.contextmanager
+def _collector_paused() -> t.Iterator[None]:
+    """Keep Python's collector from looking for cycles, over and over, among ever more documents that have none: it takes as long as reading them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _documents(ledger: Ledger, term: str, wanted: Wanted) -> list[Body]:
