@@ -76,6 +76,9 @@ def _next(now: Iterations, before: Iterations) -> Iterations:
     if at_turn > now.processed:
         at_turn = (before.processed + now.processed) // 2
     began_with = now.remaining + now.processed - at_turn
-    # Of the first iteration only what was sent counts: pages that hold nothing cost nothing.
-    sent = at_turn if before.began_with is None else max(0, before.began_with - before.ended_below)
-    return dataclasses.replace(now, began_with=began_with, sent=sent, rewritten=began_with)
+    if before.began_with is None:
+        # Of the first iteration only what was sent counts: pages that hold nothing cost nothing.
+        return dataclasses.replace(now, began_with=began_with, sent=at_turn, rewritten=began_with)
+    # What an iteration leaves over is sent in the next one, and was not written again.
+    left_over = before.ended_below
+    return dataclasses.replace(now, began_with=began_with, sent=max(0, before.began_with - left_over), rewritten=max(0, began_with - left_over))

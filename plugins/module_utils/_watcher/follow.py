@@ -22,7 +22,7 @@ from .pilot import ABORT_PREFIX, FORCE_PREFIX, Pilot
 POLL_SECONDS = 0.25
 FORCING_POLL_SECONDS = 0.05
 # The shortest pause while an iteration is expected to end.
-ATTENTIVE_POLL_SECONDS = 0.03
+ATTENTIVE_POLL_SECONDS = 0.05
 
 FORCE_NOTE = "force_complete"
 _RUNG_BEFORE = {RUNG_DOWNTIME: RUNG_BANDWIDTH, RUNG_SUSPEND: RUNG_DOWNTIME}
@@ -76,6 +76,9 @@ class Follower:
 
     def _attentive_pause(self) -> float:
         """See the end of an iteration when it is expected, and never later than a tenth of its length: empty pages make it come sooner."""
+        if not self._watched.iterations.remaining:
+            # Nothing is sent yet, or nothing any more.
+            return POLL_SECONDS
         age = (self.elapsed_ms or 0) / 1000 - self._watched.synced_at
         ends_in = self._watched.iterations.ends_in_seconds
         due = age / 10 if ends_in is None else min(ends_in, age / 10)

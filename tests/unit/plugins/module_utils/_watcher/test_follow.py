@@ -13,12 +13,13 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import Terms
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Stepped
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import Follower
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import POLL_SECONDS, Follower
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, Intent, leave
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -494,3 +495,57 @@ def test_a_guest_that_was_paused_before_has_no_pause_to_give_up(tmp_path: pathli
     following.follower.begin_forcing("ann")
     following.polls(30)
     assert [act for act in acts(following.record) if act.startswith("abort")] == []
+
+
+# -- the adaptive downtime -------------------------------------------------------------------------------------------
+
+
+class Adapting(Following):
+    """A guest of 32 MiB that are written five times as fast as they are sent."""
+
+    def __init__(self, folder: pathlib.Path, **schedule: t.Any) -> None:
+        self.fleet = FakeFleet(link_mib=100)
+        self.folder = folder
+        self.guest = self.fleet.guest(memory_bytes=320 * MIB, dirty_bytes=32 * MIB, dirty_rate_bytes=500 * MIB)
+        self.migration = self.fleet.begin_elsewhere(UUID)
+        self.journal = journal_of(record_of(), folder)
+        limits = Limits(Adaptive(50, 500, **schedule), 0, 0)
+        self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, TERMS, self.fleet.clock)
+
+    def to_its_end(self, seconds: float) -> bool:
+        """Poll as the follower wants it; return whether the job has ended in time."""
+        for _poll in range(int(seconds / 0.05)):
+            if not self.follower.poll():
+                return True
+            self.fleet.clock.sleep(self.follower.pause)
+        return False
+
+
+def test_a_guest_that_does_not_converge_is_allowed_what_it_needs(tmp_path: pathlib.Path) -> None:
+    following = Adapting(tmp_path)
+    assert following.to_its_end(20)
+    first, second = (int(call.split()[-1]) for call in following.asked("set_max"))
+    assert (first, second > 320) == (50, True)
+    assert following.events().count("downtime_allowed") == 1
+    assert 300 < following.record["result"]["predicted_downtime_ms"] <= 500
+    assert following.record["samples"][-1]["allowed_downtime_ms"] == second
+
+
+def test_while_a_guest_converges_nothing_more_is_allowed(tmp_path: pathlib.Path) -> None:
+    following = Adapting(tmp_path)
+    following.guest.dirty_rate_bytes = 50 * MIB
+    assert following.to_its_end(20)
+    assert following.asked("set_max") == [f"set_max_downtime_ms {UUID} 50"]
+    assert "downtime_allowed" not in following.events()
+
+
+def test_the_end_of_an_iteration_is_looked_for_and_the_rest_only_now_and_then(tmp_path: pathlib.Path) -> None:
+    following = Adapting(tmp_path)
+    pauses = []
+    for _poll in range(40):
+        following.fleet.clock.sleep(following.follower.pause)
+        following.follower.poll()
+        pauses.append(following.follower.pause)
+    assert all(0.05 <= pause <= POLL_SECONDS for pause in pauses)
+    assert POLL_SECONDS in pauses
+    assert len(set(pauses)) > 2
