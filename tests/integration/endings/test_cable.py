@@ -31,7 +31,7 @@ def check_where(lab: Lab, name: str, record: Record) -> None:
     assert lab.check(name)["intact"]
 
 
-@pytest.mark.parametrize("seconds", [10, 30, 60])
+@pytest.mark.parametrize("seconds", [10, pytest.param(30, marks=pytest.mark.long), pytest.param(60, marks=pytest.mark.long)])
 def test_cut_in_pre_copy_and_in_post_copy(lab: Lab, control: Session, guest: Make, seconds: int) -> None:
     before, after = guest("before", *CALM), guest("after", *CALM)
     moves = [

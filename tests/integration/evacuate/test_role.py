@@ -11,6 +11,8 @@ import pathlib
 import re
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.hooks import AFTER
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site
@@ -101,6 +103,7 @@ def test_the_work_is_shared_out_and_what_only_the_dead_host_had_is_named(site: S
     site.verify_audit()
 
 
+@pytest.mark.long
 def test_the_control_node_is_killed_in_the_middle_and_the_next_run_ends_it(site: Site, guest: Make) -> None:
     """Killed between the start of a guest and the writing of C(done)."""
     names = [guest(f"web{number}") for number in range(4)]

@@ -58,6 +58,7 @@ def test_the_control_process_is_killed_at_the_start(dead: Site, when: str) -> No
     once(dead)
 
 
+@pytest.mark.long
 def test_the_control_process_is_killed_before_anything_was_asked_of_the_host(dead: Site) -> None:
     running = dead.begin_evacuation(2)
     eventually(dead.told, "a record is open", SECONDS)
@@ -66,6 +67,7 @@ def test_the_control_process_is_killed_before_anything_was_asked_of_the_host(dea
     once(dead)
 
 
+@pytest.mark.long
 def test_the_destination_dies_in_the_start_and_needs_evidence_of_its_own(dead: Site) -> None:
     dead.hooks[2].hold(BEFORE, "web")
     running = dead.begin_evacuation(2)
@@ -92,6 +94,7 @@ def test_the_destination_dies_in_the_start_and_needs_evidence_of_its_own(dead: S
     assert dead.fleet() == {1: set(), 2: set(), 3: {"web"}}
 
 
+@pytest.mark.long
 def test_the_connection_is_lost_while_the_start_succeeds(dead: Site) -> None:
     dead.hooks[2].hold(BEFORE, "web")
     running = dead.begin_evacuation(2)
@@ -120,6 +123,7 @@ def test_two_control_processes_at_once(dead: Site) -> None:
     assert dead.possible_hosts("web") == [dead.name(winner)]
 
 
+@pytest.mark.long
 def test_three_domains_of_which_one_cannot_start(site: Site, guest: Make) -> None:
     for name in ("web", "bad", "app"):
         guest(name)
@@ -143,6 +147,7 @@ def test_three_domains_of_which_one_cannot_start(site: Site, guest: Make) -> Non
     assert sorted(line[:2] for line in site.told()) == [("app", "completed"), ("bad", "completed"), ("bad", "failed"), ("web", "completed")]
 
 
+@pytest.mark.long
 def test_it_fails_after_it_has_run_and_leaves_nothing_there(dead: Site) -> None:
     dead.hooks[2].refuse(AFTER, "web")
     done = dead.evacuate(2)
@@ -155,6 +160,7 @@ def test_it_fails_after_it_has_run_and_leaves_nothing_there(dead: Site) -> None:
     assert dead.fleet() == {2: {"web"}, 3: set()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", ["begun", "undefined"])
 def test_the_control_process_is_killed_during_the_cleanup(dead: Site, after: str) -> None:
     assert dead.evacuate(2).code == 0
@@ -170,6 +176,7 @@ def test_the_control_process_is_killed_during_the_cleanup(dead: Site, after: str
     dead.ended({1: [], 2: ["web"], 3: []}, dead.line("web", "completed", 1, 2))
 
 
+@pytest.mark.long
 def test_two_cleanups_at_once(dead: Site) -> None:
     assert dead.evacuate(2).code == 0
     dead.bring_back(1)
@@ -196,6 +203,7 @@ def small_disk(dead: Site) -> t.Iterator[pathlib.Path]:
         subprocess.run(["umount", str(dead.path)], check=True)
 
 
+@pytest.mark.long
 def test_the_ledgers_disk_is_full(dead: Site, small_disk: pathlib.Path) -> None:
     """No intent can be written, so nothing is started; with room again it goes on."""
     done = dead.evacuate(2)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site
 
 Make = t.Callable[..., str]
@@ -19,6 +21,7 @@ def move_by_hand(site: Site, guest: str, source: int, destination: int) -> None:
     site.lab.virsh(source, *MIGRATE, guest, f"qemu+tcp://{site.lab.host(destination)}/system")
 
 
+@pytest.mark.long
 def test_a_guest_that_was_moved_away_by_hand_is_not_started_again(site: Site, guest: Make) -> None:
     guest("web")
     guest("app")
@@ -31,6 +34,7 @@ def test_a_guest_that_was_moved_away_by_hand_is_not_started_again(site: Site, gu
     assert [line[:2] for line in site.told() if line[1] not in ("conflict", "failed")] == [("app", "done")]
 
 
+@pytest.mark.long
 def test_a_guest_that_was_moved_to_the_dead_host_by_hand_is_unaccounted_for_and_not_started_unasked(site: Site, guest: Make) -> None:
     guest("web", on=3)
     guest("app")
@@ -48,6 +52,7 @@ def test_a_guest_that_was_moved_to_the_dead_host_by_hand_is_unaccounted_for_and_
     assert site.fleet() == {1: {"web"}, 2: {"app"}, 3: set()}
 
 
+@pytest.mark.long
 def test_disks_that_only_the_dead_host_had_are_named_and_come_back_with_it(site: Site, guest: Make) -> None:
     guest("web")
     guest("local", storage="local")
@@ -85,6 +90,7 @@ def test_a_host_without_room_takes_a_guest_only_by_force(site: Site, guest: Make
     assert "memory" in str(record["history"])
 
 
+@pytest.mark.long
 def test_a_domain_that_nobody_protected_is_left_alone_in_every_step(site: Site, guest: Make) -> None:
     guest("web")
     site.protect()
@@ -100,6 +106,7 @@ def test_a_domain_that_nobody_protected_is_left_alone_in_every_step(site: Site, 
     site.ended({1: [], 2: ["web"], 3: []}, site.line("web", "completed", 1, 2))
 
 
+@pytest.mark.long
 def test_states_come_back_as_they_were_or_as_wished(site: Site, guest: Make) -> None:
     guest("web")
     guest("held", "--paused")

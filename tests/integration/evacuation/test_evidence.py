@@ -98,6 +98,7 @@ def test_an_agent_that_says_on_outweighs_a_persons_word(site: Site, tmp_path: pa
     site.ended({1: ["web"], 2: ["other"], 3: []})
 
 
+@pytest.mark.long
 def test_a_host_cut_off_is_fenced_and_then_its_guest_runs_once(site: Site) -> None:
     """The only scenario here that starts something; it is taken away again for the others."""
     cut_off(site)

@@ -150,6 +150,7 @@ def test_a_place_that_is_none_moves_nothing(site: Site) -> None:
     assert site.fleet() == {2: set(), 3: set()}
 
 
+@pytest.mark.long
 def test_documents_that_were_edited_are_not_started_and_stop_no_other(site: Site) -> None:
     for name, change in EDITS.items():
         edit(site, name, change)

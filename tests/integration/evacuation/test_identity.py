@@ -72,6 +72,7 @@ def test_the_identity_is_missing(site: Site) -> None:
     untouched(site)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("content", ["garbage \0 here", "", "00000000-0000-0000-0000-00000000000g\n"])
 def test_the_identity_is_garbage(site: Site, content: str) -> None:
     site.on_disk(1, IDENTITY).write_text(content)
@@ -82,6 +83,7 @@ def test_the_identity_is_garbage(site: Site, content: str) -> None:
     untouched(site)
 
 
+@pytest.mark.long
 def test_the_identity_is_another_one(site: Site) -> None:
     """A host that was set up anew under its old name is another host: nothing of what was evacuated is its own."""
     site.on_disk(1, IDENTITY).write_text(f"{uuid.uuid4()}\n")
@@ -103,6 +105,7 @@ def test_the_identity_was_copied_to_another_host(site: Site) -> None:
     cleaned(site)
 
 
+@pytest.mark.long
 def test_with_another_ledger_nothing_is_known_and_nothing_is_done(site: Site, tmp_path: pathlib.Path) -> None:
     other = Site(site.lab, tmp_path / "elsewhere")
     done = other.clean()
@@ -110,6 +113,7 @@ def test_with_another_ledger_nothing_is_known_and_nothing_is_done(site: Site, tm
     untouched(site)
 
 
+@pytest.mark.long
 def test_the_host_has_another_name(site: Site) -> None:
     site.rename(1, f"{site.lab.prefix}x")
     try:
@@ -120,6 +124,7 @@ def test_the_host_has_another_name(site: Site) -> None:
     cleaned(site)
 
 
+@pytest.mark.long
 def test_the_name_of_another_host_gives_no_right_to_clean(site: Site) -> None:
     """The addresses of two hosts are swapped in the inventory: what the file on the host says counts."""
     site.swap(1, 3)
@@ -128,6 +133,7 @@ def test_the_name_of_another_host_gives_no_right_to_clean(site: Site) -> None:
     untouched(site)
 
 
+@pytest.mark.long
 def test_the_disks_are_in_a_machine_with_another_uuid(site: Site) -> None:
     """Spec 5's own example. With another name on top it is the same host still, for its machine id is."""
     conf = site.on_disk(1, LIBVIRTD_CONF)
@@ -147,6 +153,7 @@ def test_the_disks_are_in_a_machine_with_another_uuid(site: Site) -> None:
         site.bring_back(1)
 
 
+@pytest.mark.long
 def test_a_host_of_which_all_has_changed_needs_a_persons_word(site: Site) -> None:
     conf, machine_id = site.on_disk(1, LIBVIRTD_CONF), site.on_disk(1, MACHINE_ID)
     before = conf.read_text(), machine_id.read_text()
@@ -173,6 +180,7 @@ def test_a_host_of_which_all_has_changed_needs_a_persons_word(site: Site) -> Non
         site.bring_back(1)
 
 
+@pytest.mark.long
 def test_renamed_without_any_record_nothing_is_touched(site: Site, tmp_path: pathlib.Path) -> None:
     """Nova took this host's guests for moved away, and destroyed them."""
     fresh = Site(site.lab, tmp_path / "fresh")
@@ -192,6 +200,7 @@ def test_renamed_without_any_record_nothing_is_touched(site: Site, tmp_path: pat
     untouched(site)
 
 
+@pytest.mark.long
 def test_a_record_without_a_domain(site: Site) -> None:
     """Somebody has removed it by hand: there is nothing to clean, and the record is closed."""
     site.lab.virsh(1, "undefine", "web")
@@ -215,6 +224,7 @@ def test_the_copy_here_runs(site: Site) -> None:
         site.lab.virsh(1, "destroy", "web")
 
 
+@pytest.mark.long
 def test_it_runs_nowhere_now(site: Site) -> None:
     """The only copy left may be this one: it is kept until the guest runs elsewhere."""
     site.lab.virsh(2, "destroy", "web")
@@ -229,6 +239,7 @@ def test_it_runs_nowhere_now(site: Site) -> None:
     cleaned(site)
 
 
+@pytest.mark.long
 def test_the_host_that_has_it_does_not_answer(site: Site) -> None:
     site.lab("cut", site.lab.host(2))
     try:

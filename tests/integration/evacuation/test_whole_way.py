@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site, evacuations
 
 Make = t.Callable[..., str]
@@ -51,6 +53,7 @@ def test_power_off_evacuate_power_on_clean(site: Site, guest: Make) -> None:
     assert not site.clean().changed
 
 
+@pytest.mark.long
 def test_the_destination_dies_too_and_in_the_end_the_guest_is_where_it_began(site: Site, guest: Make) -> None:
     guest("web")
     site.protect()
@@ -80,6 +83,7 @@ def test_the_destination_dies_too_and_in_the_end_the_guest_is_where_it_began(sit
     site.ended({1: ["web"], 2: [], 3: []}, *(site.line("web", "completed", *way) for way in ((1, 2), (2, 3), (3, 1))))
 
 
+@pytest.mark.long
 def test_a_host_that_still_has_its_old_copy_is_no_destination_before_that_is_gone(site: Site, guest: Make) -> None:
     """Its definition and its disk may be older than what the guest was when it ran elsewhere."""
     guest("web")
@@ -103,6 +107,7 @@ def test_a_host_that_still_has_its_old_copy_is_no_destination_before_that_is_gon
     assert [line[1:] for line in site.told() if line[1] != "failed"] == [site.line("web", "completed", *way)[1:] for way in ((1, 2), (2, 3))]
 
 
+@pytest.mark.long
 def test_the_guest_has_moved_on_before_its_old_host_returns(site: Site, guest: Make) -> None:
     guest("web")
     site.protect()
@@ -117,6 +122,7 @@ def test_the_guest_has_moved_on_before_its_old_host_returns(site: Site, guest: M
     site.ended({1: [], 2: [], 3: ["web"]}, site.line("web", "completed", 1, 2), site.line("web", "completed", 2, 3))
 
 
+@pytest.mark.long
 def test_a_host_that_was_scrapped(site: Site, guest: Make) -> None:
     guest("web")
     site.protect()
@@ -131,6 +137,7 @@ def test_a_host_that_was_scrapped(site: Site, guest: Make) -> None:
     assert "scrap yard" in str(site.only_record()["history"])
 
 
+@pytest.mark.long
 def test_a_host_that_was_scrapped_and_is_back_all_the_same(site: Site, guest: Make) -> None:
     """Its copy of the guest is in no open record any more: it is not released before a person has looked at it."""
     guest("web", "--autostart")
@@ -169,6 +176,7 @@ def test_a_guest_that_starts_with_its_host_is_held_on_the_host_that_returns(site
     site.ended({1: ["home"], 2: ["auto"], 3: []}, site.line("auto", "completed", 1, 2))
 
 
+@pytest.mark.long
 def test_all_survivors_share_the_work_and_guests_come_home(site: Site, guest: Make) -> None:
     names = [guest(f"web{number}") for number in range(4)]
     guest("held", "--paused")

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 
 Make = t.Callable[..., str]
 
-SECONDS = 90
+SECONDS = 300
 
 
 def names(entries: list[dict[str, t.Any]]) -> list[str]:
@@ -55,6 +55,7 @@ def test_a_drained_host_that_was_rebooted_gets_everything_back(lab: Lab, operato
     assert lab.places(stopped) == {1: "shut off"}
 
 
+@pytest.mark.long
 def test_a_guest_comes_home_over_two_hops_and_only_to_where_it_came_from(lab: Lab, operator: Operator, guest: Make) -> None:
     far = guest("far")
     uuid = lab.uuid(far)
@@ -74,6 +75,7 @@ def test_a_guest_comes_home_over_two_hops_and_only_to_where_it_came_from(lab: La
     assert operator.origin(uuid) is None
 
 
+@pytest.mark.long
 def test_a_guest_that_no_longer_fits_stays_where_it_is_and_the_reason_is_told(lab: Lab, operator: Operator, guest: Make) -> None:
     large = guest("large")
     operator.protect()
@@ -84,6 +86,7 @@ def test_a_guest_that_no_longer_fits_stays_where_it_is_and_the_reason_is_told(la
     assert [entry["name"] for entry in own["failed"] if "memory" in entry["reason"]] == [large], own
 
 
+@pytest.mark.long
 def test_a_host_that_does_not_come_back_keeps_its_state(lab: Lab, operator: Operator) -> None:
     operator.protect()
     operator.drain(1)
@@ -93,6 +96,7 @@ def test_a_host_that_does_not_come_back_keeps_its_state(lab: Lab, operator: Oper
     assert "is not back within 5 s" in own["error"]
 
 
+@pytest.mark.long
 def test_a_host_that_the_ledger_does_not_know_is_left_alone(lab: Lab, operator: Operator, guest: Make) -> None:
     auto = guest("auto", "--autostart")
     operator.protect()
@@ -124,6 +128,7 @@ def test_an_evacuated_guest_is_cleaned_and_what_was_not_evacuated_starts(lab: La
     assert (run.code, names(own["brought_home"]), lab.places(gone)) == (0, [gone], {1: "running"}), run.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", ["cleaned", "started"])
 def test_the_control_node_is_killed_on_its_way_and_the_next_run_ends_it(lab: Lab, operator: Operator, guest: Make, after: str) -> None:
     gone, stayed = guest("gone", "--autostart"), guest("stayed", "--autostart")
@@ -146,6 +151,7 @@ def test_the_control_node_is_killed_on_its_way_and_the_next_run_ends_it(lab: Lab
     assert (again.code, own["started"], lab.places(stayed)) == (0, [], {1: "shut off"}), again.text
 
 
+@pytest.mark.long
 def test_several_hosts_are_recovered_in_one_play(lab: Lab, operator: Operator, guest: Make) -> None:
     names = {number: guest(f"own{number}", on=number) for number in (1, 2)}
     operator.protect()
@@ -162,6 +168,7 @@ def test_several_hosts_are_recovered_in_one_play(lab: Lab, operator: Operator, g
     assert [lab.places(name) for name in names.values()] == [{1: "running"}, {2: "running"}]
 
 
+@pytest.mark.long
 def test_while_the_cleanup_refuses_a_guest_nothing_is_released(lab: Lab, operator: Operator, guest: Make) -> None:
     lost, stayed = guest("lost", "--autostart"), guest("stayed", "--autostart")
     uuid = lab.uuid(lost)
@@ -176,6 +183,7 @@ def test_while_the_cleanup_refuses_a_guest_nothing_is_released(lab: Lab, operato
     assert operator.ledger.get(record).record["status"] == "done"
 
 
+@pytest.mark.long
 def test_a_guest_that_may_run_on_a_silent_host_is_not_started(lab: Lab, operator: Operator, guest: Make) -> None:
     auto = guest("auto", "--autostart")
     operator.protect()
@@ -188,6 +196,7 @@ def test_a_guest_that_may_run_on_a_silent_host_is_not_started(lab: Lab, operator
     assert (run.code, names(own["started"]), lab.places(auto)) == (0, [auto], {1: "running"}), run.text
 
 
+@pytest.mark.long
 def test_a_guest_that_runs_elsewhere_outside_the_ledger_is_not_started(lab: Lab, operator: Operator, guest: Make) -> None:
     auto = guest("auto", "--autostart")
     xml = lab.virsh(1, "dumpxml", "--inactive", auto)

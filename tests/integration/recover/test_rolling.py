@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator, Run, lab_task
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -42,6 +44,7 @@ def test_host_by_host_is_drained_rebooted_and_recovered(lab: Lab, operator: Oper
     assert {operator.entry(number)["state"] for number in (1, 2)} == {"enabled"}
 
 
+@pytest.mark.long
 def test_check_mode_shows_it_and_touches_nothing(lab: Lab, operator: Operator, guest: Make) -> None:
     one = guest("one")
     operator.protect()
@@ -53,6 +56,7 @@ def test_check_mode_shows_it_and_touches_nothing(lab: Lab, operator: Operator, g
     assert operator.records() == []
 
 
+@pytest.mark.long
 def test_it_stops_at_the_first_host_that_does_not_come_back_and_goes_on_there(lab: Lab, operator: Operator, guest: Make) -> None:
     guest("one")
     two = guest("two", on=2)
@@ -71,6 +75,7 @@ def test_it_stops_at_the_first_host_that_does_not_come_back_and_goes_on_there(la
     assert (operator.entry(1)["state"], lab.places(two)) == ("enabled", {2: "running"})
 
 
+@pytest.mark.long
 def test_no_host_is_touched_where_one_could_not_be_drained_or_does_not_answer(lab: Lab, operator: Operator, guest: Make) -> None:
     one, stuck = guest("one"), guest("stuck", "--storage", "local", on=2)
     marker = "- name: Leave a mark\n  ansible.builtin.file:\n    path: /run/touched\n    state: touch\n    mode: '0600'\n"
@@ -83,6 +88,7 @@ def test_no_host_is_touched_where_one_could_not_be_drained_or_does_not_answer(la
     assert lab.places(one)[1] == "running"
 
 
+@pytest.mark.long
 def test_a_host_that_was_in_maintenance_for_another_reason_stays_so(lab: Lab, operator: Operator) -> None:
     assert operator.task(1, "host", {"state": "maintenance", "reason": "Memory to be replaced"}).code == 0
     run = maintain(operator, "- name: Do it\n  ansible.builtin.command: 'true'\n  changed_when: false\n")
@@ -91,6 +97,7 @@ def test_a_host_that_was_in_maintenance_for_another_reason_stays_so(lab: Lab, op
     assert operator.entry(2)["state"] == "enabled"
 
 
+@pytest.mark.long
 def test_bad_input_touches_nothing(operator: Operator) -> None:
     run = operator.playbook("rolling_maintenance", target="kvmfleet_hosts", rolling_maintenance_tasks="/nowhere.yml")
     assert (run.code != 0, "There is no tasks file /nowhere.yml" in run.text) == (True, True)

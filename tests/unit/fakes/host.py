@@ -72,6 +72,11 @@ class FakeHost:
         domains = self._there("roll").domains.values()
         return Roll([Definition(domain.info(), ElementTree.fromstring(domain.xml())) for domain in domains])
 
+    def census(self) -> t.List[t.Dict[str, t.Any]]:
+        domains = self._there("census").domains.values()
+        keys = ("uuid", "name", "active", "state", "reason", "autostart")
+        return [{key: getattr(domain, key) for key in keys} for domain in domains]
+
     def dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
         machine = self._there("dirty_rates")
         return {uuid: machine.domain(uuid).dirty_rate_bytes // MIB for uuid in uuids}

@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.ask import ask_fleet
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 WEB = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
 DB = "6f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a12"
@@ -30,6 +31,10 @@ class Host:
             raise Unreachable("The connection is gone.")
         return self._roster
 
+    def view(self, uuid: str) -> h.GuestView:
+        found = [one["active"] for one in self.roster() if one["uuid"] == uuid]
+        return h.GuestView(present=True, active=found[0], persistent=True) if found else h.NOT_THERE
+
     def close(self) -> None:
         self.closed = True
 
@@ -42,14 +47,22 @@ def test_every_host_says_what_it_has() -> None:
     hosts = {"a": Host([entry(WEB), entry(DB, active=False)]), "b": Host([])}
     answers = ask_fleet({"kvm1": "a", "kvm2": "b"}, hosts.__getitem__)
     assert answers["kvm1"]["answered"]
-    assert answers["kvm1"]["domains"] == {WEB: {"name": "5f5a", "active": True}, DB: {"name": "6f5a", "active": False}}
+    assert answers["kvm1"]["domains"] == {WEB: {"active": True}, DB: {"active": False}}
     assert answers["kvm2"]["domains"] == {}
     assert all(host.closed for host in hosts.values())
 
 
-def test_only_the_wanted_ones_are_told() -> None:
-    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Host([entry(WEB), entry(DB)]), {DB})
-    assert list(answers["kvm1"]["domains"]) == [DB]
+def test_the_wanted_ones_are_asked_for_one_by_one_and_the_others_not_at_all() -> None:
+    """Those that the host is just starting would keep it from answering."""
+
+    class Starting(Host):
+        def view(self, uuid: str) -> h.GuestView:
+            assert uuid != WEB
+            return super().view(uuid)
+
+    gone = "7f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a13"
+    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Starting([entry(WEB), entry(DB, active=False)]), {DB, gone})
+    assert answers["kvm1"]["domains"] == {DB: {"active": False}}
 
 
 def test_a_silent_host_is_not_one_without_domains() -> None:

@@ -57,6 +57,8 @@ class Host:
         return [{"uuid": UUID, "name": "web", "active": self.active}] if self.present else []
 
     def view(self, uuid: str) -> h.GuestView:
+        if not self.answers:
+            raise Unreachable("no answer")
         state = h.RUNNING if self.active else h.SHUTOFF
         view = h.GuestView(present=True, active=self.active, persistent=True, state=state, reason="", job=h.JOB_NONE)
         return view if self.present else h.NOT_THERE

@@ -149,7 +149,8 @@ class Site:
     def _look(self, on: str, work: t.Mapping[str, t.Any]) -> Body:
         doors = [{**door, "says": knock(door["address"], door["port"])} for door in work["knock"]]
         seen = {domain["uuid"]: unseen(domain["disks"], domain["tokens"]) for domain in work["domains"]}
-        return {"facts": self.facts(on), "fleet": {name: self._answer(name) for name in work["ask"]}, "doors": doors, "unseen": seen, "cpu": {}}
+        fleet = {name: self._answer(name) for name in work["ask"]}
+        return {"facts": self.facts(on), "fleet": fleet, "doors": doors, "unseen": seen, "cpu": {}, **self._locks(on, work)}
 
     def _answer(self, name: str) -> Body:
         if name not in self.hosts or name in self.silent:

@@ -17,6 +17,5 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._mov
 @pytest.fixture
 def control(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Control:
     """A ledger and a fleet of three, whose moves are polled without a pause."""
-    monkeypatch.setattr(follow, "FIRST_POLL_SECONDS", 0)
     monkeypatch.setattr(follow, "POLL_SECONDS", 0)
     return Control(tmp_path)

@@ -67,6 +67,7 @@ class FakeSource:
 
     def __init__(self, fleet: FakeFleet, folder: pathlib.Path, name: str = "kvm1") -> None:
         self.name = name
+        self.seen: t.Optional[t.Dict[str, t.Any]] = None
         self.fleet = fleet
         self.shared = True
         self.deaths = 0

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import subprocess
+import threading
 import typing as t
 
 import pytest
@@ -80,6 +81,23 @@ def test_a_state_file_that_is_damaged_is_named(folder: pathlib.Path) -> None:
     (folder / f"{UUID}.json").write_text("{torn\n", encoding="ascii")
     with pytest.raises(e.Internal, match="state file"):
         source(ShellAction()).poll(RUN, 1, {UUID: ME})
+
+
+def test_what_the_watcher_saw_at_its_end_is_read_with_the_states(folder: pathlib.Path) -> None:
+    write_state(folder, UUID, watcher=ME)
+    (folder / f"{RUN}.seen").write_text(json.dumps({"seen": {"qemu:///system": {"domains": []}}}, separators=(",", ":")) + "\n", encoding="utf-8")
+    (folder / f"{OTHER}.seen").write_text('{"seen":{}}\n', encoding="utf-8")
+    host = source(ShellAction())
+    assert list(host.poll(RUN, 1, {UUID: ME})) == [UUID]
+    assert host.seen == {"qemu:///system": {"domains": []}}
+
+
+def test_a_watcher_that_ends_ends_the_wait(folder: pathlib.Path) -> None:
+    ending = subprocess.Popen(["sleep", "0.3"])
+    watcher = {"pid": ending.pid, "start_ticks": start_ticks(ending.pid)}
+    write_state(folder, UUID, watcher=watcher)
+    threading.Thread(target=ending.wait).start()
+    assert source(ShellAction()).poll(RUN, 1, {UUID: watcher})[UUID]["alive"] is False
 
 
 def test_a_host_without_the_folder_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
