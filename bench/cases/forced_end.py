@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import statistics
+import typing as t
 from collections.abc import Mapping
 
 from ..commuter import Commuter, Shape, commuter
@@ -47,7 +48,7 @@ def _suspended(guest: Commuter, cap: int, after: int) -> float:
 def _ended(result: Mapping[str, object]) -> Mapping[str, float]:
     if not result["ended"]:
         raise RuntimeError(f"The move did not end: {result['history']}")
-    return result  # type: ignore[return-value]
+    return t.cast("Mapping[str, float]", result)
 
 
 def _section(pauses: Mapping[str, Series], predicted: list[float], cap: int, after: int, shape: Shape) -> Section:

@@ -48,7 +48,7 @@ class Follower:
         self._limits = limits
         self._terms = terms
         self._clock = clock
-        self._watched = Watched()
+        self._watched = Watched(downtime_ms=_allowed_before(journal))
         self._started_at: t.Optional[float] = None
         self.is_broken = False
         self._forcing = _forcing_of(journal)
@@ -259,6 +259,12 @@ class Follower:
             self._journal.note("source_lost", self._trouble)
         self._host.close()
         self._host = None
+
+
+def _allowed_before(journal: Journal) -> t.Optional[int]:
+    """Return the pause that was allowed when this process adopted the move: the job goes on with it."""
+    samples = journal.record["samples"]
+    return int(samples[-1]["allowed_downtime_ms"]) if samples else None
 
 
 def _overdue_abort(journal: Journal) -> t.Optional[str]:

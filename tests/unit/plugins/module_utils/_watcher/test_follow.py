@@ -539,6 +539,18 @@ def test_while_a_guest_converges_nothing_more_is_allowed(tmp_path: pathlib.Path)
     assert "downtime_allowed" not in following.events()
 
 
+def test_who_adopts_a_move_goes_on_with_what_was_allowed(tmp_path: pathlib.Path) -> None:
+    following = Adapting(tmp_path, full_from_seconds=2)
+    following.guest.dirty_rate_bytes = 0
+    following.migration.link_bytes = MIB
+    following.to_its_end(3)
+    assert following.guest.max_downtime_ms == 500
+    second = Follower(lambda: following.fleet.open(LOCAL_URI), UUID, following.journal, Limits(Adaptive(50, 500), 0, 0), TERMS, following.fleet.clock)
+    second.poll()
+    assert following.guest.max_downtime_ms == 500
+    assert following.record["samples"][-1]["allowed_downtime_ms"] == 500
+
+
 def test_the_end_of_an_iteration_is_looked_for_and_the_rest_only_now_and_then(tmp_path: pathlib.Path) -> None:
     following = Adapting(tmp_path)
     pauses = []
