@@ -23,9 +23,10 @@ from ansible_collections.kvmfleet.migration.tests.simulator import exhaustive, f
 
 PER_HOST = 20
 GROWTH = (10, 30, 100, 300, 1000, 2000)
-HBAL = (10, 100, 300)
 # So full that what one of ten hosts holds has hardly room on the other nine.
 TIGHT = 0.88
+# Hosts, and how full they are. The largest takes hbal half a minute.
+HBAL = ((10, 0.5), (10, TIGHT), (100, 0.5), (100, TIGHT), (300, 0.5))
 
 _PARTS = (
     "CPU seconds of one process. A drain's plan is everything that its playbook shows: a host for each domain, and of every other host why it is not that "
@@ -48,7 +49,7 @@ def run(effort: Effort) -> Section:
     hosts = effort.size(1000, 20)
     section.figures += [_drained(hosts, effort), _lost(hosts, 0.5, effort, 5), _lost(hosts, TIGHT, effort), _growth(effort)]
     if hbal.is_installed():
-        section.figures += [_beside_hbal(size, filled, effort) for size in (HBAL[:1] if effort.quick else HBAL) for filled in (0.5, TIGHT)]
+        section.figures += [_beside_hbal(hosts, filled, effort) for hosts, filled in (HBAL[:2] if effort.quick else HBAL)]
         section.notes.append(_HBAL)
     else:
         section.notes.append("hbal is not installed here (Debian: ganeti-htools), so nothing was compared with it.")
@@ -136,8 +137,7 @@ def _beside_hbal(hosts: int, filled: float, effort: Effort) -> Figure:
         left["theirs"] = found.left
         return found.seconds
 
-    # At its largest size hbal takes half a minute.
-    found = in_turn({"ours": ours, "theirs": theirs}, 1 if hosts == HBAL[-1] else effort.rounds)
+    found = in_turn({"ours": ours, "theirs": theirs}, 1 if hosts == HBAL[-1][0] else effort.rounds)
     what = f"One host's drain of {hosts} hosts, {filled:.0%} full (s, domains without a place)"
     ratio = found["ours"].median / found["theirs"].median
     return Figure(what, f"{found['ours'].told(digits=3)}, {left['ours']}", f"{found['theirs'].told(digits=3)}, {left['theirs']} by hbal", ratio)

@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from .filters import DEFAULT, Filter, Finding, concerned
 from .filters.base import PASS
@@ -32,8 +32,8 @@ class Verdict:
 
     host: str
     passed: bool
-    failures: list[dict[str, str]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    failures: Sequence[Mapping[str, str]] = ()
+    warnings: Sequence[str] = ()
     weight: float = 0.0
     forced: bool = False
 
@@ -44,7 +44,7 @@ class Verdict:
 
     def as_dict(self) -> dict[str, t.Any]:
         """Return the verdict as a module returns it."""
-        return asdict(self)
+        return {**asdict(self), "failures": [dict(failure) for failure in self.failures], "warnings": list(self.warnings)}
 
 
 def check(request: Request, host: HostState, fleet: Fleet, filters: Sequence[Filter] = DEFAULT, force: bool = False) -> Verdict:
@@ -52,15 +52,16 @@ def check(request: Request, host: HostState, fleet: Fleet, filters: Sequence[Fil
 
     :arg force: refusals that may be overridden become warnings.
     """
-    return _judged(request, host, fleet, concerned(filters, request), force)
+    answer = _Question(request, fleet, filters, force).put_to(host)
+    return Verdict(host.name, not answer.failures, answer.failures, answer.warnings, 0.0, answer.forced)
 
 
 def rank(request: Request, fleet: Fleet, names: Iterable[str], filters: Sequence[Filter] = DEFAULT, force: bool = False) -> list[Verdict]:
     """Return a verdict for each of these hosts, in their order; those that passed are weighed against each other."""
-    rules = concerned(filters, request)
-    verdicts = [_judged(request, fleet.states[name], fleet, rules, force) for name in names]
-    weights = weigh(request, [fleet.states[verdict.host] for verdict in verdicts if verdict.passed], fleet)
-    return [Verdict(v.host, v.passed, v.failures, v.warnings, weights.get(v.host, 0.0), v.forced) for v in verdicts]
+    question = _Question(request, fleet, filters, force)
+    answers = [(name, question.put_to(fleet.states[name])) for name in names]
+    weights = weigh(request, [fleet.states[name] for name, answer in answers if not answer.failures], fleet)
+    return [Verdict(name, not said.failures, said.failures, said.warnings, weights.get(name, 0.0), said.forced) for name, said in answers]
 
 
 def best(verdicts: Iterable[Verdict]) -> t.Optional[Verdict]:
@@ -69,25 +70,47 @@ def best(verdicts: Iterable[Verdict]) -> t.Optional[Verdict]:
     return min(passed, key=lambda verdict: (-verdict.weight, verdict.host), default=None)
 
 
-def _judged(request: Request, host: HostState, fleet: Fleet, rules: Iterable[Filter], force: bool) -> Verdict:
-    failures: list[dict[str, str]] = []
-    warnings: list[str] = []
-    forced = False
-    for rule in rules:
-        if host.unanswered is not None and not rule.judges_silent:
-            continue
-        finding = rule.judge(request, host, fleet)
-        if finding is PASS:
-            continue
-        warnings.extend(finding.warnings)
-        if finding.reason is None:
-            continue
-        if force and _is_overridable(rule, finding):
-            warnings.append(f"{BYPASSED}{finding.reason}")
-            forced = True
-        else:
-            failures.append({"filter": rule.name, "reason": finding.reason})
-    return Verdict(host.name, not failures, failures, warnings, 0.0, forced)
+class _Answer(t.NamedTuple):
+    failures: Sequence[Mapping[str, str]] = ()
+    warnings: Sequence[str] = ()
+    forced: bool = False
+
+
+# Of thousands of hosts most pass without a word: they share this one.
+_NOTHING: t.Final = _Answer()
+
+
+class _Question:
+    """One domain, about which many hosts are asked."""
+
+    def __init__(self, request: Request, fleet: Fleet, filters: Sequence[Filter], force: bool) -> None:
+        self._request = request
+        self._fleet = fleet
+        self._force = force
+        self._rules = concerned(filters, request)
+        self._silent_rules = [rule for rule in self._rules if rule.judges_silent]
+
+    def put_to(self, host: HostState) -> _Answer:
+        """Return what the filters say of the host."""
+        request, fleet = self._request, self._fleet
+        rules = self._rules if host.unanswered is None else self._silent_rules
+        told = [(rule, finding) for rule in rules if (finding := rule.judge(request, host, fleet)) is not PASS]
+        return self._summed_up(told) if told else _NOTHING
+
+    def _summed_up(self, told: Sequence[tuple[Filter, Finding]]) -> _Answer:
+        failures: list[dict[str, str]] = []
+        warnings: list[str] = []
+        forced = False
+        for rule, finding in told:
+            warnings.extend(finding.warnings)
+            if finding.reason is None:
+                continue
+            if self._force and _is_overridable(rule, finding):
+                warnings.append(f"{BYPASSED}{finding.reason}")
+                forced = True
+            else:
+                failures.append({"filter": rule.name, "reason": finding.reason})
+        return _Answer(failures, warnings, forced)
 
 
 def _is_overridable(rule: Filter, finding: Finding) -> bool:

@@ -151,6 +151,11 @@ class Request:
         return self.needs.get("devices") or ()
 
     @functools.cached_property
+    def uncopied_disks(self) -> Sequence[Body]:
+        """Those whose images must be there."""
+        return [disk for disk in self.disks if disk["target"] not in self.copied]
+
+    @functools.cached_property
     def disks(self) -> Sequence[Body]:
         """All its disks that are not empty drives."""
         return [disk for disk in self.needs.get("disks") or () if disk.get("source")]

@@ -27,14 +27,12 @@ class Networks(Rule):
 
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name what is missing. What the host could not tell is a warning."""
-        reasons: list[str] = []
-        warnings: list[str] = []
-        for network in request.networks:
-            finding = _JUDGES.get(network["type"], _anything)(network.get("source") or "", host)
-            if finding.reason and finding.reason not in reasons:
-                reasons.append(finding.reason)
-            warnings.extend(warning for warning in finding.warnings if warning not in warnings)
-        return Finding(" ".join(reasons) or None, tuple(warnings)) if reasons or warnings else PASS
+        judged = (_JUDGES.get(network["type"], _anything)(network.get("source") or "", host) for network in request.networks)
+        findings = [finding for finding in judged if finding is not PASS]
+        if not findings:
+            return PASS
+        reasons = dict.fromkeys(finding.reason for finding in findings if finding.reason)
+        return Finding(" ".join(reasons) or None, tuple(dict.fromkeys(warning for finding in findings for warning in finding.warnings)))
 
 
 def _network(name: str, host: HostState) -> Finding:

@@ -28,27 +28,26 @@ class Storage(Rule):
 
     def concerns(self, request: Request) -> bool:
         """Return whether any disk is not copied."""
-        return any(disk["target"] not in request.copied for disk in request.disks)
+        return bool(request.uncopied_disks)
 
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
-        source = fleet.source_of(request)
-        judged = (_judged(disk, request, host, source) for disk in request.disks if disk["target"] not in request.copied)
-        findings = [finding for finding in judged if finding is not PASS]
+        findings = [finding for disk in request.uncopied_disks if (finding := _judged(disk, request, host, fleet)) is not PASS]
         if not findings:
             return PASS
         reasons = [finding.reason for finding in findings if finding.reason]
         return Finding(" ".join(reasons) or None, tuple(warning for finding in findings for warning in finding.warnings))
 
 
-def _judged(disk: Body, request: Request, host: HostState, source: HostState | None) -> Finding:
-    if disk.get("kind") == _VOLUME:
+def _judged(disk: Body, request: Request, host: HostState, fleet: Fleet) -> Finding:
+    kind = disk.get("kind")
+    if kind == _VOLUME:
         return _by_pool(disk, request, host)
-    if disk.get("kind") not in _PATHS:
+    if kind not in _PATHS:
         return PASS
     present = host.paths.get(disk["source"])
     if present is None:
-        return _by_store(disk, request, host, source)
+        return _by_store(disk, request, host, fleet)
     return _if_present(disk, request, host) if present else _if_absent(disk)
 
 
@@ -72,13 +71,13 @@ def _doubt(disk: Body) -> str:
     return "it lies on storage of its host alone, and moves only with copy_storage or unsafe" if is_local else "it is not known to be shared"
 
 
-def _by_store(disk: Body, request: Request, host: HostState, source: HostState | None) -> Finding:
+def _by_store(disk: Body, request: Request, host: HostState, fleet: Fleet) -> Finding:
     if disk.get("optional"):
         return PASS
     found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
     if found is not None and found.identity == disk["store"]:
         return PASS
-    if found is None or _may_be_linked(disk, host, source) or (found.identity and request.unsafe):
+    if found is None or _may_be_linked(disk, host, fleet.source_of(request)) or (found.identity and request.unsafe):
         return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
     there = f"{found} is another" if found.identity else f"{found} is not shared"
     return Finding(f"{_image(disk)} lies on {disk['store']}, and what is there at that path, {there}.")

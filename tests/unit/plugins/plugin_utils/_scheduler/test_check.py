@@ -36,8 +36,8 @@ def test_all_reasons_are_given_and_warnings_stand_apart() -> None:
 
 def test_a_silent_host_is_refused_once_and_not_for_what_is_not_known() -> None:
     verdict = check(request(group={"name": "web", "policy": "affinity"}, devices=[{"kind": "pci", "address": "0000:00:01.0"}]), silent(), fleet(silent()))
-    assert verdict.failures == [{"filter": "up", "reason": "It did not answer: no route to host."}]
-    assert verdict.warnings == []
+    assert list(verdict.failures) == [{"filter": "up", "reason": "It did not answer: no route to host."}]
+    assert not verdict.warnings
 
 
 def test_a_silent_host_keeps_its_state() -> None:
@@ -48,7 +48,7 @@ def test_a_silent_host_keeps_its_state() -> None:
 def test_force_turns_what_may_be_overridden_into_warnings() -> None:
     there = host("kvm2", domain("db1", 8192), entry={"state": "maintenance", "reason": ""})
     verdict = check(request(), there, fleet(there), force=True)
-    assert (verdict.passed, verdict.forced, verdict.failures) == (True, True, [])
+    assert (verdict.passed, verdict.forced, list(verdict.failures)) == (True, True, [])
     assert verdict.warnings[0] == "bypassed by force: It is in maintenance."
     assert "bypassed by force: It is 1024 MiB short of memory" in verdict.warnings[1]
 

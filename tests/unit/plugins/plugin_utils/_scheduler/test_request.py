@@ -38,7 +38,7 @@ def test_copied_disks_are_in_what_a_record_keeps() -> None:
 
 def test_what_a_request_does_not_say_it_does_not_need() -> None:
     asked = Request.of(SMALL, "u", "web1", "kvm1", uuid_of("kvm1"))
-    assert check(asked, host(), fleet(host())).warnings == []
+    assert check(asked, host(), fleet(host())).warnings == ()
     assert check(asked, host(), fleet(host())).passed
 
 
