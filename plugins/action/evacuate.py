@@ -74,7 +74,7 @@ class ActionModule(FleetAction):
             return looked(run)
         if not run.open_jobs():
             return planned(run, Shares({}, []))
-        run.prove()
+        run.prove(starts=False)
         return planned(run, make_plan(run, work["survivors"]))
 
     def _told(self, phase: str, work: Result, uri: str, task_vars: Result) -> Result:

@@ -12,6 +12,7 @@ import threading
 import typing as t
 
 from .._errors import KvmfleetError, Unreachable
+from .._migration import hypervisor as h
 
 MAX_AT_ONCE = 32
 # A libvirt daemon whose domain is being started answers nothing meanwhile, and its connection stays alive.
@@ -29,6 +30,9 @@ class AskedHost(t.Protocol):
     def roster(self) -> t.List[t.Dict[str, t.Any]]:
         """C({uuid, name, active, ...}) of every domain."""
 
+    def view(self, uuid: str) -> h.GuestView:
+        """One domain, or that it is not there."""
+
     def close(self) -> None:
         """Close the connection; never raises."""
 
@@ -39,10 +43,10 @@ def ask_fleet(
     uuids: t.Optional[t.Collection[str]] = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> t.Dict[str, Answer]:
-    """Return, by the host's name, C({answered: true, host_uuid, domains: {uuid: {name, active}}}), or C({answered: false, msg, error_code}).
+    """Return, by the host's name, C({answered: true, host_uuid, domains: {uuid: {active}}}), or C({answered: false, msg, error_code}).
 
     :arg uris: name of each host to its URI.
-    :arg uuids: the domains that are asked for; None means all.
+    :arg uuids: the domains that are asked for, each for itself: a list of all waits for every domain that the host is starting. None means all.
     :arg patience_seconds: who has not answered by then is silent.
     """
     names = sorted(uris)
@@ -64,11 +68,17 @@ def _ask(uri: str, open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.
     except KvmfleetError as error:
         return {"answered": False, **error.as_result()}
     try:
-        roster = host.roster()
-        wanted = [entry for entry in roster if uuids is None or entry["uuid"] in uuids]
-        domains = {entry["uuid"]: {"name": entry["name"], "active": entry["active"]} for entry in wanted}
+        domains = {uuid: {"active": active} for uuid, active in _domains(host, uuids).items()}
         return {"answered": True, "host_uuid": host.host_uuid(), "domains": domains}
     except KvmfleetError as error:
         return {"answered": False, **error.as_result()}
     finally:
         host.close()
+
+
+def _domains(host: AskedHost, uuids: t.Optional[t.Collection[str]]) -> t.Dict[str, bool]:
+    """Return the domains of the host, or those of these that it has, and whether they are active."""
+    if uuids is None:
+        return {entry["uuid"]: entry["active"] for entry in host.roster()}
+    views = ((uuid, host.view(uuid)) for uuid in sorted(uuids))
+    return {uuid: view.active for uuid, view in views if view.present}

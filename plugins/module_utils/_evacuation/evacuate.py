@@ -8,15 +8,16 @@
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 import time
 import typing as t
 
-from .._errors import Conflict, KvmfleetError, Unsafe
+from .._errors import Conflict, KvmfleetError, Unreachable, Unsafe
 from .._facts.gather import gather
 from .._facts.identity import read_host_id
 from .._hypervisor.facts_host import LibvirtFactsHost, open_facts_host
 from .._hypervisor.host import open_host
-from .._hypervisor.starting import open_starting_host
+from .._hypervisor.starting import LibvirtStartingHost, open_starting_host
 from .._module import require_local, require_root
 from .._watcher.files import run_folder
 from . import locks
@@ -37,9 +38,9 @@ def look(uri: str, work: Work) -> Json:
     """Return what this host sees; changes nothing.
 
     :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(knock), addresses and ports of the dead host; C(domains), each with C(uuid), C(disks),
-      C(tokens) and C(request).
+      C(tokens) and C(request); C(paths) of images.
     Returns C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (what answers where), C(unseen) (by UUID, why disks are
-    not proved here), C(cpu) (by UUID, libvirt's verdict).
+    not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as L(probe_locks) has them).
     """
     require_root()
     check_belongs(work["ledger_id"])
@@ -51,7 +52,7 @@ def look(uri: str, work: Work) -> Json:
             facts, warnings = gather(host)
             seen = {domain["uuid"]: unseen(domain["disks"], domain["tokens"]) for domain in work["domains"]}
             cpu = {domain["uuid"]: _cpu(host, domain["request"]) for domain in work["domains"]}
-            answers = {"fleet": fleet.result(), "doors": doors.result()}
+            answers = {"fleet": fleet.result(), "doors": doors.result(), "locks": lock_states(work["paths"])}
         return {"changed": False, "facts": facts, "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}
     finally:
         host.close()
@@ -97,22 +98,42 @@ def start(uri: str, work: Work) -> Json:
             return {"uuid": order["uuid"], "outcome": UNKNOWN if order["rejoin"] else "failed", "changed": False, **_told(order, problem)}
         if silent or time.monotonic() - began >= work["good_for_seconds"]:
             return {"uuid": order["uuid"], "outcome": DEFERRED, "changed": False, **_told(order, None)}
-        return _restarted(uri, order)
+        return connections.restarted(order)
 
-    with concurrent.futures.ThreadPoolExecutor(max_workers=work["parallel"]) as pool:
-        results = list(pool.map(carry_out, work["orders"]))
+    connections = _Connections(uri)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(max_workers=work["parallel"]) as pool:
+            results = list(pool.map(carry_out, work["orders"]))
+    finally:
+        connections.close()
     return {"changed": any(result["changed"] for result in results), "results": results, "waits_for": silent}
 
 
-def _restarted(uri: str, order: Order) -> Json:
-    try:
-        host = open_starting_host(uri)
-    except KvmfleetError as error:
-        return {"uuid": order["uuid"], "outcome": UNKNOWN, "changed": False, **_told(order, error)}
-    try:
-        return Restart(host, order).run()
-    finally:
-        host.close()
+class _Connections:
+    """One for each thread that starts domains: a start blocks all else on its own."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._own = threading.local()
+        self._all: t.List[LibvirtStartingHost] = []
+
+    def restarted(self, order: Order) -> Json:
+        """Carry out an order; after one that broke the connection, the next has a new one."""
+        try:
+            if getattr(self._own, "host", None) is None:
+                self._own.host = open_starting_host(self._uri)
+                self._all.append(self._own.host)
+        except KvmfleetError as error:
+            return {"uuid": order["uuid"], "outcome": UNKNOWN, "changed": False, **_told(order, error)}
+        result = Restart(self._own.host, order).run()
+        if result["error_code"] == Unreachable.error_code:
+            self._own.host = None
+        return result
+
+    def close(self) -> None:
+        """Close all."""
+        for host in self._all:
+            host.close()
 
 
 def _active_elsewhere(work: Work) -> t.Tuple[t.Dict[str, str], t.List[str]]:

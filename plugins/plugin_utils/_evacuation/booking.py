@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
@@ -20,9 +21,10 @@ from .._ledger.places import same_host
 from .._ledger.rules import describe
 from .._ledger.store import Body, Stored
 from .._moves.fleet_view import FleetView
-from .._scheduler.check import BYPASSED, Verdict
+from .._scheduler.check import BYPASSED, Verdict, check
+from .._scheduler.fleet import Fleet
 from .job import Context, Job
-from .placing import request_of, verdict_on
+from .placing import filters_for, request_of, verdict_on
 
 FORCED_REBUILD = "FORCED_REBUILD"
 
@@ -38,10 +40,12 @@ class Booking:
     view: FleetView
     here: Body
     cpu: t.Mapping[str, t.Optional[Body]]
+    _records: dict[str, Body] = field(default_factory=dict)
+    _fleet: Fleet = field(default_factory=Fleet)
 
     def predict(self, job: Job) -> None:
         """Give the job the record that would be opened, without an id. Raises L(Conflict) where the host may not take it."""
-        verdict = self._verdict(job)
+        verdict = verdict_on(job, self.view, self.context.uri, self.cpu.get(job.uuid), self.context.wish.force)
         if not verdict.passed:
             raise self._refusal(job, verdict)
         record = self._record(job, [])
@@ -62,21 +66,33 @@ class Booking:
             schema.note(record, "rejoined", self.context.by, "An earlier run did not see its end. The host is asked again.")
         job.stored = self.context.ledger.update(stored, record)
 
-    def book(self, job: Job, evidence: Sequence[Body]) -> None:
-        """Bring a new record to C(pre-migrating). Raises L(Conflict), with the record, where the host may not take the domain."""
-        record = self._record(job, evidence)
-        self._give_up_older(job, record["id"], evidence)
+    def give_up_older(self, job: Job, evidence: Sequence[Body]) -> None:
+        """Let the record go, if any, that the one which L(book) will write takes the place of. Raises L(Conflict) where it is at work after all."""
+        if job.older is not None:
+            self._records[job.uuid] = self._record(job, evidence)
+            self._give_up(job, job.older, self._records[job.uuid]["id"], evidence)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep everybody else from booking towards this host: what was read at the beginning, and what is booked here, is all that it has."""
         with self.context.ledger.locked(f"host-{self.here['host_uuid']}"):
-            verdict = self._verdict(job)
-            stored = self.context.ledger.open_record(record)
-            if stored.record["generation"] != int(job.candidate.document.get("generation") or 0) + 1:
-                self._advance(stored, s.CONFLICT, "Another run had a record of this domain meanwhile.")
-                raise Conflict(f"Another run had a record of domain {job.name} meanwhile. It was not started.", "Run the task again.")
-            if not verdict.passed:
-                refusal = self._refusal(job, verdict)
-                job.stored = self._advance(stored, s.CONFLICT, refusal.message)
-                raise refusal
-            job.stored = self._advance(stored, s.PRE_MIGRATING, _mark(self.context.wish.force, verdict))
+            self._fleet = self.view.fleet({}, "", {self.view.source: self.context.uri})
+            yield
+
+    def book(self, job: Job, evidence: Sequence[Body]) -> None:
+        """Bring a new record to C(pre-migrating), while L(held). Raises L(Conflict), with the record, where the host may not take the domain."""
+        verdict = self._verdict(job)
+        stored = self.context.ledger.open_record(self._records.get(job.uuid) or self._record(job, evidence))
+        if stored.record["generation"] != int(job.candidate.document.get("generation") or 0) + 1:
+            self._advance(stored, s.CONFLICT, "Another run had a record of this domain meanwhile.")
+            raise Conflict(f"Another run had a record of domain {job.name} meanwhile. It was not started.", "Run the task again.")
+        if not verdict.passed:
+            refusal = self._refusal(job, verdict)
+            job.stored = self._advance(stored, s.CONFLICT, refusal.message)
+            raise refusal
+        job.stored = self._advance(stored, s.PRE_MIGRATING, _mark(self.context.wish.force, verdict))
+        if job.wanted != h.SHUTOFF:
+            self._fleet = self._fleet.taking(request_of(job), self.view.source)
         self.context.warnings += [f"Domain {job.name}: {warning}" for warning in verdict.warnings]
 
     def _record(self, job: Job, evidence: Sequence[Body]) -> Body:
@@ -97,18 +113,18 @@ class Booking:
         return {**record, "before": {**before, "saved_at": saved.get("at"), "disks": disks}, "wanted_state": job.wanted, "evidence": list(evidence)}
 
     def _verdict(self, job: Job) -> Verdict:
-        return verdict_on(job, self.view, self.context.uri, self.cpu.get(job.uuid), self.context.wish.force)
+        cpu = self.cpu.get(job.uuid)
+        host = replace(self._fleet.states[self.view.source], cpu_verdicts={job.uuid: cpu} if cpu else {})
+        return check(request_of(job), host, self._fleet, filters_for(job), self.context.wish.force)
 
-    def _give_up_older(self, job: Job, new_id: str, evidence: Sequence[Body]) -> None:
-        """Let the record go that holds the domain and whose hosts are off or have it not. Raises L(Conflict) where it is at work after all."""
-        if job.older is None:
-            return
+    def _give_up(self, job: Job, older: Body, new_id: str, evidence: Sequence[Body]) -> None:
+        """Let the record go that holds the domain and whose hosts are off or have it not."""
         # Whoever brings a record from accepted to pre-migrating does so under its destination's lock.
-        with self.context.ledger.locked(f"host-{job.older['destination'].get('host_uuid') or 'unknown'}"):
+        with self.context.ledger.locked(f"host-{older['destination'].get('host_uuid') or 'unknown'}"):
             stored = self.context.ledger.unsettled_of(job.uuid)
             if stored is None:
                 return
-            if stored.record["id"] != job.older["id"] or stored.record["status"] != job.older["status"]:
+            if stored.record["id"] != older["id"] or stored.record["status"] != older["status"]:
                 raise Conflict(f"{describe(stored.record)} changed meanwhile: its status is '{stored.record['status']}'.", "Run the task again.")
             record = schema.copied(stored.record)
             record["evidence"] += evidence

@@ -7,6 +7,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -30,9 +33,13 @@ from .evidence import Proofs
 from .fleet import Fleet, SourceAnswers, doors_of, uris_of
 from .job import Context, Job, wanted_state
 from .placing import request_of
+from .read_once import ReadOnce
 from .shape import check_document
 from .source import candidates, resolve, select
 from .starting import Starting
+
+# So many bookings are made under one lock on the host: live migrations towards it wait for no more.
+_BOOKED_AT_ONCE = 16
 
 
 @dataclass
@@ -51,7 +58,8 @@ class Evacuation:
         context = self.context
         self.entries = [document.body for document in context.ledger.hosts()]
         self.source = resolve(self.entries, context.wish.source)
-        self.proofs = Proofs(context.settings, self.source, self.entries, context.by)
+        self.settings = ReadOnce(context.settings)
+        self.proofs = Proofs(self.settings, self.source, self.entries, context.by)
         self.arrivals = Arrivals(context.ledger)
         self.damaged: list[str] = []
 
@@ -59,9 +67,14 @@ class Evacuation:
         """Find out which domains are meant, what the fleet says, and what speaks against each; raises what speaks against all. Changes nothing."""
         self._choose()
         self.damaged = damaged_domains(self.context.ledger)
-        self.first_silence = self.proofs.check_silence()
         uris = uris_of(self.context.settings, self.entries, self.context.here, self.source)
-        seen = self.context.phase("look", self._asked(uris))
+        asked = self._asked(uris)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            silence = pool.submit(self.proofs.check_silence)
+            seen = self.context.phase("look", asked)
+            self.silence = silence.result()
+        # When everything was silent last; the agent is asked later.
+        self.silent_at = time.monotonic()
         self.proofs.check_doors(seen["doors"], self.context.here)
         self.here = self._place_of(seen["facts"])
         d.check_destination(self.here, self.source.place)
@@ -79,13 +92,25 @@ class Evacuation:
         self.unaccounted = self.fleet.unaccounted([document.body for document in self.context.ledger.domains()], held)
         self._warn()
 
-    def prove(self) -> None:
-        """Take the evidence that the source is off. Raises what L(Proofs.take) does; L(Unsafe) where an image is still written."""
+    def prove(self, starts: bool = True) -> None:
+        """Take the evidence that the source is off. Raises what L(Proofs.take) does; L(Unsafe) where an image is still written.
+
+        :arg starts: this task starts domains itself. One that only plans leaves the silence after the fencing to those that do.
+        """
         wish = self.context.wish
         self.proofs.take(wish.fencing, wish.force_down, self.others, may_fence=not self.check)
-        self.proofs.confirm()
-        self.silence = self.proofs.check_silence()
-        self.lock_evidence = self._locks()
+        given = self.proofs.documents[: len(wish.fencing or ()) + bool(wish.force_down)]
+        if given:
+            # Those that were asked just now need not be asked twice.
+            self.proofs.confirm()
+        if self.check or any(one["host_id"] == self.source.host_id for one in given):
+            self.images = self._locks(seen_since=True)
+            return
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            silence = pool.submit(self.proofs.check_silence) if starts else None
+            self.silent_at = time.monotonic()
+            self.images = self._locks(seen_since=False)
+            self.silence = silence.result() if silence else self.silence
 
     def judge(self) -> None:
         """Say of each domain what speaks against its start on this host."""
@@ -103,17 +128,15 @@ class Evacuation:
             return
         self.prove()
         self.judge()
-        booking = Booking(self.context, self._view(self.seen["facts"]), self.here, self.seen["cpu"])
-        for job in self.jobs:
-            self._guarded(job, lambda job: self._book(job, booking))
+        self._book_all(Booking(self.context, self._view(self.seen["facts"]), self.here, self.seen["cpu"]))
         if not self.check:
-            Starting(self.context, self.proofs, self.uris, str(self.here["host_id"]), self._all_tokens()).carry_out(self.open_jobs())
+            Starting(self.context, self.proofs, self.uris, str(self.here["host_id"]), self._all_tokens(), self.silent_at).carry_out(self.open_jobs())
 
     def _settled_at_least(self, refusal: SourceAnswers) -> SourceAnswers:
         """Settle what an earlier run has begun here, which needs no evidence for nothing is started; return the refusal of all else."""
         if not any(job.candidate.record for job in self.jobs):
             return refusal
-        facts = self.context.phase("look", {**self._asked({}), "knock": [], "domains": []})["facts"]
+        facts = self.context.phase("look", {**self._asked({}), "knock": [], "domains": [], "paths": []})["facts"]
         self.here = self._place_of(facts)
         begun = [job for job in self.jobs if job.is_open and d.has_begun(job, self.here)]
         if self.check or not begun:
@@ -128,11 +151,12 @@ class Evacuation:
         changed = any(job.changed for job in begun)
         return SourceAnswers(refusal.message + settled, refusal.next_step, changed=changed, evacuations=[job.record for job in begun if job.record])
 
-    @property
-    def evidence(self) -> list[Body]:
-        """All that speaks for the source being off, as records keep it."""
+    def evidence(self, job: Job) -> list[Body]:
+        """Return all that speaks for the source being off, as the domain's record keeps it: of the images its own."""
         accepted = [{"kind": "accepted_silence", "hosts": self.silent, "by": self.context.by, "at": utc_now()}] if self.silent else []
-        return [*self.proofs.documents, self.silence, *self.lock_evidence, *accepted]
+        own = {path: self.images[path] for path in lockable(job.saved["disks"]) if path in self.images}
+        images = [{"kind": "locks", "from": self.context.here, "images": own, "at": utc_now()}] if own else []
+        return [*self.proofs.documents, self.silence, *images, *accepted]
 
     def _choose(self) -> None:
         context, wish = self.context, self.context.wish
@@ -153,7 +177,9 @@ class Evacuation:
     def _asked(self, uris: dict[str, str]) -> Body:
         wanted = [job for job in self.jobs if job.is_open]
         domains = [{"uuid": job.uuid, "disks": job.saved["disks"], "request": job.saved["request"], "tokens": self._tokens(job)} for job in wanted]
-        return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "knock": doors_of(self.context.settings, self.source), "domains": domains}
+        paths = sorted({path for job in wanted if job.wanted != h.SHUTOFF for path in lockable(job.saved["disks"])})
+        doors = doors_of(self.settings, self.source)
+        return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "knock": doors, "domains": domains, "paths": paths}
 
     def _tokens(self, job: Job) -> Body:
         """Return the tokens of the host that the domain was saved on; its disks are known by them, wherever it was moved since."""
@@ -186,14 +212,17 @@ class Evacuation:
                 at = f"{job.saved['host'].get('host')} (saved {age_seconds(job.saved.get('at'))} s ago)"
                 context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: what has changed since is not in it.")
 
-    def _locks(self) -> list[Body]:
-        """Return what is known of the images' locks. Raises L(Unsafe) for one that is held after the wait."""
+    def _locks(self, seen_since: bool) -> dict[str, Body]:
+        """Return what is known of the images' locks. Raises L(Unsafe) for one that is held after the wait.
+
+        :arg seen_since: the source was switched off before the first look, which saw the locks, too; those that were free are not asked for again.
+        """
         starting = [job for job in self.jobs if job.is_open and job.wanted != h.SHUTOFF and not d.was_started(job, self.fleet)]
         paths = {path: job for job in starting for path in lockable(job.saved["disks"])}
-        if not paths:
-            return []
         wait = 0 if self.check else self.context.wish.lock_wait_seconds
-        found = self.context.phase("locks", {"paths": sorted(paths), "wait_seconds": wait})["locks"]
+        found = {path: self.seen["locks"][path] for path in paths}
+        if paths and not (seen_since and (wait == 0 or all(one["state"] != locks.LOCKED for one in found.values()))):
+            found = self.context.phase("locks", {"paths": sorted(paths), "wait_seconds": wait})["locks"]
         held = [path for path, one in found.items() if one["state"] == locks.LOCKED]
         if held:
             named = ", ".join(f"{path} (domain {paths[path].name})" for path in held)
@@ -201,7 +230,7 @@ class Evacuation:
                 f"Somebody still has {named} open for writing, {wait} s after {self.source.name} was fenced: it may be alive. Nothing was started.",
                 "Find out who holds it (lslocks, qemu-img info). Domains that are surely not the reason can be named in domains.",
             )
-        return [{"kind": "locks", "from": self.context.here, "images": found, "at": utc_now()}]
+        return found
 
     def _judge(self, job: Job) -> None:
         d.decide_record(job, self.fleet)
@@ -210,13 +239,23 @@ class Evacuation:
         if not job.rejoin:
             d.check_disks(job, self.here, self.seen["unseen"].get(job.uuid, {}))
 
-    def _book(self, job: Job, booking: Booking) -> None:
+    def _book_all(self, booking: Booking) -> None:
+        """Open the records; in check mode predict them."""
+        for job in self.jobs:
+            self._guarded(job, lambda job: self._prepare(job, booking))
+        waiting = iter([job for job in self.open_jobs() if not (self.check or job.rejoin)])
+        while some := list(itertools.islice(waiting, _BOOKED_AT_ONCE)):
+            with booking.held():
+                for job in some:
+                    self._guarded(job, lambda job: booking.book(job, self.evidence(job)))
+
+    def _prepare(self, job: Job, booking: Booking) -> None:
         if self.check:
             booking.predict(job)
         elif job.rejoin:
-            booking.rejoin(job, self.evidence)
+            booking.rejoin(job, self.evidence(job))
         else:
-            booking.book(job, self.evidence)
+            booking.give_up_older(job, self.evidence(job))
 
     def _view(self, seen: Body) -> FleetView:
         context, facts = self.context, {"answered": True, **seen}

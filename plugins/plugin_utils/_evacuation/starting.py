@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import (
     Conflict,
@@ -31,9 +31,12 @@ from .._ledger.store import Body
 from .._moves.follow import ControllerGone
 from .evidence import Proofs
 from .job import Context, Job
+from .renewal import Renewal
 
 # An answer of the fence agent holds for 15 s: for so long starts are begun on it, the way to the host included.
 GOOD_FOR_SECONDS = 10
+# So long before a handful of starts is over, the source is knocked at for the next one: it is given up after 3 to 5 s.
+_AHEAD_SECONDS = 4
 # How often a host that was lost while it started domains is asked again before its records are left to the next run.
 ASKED_AGAIN = 3
 _PAUSE_SECONDS = 5.0
@@ -49,6 +52,7 @@ class Starting:
 
     :arg host_id: of the host that starts them.
     :arg tokens: UUID to host ID and tokens of the host that the domain was saved on.
+    :arg silent_at: when the source was found silent last, by the monotonic clock.
     """
 
     context: Context
@@ -56,15 +60,27 @@ class Starting:
     ask: Mapping[str, str]
     host_id: str
     tokens: Mapping[str, Body]
+    silent_at: float = float("-inf")
     sleep: Callable[[float], None] = time.sleep
+    silence: Renewal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.silence = Renewal(self.proofs.check_silence, self.silent_at)
 
     def carry_out(self, jobs: Sequence[Job]) -> None:
         """Start all of them; each has its record closed at the end, or its error."""
+        try:
+            self._carry_out(jobs)
+        finally:
+            self.silence.drop()
+
+    def _carry_out(self, jobs: Sequence[Job]) -> None:
         rest, lost, idle = list(jobs), 0, 0
         while rest:
             try:
-                self.proofs.check_silence()
+                self.silence.insist()
                 self.proofs.confirm()
+                self.silence.begin(GOOD_FOR_SECONDS - _AHEAD_SECONDS)
                 results, waits_for = self._start(rest)
                 idle = idle + 1 if all(result["outcome"] == r.DEFERRED for result in results.values()) else 0
                 if idle > IDLE_ROUNDS:

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The evacuation of a host that hangs: the whole C(ansible-playbook) process, and its starts alone, beside C(virsh start) of the same guests."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
+
+from ..figures import Effort, Figure, Section
+from ..hosts import fleet
+from ..timing import Seconds, Series, in_turn, seconds_of
+
+WINDOW = 8
+GUEST_MIB = 32
+GOAL = 1.3
+SOURCE, SURVIVORS = 1, (2, 3)
+LIMIT_SECONDS = 300
+
+_EVACUATE, _XARGS = "kvmfleet.migration.evacuate", f"xargs -P {WINDOW} virsh start on both hosts at once"
+_ALL = "virsh list --all --name | grep ."
+_DEFINED = "virsh list --all --uuid | grep . | xargs -r -P 8 -n 1 virsh"
+_CLEAN = f"virsh list --uuid | grep . | xargs -r -P 8 -n 1 virsh destroy; {_DEFINED} undefine; rm -rf /run/kvmfleet/*.lock /var/lib/kvmfleet/evacuations"
+
+_HOW = (
+    f"Guests of {GUEST_MIB} MiB with a disk on shared storage ran on a host whose cable is pulled; the lab's fence agent switches it off in the measured "
+    "time. The ledger knows the guests from `protect`. From the first record to the last means: booked, started, verified on the host, and written as done."
+)
+_BESIDE = (
+    "`virsh start` finds the guests defined, on the hosts themselves: no fencing, nobody asked whether they run elsewhere, no disk proved, no record. Between "
+    "two rounds hosts, guests and ledger are put back, outside the clock. The three hosts share the machine's cores with the control node."
+)
+_WHERE = (
+    "The {seconds:.1f} s between the two rows are Ansible's own start and tasks, the fence agent, and waiting for a dead host not to answer: on one network "
+    "an address is given up after 3 s. It is knocked at before it is fenced, by Ansible itself and by control node and survivor, and again for each share."
+)
+
+
+def run(effort: Effort) -> Section:
+    """Lose a host of forty guests again and again, and start them on two others in turn by the playbook and by the bare tool."""
+    guests = effort.size(40, 4)
+    with fleet("e", 3) as control:
+        lost = _Lost(control, guests)
+        taken = in_turn({_EVACUATE: lost.by_the_collection, _XARGS: lost.by_xargs}, effort.rounds)
+    whole, starts, bare = taken[_EVACUATE], Series(tuple(lost.starts)), taken[_XARGS]
+    what = f"{guests} guests, two hosts, window {WINDOW}"
+    figures = [
+        Figure(f"{what}: `{_EVACUATE}`, the whole process, beside {_XARGS}", whole.told(), bare.told(), whole.median / bare.median, GOAL),
+        Figure(f"{what}: from its first record to its last, beside the same", starts.told(), bare.told(), starts.median / bare.median, GOAL),
+    ]
+    return Section("Evacuation of a host", figures, [_HOW, _BESIDE, _WHERE.format(seconds=whole.median - starts.median)])
+
+
+class _Lost:
+    """Three hosts, of which the first dies in each round with all guests; C(starts) are the seconds from the first record to the last."""
+
+    def __init__(self, control: Control, guests: int) -> None:
+        self._lab = control.lab
+        self._site = Site(control.lab, control.folder / "site")
+        self._names = [f"g{number:02}" for number in range(guests)]
+        self._definitions = control.folder / "definitions"
+        self._saved = control.folder / "saved"
+        self.starts: list[Seconds] = []
+        self._prepare()
+
+    def by_the_collection(self) -> Seconds:
+        """Bring the first host back with its guests, pull its cable, and evacuate it by the playbook."""
+        self._revive()
+        ended: list[tuple[int, str]] = []
+        variables = {"source": self._site.name(SOURCE), "evacuate_host_parallel": WINDOW}
+        seconds = seconds_of(lambda: ended.append(self._site.playbook("evacuate", **variables)))
+        (code, text) = ended[0]
+        if code:
+            raise RuntimeError(f"The evacuation failed: {text}")
+        self._check()
+        self.starts.append(self._between_records())
+        self._put_back()
+        return seconds
+
+    def by_xargs(self) -> Seconds:
+        """Define half of the guests on each survivor, and start them by the bare tool while their host is off."""
+        self._site.lose(SOURCE)
+        half = {number: self._names[place :: len(SURVIVORS)] for place, number in enumerate(SURVIVORS)}
+        for number, names in half.items():
+            self._on(number, "; ".join(f"virsh define {self._definitions / name}" for name in names))
+        with ThreadPoolExecutor(len(SURVIVORS)) as pool:
+            start = f"{_ALL} | xargs -P {WINDOW} -n 1 virsh start"
+            seconds = seconds_of(lambda: list(pool.map(lambda number: self._on(number, start), SURVIVORS)))
+        self._check()
+        self._put_back()
+        return seconds
+
+    def _prepare(self) -> None:
+        """Have the guests on the first host, protected, and a copy of the ledger that knows of no evacuation yet."""
+        with ThreadPoolExecutor(WINDOW) as pool:
+            where = ("--host", self._lab.host(SOURCE), "--mib", str(GUEST_MIB), "--storage", "shared")
+            list(pool.map(lambda name: self._lab("guest", name, *where), self._names))
+        self._site.protect()
+        self._definitions.mkdir()
+        for name in self._names:
+            (self._definitions / name).write_text(self._lab.virsh(SOURCE, "dumpxml", "--inactive", name), encoding="utf-8")
+        shutil.copytree(self._site.path, self._saved)
+
+    def _revive(self) -> None:
+        self._site.lose(SOURCE)
+        self._lab("heal", self._lab.host(SOURCE))
+        self._site.bring_back(SOURCE)
+        self._on(SOURCE, f"{_ALL} | xargs -P {WINDOW} -n 1 virsh start")
+        self._lab("cut", self._lab.host(SOURCE))
+        self._be_missed()
+
+    def _be_missed(self) -> None:
+        """Give the network the seconds in which it finds out that nobody is at that address any more; a person needs longer."""
+        host = self._lab.host(SOURCE)
+        with ThreadPoolExecutor() as pool:
+            command = ("virsh", "-c", f"qemu+tcp://{host}/system", "uri")
+            asked = [pool.submit(self._lab.try_, "exec", self._lab.host(number), "--", *command) for number in SURVIVORS]
+            asked.append(pool.submit(self._lab.try_, "ssh", host, "true"))
+            if any(one.result().returncode == 0 for one in asked):
+                raise RuntimeError(f"{host} answers although its cable is pulled.")
+
+    def _check(self) -> None:
+        """Every guest runs on one of the survivors, and nowhere twice."""
+        there = self._site.fleet()
+        running = sorted(name for number in SURVIVORS for name in there[number])
+        if running != self._names:
+            raise RuntimeError(f"These guests run: {there}")
+
+    def _between_records(self) -> Seconds:
+        times = [datetime.datetime.fromisoformat(record[key]) for record in self._site.records() for key in ("created_at", "updated_at")]
+        return (max(times) - min(times)).total_seconds()
+
+    def _put_back(self) -> None:
+        for number in SURVIVORS:
+            self._on(number, _CLEAN)
+        path = pathlib.Path(self._site.path)
+        shutil.rmtree(path)
+        shutil.copytree(self._saved, path)
+
+    def _on(self, number: int, script: str) -> None:
+        done = self._lab.try_("exec", self._lab.host(number), "--", "sh", "-ec", script, timeout=LIMIT_SECONDS)
+        if done.returncode:
+            raise RuntimeError(f"{script}: {done.stdout}{done.stderr}")
