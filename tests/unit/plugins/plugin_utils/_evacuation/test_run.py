@@ -145,6 +145,27 @@ def test_the_agent_switches_the_host_off_and_is_asked_again_before_the_start(sit
     assert {"silence", "locks"} <= {one["kind"] for one in record["evidence"]}
 
 
+def test_a_record_keeps_what_was_seen_of_its_own_images_and_of_no_others(site: Site) -> None:
+    site.save("web")
+    site.save("app")
+    site.evacuate()
+    for record in site.ledger.records():
+        seen = [list(one["images"]) for one in record["evidence"] if one["kind"] == "locks"]
+        assert seen == [[str(site.images / f"{record['domain']['name']}.qcow2")]]
+    assert len(site.told()) == 2
+
+
+def test_locks_that_were_seen_after_the_fencing_are_not_asked_for_twice(site: Site) -> None:
+    site.save("web")
+    site.evacuate()
+    assert site.phases == [("kvm2", "look"), ("kvm2", "start")]
+    site.save("app")
+    site.agent(power="on")
+    site.phases.clear()
+    site.evacuate()
+    assert site.phases == [("kvm2", "look"), ("kvm2", "locks"), ("kvm2", "start")]
+
+
 def test_a_host_that_was_switched_on_again_meanwhile_ends_all_starts(site: Site) -> None:
     site.save("web")
     site.save("app")
