@@ -11,7 +11,7 @@ import typing as t
 
 from ansible.utils.display import Display
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import internal_spec, live_migrate_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context
@@ -32,7 +32,7 @@ class ActionModule(FleetAction):
 
     def spec(self) -> Result:
         """Return the module's options."""
-        return live_migrate_spec()
+        return {**live_migrate_spec(), **internal_spec()}
 
     def act(self, args: Result, task_vars: Result) -> Result:
         """Move the domains, or say in check mode what would happen to each."""
@@ -45,4 +45,6 @@ class ActionModule(FleetAction):
         context = Context(ledger, settings, source, args["uri"], acting())
         run = MoveRun(context, args["parallel"], (lambda state: None) if silent else lines.see)
         jobs = run.predict(requests) if self._task.check_mode else run.execute(requests)
-        return result_of(jobs, context.warnings + ledger.problems, self._task.diff)
+        result = result_of(jobs, context.warnings + ledger.problems, self._task.diff)
+        # A role's wish, which saves it a module on each host.
+        return {**result, "_seen": run.seen(jobs)} if (args["_work"] or {}).get("look") else result

@@ -12,7 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.facts import instant
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import UNSETTLED
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.facts import instant, is_arriving
+
+# The clocks of hosts and control node may differ by so much.
+CLOCKS_DIFFER_SECONDS = 10
 
 
 def drain_facts(
@@ -21,14 +25,17 @@ def drain_facts(
     max_age_seconds: t.Optional[float] = None,
     asked: Sequence[Mapping[str, t.Any]] = (),
     undisputed_by: Sequence[str] = (),
+    moves: t.Optional[Sequence[Mapping[str, t.Any]]] = None,
+    told: t.Optional[Mapping[str, t.Any]] = None,
 ) -> dict[str, t.Any]:
     """Return C(kvmfleet_host) of those of the hosts that have it."""
     if not isinstance(hostvars, Mapping):
         raise AnsibleFilterError(f"drain_facts: the input is a {type(hostvars).__name__}; give hostvars.")
-    answers = {answer["item"]: _answered(answer) for answer in asked if not answer.get("skipped")}
+    answers = {answer["item"]: _answered(answer) for answer in asked if not answer.get("skipped")} | dict(told or {})
     found = {name: answers[name] if name in answers else _facts_of(hostvars, name) for name in names}
     there = set().union(*(_active(_facts_of(hostvars, name)) for name in undisputed_by))
-    return {name: facts for name, facts in found.items() if facts and _is_fresh(facts, max_age_seconds) and not _active(facts) & there}
+    fresh = {name: facts for name, facts in found.items() if facts and _is_fresh(facts, max_age_seconds) and not _active(facts) & there}
+    return {name: facts for name, facts in fresh.items() if moves is None or _is_settled(name, facts, moves)}
 
 
 def _answered(answer: Mapping[str, t.Any]) -> t.Any:
@@ -56,6 +63,19 @@ def _age_seconds(facts: Mapping[str, t.Any]) -> float:
     # A host whose clock goes before or after ours has facts of no known age: they count as old.
     now = datetime.datetime.now(datetime.UTC)
     return abs((now - instant(str(facts["gathered_at"]))).total_seconds())
+
+
+def _is_settled(name: str, facts: Mapping[str, t.Any], moves: Sequence[Mapping[str, t.Any]]) -> bool:
+    return not any(map(is_arriving, facts["domains"])) and not any(_is_later(move, name, facts) for move in moves)
+
+
+def _is_later(record: Mapping[str, t.Any], name: str, facts: Mapping[str, t.Any]) -> bool:
+    """Whether a move to or from the host is not over, or ended when the facts may have been gathered already."""
+    ends = (record["source"], record["destination"])
+    if not any(end.get("host") == name or (end.get("host_uuid") and end["host_uuid"] == facts["host_uuid"]) for end in ends):
+        return False
+    since = instant(str(facts["gathered_at"])) - datetime.timedelta(seconds=CLOCKS_DIFFER_SECONDS)
+    return record["status"] in UNSETTLED or instant(str(record["updated_at"])) >= since
 
 
 class FilterModule:

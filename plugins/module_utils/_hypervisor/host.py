@@ -28,6 +28,9 @@ _UNDEFINE_KEEPING = 1 | 8 | 64  # MANAGED_SAVE | KEEP_NVRAM | KEEP_TPM
 _KEEP_TPM_SINCE = 8009000
 _XML_INACTIVE = 2
 _METADATA_ELEMENT = 2
+# virConnectListAllDomainsFlags, virDomainStatsTypes, virConnectGetAllDomainStatsFlags.
+_AUTOSTART = 1024
+_STATE_STATS, _NO_WAIT = 1, 1 << 29
 # VIR_DOMAIN_EVENT_RESUMED, _RESUMED_MIGRATED
 _RESUMED_MIGRATED = (4, 1)
 _AFFECT = {LIVE: 1, CONFIG: 2}
@@ -96,6 +99,12 @@ class LibvirtHost:
                     }
                 )
         return roster
+
+    def census(self) -> t.List[t.Dict[str, t.Any]]:
+        with libvirt_errors(f"list the domains of {self.uri}"):
+            states = self._connection.getAllDomainStats(_STATE_STATS, _NO_WAIT)
+            autostart = {domain.UUIDString() for domain in self._connection.listAllDomains(_AUTOSTART)}
+        return [self._counted(domain, stats, autostart) for domain, stats in states]
 
     def memory(self) -> t.Dict[str, int]:
         """Return C(total_bytes) and C(free_bytes) of the host (free: what the kernel could give at once, caches not counted)."""
@@ -235,6 +244,11 @@ class LibvirtHost:
     def close(self) -> None:
         with contextlib.suppress(libvirt().libvirtError):
             self._connection.close()
+
+    def _counted(self, domain: t.Any, stats: t.Mapping[str, t.Any], autostart: t.Set[str]) -> t.Dict[str, t.Any]:
+        uuid = domain.UUIDString()
+        state, reason = state_words(stats.get("state.state", -1), stats.get("state.reason", -1))
+        return {"uuid": uuid, "name": domain.name(), "active": domain.ID() >= 0, "state": state, "reason": reason, "autostart": uuid in autostart}
 
     def _all_domains(self) -> t.List[t.Any]:
         with libvirt_errors(f"list the domains of {self.uri}"):

@@ -129,6 +129,9 @@ class Host(t.Protocol):
     def find(self, name: t.Optional[str] = None, uuid: t.Optional[str] = None) -> DomainInfo:
         """The domain of that UUID, or else of that name. Raises L(NotFound)."""
 
+    def census(self) -> t.List[t.Dict[str, t.Any]]:
+        """C({uuid, name, active, state, reason, autostart}) of every domain, in one answer and without their definitions."""
+
     def view(self, uuid: str) -> GuestView:
         """What the host says of the domain now; L(NOT_THERE) where it has none."""
 

@@ -45,6 +45,11 @@ def heartbeat_path(run_id: str, folder: str = RUN_FOLDER) -> str:
     return os.path.join(folder, f"{_checked(run_id)}.heartbeat")
 
 
+def seen_path(run_id: str, folder: str = RUN_FOLDER) -> str:
+    """Return where a run's watcher writes, at its end, who is on the hosts of its moves."""
+    return os.path.join(folder, f"{_checked(run_id)}.seen")
+
+
 def log_path(run_id: str, folder: str = RUN_FOLDER) -> str:
     """Return where a watcher's own troubles are written."""
     return os.path.join(folder, f"{_checked(run_id)}.log")

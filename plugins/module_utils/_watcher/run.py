@@ -18,6 +18,7 @@ from .detach import Report, launch
 from .files import RUN_FOLDER, log_path, run_folder
 from .heartbeat import Heartbeat
 from .journal import Journal
+from .look import forget, look
 from .mover import Mover
 from .order import Order
 from .ownership import Ownership
@@ -40,9 +41,12 @@ def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_ho
         movers, refused = _take(orders, run_id, open_host, arrivals, folder)
         heartbeat = Heartbeat(run_id, time.monotonic, folder)
         taken = {mover.order.uuid: mover.order.record["generation"] for mover in movers}
+        forget(run_id, folder)
         report({"taken": taken, "refused": refused, "watcher": identity(run_id)})
         Window(movers, parallel, heartbeat, arrivals.wait).run()
         arrivals.close()
+        if movers:
+            look([mover.order for mover in movers], run_id, open_host, folder)
 
     return launch(work, log_path(run_id, folder))
 
@@ -79,5 +83,5 @@ def _sweep(folder: str) -> None:
     """Remove what runs of more than a day ago left: their last word is in the ledger."""
     now = time.time()
     for entry in os.scandir(folder):
-        if entry.name.endswith((".log", ".heartbeat", ".new")) and now - entry.stat(follow_symlinks=False).st_mtime > _KEEP_SECONDS:
+        if entry.name.endswith((".log", ".heartbeat", ".seen", ".new")) and now - entry.stat(follow_symlinks=False).st_mtime > _KEEP_SECONDS:
             os.unlink(entry.path)

@@ -37,6 +37,10 @@ class Actor:
         self._follower = follower
         self._parallel = parallel
 
+    def seen(self, jobs: list[Job]) -> dict[str, t.Any] | None:
+        """Return what the hosts of these jobs said, by libvirt URI, after all of their moves had ended; None where nobody has asked them."""
+        return self._follower.seen({job.uuid: job.watcher for job in jobs if job.mirror and job.watcher})
+
     def carry_out(self, view: FleetView, jobs: list[Job]) -> None:
         """Bring each job to the end of its move, or to its error."""
         booking = Booking(self._context, view)

@@ -16,9 +16,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import SourceHost, State
 
-POLL_SECONDS = 1.0
-FIRST_POLL_SECONDS = 0.25
-FIRST_POLLS = 8
+# Between two polls, each of which waits on the host for news.
+POLL_SECONDS = 0.2
 UNREACHABLE_SECONDS = 120.0
 
 
@@ -41,6 +40,15 @@ class Follower:
         self._counter = 0
         self._answered_at = time.monotonic()
 
+    def seen(self, watchers: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any] | None:
+        """Return, by libvirt URI, what this run's watcher has found on the hosts of its moves when they had ended; None where it has not, or not alone."""
+        ours = {uuid: watcher for uuid, watcher in watchers.items() if watcher["run_id"] == self._run_id}
+        if not ours or len(ours) < len(watchers):
+            return None
+        if self._source.seen is None:
+            self._poll(ours)
+        return self._source.seen
+
     def follow(self, mirrors: dict[str, Mirror], watchers: dict[str, t.Mapping[str, t.Any]]) -> list[str]:
         """Return when every move is settled in the ledger or has lost its watcher; those that lost it are returned (domain UUIDs).
 
@@ -55,7 +63,7 @@ class Follower:
             if states is not None:
                 open_moves -= {uuid for uuid in sorted(open_moves) if self._is_over(uuid, states.get(uuid), mirrors[uuid], watchers, orphans)}
             if open_moves:
-                self._sleep(FIRST_POLL_SECONDS if self._counter < FIRST_POLLS else POLL_SECONDS)
+                self._sleep(POLL_SECONDS)
         return orphans
 
     def _is_over(self, uuid: str, state: State | None, mirror: Mirror, watchers: dict[str, t.Mapping[str, t.Any]], orphans: list[str]) -> bool:

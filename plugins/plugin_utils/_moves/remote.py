@@ -22,6 +22,10 @@ if t.TYPE_CHECKING:
 
 State = dict[str, t.Any]
 
+WAIT_SECONDS = 0.8
+WAIT_STEPS = 4
+_SEEN = '{"seen":'
+
 
 class SourceHost:
     """Runs things on the host that the task runs on, with the task's own connection and become.
@@ -31,6 +35,7 @@ class SourceHost:
 
     def __init__(self, action: FleetAction, task_vars: dict[str, t.Any], uri: str) -> None:
         self.name = action.here(task_vars)
+        self.seen: dict[str, t.Any] | None = None
         self._action = action
         self._task_vars = task_vars
         self._uri = uri
@@ -42,6 +47,8 @@ class SourceHost:
     def poll(self, run_id: str, counter: int, watchers: dict[str, t.Mapping[str, t.Any]]) -> dict[str, State]:
         """Write the run's heartbeat, and return the state files of these domains with C(alive) set in each.
 
+        It takes up to C(WAIT_SECONDS), less where a watcher ends meanwhile; C(seen) is then what this run's watcher has found on the hosts of its moves.
+
         :arg watchers: domain UUID to the watcher that is expected there.
         Raises L(Unreachable) when the host does not answer this time.
         """
@@ -51,26 +58,38 @@ class SourceHost:
             raise Unreachable(f"{self.name} cannot be reached: {error}") from error
         if outcome["rc"] != 0:
             raise Unreachable(f"{self.name} did not run the poll: {outcome.get('stderr') or outcome['stdout']}")
-        return _parse(outcome["stdout"])
+        states, self.seen = _parse(outcome["stdout"])
+        return states
 
 
 def _poll_command(run_id: str, counter: int, watchers: dict[str, t.Mapping[str, t.Any]]) -> str:
     pids = sorted({int(watcher["pid"]) for watcher in watchers.values()})
     parts = [
         f"cd {RUN_FOLDER} && umask 077 && printf %s {counter} > {shlex.quote(run_id)}.heartbeat",
+        _wait_command(pids),
         *(f"cat {shlex.quote(uuid)}.json 2>/dev/null" for uuid in watchers),
+        f"cat {shlex.quote(run_id)}.seen 2>/dev/null",
         *(f"cat /proc/{pid}/stat 2>/dev/null" for pid in pids),
         "true",
     ]
     return "; ".join(parts)
 
 
-def _parse(output: str) -> dict[str, State]:
+def _wait_command(pids: t.Sequence[int]) -> str:
+    """Return what waits for the end of any of these processes, so that the last word of a watcher is read as soon as it is there."""
+    alive = " && ".join(f"[ -d /proc/{pid} ]" for pid in pids)
+    return f"n=0; while [ $n -lt {WAIT_STEPS} ] && {alive}; do sleep {WAIT_SECONDS / WAIT_STEPS:.1f}; n=$((n+1)); done"
+
+
+def _parse(output: str) -> tuple[dict[str, State], dict[str, t.Any] | None]:
     """Read state files (one JSON line each) and lines of /proc/PID/stat; whatever else a login shell prints is passed over."""
     states: dict[str, State] = {}
     running: dict[int, int | None] = {}
+    seen: dict[str, t.Any] | None = None
     for line in output.splitlines():
-        if line.startswith("{"):
+        if line.startswith(_SEEN):
+            seen = json.loads(line)["seen"]
+        elif line.startswith("{"):
             state = _state(line)
             states[state["domain"]["uuid"]] = state
         elif line.split(" ", 1)[0].isdigit():
@@ -79,7 +98,7 @@ def _parse(output: str) -> dict[str, State]:
         watcher = state.get("watcher") or {}
         ticks = watcher.get("start_ticks")
         state["alive"] = ticks is not None and running.get(watcher.get("pid", -1)) == ticks
-    return states
+    return states, seen
 
 
 def _state(line: str) -> State:

@@ -50,6 +50,15 @@ class MoveRun:
                 jobs[index] = job
         return jobs
 
+    def seen(self, jobs: list[Job]) -> dict[str, t.Any]:
+        """Return C({host: {gathered_at, host_uuid, host_id, domains}}): what the hosts of these moves said when all of them had ended.
+
+        Empty where that was not asked: a watcher of another run, or none at the end.
+        """
+        context = self._context
+        names = {uri: host for job in jobs for host, uri in job.request.uris.items()} | {context.uri: context.source.name}
+        return {names[uri]: facts for uri, facts in (self._actor.seen(jobs) or {}).items() if uri in names}
+
     def _pass(self, requests: list[MoveRequest]) -> list[Job]:
         view, jobs = gather(self._context, requests)
         self._actor.carry_out(view, jobs)

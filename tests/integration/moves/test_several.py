@@ -23,8 +23,8 @@ def at(record: Record, status: str) -> float:
 
 
 def most_at_once(records: list[Record]) -> int:
-    """Return how many moves were between their start and their end in the same moment, at most."""
-    steps = [(at(record, "preparing"), 1) for record in records] + [(at(record, "completed"), -1) for record in records]
+    """Return how many guests were on their way in the same moment, at most: from the start of the move until they ran at their destination."""
+    steps = [(at(record, "preparing"), 1) for record in records] + [(at(record, "arrived"), -1) for record in records]
     level = most = 0
     for dummy, step in sorted(steps):
         level += step

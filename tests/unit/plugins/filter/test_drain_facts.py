@@ -58,6 +58,41 @@ def test_facts_that_contradict_a_source_s_are_left_out() -> None:
     assert list(drain_facts(HOSTVARS, ["kvm2", "kvm5"], undisputed_by=["kvm1"])) == ["kvm2"]
 
 
+def moved(source: str, destination: str, status: str = "completed", seconds_ago: float = 0) -> dict[str, t.Any]:
+    at = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=seconds_ago)
+    places = {"source": {"host": source, "host_uuid": None}, "destination": {"host": destination, "host_uuid": None}}
+    return {**places, "status": status, "updated_at": at.isoformat().replace("+00:00", "Z")}
+
+
+@pytest.mark.parametrize(
+    ("move", "left"),
+    [
+        (moved("kvm1", "kvm9"), ["kvm5"]),
+        (moved("kvm9", "kvm5"), ["kvm1"]),
+        (moved("kvm1", "kvm5"), []),
+        (moved("kvm1", "kvm5", seconds_ago=3600), ["kvm1", "kvm5"]),
+        (moved("kvm1", "kvm9", "running", seconds_ago=3600), ["kvm5"]),
+        ({**moved("old name", "kvm9"), "source": {"host": "old name", "host_uuid": facts("kvm1")["host_uuid"]}}, ["kvm5"]),
+    ],
+    ids=["away", "towards", "both", "before", "under way", "by its UUID"],
+)
+def test_facts_from_before_the_end_of_a_move_are_left_out(move: dict[str, t.Any], left: list[str]) -> None:
+    assert list(drain_facts(HOSTVARS, ["kvm1", "kvm5"], moves=[move])) == left
+
+
+def test_a_host_that_receives_a_domain_is_left_out_where_moves_matter() -> None:
+    arriving = {**domain("web1"), "job": "incoming migration"}
+    hostvars = {"kvm1": {"ansible_facts": {"kvmfleet_host": gathered("kvm1", 5, arriving)}}}
+    assert list(drain_facts(hostvars, ["kvm1"])) == ["kvm1"]
+    assert list(drain_facts(hostvars, ["kvm1"], moves=[])) == []
+
+
+def test_what_is_told_counts_before_all_else() -> None:
+    now = gathered("kvm2", 0)
+    asked = [{"item": "kvm2", "unreachable": True, "msg": "no route"}]
+    assert drain_facts(HOSTVARS, ["kvm2"], asked=asked, told={"kvm2": now}) == {"kvm2": now}
+
+
 def test_hostvars_are_wanted() -> None:
     with pytest.raises(AnsibleFilterError, match="give hostvars"):
         drain_facts(["kvm1"], NAMES)
