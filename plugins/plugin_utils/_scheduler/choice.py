@@ -56,7 +56,7 @@ class _Passing:
         if number not in self._known:
             host = self._hosts[number]
             rules = self._rules if host.unanswered is None else self._silent_rules
-            self._known[number] = all(rule.judge(self._request, host, self._fleet).reason is None for rule in rules)
+            self._known[number] = all(rule.passes(self._request, host, self._fleet) for rule in rules)
         return self._known[number]
 
     def ends(self, raw: Sequence[float]) -> t.Optional[tuple[float, float]]:

@@ -76,7 +76,7 @@ def passes(request: Request, fleet: Fleet, host: str, filters: Sequence[Filter])
     """Whether every filter lets the domain go to that host; ends at the first that does not."""
     state = fleet.states[host]
     asked = (rule for rule in filters if (rule.judges_silent or state.unanswered is None) and rule.concerns(request))
-    return all(rule.judge(request, state, fleet).reason is None for rule in asked)
+    return all(rule.passes(request, state, fleet) for rule in asked)
 
 
 def _share(request: Request) -> tuple[str, str]:

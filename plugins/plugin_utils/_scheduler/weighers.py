@@ -91,5 +91,6 @@ def add_weights(weights: list[float], weigher: Weigher, hosts: Sequence[HostStat
     """
     span = most - least
     if span > 0:
-        for number, (host, value) in enumerate(zip(hosts, raw, strict=True)):
-            weights[number] += host.settings.weights.get(weigher.name, 0.0) * (value - least) / span
+        name = weigher.name
+        multipliers = [host.settings.weights.get(name, 0.0) for host in hosts]
+        weights[:] = [weight + multiplier * (value - least) / span for weight, multiplier, value in zip(weights, multipliers, raw, strict=True)]

@@ -18,13 +18,17 @@ class Memory(Rule):
 
     name = "memory"
 
+    def passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
+        """Compare, and make no sentence for each of the full hosts of a large fleet."""
+        return request.memory_mib <= host.total_mib and request.memory_mib <= host.free_mib(request.uuid)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Say how many MiB are missing."""
+        if self.passes(request, host, fleet):
+            return PASS
         if request.memory_mib > host.total_mib:
             return Finding(f"{request.name} has {request.memory_mib} MiB of memory, the whole host has {host.total_mib} MiB.")
         free = host.free_mib(request.uuid)
-        if request.memory_mib <= free:
-            return PASS
         return Finding(
             f"It is {request.memory_mib - free} MiB short of memory: {request.memory_mib} MiB are needed, {max(0, free)} MiB of {host.capacity_mib} MiB "
             f"are free ({host.settings.reserved_memory_mib} MiB are reserved for the host itself)."
@@ -36,13 +40,17 @@ class Cpus(Rule):
 
     name = "cpus"
 
+    def passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
+        """Compare, and make no sentence."""
+        return request.vcpus <= host.hardware.cpus and request.vcpus <= host.free_vcpus(request.uuid)
+
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Say how many vCPUs are missing."""
+        if self.passes(request, host, fleet):
+            return PASS
         if request.vcpus > host.hardware.cpus:
             return Finding(f"{request.name} has {request.vcpus} vCPUs, the whole host has {host.hardware.cpus} CPUs.")
         free = host.free_vcpus(request.uuid)
-        if request.vcpus <= free:
-            return PASS
         return Finding(
             f"It is {request.vcpus - free} vCPUs short: {request.vcpus} are needed, {max(0, free)} of {host.capacity_vcpus} are free "
             f"({host.hardware.cpus} CPUs, {host.settings.reserved_cpus} of them reserved, times {host.settings.cpu_allocation_ratio:g})."
