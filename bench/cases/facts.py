@@ -72,5 +72,5 @@ def _kept_module(control: Control) -> str:
     arguments = ["-m", f"kvmfleet.migration.{_MODULE}", "-a", "uri=qemu:///system", "-e", "ansible_pipelining=false"]
     keeping = {**control.environment, "ANSIBLE_KEEP_REMOTE_FILES": "1"}
     seconds_of_command(["ansible", "-i", control.inventory, control.lab.host(1), *arguments], keeping)
-    (program,) = control.lab.on(1, "find", "/root/.ansible/tmp", "-name", f"AnsiballZ_{_MODULE}.py").split()
+    (program,) = control.lab.on(1, "sh", "-c", f"find $HOME/.ansible/tmp -name AnsiballZ_{_MODULE}.py").split()
     return program

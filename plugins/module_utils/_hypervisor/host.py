@@ -125,6 +125,13 @@ class LibvirtHost:
         except NotFound:
             return h.NOT_THERE
 
+    def state(self, uuid: str) -> t.Tuple[str, str]:
+        try:
+            with libvirt_errors(f"ask {self.uri} for the state of domain {uuid}"):
+                return state_words(*self._connection.lookupByUUIDString(uuid).state()[:2])
+        except NotFound:
+            return h.SHUTOFF, ""
+
     def job(self, uuid: str) -> t.Optional[h.JobStats]:
         stats = self._job_statistics(uuid)
         return job_stats(stats) if job_words(stats) == h.JOB_OUTGOING else None

@@ -135,6 +135,9 @@ class Host(t.Protocol):
     def view(self, uuid: str) -> GuestView:
         """What the host says of the domain now; L(NOT_THERE) where it has none."""
 
+    def state(self, uuid: str) -> t.Tuple[str, str]:
+        """State and reason of the domain now, and no more than that: what is asked at every poll; C(shut off) where it is not there."""
+
     def job(self, uuid: str) -> t.Optional[JobStats]:
         """Figures of the domain's outgoing migration, or none where there is no such job."""
 

@@ -123,17 +123,17 @@ class Follower:
         if self._started_at is None:
             self._started_at = self._clock() - stats.elapsed_ms / 1000
         elapsed = self._clock() - self._started_at
-        view = host.view(self._uuid)
-        in_post_copy = view.reason in (h.POST_COPY, h.POST_COPY_FAILED)
+        state, reason = host.state(self._uuid)
+        in_post_copy = reason in (h.POST_COPY, h.POST_COPY_FAILED)
         self._journal.enter(s.RUNNING_POST_COPY if in_post_copy else s.RUNNING)
         self._asked += self._intents()
         while self._asked:
             self._heed(host, self._asked.pop(0), in_post_copy)
-        self.is_broken = view.reason == h.POST_COPY_FAILED
-        if view.reason == h.POST_COPY:
+        self.is_broken = reason == h.POST_COPY_FAILED
+        if reason == h.POST_COPY:
             self._watch_post_copy(host, stats, elapsed)
         elif not in_post_copy:
-            self._act(host, stats, elapsed, view)
+            self._act(host, stats, elapsed, state)
         self._journal.measured(stats, int(elapsed * 1000), self._allowed_ms())
 
     def _allowed_ms(self) -> int:
@@ -145,7 +145,7 @@ class Follower:
         if stalled:
             self._pilot.break_post_copy(host)
 
-    def _act(self, host: h.Host, stats: h.JobStats, elapsed: float, view: h.GuestView) -> None:
+    def _act(self, host: h.Host, stats: h.JobStats, elapsed: float, state: str) -> None:
         if self._overdue:
             # A watcher before this one wrote the abort down, and perhaps no more than that.
             self._abort(host, Abort(self._overdue))
@@ -161,14 +161,14 @@ class Follower:
                 self._watched = downtime_was_set(self._watched, action.milliseconds)
                 self._journal.allowed(action)
         if self._forcing is not None and not self._watched.aborted:
-            self._force(host, stats, elapsed, view)
+            self._force(host, stats, elapsed, state)
 
-    def _force(self, host: h.Host, stats: h.JobStats, elapsed: float, view: h.GuestView) -> None:
+    def _force(self, host: h.Host, stats: h.JobStats, elapsed: float, state: str) -> None:
         was_running = self._journal.record["before"].get("state") != h.PAUSED
         seen = Seen(
             stats,
             elapsed,
-            paused=view.state == h.PAUSED and was_running,
+            paused=state == h.PAUSED and was_running,
             since_sync_seconds=elapsed - self._watched.synced_at,
             dirty_set_bytes=self._watched.dirty_set_bytes,
             allowed_ms=self._allowed_ms(),

@@ -107,6 +107,10 @@ class FakeHost:
         domain = self._there("view").domains.get(uuid)
         return domain.view() if domain else h.NOT_THERE
 
+    def state(self, uuid: str) -> t.Tuple[str, str]:
+        domain = self._there("state").domains.get(uuid)
+        return (domain.state, domain.reason) if domain else (h.SHUTOFF, "")
+
     def job(self, uuid: str) -> t.Optional[h.JobStats]:
         migration = self._migration("job", uuid)
         return migration.stats() if migration else None

@@ -212,7 +212,7 @@ def test_an_abort_that_failed_otherwise_is_tried_again(tmp_path: pathlib.Path, e
     assert following.migration.ended.is_set()
 
 
-@pytest.mark.parametrize("call", ["job", "view"])
+@pytest.mark.parametrize("call", ["job", "state"])
 def test_an_answer_that_is_an_error_does_not_end_the_watch_and_is_noted_once(tmp_path: pathlib.Path, call: str) -> None:
     following = Following(tmp_path)
     following.polls(1)
