@@ -71,10 +71,10 @@ def _next(now: Iterations, before: Iterations) -> Iterations:
         # It was never seen, or there were several since the last reading.
         return dataclasses.replace(now, began_with=None, sent=None, rewritten=None)
     # Between the two readings first the rest of the old iteration was sent, and then the first of the new one. Where that rest was more than all that was
-    # sent most of it was empty pages, and when the turn came is not known.
+    # sent, most of it was empty pages, which cost nothing, and the turn counts as come at once: it is wrong by what one look to the next sends.
     at_turn = before.processed + max(0, before.remaining - before.ended_below)
     if at_turn > now.processed:
-        at_turn = (before.processed + now.processed) // 2
+        at_turn = before.processed
     began_with = now.remaining + now.processed - at_turn
     if before.began_with is None:
         # Of the first iteration only what was sent counts: pages that hold nothing cost nothing.
