@@ -21,11 +21,13 @@ class Iterations:
     """What the last reading of a running job says of its iterations. All sizes are bytes of guest memory.
 
     The hypervisor counts what the guest has written only between two iterations (libvirt.md, section 8.1), and nobody reads the job at that very moment:
-    C(began_with) is reckoned back from the reading after it. C(sent) and C(rewritten) are about the iteration that ended last, null where it was not seen.
+    C(began_with) is reckoned back from the reading after it; where it may be as little as C(at_least), that is not null. C(sent) and C(rewritten) are about
+    the iteration that ended last, null where it was not seen.
     """
 
     number: int = 0
     began_with: t.Optional[int] = None
+    at_least: t.Optional[int] = None
     sent: t.Optional[int] = None
     rewritten: t.Optional[int] = None
     remaining: int = 0
@@ -60,25 +62,35 @@ def read(stats: JobStats, allowed_ms: int, before: Iterations) -> Iterations:
         rate=rate,
         ended_below=rate * allowed_ms // 1000,
     )
-    if stats.iteration == before.number:
+    return _told(stats, now) if stats.iteration == before.number else _next(now, before)
+
+
+def _told(stats: JobStats, now: Iterations) -> Iterations:
+    """Return C(now) with what the hypervisor itself says of the beginning: the time it needs at this rate, once it has measured how fast the guest writes."""
+    if now.at_least is None or now.began_with is None or not stats.dirty_rate_bytes:
         return now
-    return _next(now, before)
+    began_with = (stats.downtime_ms or 0) * now.rate // 1000
+    if not now.at_least <= began_with <= now.began_with:
+        # It still is about the iteration before.
+        return now
+    return dataclasses.replace(now, began_with=began_with, at_least=None, rewritten=began_with)
 
 
 def _next(now: Iterations, before: Iterations) -> Iterations:
     """Return C(now) with the ends of the iteration that is over and the beginning of the one that has taken its place."""
     if before.number == 0 or now.number != before.number + 1:
         # It was never seen, or there were several since the last reading.
-        return dataclasses.replace(now, began_with=None, sent=None, rewritten=None)
+        return dataclasses.replace(now, began_with=None, at_least=None, sent=None, rewritten=None)
     # Between the two readings first the rest of the old iteration was sent, and then the first of the new one. Where that rest was more than all that was
     # sent, most of it was empty pages, which cost nothing, and the turn counts as come at once: it is wrong by what one look to the next sends.
     at_turn = before.processed + max(0, before.remaining - before.ended_below)
-    if at_turn > now.processed:
-        at_turn = before.processed
+    is_known = at_turn <= now.processed
+    at_turn = at_turn if is_known else before.processed
     began_with = now.remaining + now.processed - at_turn
+    now = dataclasses.replace(now, began_with=began_with, at_least=None if is_known else now.remaining)
     if before.began_with is None:
         # Of the first iteration only what was sent counts: pages that hold nothing cost nothing.
-        return dataclasses.replace(now, began_with=began_with, sent=at_turn, rewritten=began_with)
+        return dataclasses.replace(now, sent=at_turn, rewritten=began_with)
     # What an iteration leaves over is sent in the next one, and was not written again.
     left_over = before.ended_below
-    return dataclasses.replace(now, began_with=began_with, sent=max(0, before.began_with - left_over), rewritten=max(0, began_with - left_over))
+    return dataclasses.replace(now, sent=max(0, before.began_with - left_over), rewritten=max(0, began_with - left_over))

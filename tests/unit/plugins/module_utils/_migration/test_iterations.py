@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -56,6 +57,18 @@ def test_a_first_iteration_of_mostly_empty_pages_counts_what_was_sent() -> None:
     seen = after((0, 0, 0), (1, 9800, 200), (1, 9700, 300), (2, 290, 310))
     assert (seen.sent, seen.rewritten) == (300, 300)
     assert not seen.shrinks
+
+
+def test_a_beginning_that_nobody_saw_is_what_the_hypervisor_says_of_it() -> None:
+    """A first iteration that ends with empty pages: the second began with 290 to 500 bytes, and the hypervisor says that it needs 4 s for them."""
+    seen = after((0, 0, 0), (1, 9800, 1200), (2, 290, 1410))
+    assert (seen.at_least, seen.began_with) == (290, 500)
+    stats = JobStats(iteration=2, memory_remaining_bytes=200, memory_processed_bytes=1500, bandwidth_bytes=RATE, dirty_rate_bytes=900)
+    stale = read(dataclasses.replace(stats, downtime_ms=100), ALLOWED_MS, seen)
+    assert (stale.at_least, stale.began_with) == (290, 500)
+    told = read(dataclasses.replace(stats, downtime_ms=4000), ALLOWED_MS, stale)
+    assert (told.at_least, told.began_with, told.rewritten) == (None, 400, 400)
+    assert read(dataclasses.replace(stats, downtime_ms=3000), ALLOWED_MS, told).began_with == 400
 
 
 @pytest.mark.parametrize("readings", [[(5, 700, 4000), (6, 900, 4600)], [(1, 500, 500), (4, 700, 1700)]])
