@@ -93,7 +93,9 @@ def kernel(program: Program) -> bytes:
 def _protected(code: Assembler, program: Program) -> None:
     code.label("protected")
     _segments(code)
-    _timer(code)
+    if program.rate or program.acpi:
+        # A timer that nobody waits for would cost each idle guest some percent of a processor.
+        _timer(code)
     _fill(code, program)
     if program.acpi:
         powerbutton.enable(code)
