@@ -26,7 +26,7 @@ from suites.results import Results, read
 
 MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix", "bench-quick": "bench"}
 WAITING = "integration"
-BESIDE = ("sanity", "importer", "molecule", "bench-quick")
+BESIDE = ("importer", "molecule", "bench-quick")
 STOP_SECONDS = 180
 
 running: list[subprocess.Popen[bytes]] = []

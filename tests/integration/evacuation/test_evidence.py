@@ -126,12 +126,16 @@ def test_an_agent_that_hangs_ends_in_time_with_the_choices(site: Site, tmp_path:
 
 def running(folder: pathlib.Path) -> list[str]:
     """Return the processes that were begun from a file of this folder."""
-    commands = [path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in _command_lines()]
+    commands = [_command(path) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")]
     return [command for command in commands if str(folder / "fence_") in command]
 
 
-def _command_lines() -> list[pathlib.Path]:
-    return [path for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+def _command(path: pathlib.Path) -> str:
+    """Return a process's command line; empty where it has ended meanwhile."""
+    try:
+        return path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def test_an_agent_that_prints_its_password_is_not_repeated(site: Site, tmp_path: pathlib.Path) -> None:
