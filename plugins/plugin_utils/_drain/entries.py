@@ -12,7 +12,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import downtime_steps, effective_timeout_seconds, size_gib
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import FEATURES, Policy, value
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import FEATURES, STEPPED, STRATEGY, Policy, value
 
 from .._scheduler.check import Verdict, best
 from .._scheduler.planner import Placement
@@ -90,6 +90,9 @@ def _expected(leaver: Leaver, rate: float) -> Prediction:
     timeout = effective_timeout_seconds(value(policy, "timeout_seconds"), gib)
     ramp = downtime_steps(value(policy, "downtime_ms"), value(policy, "downtime_steps"), value(policy, "downtime_delay_seconds_per_gib"), gib, timeout)
     copied_mib = sum(leaver.request.copied.values()) // MIB
+    if value(policy, STRATEGY) != STEPPED:
+        # Whether its iterations shrink is known once all of its memory has been sent.
+        ramp = [ramp[0], (memory_mib / rate, value(policy, "downtime_ms"))]
     return predict(memory_mib, rate, leaver.dirty_rate_mib, ramp, timeout, copied_mib)
 
 

@@ -119,6 +119,15 @@ def test_measured_dirty_rates_give_seconds_and_a_pause() -> None:
     assert not [warning for warning in moves["unknown"]["warnings"] if "too fast" in warning]
 
 
+def test_a_busy_guest_is_expected_to_end_as_its_strategy_lets_it() -> None:
+    busy = f.domain("busy", 2048, dirty_rate_mib=40)
+    seconds = {
+        strategy: plan_of(busy, policies={"kvm1": {"downtime_strategy": strategy} if strategy else {}})["moves"][0]["predicted_seconds"]
+        for strategy in ("", "adaptive", "stepped")
+    }
+    assert seconds[""] == seconds["adaptive"] < seconds["stepped"]
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
