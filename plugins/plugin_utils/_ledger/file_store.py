@@ -51,10 +51,8 @@ class FileLedger(Ledger):
     def ledger_id(self) -> str:
         return self._ledger_id
 
-    @contextlib.contextmanager
-    def _session(self, exclusive: bool) -> Iterator[Session]:
-        with reported(self.path), session(self.path, genesis(self._ledger_id), exclusive, self.report, self._step) as current:
-            yield current
+    def _session(self, exclusive: bool) -> contextlib.AbstractContextManager[Session]:
+        return session(self.path, genesis(self._ledger_id), exclusive, self.report, self._step)
 
     # Records
 

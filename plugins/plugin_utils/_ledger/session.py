@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from .audit import line_for, read_link
 from .audit_file import AuditFile
+from .disk_errors import reported
 from .encoding import encode
 from .folder import Folder
 from .journal import Journal, Unit, Write
@@ -108,8 +109,8 @@ class Session:
 
 @contextlib.contextmanager
 def session(path: str, genesis: str, exclusive: bool, report: Callable[[str], None], step: Step) -> Iterator[Session]:
-    """Open the ledger's folder and hold its lock. Raises C(OSError) and L(TimedOut)."""
-    with Folder.at(path) as root:
+    """Open the ledger's folder and hold its lock. Raises L(TimedOut), and what L(reported) makes of any C(OSError)."""
+    with reported(path), Folder.at(path) as root:
         current = Session(root, genesis, report, step)
         while True:
             with flocked(root, LOCK_NAME, exclusive, LOCK_SECONDS):
