@@ -89,9 +89,12 @@ class FileLedger(Ledger):
     ) -> Iterator[Body]:
         return self._records(select(types, statuses, host, domain, since, until, unsettled_only))
 
-    def _records(self, selection: Selection) -> Iterator[Body]:
+    def _open_records(self) -> list[Body]:
         with self._session(exclusive=False) as current:
-            found = open_records(current.shelf)
+            return open_records(current.shelf)
+
+    def _records(self, selection: Selection) -> Iterator[Body]:
+        found = self._open_records()
         yield from (record for record in found if selection.wants(record))
         if selection.reads_closed:
             # Closed ones never change, so they need no lock; one that was closed meanwhile was seen as an open one.
