@@ -140,7 +140,8 @@ def test_an_aborted_guest_runs_on_where_it_was(stage: Stage) -> None:
     uuid = stage.uuid(stage.guest(busy=True))
     call = stage.begin(uuid)
     stage.host(1).abort(uuid)
-    assert isinstance(call.ends(), e.Aborted)
+    # Where the destination notices the end first, libvirt 9.0 tells its error instead.
+    assert isinstance(call.ends(), (e.Aborted, e.MigrationFailed))
     view = stage.host(1).view(uuid)
     assert (view.state, view.job, view.persistent) == (h.RUNNING, h.JOB_NONE, True)
     until(lambda: stage.host(2).view(uuid) == h.NOT_THERE)

@@ -25,7 +25,7 @@ LANES = {
     "kvw": ("scheduler", "policy", "shutdown"),
     "kvx": ("protect", "cleanup", "evacuation", "evacuate", "recover"),
 }
-LONG_LANES = {"kvu": ("moves", "endings"), "kvx": ("evacuation", "evacuate"), "kvz": ("recover",)}
+LONG_LANES = {"kvu": ("endings",), "kvx": ("evacuation", "evacuate"), "kvz": ("recover",)}
 
 
 def run(results: Results) -> None:
