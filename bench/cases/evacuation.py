@@ -11,8 +11,8 @@ import pathlib
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 
 from ..figures import Effort, Figure, Section
 from ..hosts import fleet

@@ -13,9 +13,9 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make, building
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.hooks import Hooks
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import HOSTS, Site
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import Hooks
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}evr"
 

@@ -14,9 +14,9 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.hooks import AFTER
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import AFTER
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 
 SECRET = "hunter2x"
 

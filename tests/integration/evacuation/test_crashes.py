@@ -12,9 +12,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.hooks import AFTER, BEFORE
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site, evacuations
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import AFTER, BEFORE
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site, evacuations
 
 Make = t.Callable[..., str]
 

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 
 Make = t.Callable[..., str]
 MIGRATE = ("migrate", "--live", "--p2p", "--persistent", "--undefinesource", "--unsafe")

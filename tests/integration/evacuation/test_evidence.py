@@ -14,9 +14,9 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import building
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support import agents
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site, evacuations
+from ansible_collections.kvmfleet.migration.tests.integration.support import agents
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site, evacuations
 
 Make = t.Callable[..., str]
 

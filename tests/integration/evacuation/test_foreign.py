@@ -16,8 +16,8 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import decode, encode
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import building
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site, evacuations
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site, evacuations
 
 Body = dict[str, t.Any]
 Edit = t.Callable[[Body], t.Any]

@@ -15,8 +15,8 @@ import uuid
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import building
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import IDENTITY, Site
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import IDENTITY, Site
 
 LIBVIRTD_CONF = "etc-libvirt/libvirtd.conf"
 MACHINE_ID = "etc-machine-id"

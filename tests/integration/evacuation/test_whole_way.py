@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.site import Site, evacuations
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site, evacuations
 
 Make = t.Callable[..., str]
 

@@ -12,10 +12,10 @@ import re
 import shutil
 import typing as t
 
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support import agents
-from ansible_collections.kvmfleet.migration.tests.integration.evacuation.support.hooks import Hooks, disk_of
+from ansible_collections.kvmfleet.migration.tests.integration.support import agents
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome, Record, Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import Hooks, disk_of
 
 HOSTS = (1, 2, 3)
 IDENTITY = "var-lib-kvmfleet/host-id"
