@@ -5,7 +5,7 @@
 """Runs suites, all of them even when one fails, and ends with the counts over all.
 
 A suite runs in a process of its own and leaves .build/results/SUITE.json; one that leaves none counts as a failure. They run one after another, but for
-those that can run beside the scenarios on real hosts, which mostly wait: what such a suite prints is shown when it has ended.
+those that run beside others: what such a suite prints is shown when it has ended.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from suites import places
 from suites.results import Results, read
 
 MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix", "bench-quick": "bench"}
-WAITING = "integration"
-BESIDE = ("importer", "molecule", "bench-quick")
+# What runs beside them all, for most suites keep one processor busy or wait. Whatever is in none of these stages comes with the first.
+STAGES = (
+    (("lint", "types", "units"), ("sanity",)),
+    (("integration",), ("importer", "molecule", "bench-quick")),
+)
 STOP_SECONDS = 180
 
 running: list[subprocess.Popen[bytes]] = []
@@ -40,19 +43,30 @@ def main() -> int:
 
 
 def _run_all(wanted: list[str]) -> list[tuple[Results, float]]:
-    beside = [suite for suite in wanted if suite in BESIDE and WAITING in wanted]
+    found: list[tuple[Results, float]] = []
+    # Those that take seconds come first: who made a slip wants to know it at once.
+    for shown, beside in _stages(wanted):
+        found += _run_stage(shown, beside)
+    return sorted(found, key=lambda one: wanted.index(one[0].suite))
+
+
+def _stages(wanted: list[str]) -> list[tuple[list[str], list[str]]]:
+    """Return the stages with what is wanted of each; a suite without another to run beside is one of those that are shown."""
+    staged = {suite for shown, beside in STAGES for suite in (*shown, *beside)}
+    stages = [([suite for suite in wanted if suite in shown], [suite for suite in wanted if suite in beside]) for shown, beside in STAGES]
+    stages[0][0].extend(suite for suite in wanted if suite not in staged)
+    return [(shown, beside) if shown else (beside, []) for shown, beside in stages]
+
+
+def _run_stage(shown: list[str], beside: list[str]) -> list[tuple[Results, float]]:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
-            # Those that take seconds come first: who made a slip wants to know it at once.
-            found = [_run(suite) for suite in wanted if suite not in (WAITING, *beside)]
             later = [pool.submit(_run, suite, quiet=True) for suite in beside]
-            found += [_run(suite) for suite in wanted if suite == WAITING]
-            found += [one.result() for one in later]
+            return [_run(suite) for suite in shown] + [one.result() for one in later]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             _stop()
             raise
-    return sorted(found, key=lambda one: wanted.index(one[0].suite))
 
 
 def _stop() -> None:
@@ -105,7 +119,7 @@ def _run_quietly(suite: str) -> int:
     with tempfile.TemporaryFile() as output:
         code = _wait(subprocess.Popen([sys.executable, __file__, "--inside", suite], stdout=output, stderr=subprocess.STDOUT))
         output.seek(0)
-        print(f"\n== {suite}, which ran beside {WAITING}\n{output.read().decode(errors='replace')}", flush=True)
+        print(f"\n== {suite}, which ran beside the others\n{output.read().decode(errors='replace')}", flush=True)
     return code
 
 

@@ -152,7 +152,7 @@ def _virsh(lab: Lab, host: str, *arguments: str) -> t.List[str]:
 
 
 def _ask(lab: Lab, host: str, *arguments: str) -> t.Any:
-    command = ["env", f"PYTHONPATH={hosts.PACKAGE_FOLDER}", "PYTHONDONTWRITEBYTECODE=1", hosts.PYTHON, "-m", "kvmlab.agent", *arguments]
+    command = ["env", f"PYTHONPATH={hosts.PACKAGE_FOLDER}", hosts.PYTHON, "-m", "kvmlab.agent", *arguments]
     return json.loads(run(*hosts.command_on(lab, host, *command)))
 
 

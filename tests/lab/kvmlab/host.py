@@ -48,7 +48,7 @@ def begin_power_on(lab: Lab, host: str) -> None:
         (folder / name).unlink(missing_ok=True)
     command = namespaces.in_network(host, "unshare", "--mount", "--uts", "--pid", "--fork", "--propagation", "private")
     command += [PYTHON, "-m", "kvmlab.boot", lab.prefix, str(lab.root), host]
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE_FOLDER), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE_FOLDER)}
     with open(folder / "boot.log", "wb") as log:
         subprocess.Popen(command, cwd="/", env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 

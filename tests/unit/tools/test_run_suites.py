@@ -98,7 +98,7 @@ def test_what_can_run_beside_the_scenarios_does_and_is_shown_in_one_piece(tools:
     (tools / "suites" / "molecule.py").write_text(BESIDE, encoding="utf-8")
     done = subprocess.run([sys.executable, tools / "run_suites.py", "integration", "molecule"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 passed, 0 failed"), done.stdout
-    assert "== molecule, which ran beside integration\nfrom beside\n" in done.stdout
+    assert "== molecule, which ran beside the others\nfrom beside\n" in done.stdout
 
 
 def test_one_that_runs_beside_is_ended_too(tools: Path, tmp_path: Path) -> None:
