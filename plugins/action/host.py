@@ -47,7 +47,7 @@ class ActionModule(FleetAction):
         ledger = self._ledger(Settings(task_vars).ledger(here, args["ledger"]), args)
         warnings: list[str] = []
         if name == here:
-            identity, found = self._asked(ledger, name, args, task_vars, warnings)
+            identity, found = _told(ledger, name, args) or self._asked(ledger, name, args, task_vars, warnings)
         else:
             identity, found = Identity(name, None, None, None), entry_by_name(ledger, name)
         result = self._read(found) if args["state"] is None else self._write(ledger, found, identity, args)
@@ -124,6 +124,15 @@ class ActionModule(FleetAction):
             raise NotSupported(
                 f"The play has strategy: {strategy}, under which no plan can be made for all hosts together.", "Remove it from the play. Nothing was changed."
             )
+
+
+def _told(ledger: Ledger | None, name: str, args: Result) -> tuple[Identity, Document | None] | None:
+    """Return who the host is and its entry, by what it told a role a moment ago; None where it told of no identity of its own."""
+    said = (args["_work"] or {}).get("told") or {}
+    if not said.get("host_id"):
+        return None
+    identity = Identity(name, said["host_id"], said.get("host_uuid"), said.get("machine_id"))
+    return identity, entry_of(ledger, identity) if ledger else None
 
 
 def _check_name(name: str) -> None:

@@ -77,6 +77,18 @@ def test_the_first_task_makes_identity_and_entry_and_the_second_changes_nothing(
     assert fleet.host.phases == ["read", "create", "read"]
 
 
+def test_who_a_host_has_just_said_it_is_is_not_asked_again(fleet: Fleet) -> None:
+    fleet.task(state="enabled")
+    fleet.host.phases = []
+    result = fleet.task(state="maintenance", _work={"told": {"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "domains": []}})
+    assert result["changed"]
+    assert [(entry["name"], entry["host_id"], entry["state"]) for entry in fleet.entries()] == [("kvm1", ID, "maintenance")]
+    assert fleet.host.phases == []
+    fleet.task(state="enabled", _work={"told": {"host_id": None, "host_uuid": UUID}})
+    fleet.task(state="maintenance", _work={"told": {}})
+    assert fleet.host.phases == ["read", "read"]
+
+
 def test_check_mode_predicts_and_writes_neither_entry_nor_identity_nor_ledger(fleet: Fleet) -> None:
     fleet.check_mode = True
     result = fleet.task(state="fenced")
