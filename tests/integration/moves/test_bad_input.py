@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Result
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 SENTRY = "sentry"
@@ -25,16 +25,20 @@ def sentry(lab: Lab) -> t.Iterator[str]:
     lab("rmguest", SENTRY)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nothing_moves(lab: Lab, control: Control, sentry: str) -> t.Iterator[None]:
     yield
+    check_that_nothing_moved(lab, control)
+
+
+def check_that_nothing_moved(lab: Lab, control: Control) -> None:
     assert lab.places(SENTRY) == {1: "running"}
     assert lab.state_file(lab.uuid(SENTRY)) is None
     if control.path.is_dir():
         assert control.records() == []
 
 
-CASES = {
+CASES: dict[str, tuple[dict[str, t.Any], str, str]] = {
     "an unknown domain": ({"name": "nobody"}, "not_found", "nobody"),
     "an unknown UUID": ({"name": None, "uuid": "6f2b6f7e-3f0e-4a52-9d6a-0d5f4a3f1c77"}, "not_found", "6f2b6f7e"),
     "no UUID": ({"name": None, "uuid": "12"}, "invalid_argument", "'12'"),
@@ -75,22 +79,37 @@ def with_hosts(lab: Lab, text: str) -> str:
     return text.replace("SOURCE", lab.host(1)).replace("OTHER", lab.host(2))
 
 
+def arguments(lab: Lab, case: str) -> dict[str, t.Any]:
+    given = {key: with_hosts(lab, value) if isinstance(value, str) else value for key, value in CASES[case][0].items()}
+    return {"name": SENTRY, "destination": lab.host(2), **given}
+
+
+@pytest.fixture(scope="module")
+def answers(lab: Lab, sentry: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    """What became of all cases, each a task of one run."""
+    control = Control(lab, tmp_path_factory.mktemp("answers"))
+    results = control.play(1, [("live_migrate", arguments(lab, case)) for case in CASES])
+    check_that_nothing_moved(lab, control)
+    return dict(zip(CASES, results, strict=True))
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input(lab: Lab, control: Control, case: str) -> None:
-    arguments, code, named = t.cast("tuple[dict[str, t.Any], str, str]", CASES[case])
-    given = {key: with_hosts(lab, value) if isinstance(value, str) else value for key, value in arguments.items()}
-    done = control.task(1, "live_migrate", {"name": SENTRY, "destination": lab.host(2), **given})
-    assert done.refused() == code, done.text
-    assert with_hosts(lab, named) in done.msg
-    assert "Traceback" not in done.text
+def test_bad_input(lab: Lab, answers: dict[str, Result], case: str) -> None:
+    dummy, code, named = CASES[case]
+    answer = answers[case]
+    assert (answer["failed"], answer["changed"], answer["error_code"]) == (True, False, code), answer
+    assert with_hosts(lab, named) in answer["msg"]
+    assert "Traceback" not in str(answer)
 
 
+@pytest.mark.usefixtures("nothing_moves")
 def test_a_destination_that_does_not_answer(lab: Lab, control: Control) -> None:
     done = control.task(1, "live_migrate", {"name": SENTRY, "destination_uri": f"qemu+tcp://{lab.host(2)}:9/system"})
     assert done.refused() == "unreachable"
     assert lab.host(2) in done.msg
 
 
+@pytest.mark.usefixtures("nothing_moves")
 def test_the_source_under_another_name(lab: Lab, control: Control) -> None:
     address = lab.rows()[lab.host(1)]["address"]
     done = control.task(1, "live_migrate", {"name": SENTRY, "destination": address})
@@ -99,6 +118,7 @@ def test_the_source_under_another_name(lab: Lab, control: Control) -> None:
     assert "UUID" in done.msg
 
 
+@pytest.mark.usefixtures("nothing_moves")
 def test_another_domain_of_that_name_at_the_destination(lab: Lab, control: Control) -> None:
     xml = lab.virsh(1, "dumpxml", "--inactive", SENTRY).replace(lab.uuid(SENTRY), "6f2b6f7e-3f0e-4a52-9d6a-0d5f4a3f1c77")
     lab("virsh", lab.host(2), "define", "/dev/stdin", stdin=xml)
@@ -110,6 +130,7 @@ def test_another_domain_of_that_name_at_the_destination(lab: Lab, control: Contr
         lab.virsh(2, "undefine", SENTRY)
 
 
+@pytest.mark.usefixtures("nothing_moves")
 def test_a_file_where_the_ledger_should_be(control: Control) -> None:
     control.path.write_text("a shopping list")
     done = control.move(SENTRY)
@@ -118,6 +139,7 @@ def test_a_file_where_the_ledger_should_be(control: Control) -> None:
     assert control.path.read_text() == "a shopping list"
 
 
+@pytest.mark.usefixtures("nothing_moves")
 def test_a_ledger_on_a_read_only_file_system(control: Control) -> None:
     folder = control.folder / "read-only"
     folder.mkdir()
@@ -130,12 +152,14 @@ def test_a_ledger_on_a_read_only_file_system(control: Control) -> None:
     assert str(folder) in done.msg
 
 
+@pytest.mark.usefixtures("nothing_moves")
 def test_the_task_keyword_async(control: Control) -> None:
     done = control.move(SENTRY, 2, "-B", "60", "-P", "1")
     assert done.refused() == "invalid_argument"
     assert "async" in done.msg
 
 
+@pytest.mark.usefixtures("nothing_moves")
 def test_not_root(lab: Lab, control: Control) -> None:
     operator = Control(lab, control.folder, "--user", "operator")
     done = operator.move(SENTRY)

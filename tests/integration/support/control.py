@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_st
 from .fleet import Lab, eventually
 
 BUILD = pathlib.Path(__file__).resolve().parents[6]
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = 300
 RESULT = re.compile(r"^\S+ \| (?:SUCCESS|CHANGED|FAILED!|UNREACHABLE!) => (?=\{)", re.MULTILINE)
 
 Record = dict[str, t.Any]

@@ -19,13 +19,14 @@ FOLDER = Path("tests", "integration")
 
 # By the prefix of their hosts; balanced by how long they take.
 LANES = {
-    "kvt": ("moves", "fencing", "facts"),
+    "kvt": ("moves", "fencing", "facts", "protect"),
     "kvu": ("endings",),
     "kvv": ("lab", "contract", "storage", "guard"),
     "kvw": ("scheduler", "policy", "shutdown"),
-    "kvx": ("protect", "cleanup", "evacuation", "evacuate", "recover"),
+    "kvx": ("cleanup", "evacuation", "evacuate", "recover"),
+    "kvy": ("faults",),
 }
-LONG_LANES = {"kvu": ("endings",), "kvx": ("evacuation", "evacuate"), "kvz": ("recover",)}
+LONG_LANES = {"kvu": ("endings",), "kvx": ("evacuation", "evacuate"), "kvz": ("recover",), "kvy": ("faults",)}
 
 
 def run(results: Results) -> None:
