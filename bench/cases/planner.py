@@ -25,6 +25,8 @@ PER_HOST = 20
 GROWTH = (10, 30, 100, 300, 1000, 2000)
 # So full that what one of ten hosts holds has hardly room on the other nine.
 TIGHT = 0.88
+# So full that a third of what is lost has no room.
+OVERFULL = 0.95
 # Hosts, and how full they are. The largest takes hbal half a minute.
 HBAL = ((10, 0.5), (10, TIGHT), (100, 0.5), (100, TIGHT), (300, 0.5))
 
@@ -47,7 +49,7 @@ def run(effort: Effort) -> Section:
     """Measure drains and losses."""
     section = Section("The planner", notes=[_PARTS, _LOSS])
     hosts = effort.size(1000, 20)
-    section.figures += [_drained(hosts, effort), _lost(hosts, 0.5, effort, 5), _lost(hosts, TIGHT, effort), _growth(effort)]
+    section.figures += [_drained(hosts, effort), _lost(hosts, 0.5, effort, 5), _lost(hosts, TIGHT, effort), _lost(hosts, OVERFULL, effort), _growth(effort)]
     if hbal.is_installed():
         section.figures += [_beside_hbal(hosts, filled, effort) for hosts, filled in (HBAL[:2] if effort.quick else HBAL)]
         section.notes.append(_HBAL)
