@@ -82,13 +82,18 @@ def repaired(board: Board, way: Way) -> Way:
 
     :arg way: unit to host, every one of them passing.
     """
+    fleet = board.fleet(way)
     for unit in sorted((unit for uuid, unit in board.units.items() if uuid not in way), key=lambda unit: unit.rank):
-        way = _chained(board, way, unit) or _searched(board, way, unit) or way
+        # In a fleet that is too full for hundreds of them, the rest would be tried with nothing left to try them with.
+        if board.nodes <= 0:
+            break
+        better = _chained(board, way, fleet, unit) or _searched(board, way, unit)
+        if better:
+            way, fleet = better, board.fleet(better)
     return way
 
 
-def _chained(board: Board, way: Way, unit: Unit) -> t.Optional[Way]:
-    fleet = board.fleet(way)
+def _chained(board: Board, way: Way, fleet: Fleet, unit: Unit) -> t.Optional[Way]:
     depths = range(1, DEPTH + 1)
     return _within(board, CHAIN_NODES, lambda: next(filter(None, (_make_room(board, way, fleet, unit, depth, frozenset()) for depth in depths)), None))
 
