@@ -21,6 +21,8 @@ from .pilot import ABORT_PREFIX, FORCE_PREFIX, Pilot
 
 POLL_SECONDS = 0.25
 FORCING_POLL_SECONDS = 0.05
+# After the cap was lifted: what is left may be gone within a tenth of a second, and only what was measured of the link by then predicts the pause.
+MEASURING_POLL_SECONDS = 0.02
 # The shortest pause while an iteration is expected to end.
 ATTENTIVE_POLL_SECONDS = 0.05
 
@@ -71,7 +73,7 @@ class Follower:
     def pause(self) -> float:
         """How long to sleep until the next poll, in seconds."""
         if self._forcing:
-            return FORCING_POLL_SECONDS
+            return MEASURING_POLL_SECONDS if self._forcing.rung == RUNG_BANDWIDTH else FORCING_POLL_SECONDS
         return self._attentive_pause() if self._limits.downtime.is_attentive else POLL_SECONDS
 
     def _attentive_pause(self) -> float:
