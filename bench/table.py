@@ -10,9 +10,12 @@ import os
 import pathlib
 import platform
 import re
+import textwrap
 import time
 
 from .figures import Figure, Section
+
+_WIDTH = 160
 
 _HEAD = """# Benchmarks
 
@@ -34,7 +37,9 @@ def rewrite(page: pathlib.Path, name: str, section: Section, rounds: int) -> Non
 def _block(section: Section, rounds: int) -> str:
     lines = [f"## {section.title}", "", "| what | measured | beside | ratio | goal | |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [_row(figure) for figure in section.figures]
-    lines += ["", *section.notes, "", f"{_where()} Rounds: {rounds}.", ""]
+    for note in section.notes:
+        lines += ["", *textwrap.wrap(" ".join(note.split()), _WIDTH, break_long_words=False, break_on_hyphens=False)]
+    lines += ["", f"{_where()} Rounds: {rounds}.", ""]
     return "\n".join(lines)
 
 
