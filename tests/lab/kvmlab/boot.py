@@ -2,50 +2,45 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The first process of a host: it mounts what belongs to the host alone, starts its services, and is the parent of their orphans."""
+"""The first process of a host, up to when its file systems are mounted. Then it enters its root, and what goes on is of the release there."""
 
 from __future__ import annotations
 
 import os
 import pathlib
 import signal
-import subprocess
 import sys
-import time
 import typing as t
 import uuid
 
-from . import hostdisk, units
+from . import hostdisk, hostroot
 from .commands import run
-from .layout import Lab
+from .layout import PYTHON, Lab
 from .namespaces import NETNS
-from .requirements import find_program
 
-HOLD = "libvirtd.hold"
-"""While this file is in a host's folder, its libvirtd is not started again."""
 RUN_FOLDERS = ("kvmfleet", "lock", "sshd")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-RETRY_SECONDS = 1
 
 
-def main(prefix: str, root: str, host: str) -> t.NoReturn:
-    lab = Lab.named(prefix, root)
+def main(prefix: str, state_root: str, host: str) -> t.NoReturn:
+    lab = Lab.named(prefix, state_root)
     folder = lab.host_folder(host)
     # /proc is still the one of the machine here: it knows this process by the number that others enter the host with
     (folder / "init.pid").write_text(os.readlink("/proc/self"))
     # this copy of the machine's mounts would keep the namespaces of other labs alive after their end
     run("umount", "-n", "-R", str(NETNS), check=False)
-    _mount_run(lab, folder)
-    run("mount", "-n", "-t", "proc", "proc", "/proc")
-    _mount_private(folder)
-    _mount_boot_id(folder)
+    root = hostroot.mount(lab, host)
+    _mount_run(lab, folder, root)
+    run("mount", "-n", "-t", "proc", "proc", str(hostroot.at(root, "/proc")))
+    _mount_private(folder, root)
+    _mount_boot_id(folder, root)
     run("hostname", host)
-    _mount_gluster(lab)
-    os.environ["HOME"] = str(folder / "home-root")
-    _supervise(folder)
+    os.chroot(root)
+    os.chdir("/")
+    os.execv(PYTHON, [PYTHON, "-m", "kvmlab.services", prefix, state_root, host])
 
 
-def _mount_run(lab: Lab, folder: pathlib.Path) -> None:
+def _mount_run(lab: Lab, folder: pathlib.Path, root: pathlib.Path) -> None:
     """Give the host an empty C(/run), without the machine's D-Bus and systemd, and with the lab's state at the same place."""
     new = folder / "run"
     new.mkdir(exist_ok=True)
@@ -53,64 +48,20 @@ def _mount_run(lab: Lab, folder: pathlib.Path) -> None:
     for name in RUN_FOLDERS:
         (new / name).mkdir()
     if pathlib.Path("/run") in lab.state.parents:
-        inside = new / lab.state.relative_to("/run")
-        inside.mkdir(parents=True)
-        run("mount", "-n", "--bind", str(lab.state), str(inside))
-    run("mount", "-n", "--rbind", str(new), "/run")
+        hostroot.bind(lab.state, new / lab.state.relative_to("/run"))
+    run("mount", "-n", "--rbind", str(new), str(hostroot.at(root, "/run")))
 
 
-def _mount_private(folder: pathlib.Path) -> None:
+def _mount_private(folder: pathlib.Path, root: pathlib.Path) -> None:
     for target, source in {**hostdisk.FOLDERS, **hostdisk.FILES}.items():
-        run("mount", "-n", "--bind", str(folder / source), target)
+        hostroot.bind(folder / source, hostroot.at(root, target))
 
 
-def _mount_boot_id(folder: pathlib.Path) -> None:
+def _mount_boot_id(folder: pathlib.Path, root: pathlib.Path) -> None:
     """Give each boot an ID of its own, as on a real host; the kernel's is the machine's."""
     own = folder / "boot-id"
     own.write_text(f"{uuid.uuid4()}\n")
-    run("mount", "-n", "--bind", str(own), BOOT_ID)
-
-
-def _mount_gluster(lab: Lab) -> None:
-    bindfs = find_program("bindfs")
-    if bindfs and os.path.exists("/dev/fuse"):
-        run(bindfs, "-o", "subtype=glusterfs,fsname=server:/vol", str(lab.gluster_store), str(lab.gluster))
-
-
-def _supervise(folder: pathlib.Path) -> t.NoReturn:
-    log = open(folder / "var-log-libvirt/services.log", "ab")  # noqa: SIM115 - it belongs to the services
-    services: t.Dict[str, t.Optional[subprocess.Popen[bytes]]] = {"sshd": None, "libvirtd": None}
-    commands = {
-        "sshd": [find_program("sshd"), "-D", "-e", "-f", "/etc/ssh/sshd_config"],
-        "libvirtd": [find_program("libvirtd"), "--listen"],
-    }
-    units.run_at_boot(log)
-    retry_libvirtd = 0.0
-    while True:
-        for name, service in services.items():
-            if service is not None or (name == "libvirtd" and ((folder / HOLD).exists() or time.monotonic() < retry_libvirtd)):
-                continue
-            if name == "libvirtd" and not units.may_start_libvirtd(log):
-                retry_libvirtd = time.monotonic() + RETRY_SECONDS
-                continue
-            command: t.Any = commands[name]
-            services[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        _reap(services)
-        time.sleep(0.1)
-
-
-def _reap(services: t.Dict[str, t.Optional[subprocess.Popen[bytes]]]) -> None:
-    """Collect every child that ended; a service among them is to be started again."""
-    while True:
-        try:
-            pid, _status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if not pid:
-            return
-        for name, service in services.items():
-            if service is not None and service.pid == pid:
-                services[name] = None
+    hostroot.bind(own, hostroot.at(root, BOOT_ID))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pathlib
 import sys
 import typing as t
 
-from . import bootcode, capabilities, faults, fence, fleet, guest, hostfiles, inventory, ssh, status, storage
+from . import bootcode, capabilities, domainxml, faults, fence, fleet, guest, hostfiles, inventory, releaseroot, releases, ssh, status, storage
 from . import host as hosts
 from .errors import LabError, UsageError
 from .layout import Lab
@@ -53,8 +54,18 @@ def _verb(verbs: t.Any, name: str, run: t.Callable[[Lab, argparse.Namespace], t.
 def _add_fleet(verbs: t.Any) -> None:
     up = _verb(verbs, "up", _up, "start the lab, or what is missing of it")
     up.add_argument("--hosts", type=int, default=3, help="how many (3)")
+    up.add_argument(
+        "--release", metavar="NAME[:N,N]", action="append", default=[], help="another Debian release, for all hosts or for some by number, e.g. trixie:3"
+    )
+    _add_cache(up)
     _verb(verbs, "down", lambda lab, _options: fleet.down(lab), "end the lab and remove all of it")
     _verb(verbs, "status", _status, "show hosts and guests").add_argument("--json", action="store_true")
+
+
+def _add_cache(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--cache", metavar="DIR", type=pathlib.Path, default=releaseroot.default_cache(), help="folder of the releases ($KVMFLEET_LAB_CACHE or %(default)s)"
+    )
 
 
 def _add_guests(verbs: t.Any) -> None:
@@ -67,6 +78,7 @@ def _add_guests(verbs: t.Any) -> None:
     new.add_argument("--storage", choices=storage.KINDS, default="none", help="its disk (none)")
     new.add_argument("--integrity", action="store_true", help="insist on a dirty set, so that 'check' proves something")
     new.add_argument("--bridge", metavar="NAME", help="give it a network card in this bridge of the host")
+    new.add_argument("--machine", metavar="TYPE", default=domainxml.MACHINE, help="its machine type, e.g. pc-i440fx-7.2 (%(default)s: QEMU's newest)")
     new.add_argument("--acpi", action="store_true", help="let it switch itself off when it is asked to; without, it does not react")
     new.add_argument("--transient", action="store_true", help="without a persistent definition")
     new.add_argument("--autostart", action="store_true", help="start it with its host")
@@ -82,6 +94,9 @@ def _add_guests(verbs: t.Any) -> None:
 def _add_faults(verbs: t.Any) -> None:
     _verb(verbs, "poweroff", lambda lab, options: hosts.power_off(lab, lab.require_host(options.host)), "cut a host's power", host=True)
     _verb(verbs, "poweron", lambda lab, options: fleet.power_on(lab, lab.require_host(options.host)), "switch a host on", host=True)
+    release = _verb(verbs, "release", _release, "let a host that is off come back with another Debian release, or the machine's own", host=True)
+    release.add_argument("name", metavar="NAME")
+    _add_cache(release)
     cut = _verb(verbs, "cut", _cut, "cut a host off the network: its cable, or some traffic", host=True)
     for channel in faults.CHANNELS:
         cut.add_argument(f"--{channel}", dest="channels", action="append_const", const=channel, help=f"TCP {faults.CHANNELS[channel]}")
@@ -119,7 +134,20 @@ def _add_access(verbs: t.Any) -> None:
 
 def _up(lab: Lab, options: argparse.Namespace) -> None:
     require_machine()
-    print(status.table(status.read(fleet.up(lab, options.hosts))))
+    wanted = releases.wanted(options.release, options.hosts)
+    roots = {name: _release_root(options.cache, name) for name in sorted(set(wanted.values()))}
+    lab = fleet.up(lab, options.hosts, {lab.host_name(number): roots[name] for number, name in wanted.items()})
+    print(status.table(status.read(lab)))
+
+
+def _release(lab: Lab, options: argparse.Namespace) -> None:
+    host = lab.require_host(options.host)
+    hosts.require_off(lab, host)
+    fleet.set_release(lab, host, _release_root(options.cache, releases.checked(options.name)))
+
+
+def _release_root(cache: pathlib.Path, name: str) -> t.Optional[pathlib.Path]:
+    return None if name == releases.own() else releaseroot.ensure(cache, name)
 
 
 def _status(lab: Lab, options: argparse.Namespace) -> None:
@@ -132,7 +160,8 @@ def _guest(lab: Lab, options: argparse.Namespace) -> None:
         raise UsageError("A guest without a dirty set proves nothing: give --dirty-mib with --integrity.")
     program = bootcode.Program(options.mib, options.dirty_mib, options.rate, options.acpi)
     host = lab.require_host(options.host)
-    guest.create(lab, guest.Wish(options.name, host, program, options.storage, options.start, options.transient, options.autostart, options.bridge))
+    o = options
+    guest.create(lab, guest.Wish(o.name, host, program, o.storage, o.start, o.transient, o.autostart, o.bridge, o.machine))
 
 
 def _check(lab: Lab, options: argparse.Namespace) -> int:

@@ -10,6 +10,8 @@ import typing as t
 import uuid
 from xml.sax.saxutils import quoteattr
 
+MACHINE = "pc"
+"""The machine type; each QEMU takes its own newest of that name."""
 DISK = """\
     <disk type={type} device='disk'>
       <driver name='qemu' type={format}/>
@@ -41,7 +43,7 @@ def interface(bridge: str) -> str:
     return INTERFACE.format(bridge=quoteattr(bridge))
 
 
-def domain(name: str, identity: uuid.UUID, memory_mib: int, kernel: t.Optional[str], devices: str) -> str:
+def domain(name: str, identity: uuid.UUID, memory_mib: int, kernel: t.Optional[str], devices: str, machine: str = MACHINE) -> str:
     """Return the whole definition of a guest that boots from that kernel, or else from its disk."""
     boot = f"<kernel>{kernel}</kernel>" if kernel else "<boot dev='hd'/>"
     return f"""\
@@ -51,7 +53,7 @@ def domain(name: str, identity: uuid.UUID, memory_mib: int, kernel: t.Optional[s
   <memory unit='MiB'>{memory_mib}</memory>
   <vcpu>1</vcpu>
   <os>
-    <type arch='x86_64' machine='pc'>hvm</type>
+    <type arch='x86_64' machine={quoteattr(machine)}>hvm</type>
     {boot}
   </os>
   <features><acpi/></features>

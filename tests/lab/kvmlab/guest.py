@@ -17,7 +17,7 @@ from . import bootcode, domainxml, storage
 from . import host as hosts
 from .commands import run
 from .errors import LabError, UsageError
-from .layout import Lab
+from .layout import PACKAGE_FOLDER, PYTHON, Lab
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Wish:
     transient: bool = False
     autostart: bool = False
     bridge: t.Optional[str] = None
+    machine: str = domainxml.MACHINE
 
 
 def create(lab: Lab, wish: Wish) -> None:
@@ -50,7 +51,7 @@ def _create(lab: Lab, wish: Wish) -> None:
     disk = storage.create(lab, wish.storage, wish.name, wish.host, bootcode.boot_sector(wish.program), _ports(lab))
     _remember(lab, wish, identity, disk.port)
     devices = disk.xml + (domainxml.interface(wish.bridge) if wish.bridge else "")
-    xml = domainxml.domain(wish.name, identity, wish.program.memory_mib, None if disk.xml else _kernel(lab, wish), devices)
+    xml = domainxml.domain(wish.name, identity, wish.program.memory_mib, None if disk.xml else _kernel(lab, wish), devices, wish.machine)
     _start(lab, wish, xml)
     if wish.storage == "local":
         hosts.virsh(lab, wish.host, "pool-refresh", "default")
@@ -152,7 +153,7 @@ def _virsh(lab: Lab, host: str, *arguments: str) -> t.List[str]:
 
 
 def _ask(lab: Lab, host: str, *arguments: str) -> t.Any:
-    command = ["env", f"PYTHONPATH={hosts.PACKAGE_FOLDER}", hosts.PYTHON, "-m", "kvmlab.agent", *arguments]
+    command = ["env", f"PYTHONPATH={PACKAGE_FOLDER}", PYTHON, "-m", "kvmlab.agent", *arguments]
     return json.loads(run(*hosts.command_on(lab, host, *command)))
 
 

@@ -14,13 +14,11 @@ import subprocess
 import time
 import typing as t
 
-from . import boot, namespaces
+from . import namespaces, services
 from .commands import run
 from .errors import LabError
-from .layout import Lab
+from .layout import PACKAGE_FOLDER, PYTHON, Lab
 
-PACKAGE_FOLDER = pathlib.Path(__file__).resolve().parent.parent
-PYTHON = "/usr/bin/python3"
 PORTS = {"libvirtd": 16509, "sshd": 22}
 
 
@@ -38,13 +36,23 @@ def is_on(lab: Lab, host: str) -> bool:
     return init_pid(lab, host) is not None
 
 
+def require_off(lab: Lab, host: str) -> None:
+    """Raise L(LabError) where a host is on."""
+    if is_on(lab, host):
+        raise LabError(f"The host {host} is on. Switch it off first with: lab --prefix {lab.prefix} poweroff {host}")
+
+
 def begin_power_on(lab: Lab, host: str) -> None:
-    """Start a host's first process, where the host is off, without waiting for its services."""
+    """Start a host's first process, where the host is off, without waiting for its services.
+
+    :raises LabError: the root of its release is gone.
+    """
     if is_on(lab, host):
         return
+    _require_root(lab, host)
     namespaces.kill_all(host)
     folder = lab.host_folder(host)
-    for name in ("init.pid", boot.HOLD):
+    for name in ("init.pid", services.HOLD):
         (folder / name).unlink(missing_ok=True)
     command = namespaces.in_network(host, "unshare", "--mount", "--uts", "--pid", "--fork", "--propagation", "private")
     command += [PYTHON, "-m", "kvmlab.boot", lab.prefix, str(lab.root), host]
@@ -112,7 +120,7 @@ def signal_libvirtd(lab: Lab, host: str, action: str) -> None:
 
     :arg action: C(kill) (SIGKILL, it comes back by itself), C(restart) (SIGTERM, it comes back), C(stop) (SIGTERM, it stays away), C(start).
     """
-    hold = lab.host_folder(host) / boot.HOLD
+    hold = lab.host_folder(host) / services.HOLD
     if action == "start":
         hold.unlink(missing_ok=True)
         wait_until_up(lab, [host])
@@ -121,6 +129,12 @@ def signal_libvirtd(lab: Lab, host: str, action: str) -> None:
         hold.touch()
     script = f"kill -{'KILL' if action == 'kill' else 'TERM'} $(cat /run/libvirtd.pid)"
     run(*command_on(lab, host, "sh", "-c", script))
+
+
+def _require_root(lab: Lab, host: str) -> None:
+    root = lab.release_root(host)
+    if root and not root.is_dir():
+        raise LabError(f"The host {host} runs {root.name}, and {root} is gone. Make it again with: lab --prefix {lab.prefix} release {host} {root.name}")
 
 
 def _is_zombie(pid: int) -> bool:

@@ -11,7 +11,7 @@ import pathlib
 import shutil
 import uuid
 
-from . import hostfiles, ssh
+from . import hostfiles, hostroot, ssh
 from .layout import Lab
 
 FOLDERS = {
@@ -35,7 +35,7 @@ def create(lab: Lab, host: str) -> None:
     for name in FOLDERS.values():
         (folder / name).mkdir(mode=0o755, parents=True, exist_ok=True)
     identity = _identity(folder)
-    _write_users(folder)
+    _write_users(folder, hostroot.at(lab.release_root(host) or hostroot.MACHINES, "/etc"))
     _write_names(lab, host, folder, identity)
     _write_libvirt(folder / "etc-libvirt", identity)
     (folder / "var-lib-libvirt/images").mkdir(exist_ok=True)
@@ -49,14 +49,14 @@ def _identity(folder: pathlib.Path) -> uuid.UUID:
     return uuid.UUID(path.read_text())
 
 
-def _write_users(folder: pathlib.Path) -> None:
+def _write_users(folder: pathlib.Path, etc: pathlib.Path) -> None:
     root_home, operator_home = folder / "home-root", folder / f"home-{hostfiles.OPERATOR}"
     root_home.mkdir(mode=0o700, exist_ok=True)
     operator_home.mkdir(mode=0o700, exist_ok=True)
     os.chown(operator_home, hostfiles.OPERATOR_ID, hostfiles.OPERATOR_ID)
-    _write(folder / "etc-passwd", hostfiles.passwd(root_home, operator_home))
-    _write(folder / "etc-group", hostfiles.group())
-    _write(folder / "etc-shadow", hostfiles.shadow(), mode=0o600)
+    _write(folder / "etc-passwd", hostfiles.passwd(etc, root_home, operator_home))
+    _write(folder / "etc-group", hostfiles.group(etc))
+    _write(folder / "etc-shadow", hostfiles.shadow(etc), mode=0o600)
     _write(folder / "etc-sudoers.d/lab", hostfiles.sudoers(), mode=0o440)
 
 

@@ -70,21 +70,21 @@ def hosts(lab: Lab) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def passwd(root_home: pathlib.Path, operator_home: pathlib.Path) -> str:
-    """Return this machine's users with a home of root that belongs to the host alone, and the unprivileged user for tests."""
-    lines = [line for line in _lines("/etc/passwd") if not line.startswith(f"{OPERATOR}:")]
+def passwd(etc: pathlib.Path, root_home: pathlib.Path, operator_home: pathlib.Path) -> str:
+    """Return the users of a release, by its C(/etc), with a home of root that belongs to the host alone, and the unprivileged user for tests."""
+    lines = [line for line in _lines(etc / "passwd") if not line.startswith(f"{OPERATOR}:")]
     lines = [_with_field(line, 5, str(root_home)) if line.startswith("root:") else line for line in lines]
     return _text([*lines, f"{OPERATOR}:x:{OPERATOR_ID}:{OPERATOR_ID}::{operator_home}:/bin/sh"])
 
 
-def shadow() -> str:
+def shadow(etc: pathlib.Path) -> str:
     """Return passwords that nobody can give. A locked one, as root's often is, would have sshd refuse the key too."""
-    others = [line for line in _lines("/etc/shadow") if line.split(":")[0] not in ("root", OPERATOR)]
+    others = [line for line in _lines(etc / "shadow") if line.split(":")[0] not in ("root", OPERATOR)]
     return _text(["root:*:19700::::::", *others, f"{OPERATOR}:*:19700::::::"])
 
 
-def group() -> str:
-    return _text([*(line for line in _lines("/etc/group") if not line.startswith(f"{OPERATOR}:")), f"{OPERATOR}:x:{OPERATOR_ID}:"])
+def group(etc: pathlib.Path) -> str:
+    return _text([*(line for line in _lines(etc / "group") if not line.startswith(f"{OPERATOR}:")), f"{OPERATOR}:x:{OPERATOR_ID}:"])
 
 
 def sudoers() -> str:
@@ -113,8 +113,8 @@ def _with_field(line: str, index: int, value: str) -> str:
     return ":".join(fields)
 
 
-def _lines(path: str) -> t.List[str]:
-    return pathlib.Path(path).read_text().splitlines()
+def _lines(path: pathlib.Path) -> t.List[str]:
+    return path.read_text().splitlines()
 
 
 def _text(lines: t.Iterable[str]) -> str:

@@ -19,6 +19,8 @@ from .errors import LabError, UsageError
 DEFAULT_ROOT = "/run/kvmfleet-lab"
 MAX_HOSTS = 9
 """One digit, so that the hosts of the prefixes C(kvm) and C(kvm2) can never have the same name."""
+PACKAGE_FOLDER = pathlib.Path(__file__).resolve().parent.parent
+PYTHON = "/usr/bin/python3"
 LONGEST_STATE = 60
 """Characters; unix sockets below it must stay under 108."""
 
@@ -100,7 +102,7 @@ class Lab:
 
     @functools.cached_property
     def settings(self) -> t.Dict[str, t.Any]:
-        """What C(up) decided: C(subnet), e.g. C(10.177.4), and C(hosts), their number.
+        """What C(up) decided: C(subnet), e.g. C(10.177.4), C(hosts), their number, and C(releases), the root of each host that does not run the machine's.
 
         :raises LabError: the lab is not up.
         """
@@ -121,6 +123,11 @@ class Lab:
 
     def host_address(self, host: str) -> str:
         return f"{self.settings['subnet']}.{10 + int(host[-1])}"
+
+    def release_root(self, host: str) -> t.Optional[pathlib.Path]:
+        """Return the root of the release that a host runs, a folder of its name; None where that is the machine's own."""
+        root = self.settings["releases"].get(host)
+        return pathlib.Path(root) if root else None
 
     @property
     def control_address(self) -> str:

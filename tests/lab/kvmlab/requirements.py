@@ -25,7 +25,7 @@ PROGRAMS = {
     "unshare": "util-linux",
     "virsh": "libvirt-clients",
 }
-OPTIONAL_PROGRAMS = {"bindfs": "bindfs", "qemu-nbd": "qemu-utils", "sudo": "sudo"}
+OPTIONAL_PROGRAMS = {"bindfs": "bindfs", "debootstrap": "debootstrap", "qemu-nbd": "qemu-utils", "sudo": "sudo"}
 
 
 def require_root() -> None:
