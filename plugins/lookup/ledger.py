@@ -127,6 +127,7 @@ from ansible.plugins.lookup import LookupBase
 from ansible.utils.display import Display
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.reading import Wanted, check_wanted, read
@@ -140,26 +141,25 @@ class LookupModule(LookupBase):
     def run(self, terms: list[t.Any], variables: t.Optional[t.Mapping[str, t.Any]] = None, **kwargs: t.Any) -> list[list[t.Any]]:
         """Return a list for each term. Raises C(AnsibleLookupError) with a sentence."""
         self.set_options(var_options=variables, direct=kwargs)
-        wanted = Wanted(**{name: plain(self._option(name)) for name in Wanted.__dataclass_fields__})
+        wanted = Wanted(**{name: plain(self.get_option(name)) for name in Wanted.__dataclass_fields__})
         try:
-            return self._read([plain(term) for term in terms], wanted)
+            return self._read([plain(term) for term in terms], wanted, kwargs.get("ledger") or self._from_variable())
         except KvmfleetError as error:
             raise AnsibleLookupError(f"kvmfleet.migration.ledger: {error}") from None
 
-    def _option(self, name: str) -> t.Any:
-        value = self.get_option(name)
-        # A variable reaches an option as it was written, without its templates filled in.
+    def _from_variable(self) -> t.Any:
+        """Return C(kvmfleet_ledger), which reaches an option as it was written. What a task gives is not templated again: a guest's name may be in it."""
+        value = self.get_option("ledger")
         return self._templar.template(value) if isinstance(value, str) else value
 
-    def _read(self, terms: list[str], wanted: Wanted) -> list[list[t.Any]]:
+    def _read(self, terms: list[str], wanted: Wanted, location: t.Any) -> list[list[t.Any]]:
         check_wanted(terms, wanted)
-        location = self._option("ledger")
         try:
             ledger = open_ledger(plain(location) if location else None, create=False)
         except NotFound as error:
-            display.warning(f"{error.message} It is read as an empty one.")
+            display.warning(printable(f"{error.message} It is read as an empty one."))
             return [[] for _term in terms]
         found = [read(ledger, term, wanted) for term in terms]
         for problem in ledger.problems:
-            display.warning(problem)
+            display.warning(printable(problem))
         return found

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ._printable import printable_text
+
 
 class KvmfleetError(Exception):
     """Something that ends a task.
@@ -31,7 +33,7 @@ class KvmfleetError(Exception):
 
     def as_result(self) -> t.Dict[str, t.Any]:
         """Return the keys of a failed result: C(msg), C(error_code) and what else was given."""
-        return {**self.result, "msg": str(self), "error_code": self.error_code}
+        return {**self.result, "msg": printable_text(str(self)), "error_code": self.error_code}
 
 
 class InvalidArgument(KvmfleetError):

@@ -20,7 +20,11 @@ Result = t.Dict[str, t.Any]
 
 
 def run(module: AnsibleModule, work: t.Callable[[AnsibleModule], Result]) -> None:
-    """End the module with what C(work) returns, or with C(msg) and C(error_code) of the error it raises."""
+    """End the module with what C(work) returns, or with C(msg) and C(error_code) of the error it raises.
+
+    Whatever umask the connection brings, nothing that a module makes can be written by others, folders on the way to it included.
+    """
+    os.umask(os.umask(0o077) | 0o022)
     try:
         result = work(module)
     except KvmfleetError as error:

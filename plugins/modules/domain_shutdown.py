@@ -94,6 +94,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
 from ansible_collections.kvmfleet.migration.plugins.module_utils._shutdown import GRACEFUL, shutdown_of
 
 
@@ -111,7 +112,7 @@ def domain_shutdown(module: AnsibleModule) -> t.Dict[str, t.Any]:
     finally:
         shutdown.host.close()
     if done["reason"] != GRACEFUL:
-        module.warn(f"{domain['name']} is off, but its guest did not shut down: {done['reason']}.")
+        module.warn(printable_text(f"{domain['name']} is off, but its guest did not shut down: {done['reason']}."))
     return {"changed": True, "domain": domain, **done}
 
 

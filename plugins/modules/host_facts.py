@@ -281,6 +281,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.facts_host import open_facts_host as open_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
 
 MAX_DIRTY_RATE_SECONDS = 60
 
@@ -296,7 +297,7 @@ def host_facts(module: AnsibleModule) -> t.Dict[str, t.Any]:
     finally:
         host.close()
     for warning in warnings:
-        module.warn(warning)
+        module.warn(printable_text(warning))
     return {"changed": False, "ansible_facts": {"kvmfleet_host": facts}}
 
 

@@ -36,6 +36,7 @@ options:
       - Libvirt URI of the destination, as the source host reaches it.
       - By default the destination's inventory variable C(kvmfleet_libvirt_uri), else one built from O(transport) and the destination's
         C(ansible_host) or name.
+      - One that names a program (C(command), C(netcat), the transport C(ext)), another URI (C(name)) or a password is refused.
     type: str
   transport: &transport
     description: How the source's libvirt reaches the destination's. By default the variable C(kvmfleet_transport), else V(ssh).

@@ -16,6 +16,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError, Unreachable, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
 
 Result = dict[str, t.Any]
 
@@ -50,6 +51,8 @@ class FleetAction(ActionBase):
             result = {**result, "failed": True, "changed": False, **error.as_result()}
         finally:
             self._remove_tmp_path(self._connection._shell.tmpdir)
+        if "warnings" in result:
+            result["warnings"] = [printable_text(str(warning)) for warning in result["warnings"]]
         return result
 
     def outcome(self, task_vars: Result) -> Result:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
+
 MIB = 1024**2
 EVERY_SECONDS = 10.0
 EVERY_PERCENT = 10
@@ -27,7 +29,7 @@ def line_of(record: t.Mapping[str, t.Any]) -> str:
         parts.append(f"{record['result']['elapsed_ms'] / 1000:.1f} s")
     if record["result"]["downtime_ms"] is not None:
         parts.append(f"paused {record['result']['downtime_ms']} ms")
-    return "  ".join(parts)
+    return printable("  ".join(parts))
 
 
 def _figures(record: t.Mapping[str, t.Any]) -> list[str]:

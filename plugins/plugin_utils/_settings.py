@@ -17,7 +17,7 @@ import urllib.parse
 from ansible.errors import AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import TRANSPORTS, check_uri, remote_uri
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import TRANSPORTS, check_address, check_uri, remote_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.fields import PROFILE_FIELDS, check_fields
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.settings import SchedulerSettings
@@ -87,7 +87,7 @@ class Settings:
         address = self.of(host, "kvmfleet_migration_address")
         if not address:
             return None
-        text = str(address)
+        text = check_address(str(address))
         return f"tcp://[{text}]" if ":" in text and not text.startswith("[") else f"tcp://{text}"
 
     def policy(self, host: str) -> t.Mapping[str, t.Any]:

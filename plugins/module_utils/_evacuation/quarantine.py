@@ -82,7 +82,9 @@ class Quarantine:
         return manifest
 
     def item(self, kind: str, target: t.Optional[str], path: str, mount: str) -> Item:
-        """Return what is written of a file: where it is, and where it is put on the same file system."""
+        """Return what is written of a file: where it is, and where it is put on the same file system. Raises L(Unsafe) for a target with a slash."""
+        if target and "/" in target:
+            raise Unsafe(f"{path} cannot be put aside: the definition calls it {target!r}, which is no device.", "Look at the definition.")
         name = f"{target}-{os.path.basename(path)}" if target else os.path.basename(path)
         return {"kind": kind, "target": target, "from": path, "to": os.path.join(mount, FOLDER, self.record_id, name)}
 
@@ -175,8 +177,8 @@ def _problem(manifest: t.Any, record_id: str, root: str) -> str:
         return "it has no proper state or items"
     if not isinstance(manifest.get("domain"), dict) or not isinstance(manifest.get("created_at"), str) or "completed_at" not in manifest:
         return "it lacks the domain or the time"
-    if manifest.get("definition") not in (None, os.path.join(root, record_id, "definition.xml")):
-        return f"its definition is {manifest['definition']!r}"
+    if "definition" not in manifest or manifest["definition"] not in (None, os.path.join(root, record_id, "definition.xml")):
+        return f"its definition is {manifest.get('definition')!r}"
     wrong = [item for item in manifest["items"] if not _is_item(item, record_id)]
     return f"it names a file that is not in the record's own folder: {wrong[0]!r}" if wrong else ""
 

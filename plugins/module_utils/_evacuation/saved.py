@@ -7,18 +7,14 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from xml.etree import ElementTree
 
 from .._errors import Unsafe
 from .._facts.disks import source_of
+from .._xml import NotXml, parse_xml
 
 Json = t.Mapping[str, t.Any]
-
-_MAX_CHARACTERS = 4 * 1024 * 1024
-# Libvirt writes neither; with them a few lines become gigabytes, or files of this host.
-_DECLARATIONS = re.compile(r"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 
 def check_saved(order: Json, emulators: t.Collection[str]) -> None:
@@ -48,12 +44,10 @@ def _parsed(order: Json) -> ElementTree.Element:
     text = order["definition"]
     if not isinstance(text, str) or not text.strip():
         raise _spoilt(order, "there is none")
-    if len(text) > _MAX_CHARACTERS or _DECLARATIONS.search(text):
-        raise _spoilt(order, "it is nothing that libvirt has written")
     try:
-        root = ElementTree.fromstring(text)
-    except (ElementTree.ParseError, ValueError) as error:
-        raise _spoilt(order, f"it is no XML: {error}") from error
+        root = parse_xml(text)
+    except NotXml as error:
+        raise _spoilt(order, str(error)) from error
     if root.tag != "domain":
         raise _spoilt(order, f"it is no domain, but {root.tag[:80]!r}")
     return root

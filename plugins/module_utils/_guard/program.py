@@ -250,6 +250,7 @@ def main(arguments: t.Sequence[str]) -> int:
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)
     parser.add_argument("verb", choices=sorted(VERBS), help="hold and shutdown are for the unit; release is for a person when there is no control node")
     options = parser.parse_args(arguments)
+    os.umask(os.umask(0o077) | 0o022)
     try:
         VERBS[options.verb](Guard(options.root))
     except (OSError, ValueError, GuardError, subprocess.SubprocessError) as error:

@@ -13,6 +13,7 @@ import typing as t
 from .._errors import KvmfleetError, Unreachable
 from .errors import libvirt_errors
 from .library import libvirt, start_event_loop
+from .uri import check_uri
 
 # A host that does not answer is noticed after interval x (count + 1) seconds.
 KEEPALIVE_INTERVAL_SECONDS = 5
@@ -23,8 +24,10 @@ OPEN_TIMEOUT_SECONDS = 20.0
 def open_connection(uri: str, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> t.Any:
     """Open a read-write connection. Raises L(Unreachable) when libvirt refuses, or has not answered within the limit.
 
+    Whoever gave the URI, also a record or another host, it is checked here: L(InvalidArgument).
     Libvirt's own call can block for minutes on a host that is down, so it runs in a thread that is left behind then.
     """
+    check_uri(uri, "The URI of a libvirt host")
     start_event_loop()
     outcome: t.List[t.Any] = []
     opener = threading.Thread(target=_open, args=(uri, outcome), name="libvirt-open", daemon=True)

@@ -11,6 +11,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from .._errors import Conflict, KvmfleetError
+from .._xml import parse_libvirts
 from .errors import libvirt_errors
 from .library import libvirt
 
@@ -28,7 +29,7 @@ def guest_cpu(connection: t.Any, uri: str, platform: Platform) -> t.Optional[Jso
     try:
         with libvirt_errors(f"read the domain capabilities of {uri}"):
             xml = connection.getDomainCapabilities(platform["emulator"], platform["arch"], None, platform["virt_type"], 0)
-        capabilities = ElementTree.fromstring(xml)
+        capabilities = parse_libvirts(xml, "domain capabilities")
         model = _host_model(capabilities)
         return None if model is None else {**_expanded(connection, uri, platform, model), "usable_models": _usable(capabilities)}
     except KvmfleetError:
@@ -46,7 +47,7 @@ def host_cpu(connection: t.Any, uri: str, capabilities: ElementTree.Element) -> 
     try:
         with libvirt_errors(f"read the CPU of {uri}"):
             expanded = connection.baselineCPU([ElementTree.tostring(cpu, encoding="unicode")], _EXPAND_FEATURES)
-        listed |= _features(ElementTree.fromstring(expanded), _REQUIRED)
+        listed |= _features(parse_libvirts(expanded, "a CPU"), _REQUIRED)
     except KvmfleetError:
         if not connection.isAlive():
             raise
@@ -85,10 +86,10 @@ def _reason(connection: t.Any, arguments: t.Tuple[t.Any, ...], cpu_xml: str, abl
 
 def _missing(connection: t.Any, arguments: t.Tuple[t.Any, ...], cpu_xml: str, able: t.Sequence[str]) -> t.List[str]:
     """Expanded on the host, a model has those of its features disabled that the host cannot give; what was required beyond the model stays required."""
-    own = ElementTree.fromstring(cpu_xml)
+    own = parse_libvirts(cpu_xml, "a CPU")
     beyond = _features(own, _REQUIRED) - {*able} if able else set()
     try:
-        expanded = ElementTree.fromstring(connection.baselineHypervisorCPU(*arguments, [cpu_xml], _EXPAND_FEATURES))
+        expanded = parse_libvirts(connection.baselineHypervisorCPU(*arguments, [cpu_xml], _EXPAND_FEATURES), "a CPU")
     except libvirt().libvirtError:
         return sorted(beyond)
     return sorted(beyond | (_features(expanded, _ABSENT) - _features(own, _ABSENT)))
@@ -107,7 +108,7 @@ def _expanded(connection: t.Any, uri: str, platform: Platform, cpu: ElementTree.
     xml = ElementTree.tostring(cpu, encoding="unicode")
     with libvirt_errors(f"expand the CPU of {uri}"):
         expanded = connection.baselineHypervisorCPU(platform["emulator"], platform["arch"], None, platform["virt_type"], [xml], _EXPAND_FEATURES)
-    features = _features(ElementTree.fromstring(expanded), _REQUIRED)
+    features = _features(parse_libvirts(expanded, "a CPU"), _REQUIRED)
     return {"model": cpu.findtext("model"), "vendor": cpu.findtext("vendor"), "features": sorted(features)}
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from .._errors import Internal
 from .._facts.cpusets import bytes_of
 from .._migration import hypervisor as h
 from .._policy.document import element_of
+from .._xml import parse_libvirts
 
 # virDomainState; anything else is none of the states in which we act.
 _STATES = {1: h.RUNNING, 2: h.RUNNING, 3: h.PAUSED, 5: h.SHUTOFF, 6: h.CRASHED}
@@ -85,10 +85,7 @@ def info_of(root: ElementTree.Element) -> t.Dict[str, t.Any]:
 
 def definition_root(xml: str) -> ElementTree.Element:
     """Return the parsed XML that libvirt gave of a domain."""
-    try:
-        return ElementTree.fromstring(xml)
-    except ElementTree.ParseError as error:
-        raise Internal(f"libvirt gave a domain definition that is no XML: {error}.") from error
+    return parse_libvirts(xml, "a domain definition")
 
 
 def _disk(element: ElementTree.Element) -> h.Disk:

@@ -11,11 +11,11 @@ import contextlib
 import os
 import typing as t
 import uuid as uuid_module
-from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from .._errors import Conflict, NotFound
 from .._storage.ports import Volume
+from .._xml import parse_libvirts
 from .errors import libvirt_errors, translated
 from .library import libvirt
 
@@ -122,7 +122,7 @@ def _pool_at(connection: t.Any, path: str) -> t.Any:
 
 def _parsed(xml: str) -> Volume:
     """Read libvirt's description of a volume; all sizes in it are in bytes."""
-    root = ElementTree.fromstring(xml)
+    root = parse_libvirts(xml, "a storage volume")
     image_format = root.find("target/format")
     return Volume(
         name=root.findtext("name") or "",

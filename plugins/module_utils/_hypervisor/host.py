@@ -15,10 +15,12 @@ from .._errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound
 from .._migration import hypervisor as h
 from .._policy.change import CONFIG, LIVE
 from .._policy.document import NAMESPACE, PREFIX, element_of
+from .._xml import parse_libvirts
 from .connection import open_connection
 from .domain import definition_root, job_stats, job_words, parse_definition, state_words
 from .errors import libvirt_errors, translated
 from .library import libvirt
+from .uri import check_migrate_uri, check_uri
 
 _COMPLETED_KEEP = 1 | 2  # VIR_DOMAIN_JOB_STATS_COMPLETED | _KEEP_COMPLETED
 _JOB_COMPLETED = 3
@@ -145,7 +147,9 @@ class LibvirtHost:
         return self.view(uuid).job == h.JOB_INCOMING
 
     def migrate(self, uuid: str, destination_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any]) -> None:
-        attempt = f"move domain {uuid} to {destination_uri}"
+        attempt = f"move domain {uuid} to {check_uri(destination_uri, 'The URI of the destination')}"
+        if "migrate_uri" in parameters:
+            check_migrate_uri(parameters["migrate_uri"])
         bits = 0
         for flag in flags:
             bits |= self._flag(flag)
@@ -266,7 +270,7 @@ class LibvirtHost:
     def _capabilities(self) -> ElementTree.Element:
         if self._host_capabilities is None:
             with libvirt_errors(f"read the capabilities of {self.uri}"):
-                self._host_capabilities = ElementTree.fromstring(self._connection.getCapabilities())
+                self._host_capabilities = parse_libvirts(self._connection.getCapabilities(), "capabilities")
         return self._host_capabilities
 
     def _lookup(self, uuid: str, attempt: str) -> t.Any:

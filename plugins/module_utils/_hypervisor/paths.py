@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import typing as t
-from xml.etree import ElementTree
 
 from .._errors import KvmfleetError, NotFound, Unreachable
+from .._xml import parse_libvirts
 from .errors import libvirt_errors
 from .folder import open_folder
 from .library import libvirt
@@ -66,6 +66,6 @@ class Paths:
         if self._devices is None:
             with libvirt_errors(f"list the block devices of {self._uri}"):
                 found = self._connection.listAllDevices(libvirt().VIR_CONNECT_LIST_NODE_DEVICES_CAP_STORAGE)
-                roots = [ElementTree.fromstring(device.XMLDesc(0)) for device in found]
+                roots = [parse_libvirts(device.XMLDesc(0), "a node device") for device in found]
             self._devices = {root.findtext("capability/block") or "" for root in roots}
         return self._devices

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 from .._errors import NotFound
 from .._storage.ports import Image
+from .._xml import parse_libvirts
 from .errors import libvirt_errors
 from .facts_host import LibvirtFactsHost
 from .folder import LibvirtFolder, open_folder
@@ -44,7 +45,7 @@ def open_storage_host(uri: str) -> LibvirtStorageHost:
 
 
 def _disks(xml: str) -> t.List[ElementTree.Element]:
-    return ElementTree.fromstring(xml).findall("devices/disk")
+    return parse_libvirts(xml, "a domain definition").findall("devices/disk")
 
 
 def _paths(xml: str) -> t.Set[str]:

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 from .._errors import KvmfleetError
 from .._facts.devices import pci_address
+from .._xml import parse_libvirts
 from .errors import libvirt_errors
 from .library import libvirt
 
@@ -53,7 +54,7 @@ def _pools(connection: t.Any) -> t.List[Json]:
 
 def _pool(pool: t.Any) -> Json:
     state, capacity, _allocation, available = pool.info()
-    root = ElementTree.fromstring(pool.XMLDesc(0))
+    root = parse_libvirts(pool.XMLDesc(0), "a storage pool")
     return {
         "name": pool.name(),
         "type": root.get("type", ""),
@@ -70,13 +71,13 @@ def _networks(connection: t.Any) -> t.List[Json]:
 
 
 def _network(network: t.Any, active: t.Set[str]) -> Json:
-    bridge = ElementTree.fromstring(network.XMLDesc(0)).find("bridge")
+    bridge = parse_libvirts(network.XMLDesc(0), "a network").find("bridge")
     return {"name": network.name(), "active": network.name() in active, "bridge": bridge.get("name") if bridge is not None else None}
 
 
 def _devices(connection: t.Any) -> t.List[Json]:
     flags = (getattr(libvirt(), f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{name}", 0) for name in _DEVICE_FLAGS.values())
-    found = _each(connection.listAllDevices(sum(flags)), lambda device: _device(ElementTree.fromstring(device.XMLDesc(0))))
+    found = _each(connection.listAllDevices(sum(flags)), lambda device: _device(parse_libvirts(device.XMLDesc(0), "a node device")))
     return sorted((device for device in found if device), key=lambda device: (device["kind"], device["address"]))
 
 

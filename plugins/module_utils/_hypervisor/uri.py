@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Libvirt URIs: which are local, and how one is built for a host without letting a name smuggle anything in."""
+"""Libvirt URIs: which are allowed, which are local, and how one is built for a host without letting a name smuggle anything in.
+
+A URI reaches libvirt's daemon, which runs as root, and libvirt runs programs that a URI names (https://libvirt.org/uri.html): such a URI is refused.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,17 @@ TRANSPORTS = ("ssh", "tls", "tcp")
 MEMORY_SCHEMES = ("tcp", "rdma", "unix")
 
 _ADDRESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?\]?")
+_URI = re.compile(
+    r"(?P<driver>[a-z][a-z0-9]*)(\+(?P<transport>[a-z0-9]*))?://"
+    r"((?P<user>[^/?#@]*)@)?(?P<host>\[[^\]/?#@]*\]|[^/?#@:\[\]]*)(:[0-9]{1,5})?"
+    r"(?P<path>/[^\s'\"\\<>`?#]*)?(\?(?P<query>[^\s'\"\\<>`#]*))?"
+)
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_TRANSPORTS_OF_URIS = (None, "unix", "libssh", "libssh2", *TRANSPORTS)
+# Not "command" and "netcat", which name programs, nor "name", which has the daemon open another URI.
+_PARAMETERS = frozenset(
+    ["keyfile", "known_hosts", "known_hosts_verify", "mode", "no_sanity", "no_tty", "no_verify", "pkipath", "proxy", "socket", "sshauth", "tls_priority"],
+)
 
 
 def check_address(address: str) -> str:
@@ -46,10 +60,32 @@ def is_local(uri: str) -> bool:
 
 
 def check_uri(uri: t.Any, option: str) -> str:
-    """Return the URI if it looks like one, else raise L(InvalidArgument) naming the option."""
-    if not isinstance(uri, str) or not re.fullmatch(r"[a-z][a-z0-9+]*://[^\s'\"\\<>`]*", uri):
-        raise InvalidArgument(f"{option} is {uri!r}, which is no libvirt URI.", "Give one like qemu:///system or qemu+ssh://kvm2/system.")
-    return uri
+    """Return the URI if it is one that makes libvirt run nothing but its own transports, else raise L(InvalidArgument) naming the option."""
+    parts = _URI.fullmatch(uri) if isinstance(uri, str) else None
+    if parts is None:
+        raise InvalidArgument(f"{option} is {_shown(uri)}, which is no libvirt URI.", "Give one like qemu:///system or qemu+ssh://kvm2/system.")
+    problem = _problem_of(parts)
+    if problem:
+        raise InvalidArgument(f"{option} is {_shown(uri)}: {problem}.", "Give one like qemu:///system or qemu+ssh://kvm2/system.")
+    return str(uri)
+
+
+def _problem_of(parts: t.Match[str]) -> str:
+    if parts["transport"] not in _TRANSPORTS_OF_URIS:
+        return f"the transport {parts['transport']!r} is none of {', '.join(filter(None, _TRANSPORTS_OF_URIS))}"
+    if parts["host"] and not _ADDRESS.fullmatch(parts["host"]):
+        return f"{parts['host']!r} is no host name and no IP address"
+    if parts["user"] is not None and not _USER.fullmatch(parts["user"]):
+        return "what stands before the @ is no user name (a password cannot stand there)"
+    # Libvirt parts parameters at both characters, decodes their names, and minds no case.
+    names = [parameter.partition("=")[0] for parameter in re.split("[&;]", parts["query"] or "") if parameter]
+    strange = [name for name in names if name not in _PARAMETERS]
+    return f"the parameter {strange[0]!r} is not allowed, only {', '.join(sorted(_PARAMETERS))} are" if strange else ""
+
+
+def _shown(uri: t.Any) -> str:
+    """Return the URI for a message, without a password that somebody wrote into it."""
+    return re.sub(r"://([^/?#@:]*):[^/?#]*@", r"://\1:***@", repr(uri))
 
 
 def check_migrate_uri(uri: t.Any) -> str:

@@ -16,6 +16,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from .._errors import InvalidArgument
+from .._xml import NotXml, parse_xml
 from .fields import BOOLEANS, FIELDS, NUMBERS, check_field
 
 NAMESPACE = "urn:kvmfleet:migration:policy"
@@ -106,12 +107,12 @@ def _tree(xml: str) -> Element:
     """Return the policy's root with our own namespace taken off: libvirt puts it on again when it is given the element."""
     if not xml:
         return Element(ROOT)
-    if len(xml) > _MAX_CHARACTERS or "<!DOCTYPE" in xml or "<!ENTITY" in xml:
-        raise InvalidArgument(f"It is longer than {_MAX_CHARACTERS} characters, or declares a document type.")
+    if len(xml) > _MAX_CHARACTERS:
+        raise InvalidArgument(f"It is longer than {_MAX_CHARACTERS} characters.")
     try:
-        tree = ElementTree.fromstring(xml)
-    except ElementTree.ParseError as error:
-        raise InvalidArgument(f"It is no XML: {error}.") from error
+        tree = parse_xml(xml)
+    except NotXml as error:
+        raise InvalidArgument(f"It cannot be read: {error}.") from error
     for element in tree.iter():
         element.tag = element.tag.replace(f"{{{NAMESPACE}}}", "", 1)
     if tree.tag != ROOT:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
+
 from .entries import summed_up
 
 Body = Mapping[str, t.Any]
@@ -25,7 +27,8 @@ def plan_lines(plan: Body) -> list[str]:
     lines += [f"STAYS  {entry['name']} on {entry['source']}: {entry['reason']}" for entry in plan["unplaced"]]
     lines += [f"LEFT   {entry['name']} on {entry['source']}: {entry['reason']}" for entry in plan["skipped"]]
     lines += [f"{source}: about {_s(seconds)}, {plan['options']['parallel']} at a time." for source, seconds in plan["predicted_seconds"].items() if rows]
-    return lines + ([_spare(plan["n_plus_one"])] if plan["n_plus_one"] else [])
+    lines += [_spare(plan["n_plus_one"])] if plan["n_plus_one"] else []
+    return [printable(line) for line in lines]
 
 
 def _move_row(move: Body) -> list[str]:
@@ -56,7 +59,7 @@ def result_lines(result: Mapping[str, Body]) -> list[str]:
         lines += [f"FAILED {host}: {problem}" for problem in share["problems"]]
         lines += [f"LEFT   {entry['name']} on {host}: {entry['reason']}" for entry in share["skipped"]]
         lines.append(f"{host}: {_counts(share)}. {_verdict(share)}")
-    return lines
+    return [printable(line) for line in lines]
 
 
 def _counts(share: Body) -> str:
@@ -70,7 +73,7 @@ def _verdict(share: Body) -> str:
 
 def columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the rows under their titles, each column as wide as its widest text."""
-    table = [list(titles), *rows]
+    table = [list(titles), *([printable(text) for text in row] for row in rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(titles))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table]
 

@@ -13,7 +13,7 @@ import stat
 import typing as t
 import uuid
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, InvalidState, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
 
@@ -31,11 +31,11 @@ def ensure(path: str, create: bool) -> str:
     """Return the UUID of the ledger at the path, making both where C(create).
 
     Raises L(NotFound) where there is none and it is not to be made, L(InvalidArgument) for a folder that holds other things,
-    L(InvalidState) for a damaged ledger, L(NotSupported) for one of a later version, and C(OSError).
+    L(InvalidState) for a damaged ledger, L(NotSupported) for one of a later version, L(Forbidden) for somebody else's folder, and C(OSError).
     """
     if create:
         with contextlib.suppress(FileExistsError):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            _make_parents(os.path.dirname(path))
             os.mkdir(path, 0o700)
             os.chmod(path, 0o700)
     try:
@@ -43,7 +43,27 @@ def ensure(path: str, create: bool) -> str:
     except FileNotFoundError as error:
         raise NotFound(f"There is no ledger at {path}.", "The first task that moves or cordons something makes one.") from error
     with root:
+        _check_owner(root)
         return _identity(root) or _founded(root, create)
+
+
+def _make_parents(path: str) -> None:
+    """Make the folders on the way, the user's alone: who can write to one of them can put another ledger in the place of this one."""
+    if path and not os.path.isdir(path):
+        _make_parents(os.path.dirname(path))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+            os.chmod(path, 0o700)
+
+
+def _check_owner(root: Folder) -> None:
+    owner = os.fstat(root.fd).st_uid
+    if owner != os.geteuid():
+        raise Forbidden(
+            f"The folder {root.path} belongs to the user ID {owner}, and this runs as {os.geteuid()}: its owner could change what the ledger says. "
+            "Nothing was written there.",
+            "Run this as its owner, or give the folder and all that is in it to who runs this (chown -R).",
+        )
 
 
 def _founded(root: Folder, create: bool) -> str:

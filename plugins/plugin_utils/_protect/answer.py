@@ -12,6 +12,8 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
+
 from .._ledger.store import Body
 from .documents import KEPT, Judgement
 
@@ -56,7 +58,7 @@ def notes(result: Body, unwritable: Mapping[str, str]) -> list[str]:
 
     :arg unwritable: the folders in which it could leave no token, and why.
     """
-    return [
+    sentences = [
         *(conflict["msg"] for conflict in result["conflicts"]),
         *(f"Domain {one['name']} is not saved now: {one['reason']}." for one in result["skipped"]),
         *(f"Domain {one['name']} is not here any more, and the ledger does not know where it went; {_last(one)}." for one in result["missing"]),
@@ -64,6 +66,7 @@ def notes(result: Body, unwritable: Mapping[str, str]) -> list[str]:
         *(f"No token could be left in {folder}: {why}." for folder, why in sorted(unwritable.items())),
         *([result["guard"]["note"]] if result["guard"]["note"] else []),
     ]
+    return [printable(sentence) for sentence in sentences]
 
 
 def _last(one: Body) -> str:

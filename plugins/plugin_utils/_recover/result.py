@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import COMPLETED
 
 Body = Mapping[str, t.Any]
@@ -84,14 +85,15 @@ def result_lines(result: Mapping[str, Body]) -> list[str]:
         lines += [f"NOTE    {host}: {note}" for note in own["notes"]]
         lines += [f"FAILED  {host}: {own['error']}"] if own["error"] else []
         lines.append(f"{host}: {_counts(own)}. {_verdict(own)}")
-    return lines
+    return [printable(line) for line in lines]
 
 
 def problems(own: Body) -> list[str]:
     """Return the sentences for which the role fails on a host."""
     sentences = [own["error"]] if own["error"] else []
     sentences += [f"Failed to {entry['what']} {_named(entry)}: {_reason(entry)}" for entry in own["failed"]]
-    return sentences + [f"{_named(entry)} was not cleaned up: {_reason(entry)}" for entry in own["refused"]]
+    sentences += [f"{_named(entry)} was not cleaned up: {_reason(entry)}" for entry in own["refused"]]
+    return [printable(sentence) for sentence in sentences]
 
 
 def _counts(own: Body) -> str:

@@ -100,6 +100,12 @@ def test_another_file_in_the_place_is_not_overwritten(store: Store) -> None:
     assert (store.image.read_text(), store.put_aside.read_text()) == ("data", "other")
 
 
+@pytest.mark.parametrize("target", ["../../etc/cron.d/x", "/etc/x", "a/b"])
+def test_a_device_s_name_leads_nowhere_else(store: Store, target: str) -> None:
+    with pytest.raises(Unsafe, match="no device"):
+        store.quarantine().item("disk", target, str(store.image), str(store.mount))
+
+
 def test_a_folder_that_is_a_link_is_not_followed(store: Store, tmp_path: pathlib.Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (store.mount / FOLDER).symlink_to(tmp_path / "elsewhere")

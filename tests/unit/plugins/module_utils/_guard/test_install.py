@@ -204,7 +204,7 @@ def test_the_program_is_read_from_an_archive_too(tmp_path: pathlib.Path) -> None
     folder = pathlib.Path(layout.__file__).parent
     archive = tmp_path / "payload.zip"
     with zipfile.ZipFile(archive, "w") as payload:
-        for path in [*folder.glob("*.py"), folder.parent / "_errors.py"]:
+        for path in [*folder.glob("*.py"), folder.parent / "_errors.py", folder.parent / "_printable.py"]:
             payload.write(path, str(package / path.relative_to(folder.parent)))
         for parent in [package / "_guard", package, *package.parents]:
             payload.writestr(str(parent / "__init__.py"), "")
