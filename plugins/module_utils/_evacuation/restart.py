@@ -85,6 +85,9 @@ class Restart:
                 ownership.begin(self.order["record"], generation)
         except Conflict as error:
             return self._answer(OVERTAKEN, error)
+        except KvmfleetError as error:
+            # Nothing was begun now; of an earlier run that is not known.
+            return self._answer(UNKNOWN if self.order["rejoin"] else FAILED, error)
         try:
             return {**self._carried_out(), "generation": generation}
         finally:

@@ -64,11 +64,14 @@ def _run(work: t.Callable[[Report], None], reader: int, writer: int, log: str) -
         work(report)
         status = 0
     finally:
-        # Whatever went wrong, this process never returns into the module's code: a second module would run, with its clean-up.
-        if status:
-            traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(status)
+        # Whatever went wrong, and be it that the log cannot be written, this process never returns into the module's code:
+        # a second module would run, with its clean-up.
+        try:
+            if status:
+                traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
 
 
 def _redirect_standard_streams(log: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._errors import KvmfleetError
+from .._errors import Internal, KvmfleetError
 from .._migration.force import RUNG_DOWNTIME, RUNG_SUSPEND
 from .._migration.hypervisor import JobStats
 from .._migration.monitor import SetDowntime
@@ -25,6 +25,10 @@ MIGRATE_ACT = "migrate"
 
 _MAX_ANSWERS = 20
 
+# How long a watcher tries to write how its move ended, where there is no room for it.
+LAST_WORD_SECONDS = 600.0
+_RETRY_SECONDS = 1.0
+
 
 class Journal:
     """Writes the state file C(/run/kvmfleet/<domain uuid>.json): the record, and which process watches it.
@@ -39,6 +43,7 @@ class Journal:
         self._by = f"watcher pid {watcher.get('pid')}"
         self._samples = Samples(record["samples"])
         self._answers: t.Dict[str, t.Dict[str, t.Any]] = {}
+        self._trouble: t.Optional[OSError] = None
 
     def advance(self, status: str, detail: str = "", reason: t.Optional[str] = None) -> None:
         """Give the record its next status and write it."""
@@ -116,6 +121,26 @@ class Journal:
         return "paused" if self.record["result"].get("rung") in (RUNG_DOWNTIME, RUNG_SUSPEND) else "pre-copy"
 
     def write(self) -> None:
-        """Write the record as it is."""
-        if self.folder is not None:
+        """Write the record as it is. What there is no room for now is written with the next change: no guest is left alone for that."""
+        if self.folder is None:
+            return
+        try:
             write_json(state_path(self.record["domain"]["uuid"], self.folder), {**self.record, "watcher": self._watcher, "answers": self._answers})
+            self._trouble = None
+        except OSError as error:
+            self._trouble = error
+
+    def require_written(self) -> None:
+        """Raise L(Internal) where the state file does not say what the record says: then nothing may be begun."""
+        if self._trouble is not None:
+            raise Internal(
+                f"The state of the move of domain {self.record['domain']['name']} cannot be written under {self.folder}: {self._trouble.strerror}.",
+                "Nothing was started. Make room there, on the source host, and run the task again.",
+            )
+
+    def insist(self, clock: t.Callable[[], float], sleep: t.Callable[[float], None]) -> None:
+        """Write the last word, where it could not be written yet; given up after C(LAST_WORD_SECONDS), for the next run finds it out by asking."""
+        deadline = clock() + LAST_WORD_SECONDS
+        while self._trouble is not None and clock() < deadline:
+            sleep(_RETRY_SECONDS)
+            self.write()

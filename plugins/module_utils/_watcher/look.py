@@ -34,7 +34,9 @@ def look(orders: t.Sequence[Order], run_id: str, open_host: t.Callable[[str], Ho
     uris = sorted({uri for order in orders for uri in (order.source_uri, order.destination_uri)})
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
         answers = list(pool.map(lambda uri: _asked(uri, open_host), uris))
-    write_json(seen_path(run_id, folder), {"seen": {uri: answer for uri, answer in zip(uris, answers) if answer}})
+    # It only spares others a question: without room for it they ask themselves.
+    with contextlib.suppress(OSError):
+        write_json(seen_path(run_id, folder), {"seen": {uri: answer for uri, answer in zip(uris, answers) if answer}})
 
 
 def _asked(uri: str, open_host: t.Callable[[str], Host]) -> t.Optional[Facts]:

@@ -77,6 +77,7 @@ class Mover(threading.Thread):
                 if why:
                     settlement.give_up(why)
                     break
+            self.journal.insist(self._clock, self._sleep)
         finally:
             follower.close()
             self._ownership.release()
@@ -154,6 +155,7 @@ class Mover(threading.Thread):
         self.journal.record.setdefault("connection", {}).update(flags=self.order.flags, parameters=self.order.parameters)
         self._arrivals.expect_at(self.order.destination_uri)
         self.journal.intend(MIGRATE_ACT)
+        self.journal.require_written()
         host.set_max_downtime_ms(self.order.uuid, limits.downtime.first_ms)
         if info.view.state == h.PAUSED:
             # A guest that is paused stays so on the other side, which libvirt does not combine with post-copy; it converges anyway.

@@ -70,4 +70,11 @@ class Ownership:
 
     def _write(self, record_id: str, generation: int) -> None:
         content = json.dumps({"record": record_id, "generation": generation}).encode()
-        os.pwrite(self._descriptor, content.ljust(128) + b"\n", 0)
+        try:
+            os.pwrite(self._descriptor, content.ljust(128) + b"\n", 0)
+        except OSError as error:
+            self.release()
+            raise Internal(
+                f"The lock file of domain {self._domain_uuid} cannot be written: {error.strerror}.",
+                "Nothing was started. Make room under /run/kvmfleet on this host and run the task again.",
+            ) from error

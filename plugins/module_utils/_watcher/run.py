@@ -60,13 +60,24 @@ def _take(
     for order in orders:
         try:
             ownership = _own(order, folder)
+            journal = _journal(order, watcher, ownership, folder)
         except KvmfleetError as error:
             refused[order.uuid] = error.as_result()
             continue
-        journal = Journal(order.record, watcher, folder)
-        journal.write()
         movers.append(Mover(order, journal, ownership, open_host, arrivals))
     return movers, refused
+
+
+def _journal(order: Order, watcher: t.Mapping[str, t.Any], ownership: Ownership, folder: str) -> Journal:
+    """Write the first state, from which others know who watches. Raises L(Internal), and gives the domain up, where that cannot be written."""
+    journal = Journal(order.record, watcher, folder)
+    journal.write()
+    try:
+        journal.require_written()
+    except KvmfleetError:
+        ownership.release()
+        raise
+    return journal
 
 
 def _own(order: Order, folder: str) -> Ownership:

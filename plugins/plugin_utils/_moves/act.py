@@ -58,6 +58,7 @@ class Actor:
             followed = orphans
 
     def _open(self, view: FleetView, job: Job, booking: Booking) -> None:
+        self._follower.stop_if_orphaned()
         context, decision = self._context, job.decision
         if isinstance(decision, d.AlreadyThere):
             job.record = already_there(context, view.survey, job, decision)
@@ -85,6 +86,8 @@ class Actor:
     def _start(self, jobs: list[Job]) -> None:
         if not jobs:
             return
+        # What was booked is given back by the next run.
+        self._follower.stop_if_orphaned()
         work = {"run_id": self._context.run_id, "parallel": self._parallel, "orders": [job.order for job in jobs]}
         try:
             started = self._context.source.phase("start", work)

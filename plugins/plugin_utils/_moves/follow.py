@@ -58,7 +58,7 @@ class Follower:
         orphans: list[str] = []
         open_moves = set(mirrors)
         while open_moves:
-            self._stop_if_orphaned()
+            self.stop_if_orphaned()
             states = self._poll({uuid: watchers[uuid] for uuid in sorted(open_moves)})
             if states is not None:
                 open_moves -= {uuid for uuid in sorted(open_moves) if self._is_over(uuid, states.get(uuid), mirrors[uuid], watchers, orphans)}
@@ -98,7 +98,10 @@ class Follower:
         self._answered_at = time.monotonic()
         return states
 
-    def _stop_if_orphaned(self) -> None:
-        """Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the moves."""
+    def stop_if_orphaned(self) -> None:
+        """Raise L(ControllerGone) where the process that started this one has ended.
+
+        Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the moves.
+        """
         if os.getppid() != self._parent:
             raise ControllerGone(1)

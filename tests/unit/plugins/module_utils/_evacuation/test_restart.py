@@ -175,6 +175,14 @@ def test_a_start_that_is_still_going_on_is_waited_for_and_not_disturbed(bench: B
     assert bench.host.guests == {}
 
 
+@pytest.mark.parametrize(("rejoin", "outcome"), [(False, r.FAILED), (True, r.UNKNOWN)])
+def test_a_lock_that_cannot_be_used_starts_nothing_and_stops_no_other_domain(bench: Bench, rejoin: bool, outcome: str) -> None:
+    (bench.run / f"{UUID}.lock").write_text("torn {", encoding="ascii")
+    result = bench.restart(rejoin=rejoin)
+    assert (result["outcome"], result["error_code"], result["changed"]) == (outcome, "internal", False)
+    assert bench.host.guests == {}
+
+
 @pytest.mark.parametrize("dies", ["before", "after"])
 def test_a_host_that_is_lost_in_the_start_is_never_called_failed_while_it_may_run(bench: Bench, dies: str) -> None:
     bench.host.dies = dies

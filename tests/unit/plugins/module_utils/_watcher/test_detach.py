@@ -113,6 +113,21 @@ def test_a_log_that_is_a_link_is_not_followed_and_no_second_module_runs_on(tmp_p
     assert not (tmp_path / "victim").exists()
 
 
+def test_a_full_disk_for_the_log_lets_no_second_module_run_on(tmp_path: pathlib.Path) -> None:
+    def work(report: Report) -> None:
+        raise OSError("the cause")
+
+    caller = os.getpid()
+    try:
+        with pytest.raises(Internal, match="ended before it began"):
+            launch(work, "/dev/full")
+    finally:
+        if os.getpid() != caller:
+            (tmp_path / "second").write_text("", encoding="ascii")
+            os._exit(1)
+    assert not (tmp_path / "second").exists()
+
+
 def test_work_that_does_not_begin_in_time_is_an_error(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detach, "READY_TIMEOUT_SECONDS", 0.2)
 

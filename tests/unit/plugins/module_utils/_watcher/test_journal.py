@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
+import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JobStats
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal as journal_module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import LAST_WORD_SECONDS, Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import order_from
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, acts, journal_of, record_of, state_in, statuses
 
@@ -66,6 +70,53 @@ def test_an_arrival_without_figures_has_what_was_seen(journal: Journal) -> None:
     result = journal.record["result"]
     assert (result["elapsed_ms"], result["downtime_ms"], result["iterations"]) == (1500, None, 3)
     assert (journal.record["status"], journal.record["reason"]) == (s.COMPLETED, "definition_left")
+
+
+class FullDisk:
+    """A disk on which there is no room until C(room)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.has_room = False
+        self._write = journal_module.write_json
+        monkeypatch.setattr(journal_module, "write_json", self._try)
+
+    def _try(self, path: str, document: t.Any) -> None:
+        if not self.has_room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._write(path, document)
+
+
+def test_a_move_goes_on_where_its_state_cannot_be_written_and_nothing_is_begun(
+    journal: Journal, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    journal.advance(s.PREPARING)
+    with pytest.raises(Internal, match=r"No space left.*Nothing was started"):
+        journal.require_written()
+    disk.has_room = True
+    journal.note("source_lost")
+    journal.require_written()
+    assert (state_in(tmp_path)["status"], statuses(state_in(tmp_path))) == (s.PREPARING, [s.PREPARING])
+
+
+def test_the_last_word_is_written_as_soon_as_there_is_room(journal: Journal, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, now = FullDisk(monkeypatch), [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        disk.has_room = now[0] > 20
+
+    journal.advance(s.CANCELLED)
+    journal.insist(lambda: now[0], sleep)
+    assert (state_in(tmp_path)["status"], 20 < now[0] < 30) == (s.CANCELLED, True)
+
+
+def test_a_last_word_for_which_there_is_never_room_is_given_up(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    FullDisk(monkeypatch)
+    now = [0.0]
+    journal.advance(s.CANCELLED)
+    journal.insist(lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
+    assert LAST_WORD_SECONDS <= now[0] <= LAST_WORD_SECONDS + 10
 
 
 def test_an_order_from_the_control_node_must_hold_a_record() -> None:

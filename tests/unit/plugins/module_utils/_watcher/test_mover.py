@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
 import typing as t
 
@@ -16,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Stepped
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, Intent, leave
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import UNREACHABLE_SECONDS, limits_of, terms_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
@@ -640,3 +643,46 @@ def test_a_post_copy_that_cannot_be_recovered_stays_unsettled_and_another_run_re
     mover_of(fleet, again, tmp_path).run()
     assert state_in(tmp_path)["status"] == s.COMPLETED
     assert fleet.destination.domains[UUID].view().describe() == "running (migrated)"
+
+
+# -- no room for the state file ------------------------------------------------------------------------------------
+
+
+class FullRun:
+    """A folder of state files in which there is no room, from the beginning or from a call to libvirt on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, is_full: bool = True) -> None:
+        self.is_full = is_full
+        self._write = journal.write_json
+        monkeypatch.setattr(journal, "write_json", self._try)
+
+    def _try(self, path: str, document: t.Any) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._write(path, document)
+
+
+def test_without_room_for_its_state_no_job_is_started(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.guest()
+    FullRun(monkeypatch)
+    mover = mover_of(fleet, order_of(record_of()), tmp_path)
+    mover.run()
+    assert (mover.journal.record["status"], fleet.migrations) == (s.FAILED, [])
+    assert "No space left" in mover.journal.record["history"][-1]["detail"]
+    assert fleet.source.domains[UUID].view().describe() == "running (booted)"
+    Ownership(UUID, str(tmp_path)).release()
+
+
+def test_a_limit_holds_although_there_is_no_room_any_more(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow(fleet)
+    run = FullRun(monkeypatch, is_full=False)
+
+    def fill(machine: t.Any, call: str) -> None:
+        run.is_full = run.is_full or call == "migrate"
+
+    fleet.before_call = fill
+    mover = mover_of(fleet, order_of(record_of(timeout_seconds=5)), tmp_path)
+    mover.run()
+    assert (mover.journal.record["status"], mover.journal.record["reason"]) == (s.CANCELLED, s.REASON_TIMEOUT)
+    assert fleet.source.domains[UUID].view().state == h.RUNNING
+    assert state_in(tmp_path)["status"] == s.PREPARING

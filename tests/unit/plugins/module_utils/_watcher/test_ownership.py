@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
 import subprocess
 import sys
@@ -39,6 +41,20 @@ def test_one_process_at_a_time_has_the_lock_and_its_death_frees_it(tmp_path: pat
     holder.kill()
     holder.communicate(timeout=20)
     own(tmp_path).release()
+
+
+def test_a_lock_that_cannot_be_written_begins_nothing_and_is_free_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*dummy: t.Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        for write in (lambda owned: owned.begin("r1", 1), lambda owned: owned.take_over("r1", 1)):
+            with pytest.raises(Internal, match=r"No space left.*Nothing was started"):
+                write(own(tmp_path))
+    ownership = own(tmp_path)
+    ownership.begin("r1", 1)
+    ownership.release()
 
 
 def test_generations_only_rise(tmp_path: pathlib.Path) -> None:

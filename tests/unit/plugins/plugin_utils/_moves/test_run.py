@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import typing as t
 
@@ -17,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import follow
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.act import MAX_ADOPTIONS
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import ControllerGone
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import Control
@@ -330,3 +332,25 @@ def test_a_domain_that_an_evacuation_holds_is_a_conflict(control: Control) -> No
     job = moved(control)
     assert isinstance(job.error, e.Conflict)
     assert "evacuation" in str(job.error)
+
+
+def test_a_process_whose_parent_is_gone_opens_no_record(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    control.fleet.guest()
+    control.source.after_prepare = lambda: monkeypatch.setattr(os, "getppid", lambda: -1)
+    with pytest.raises(ControllerGone):
+        moved(control)
+    assert (control.records(), control.source.phases) == ([], ["prepare"])
+
+
+def test_a_process_whose_parent_is_gone_starts_nothing_that_it_has_booked(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    control.fleet.guest()
+    opened = control.ledger.open_record
+
+    def opened_by_an_orphan(record: schema.Record) -> t.Any:
+        monkeypatch.setattr(os, "getppid", lambda: -1)
+        return opened(record)
+
+    monkeypatch.setattr(control.ledger, "open_record", opened_by_an_orphan)
+    with pytest.raises(ControllerGone):
+        moved(control)
+    assert ([record["status"] for record in control.records()], control.source.phases) == ([s.QUEUED], ["prepare"])
