@@ -1,0 +1,96 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What needs a version that only one side has is refused before anything moves; what one version breaks is not attempted with it."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.mixed.support import fleet as m
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Record
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+
+Make = t.Callable[..., str]
+
+WRITER = ("--mib", "96", "--dirty-mib", "32", "--rate", "2000", "--integrity", "--machine", m.OLD_MACHINE)
+CALM = ("--mib", "64", "--dirty-mib", "40", "--rate", "500", "--integrity", "--machine", m.OLD_MACHINE)
+# It stays in post-copy for a while.
+POST_COPY = {"timeout_seconds": 2, "on_timeout": "force_complete", "post_copy": True, "bandwidth_mib": 4, "post_copy_bandwidth_mib": 3, "stall_seconds": 4}
+WAYS = [pytest.param(m.OLD, m.NEW, id="to-newer"), pytest.param(m.NEW, m.OLD, id="to-older")]
+
+
+def acts(record: Record) -> list[str]:
+    return [entry["act"] for entry in record["acts"]]
+
+
+@pytest.mark.parametrize("method", ["zlib", "zstd"])
+def test_compressed_streams_need_the_newer_libvirt_on_both_sides(lab: Lab, control: m.Mixed, guest: Make, method: str) -> None:
+    name = guest("web", *WRITER)
+    wanted = {"compression": method, "parallel_connections": 2}
+    refused = control.go(name, m.OLD, m.NEW, **wanted)
+    assert refused.refused() == "not_supported"
+    assert f"compression {method} needs libvirt 9.4.0 on both hosts; {lab.host(m.OLD)} has 9.0.0" in refused.msg
+    m.check_stayed(lab, name, m.OLD)
+    m.check_moved(lab, control.go(name, m.OLD, m.NEW, parallel_connections=2), name, m.NEW)
+    refused = control.go(name, m.NEW, m.OLD, force=True, **wanted)
+    assert refused.refused() == "not_supported"
+    assert f"{lab.host(m.OLD)} has 9.0.0" in refused.msg
+    m.check_stayed(lab, name, m.NEW)
+    m.check_moved(lab, control.go(name, m.NEW, m.NEWER, **wanted), name, m.NEWER)
+
+
+def test_a_compression_that_the_newer_qemu_has_lost_is_not_offered(lab: Lab, control: m.Mixed, guest: Make) -> None:
+    name = guest("web", *WRITER)
+    done = control.go(name, m.OLD, m.NEW, compression="mt")
+    assert done.code != 0
+    assert "xbzrle, zlib, zstd" in done.msg
+    m.check_stayed(lab, name, m.OLD)
+
+
+@pytest.mark.parametrize(("source", "destination"), [*WAYS, pytest.param(m.NEW, m.NEWER, id="both-newer")])
+def test_parallel_post_copy_is_refused_below_qemu_10_1(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
+    name = guest("web", *WRITER, on=source)
+    refused = control.go(name, source, destination, force=destination == m.OLD, parallel_connections=2, post_copy=True)
+    assert refused.refused() == "not_supported"
+    assert "before QEMU 10.1 the guest is lost" in refused.msg
+    m.check_stayed(lab, name, source)
+
+
+def test_a_broken_post_copy_is_resumed_where_the_destination_survives_it(lab: Lab, control: m.Mixed, guest: Make) -> None:
+    name = guest("web", *CALM, on=m.NEW)
+    running = control.begin_go(name, m.NEW, m.OLD, force=True, **POST_COPY)
+    m.await_status(lab, name, m.NEW, "running (post-copy)")
+    lab("cut", lab.host(m.NEW), "--data", "--peer", lab.host(m.OLD))
+    uuid = lab.uuid(name, m.NEW)
+    eventually(lambda: "recover: pause" in acts(lab.state_file(uuid, m.NEW) or {"acts": []}), "the stream is broken", 120)
+    lab("heal", lab.host(m.NEW))
+    done = running.wait()
+    m.check_moved(lab, done, name, m.OLD)
+    assert "recover: resume" in acts(done.record)
+    assert done.record["result"]["mode"] == "post-copy"
+
+
+def test_a_broken_post_copy_is_not_resumed_where_that_kills_the_destinations_daemon(lab: Lab, control: m.Mixed, guest: Make) -> None:
+    """Libvirt 11.3 would crash, and with it the last that is known of a guest whose memory is on two hosts."""
+    name = guest("web", *CALM)
+    daemon = lab.on(m.NEW, "cat", "/run/libvirtd.pid")
+    running = control.begin_go(name, m.OLD, m.NEW, **POST_COPY)
+    m.await_status(lab, name, m.OLD, "running (post-copy)")
+    uuid = lab.uuid(name)
+    lab("cut", lab.host(m.OLD), "--data", "--peer", lab.host(m.NEW))
+    eventually(lambda: "recover: pause" in acts(lab.state_file(uuid) or {"acts": []}), "the stream is broken", 120)
+    lab("heal", lab.host(m.OLD))
+    done = running.wait()
+    assert done.code != 0, done.text
+    assert done.ended() == ("error", "post_copy_failed"), done.text
+    assert "recover: resume" not in acts(done.record)
+    assert "(11.2 or 11.3) crashes" in done.msg
+    assert lab.on(m.NEW, "cat", "/run/libvirtd.pid") == daemon
+    assert set(lab.places(name)) == {m.OLD, m.NEW}
+    again = control.go(name, m.OLD, m.NEW)
+    assert (again.code != 0, again.ended()) == (True, ("error", "post_copy_failed")), again.text
+    assert lab.on(m.NEW, "cat", "/run/libvirtd.pid") == daemon

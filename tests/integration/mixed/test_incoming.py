@@ -1,0 +1,67 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""While a guest is coming in to libvirt 11.3, that host goes on telling of itself, and others are judged and moved as ever."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.mixed.support import fleet as m
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Running
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+Make = t.Callable[..., str]
+
+ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000", "--integrity")
+CALM = ("--mib", "64", "--dirty-mib", "16", "--rate", "500", "--integrity")
+
+
+@pytest.fixture
+def arriving(lab: Lab, control: m.Mixed, guest: Make) -> t.Iterator[str]:
+    """A guest that is on its way to the newer release, and does not arrive before the end of the scenario."""
+    name = guest("arriving", *ENDLESS)
+    control.set_policy(name, group={"name": "pair", "policy": "anti-affinity"})
+    running = control.begin_go(name, m.OLD, m.NEW, bandwidth_mib=4, downtime_ms=50, stall_seconds=0)
+    lab.under_way(lab.uuid(name))
+    yield name
+    end(lab, name, running)
+
+
+def end(lab: Lab, name: str, running: Running) -> None:
+    lab.hurry(name)
+    m.check_moved(lab, running.wait(), name, m.NEW)
+
+
+def test_the_host_still_tells_all_of_itself(lab: Lab, control: m.Mixed, arriving: str) -> None:
+    found = {domain["name"]: domain for domain in control.facts(m.NEW)["domains"]}
+    assert found[arriving]["job"] == "incoming migration"
+    assert (found[arriving]["memory_mib"], found[arriving]["vcpus"]) == (96, 1)
+    assert found[arriving]["policy"]["group"] == {"name": "pair", "policy": "anti-affinity"}
+
+
+def test_another_guest_is_judged_and_moves_there_meanwhile(lab: Lab, control: m.Mixed, arriving: str, guest: Make) -> None:
+    name = guest("web", *CALM)
+    seen = control.check(m.NEW, name=name)
+    assert seen.code == 0, seen.text
+    m.check_moved(lab, control.go(name, m.OLD, m.NEW), name, m.NEW)
+    assert lab.has_job(arriving, m.OLD)
+
+
+def test_a_member_of_its_group_is_kept_away_meanwhile(lab: Lab, control: m.Mixed, arriving: str, guest: Make) -> None:
+    name = guest("web", *CALM)
+    control.set_policy(name, group={"name": "pair", "policy": "anti-affinity"})
+    refused = control.go(name, m.OLD, m.NEW)
+    assert refused.refused() == "conflict"
+    assert arriving in refused.msg
+    m.check_stayed(lab, name, m.OLD)
+
+
+def test_the_host_is_protected_meanwhile(lab: Lab, control: m.Mixed, arriving: str, guest: Make) -> None:
+    guest("resident", *CALM, on=m.NEW)
+    done = control.task(m.NEW, "protect", {})
+    assert done.code == 0, done.text
+    assert "resident" in [one["name"] for one in done.result["saved"]]
