@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.estimate import SWITCHOVER_MS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import (
     ForceAction,
     Forcing,
@@ -82,7 +83,7 @@ def test_without_a_cap_the_pause_is_allowed_at_once() -> None:
 def test_a_known_link_rate_needs_no_measuring_of_the_prediction() -> None:
     forced = Forced(capped_mib=32, link_rate_bytes=400 * MIB)
     forced.polls(3)
-    assert forced.forcing.predicted_ms == pytest.approx(270, abs=5)
+    assert forced.forcing.predicted_ms == pytest.approx(SWITCHOVER_MS + 250, abs=5)
 
 
 def test_the_pause_is_predicted_from_the_rate_without_the_cap() -> None:
@@ -137,7 +138,7 @@ def test_a_job_that_cannot_switch_climbs_the_ladder_instead() -> None:
 def test_a_pause_is_given_up_after_three_times_its_prediction_and_never_before_the_floor(predicted_mib: int, limit: int) -> None:
     forced = Forced(remaining_mib=predicted_mib, suspend_seconds=0)
     forced.polls(1)
-    assert forced.forcing.predicted_ms == pytest.approx(predicted_mib * 10 + 20, rel=0.01)
+    assert forced.forcing.predicted_ms == pytest.approx(predicted_mib * 10 + SWITCHOVER_MS, rel=0.01)
     paused_at = forced.elapsed
     forced.polls(limit + 10, paused=True)
     aborts = [BEGAN + at - paused_at for at, action in forced.log if action == Abort("pause_overrun")]
