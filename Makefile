@@ -4,15 +4,20 @@
 
 # make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
 # make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up)
-# make test    every suite but sanity-matrix and long; its last line is "N passed, N failed"
-# make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule bench-quick long
+# make test    every suite but sanity-matrix, long, fuzz, faults and test-mixed; its last line is "N passed, N failed"
+# make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule bench-quick long fuzz
+# make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
+# make faults  every fault scenario on real hosts, and docs/faults.md written anew (ONLY='disks/*' for some of them)
+# make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
 # make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
 # make format  puts Python code in shape
 
 SUITES = lint types units sanity importer integration molecule bench-quick
 PYTHON = .build/venv/bin/python
+# Which fault scenarios: a pattern of topic and name.
+export ONLY
 
-.PHONY: help setup sync demo test bench format clean sanity-matrix long $(SUITES)
+.PHONY: help setup sync demo test test-mixed bench format clean sanity-matrix long fuzz faults $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -29,10 +34,13 @@ demo: sync
 test: sync
 	@$(PYTHON) tests/tools/run_suites.py $(SUITES)
 
+test-mixed: sync
+	@$(PYTHON) tests/tools/run_suites.py mixed
+
 bench: sync
 	@$(PYTHON) tests/tools/bench.py $(BENCH)
 
-$(SUITES) sanity-matrix long: sync
+$(SUITES) sanity-matrix long fuzz faults: sync
 	@$(PYTHON) tests/tools/run_suites.py $@
 
 format: setup

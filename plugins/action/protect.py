@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import Outcome, notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings, port_of
 
 Result = dict[str, t.Any]
 
@@ -90,7 +90,7 @@ def _addresses(settings: Settings, here: str) -> Result:
     """Return how the host is reached, so that a dead one can be asked although the inventory has changed since."""
     return {
         "ansible_host": str(settings.of(here, "ansible_host", here)),
-        "ssh_port": int(settings.of(here, "ansible_port", _SSH_PORT)),
+        "ssh_port": port_of(settings.of(here, "ansible_port", _SSH_PORT), f"ansible_port of {here}"),
         "libvirt_uri": settings.libvirt_uri(here, here),
     }
 

@@ -31,6 +31,21 @@ def drain_facts(
     """Return C(kvmfleet_host) of those of the hosts that have it."""
     if not isinstance(hostvars, Mapping):
         raise AnsibleFilterError(f"drain_facts: the input is a {type(hostvars).__name__}; give hostvars.")
+    try:
+        return _found(hostvars, names, max_age_seconds, asked, undisputed_by, moves, told)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"drain_facts: the facts or answers have not the expected form ({type(error).__name__}: {error}).") from error
+
+
+def _found(
+    hostvars: Mapping[str, t.Any],
+    names: Sequence[str],
+    max_age_seconds: t.Optional[float],
+    asked: Sequence[Mapping[str, t.Any]],
+    undisputed_by: Sequence[str],
+    moves: t.Optional[Sequence[Mapping[str, t.Any]]],
+    told: t.Optional[Mapping[str, t.Any]],
+) -> dict[str, t.Any]:
     answers = {answer["item"]: _answered(answer) for answer in asked if not answer.get("skipped")} | dict(told or {})
     found = {name: answers[name] if name in answers else _facts_of(hostvars, name) for name in names}
     there = set().union(*(_active(_facts_of(hostvars, name)) for name in undisputed_by))

@@ -20,7 +20,7 @@ EVERY_PERCENT = 10
 def line_of(record: t.Mapping[str, t.Any]) -> str:
     """Return one line on a move, e.g. C(kvm1 -> kvm2  web1  running  62 %  312 MiB left  940 MiB/s  dirty 210 MiB/s  pause <= 95 ms  eta 8 s)."""
     ends = f"{record['source']['host']} -> {record['destination']['host']}"
-    parts = [ends, record["domain"]["name"], record["status"]]
+    parts = [ends, record["domain"]["name"] or record["domain"]["uuid"], record["status"]]
     if record["reason"]:
         parts.append(f"({record['reason']})")
     if record["status"].startswith("running") and record["progress"]["memory_total_bytes"]:

@@ -75,10 +75,10 @@ class Settings:
 
         A host is known by its C(ansible_host), its name, or the host in its C(kvmfleet_libvirt_uri).
         """
-        address = urllib.parse.urlsplit(uri).hostname or uri
+        address = _host_in(uri) or uri
         for host in self._groups.get("all", self._hostvars):
             own = str(self.of(host, "kvmfleet_libvirt_uri") or "")
-            if address in (str(self.of(host, "ansible_host", host)).lower(), str(host).lower(), urllib.parse.urlsplit(own).hostname):
+            if address in (str(self.of(host, "ansible_host", host)).lower(), str(host).lower(), _host_in(own)):
                 return str(host)
         return address
 
@@ -130,9 +130,29 @@ class Settings:
 
     def fresh_facts(self, host: str) -> t.Optional[t.Mapping[str, t.Any]]:
         """Return C(kvmfleet_host) of the host where C(host_facts) gathered it within the last minute."""
-        facts = (self.of(host, "ansible_facts", {}) or {}).get("kvmfleet_host")
+        gathered = self.of(host, "ansible_facts", {})
+        facts = gathered.get("kvmfleet_host") if isinstance(gathered, t.Mapping) else None
         if not isinstance(facts, t.Mapping) or not facts.get("gathered_at"):
             return None
-        age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(str(facts["gathered_at"]))
+        try:
+            age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(str(facts["gathered_at"]))
+        except (TypeError, ValueError, OverflowError):
+            return None
         # A host whose clock goes before or after ours has facts of no known age.
         return facts if abs(age.total_seconds()) <= FACTS_MAX_AGE_SECONDS else None
+
+
+def port_of(value: t.Any, what: str) -> int:
+    """Return the number of a TCP port; what was templated may come as text. Raises L(InvalidArgument) naming C(what)."""
+    text = str(value).strip()
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 2**16):
+        raise InvalidArgument(f"{what} is {text[:40]!r}.", "Give the number of a TCP port.")
+    return int(text)
+
+
+def _host_in(uri: str) -> t.Optional[str]:
+    """Return the host that a URI names; None where it names none, or is none."""
+    try:
+        return urllib.parse.urlsplit(uri).hostname
+    except ValueError:
+        return None

@@ -41,7 +41,7 @@ def record_of(domain_uuid: str, folder: str = FOLDER) -> t.Optional[str]:
     try:
         with open(_path(domain_uuid, folder), encoding="utf-8") as stream:
             document = json.load(stream)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     record = document.get("record") if isinstance(document, dict) else None
     return record if isinstance(record, str) else None

@@ -75,7 +75,7 @@ def _nonce(folder: str, host_id: str) -> t.Optional[str]:
         content = stream.read(_MAX_BYTES)
     try:
         token = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     nonce = token.get("nonce") if isinstance(token, dict) and token.get("host_id") == host_id else None
     return nonce if isinstance(nonce, str) and _UUID.fullmatch(nonce) else None

@@ -9,9 +9,15 @@ from __future__ import annotations
 
 import typing as t
 
+from .._errors import Internal
+
 MIB = 1024**2
 UNITS = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 1000**2, "M": MIB, "MiB": MIB, "GB": 1000**3, "G": 1024**3, "GiB": 1024**3,
          "TB": 1000**4, "T": 1024**4, "TiB": 1024**4}  # fmt: skip
+
+# Libvirt counts up to 16384 vCPUs and CPUs; sizes have 64 bits.
+_ID_DIGITS = 5
+_SIZE_DIGITS = 20
 
 
 def ids_of(text: t.Optional[str]) -> t.List[int]:
@@ -20,14 +26,34 @@ def ids_of(text: t.Optional[str]) -> t.List[int]:
     excluded: t.Set[int] = set()
     for part in (text or "").replace(" ", "").split(","):
         first, _dash, last = part.lstrip("^").partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
+        if _is_id(first) and _is_id(last or first):
             (excluded if part.startswith("^") else chosen).update(range(int(first), int(last or first) + 1))
     return sorted(chosen - excluded)
 
 
+def _is_id(text: str) -> bool:
+    """Whether that can be the number of a CPU or a NUMA node: of a set that names others, all numbers up to them would be counted."""
+    return text.isdecimal() and len(text) <= _ID_DIGITS
+
+
+def number_of(text: t.Optional[str], default: int = 0, digits: int = _SIZE_DIGITS) -> int:
+    """Return a number as a definition writes it. Raises L(Internal) for what is none, or has more digits than any that libvirt writes there."""
+    given = (text or "").strip()
+    if not given:
+        return default
+    if not given.isdecimal() or len(given) > digits:
+        raise Internal(f"{given[:40]!r} stands in a definition where a number should be.")
+    return int(given)
+
+
+def count_of(text: t.Optional[str], default: int = 0) -> int:
+    """Return how many vCPUs a definition says. Raises L(Internal) likewise."""
+    return number_of(text, default, _ID_DIGITS)
+
+
 def bytes_of(number: t.Optional[str], unit: t.Optional[str]) -> int:
-    """Return a size with its unit in bytes; KiB where the definition says no unit."""
-    return int(number or 0) * UNITS.get(unit or "KiB", 1024)
+    """Return a size with its unit in bytes; KiB where the definition says no unit. Raises L(Internal) for what is no number."""
+    return number_of(number) * UNITS.get(unit or "KiB", 1024)
 
 
 def mib_of(size: int) -> int:

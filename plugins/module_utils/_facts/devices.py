@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 
 Json = t.Dict[str, t.Any]
 
+_NUMBER_CHARACTERS = 18
 _NETWORK_SOURCES = ("network", "bridge", "dev", "path", "name", "portgroupid")
 
 
@@ -96,7 +97,8 @@ _ADDRESSES: t.Dict[str, t.Callable[[Element], str]] = {"pci": _pci, "usb": _usb,
 
 def _number(text: t.Optional[str]) -> int:
     """Return a number as libvirt writes them, decimal or with C(0x); what is none counts as 0."""
+    given = (text or "0")[:_NUMBER_CHARACTERS]
     try:
-        return int(text or "0", 0)
+        return int(given, 0)
     except ValueError:
-        return int(text) if text and text.isdecimal() else 0
+        return int(given) if given.isdecimal() else 0

@@ -100,8 +100,8 @@ def _domains(definitions: t.Sequence[Definition], own: Own, stores: t.Optional[S
         policy = own[definition.info.uuid]
         try:
             request = request_of(definition, policy, facts["versions"], stores, facts["pools"] or ())
-        except ValueError as error:
-            definition = dataclasses.replace(definition, root=None, problem=f"Its definition could not be understood: {error}.")
+        except KvmfleetError as error:
+            definition = dataclasses.replace(definition, root=None, problem=f"Its definition could not be understood: {error}")
             request = request_of(definition, policy, facts["versions"], stores, ())
         domains.append(_domain(definition.info, policy, request))
         if definition.problem:

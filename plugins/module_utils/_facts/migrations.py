@@ -55,7 +55,7 @@ def in_progress(host: ListedHost, states: t.Optional[States], uuid: t.Optional[s
     seen = {info.uuid for info in leaving}
     waiting = [state for state in (states or {}).values() if state["domain"]["uuid"] not in seen and is_alive(state.get("watcher"))]
     found += [_shown(state, True) for state in waiting if uuid in (None, state["domain"]["uuid"])]
-    return sorted(found, key=lambda record: (record["domain"]["name"], record["domain"]["uuid"]))
+    return sorted(found, key=lambda record: (record["domain"]["name"] or "", record["domain"]["uuid"]))
 
 
 def canonical_uuid(uuid: t.Optional[str]) -> t.Optional[str]:

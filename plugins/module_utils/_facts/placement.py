@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree.ElementTree import Element
 
-from .cpusets import bytes_of, ids_of, mib_of
+from .cpusets import bytes_of, ids_of, mib_of, number_of
 
 Json = t.Dict[str, t.Any]
 
@@ -40,7 +40,7 @@ def numa_of(root: Element) -> t.Optional[Json]:
 def _cell(cell: Element, number: int, nodes: t.Mapping[t.Optional[str], t.List[int]]) -> Json:
     identifier = cell.get("id", str(number))
     return {
-        "id": int(identifier),
+        "id": number_of(identifier),
         "memory_mib": mib_of(bytes_of(cell.get("memory"), cell.get("unit"))),
         "vcpus": ids_of(cell.get("cpus")),
         "nodeset": nodes.get(identifier),

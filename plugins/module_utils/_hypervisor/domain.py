@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from .._facts.cpusets import bytes_of
+from .._facts.cpusets import bytes_of, count_of
 from .._migration import hypervisor as h
 from .._policy.document import element_of
 from .._xml import parse_libvirts
@@ -75,7 +75,7 @@ def info_of(root: ElementTree.Element) -> t.Dict[str, t.Any]:
     memory = root.find("memory")
     return {
         "memory_bytes": bytes_of(memory.text, memory.get("unit")) if memory is not None else 0,
-        "vcpus": int(root.findtext("vcpu") or 1),
+        "vcpus": count_of(root.findtext("vcpu"), 1),
         "disks": tuple(_disk(element) for element in root.findall("devices/disk")),
         "has_nvram": root.find("os/nvram") is not None,
         "has_tpm": root.find("devices/tpm/backend[@type='emulator']") is not None,

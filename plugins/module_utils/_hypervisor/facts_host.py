@@ -125,7 +125,7 @@ class LibvirtFactsHost(LibvirtHost):
             return Definition(h.DomainInfo(**known, **info_of(root)), root, has_snapshots)
         except NotFound:
             raise
-        except (KvmfleetError, ValueError) as error:
+        except KvmfleetError as error:
             problem = f"Its definition could not be read: {error}"
         with libvirt_errors(f"read domain {domain.name()} of {self.uri}"):
             _state, memory_kib, _used, vcpus, _time = domain.info()

@@ -43,16 +43,18 @@ def innermost(path: str, places: t.Container[str]) -> str:
 
 def read_mounts(table: str = _MOUNTS) -> t.List[Mount]:
     """Return the mounts in the order of mounting: of two on one point the later one counts."""
-    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
-        return [parse_mount(line) for line in stream if " - " in line]
+    # The kernel escapes blank, tab and newline; every other sign that Python would part lines or words at may be in a name.
+    with open(table, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+        return [mount for mount in map(parse_mount, stream) if mount]
 
 
-def parse_mount(line: str) -> Mount:
-    """Read a line of /proc/PID/mountinfo (proc(5)); blanks in names are octal there."""
-    left, right = line.split(" - ", 1)
-    kind, source = (*right.split(), "", "")[:2]
-    root, path = left.split()[3:5]
-    return Mount(_unescaped(path), kind, _unescaped(root), _unescaped(source))
+def parse_mount(line: str) -> t.Optional[Mount]:
+    """Read a line of /proc/PID/mountinfo (proc(5)); blanks in names are octal there. Null for another line."""
+    left, _separator, right = line.rstrip("\n").partition(" - ")
+    places, kinds = left.split(" ")[3:5], right.split(" ")[:2]
+    if len(places) < 2 or len(kinds) < 2:
+        return None
+    return Mount(_unescaped(places[1]), kinds[0], _unescaped(places[0]), _unescaped(kinds[1]))
 
 
 def _unescaped(name: str) -> str:

@@ -140,7 +140,11 @@ def is_unsettled(record: Record) -> bool:
     return record["status"] in s.UNSETTLED
 
 
-_PLACE_KEYS = {"host", "host_id", "host_uuid"}
+_PLACE_KEYS = ("host", "host_id", "host_uuid")
+_PROGRESS_KEYS = tuple(empty_progress())
+_RESULT_NUMBERS = ("elapsed_ms", "downtime_ms", "predicted_downtime_ms", "setup_ms", "bytes", "iterations")
+_LINES = {"history": ("at", "status"), "acts": ("at", "act"), "samples": (), "evidence": ()}
+_MOST = 2**64
 
 
 def check_record(document: t.Any) -> Record:
@@ -168,7 +172,7 @@ def _first_problem(document: t.Any) -> t.Optional[str]:
         return f"its status is {document['status']!r}"
     if not isinstance(document.get("generation"), int):
         return "its generation is not a number"
-    for key in ("domain", "source", "destination", "policy", "progress", "result"):
+    for key in ("domain", "source", "destination", "request", "policy", "before", "progress", "result"):
         if not isinstance(document.get(key), dict):
             return f"its {key} is not an object"
     for key in ("acts", "samples", "history", "evidence"):
@@ -176,7 +180,28 @@ def _first_problem(document: t.Any) -> t.Optional[str]:
             return f"its {key} is not a list"
     if not isinstance(document["domain"].get("uuid"), str):
         return "its domain has no UUID"
+    return _problem_inside(document)
+
+
+def _problem_inside(document: Record) -> t.Optional[str]:
+    if not _are_texts_or_null(document, ("reason", "forced", "superseded_by")) or not _are_texts_or_null(document["domain"], ("name",)):
+        return "its reason, forced or superseded_by, or the name of its domain, is missing or no text"
     for key in ("source", "destination"):
-        if not _PLACE_KEYS.issubset(document[key]):
+        if not _are_texts_or_null(document[key], _PLACE_KEYS):
             return f"its {key} lacks host, host_id or host_uuid"
-    return None
+    if not all(_is_number(document["progress"].get(key)) for key in _PROGRESS_KEYS):
+        return "its progress lacks a number"
+    if not all(key in document["result"] and (document["result"][key] is None or _is_number(document["result"][key])) for key in _RESULT_NUMBERS):
+        return "its result lacks a number"
+    for key, texts in _LINES.items():
+        if not all(isinstance(line, dict) and all(isinstance(line.get(name), str) for name in texts) for line in document[key]):
+            return f"an entry of its {key} is none"
+    return None if all(_is_number(sample.get("allowed_downtime_ms")) for sample in document["samples"]) else "an entry of its samples is none"
+
+
+def _are_texts_or_null(document: Record, keys: t.Iterable[str]) -> bool:
+    return all(key in document and (document[key] is None or isinstance(document[key], str)) for key in keys)
+
+
+def _is_number(value: t.Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST

@@ -70,7 +70,7 @@ def read_json(path: str) -> t.Any:
     try:
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
 
 

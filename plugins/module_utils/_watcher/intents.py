@@ -18,6 +18,7 @@ ABORT = "abort"
 FORCE_COMPLETE = "force_complete"
 BANDWIDTH = "bandwidth"
 
+_ACTS = (ABORT, FORCE_COMPLETE, BANDWIDTH)
 _SUFFIX = ".intent"
 
 
@@ -67,9 +68,16 @@ def take(domain_uuid: str, record: str, generation: int, folder: str = RUN_FOLDE
 
 def _intent(document: t.Any) -> t.Optional[Intent]:
     try:
-        return Intent(**document)
+        intent = Intent(**document)
     except TypeError:
         return None
+    return intent if _is_whole(intent) else None
+
+
+def _is_whole(intent: Intent) -> bool:
+    texts = all(isinstance(text, str) for text in (intent.record, intent.by, intent.id))
+    cap = intent.bandwidth_mib
+    return texts and intent.act in _ACTS and (cap is None or (isinstance(cap, int) and not isinstance(cap, bool) and cap >= 0))
 
 
 def _path(domain_uuid: str, intent_id: str, folder: str) -> str:

@@ -62,7 +62,7 @@ class Ownership:
         try:
             document = json.loads(content)
             return document["record"], int(document["generation"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise Internal(
                 f"The lock file of domain {self._domain_uuid} is damaged, so it cannot be told which move is the newest.",
                 "Make sure that no migration of the domain runs, remove the file under /run/kvmfleet and run again.",

@@ -8,7 +8,11 @@
 from __future__ import annotations
 
 import os
+import re
 import typing as t
+
+_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
+_HIGHEST_PID = 2**22
 
 
 def start_ticks(pid: int) -> t.Optional[int]:
@@ -23,7 +27,12 @@ def start_ticks(pid: int) -> t.Optional[int]:
 def parse_start_ticks(stat_line: str) -> t.Optional[int]:
     """Return the start time from a line of /proc/PID/stat; the name in it may hold blanks and brackets."""
     fields = stat_line.rpartition(")")[2].split()
-    return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else None
+    return number_of(fields[19]) if len(fields) > 19 else None
+
+
+def number_of(text: str) -> t.Optional[int]:
+    """Return a number as the kernel writes it; null for what is none."""
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def identity(run_id: str) -> t.Dict[str, t.Any]:
@@ -34,6 +43,6 @@ def identity(run_id: str) -> t.Dict[str, t.Any]:
 
 def is_alive(watcher: t.Optional[t.Mapping[str, t.Any]]) -> bool:
     """Whether the process that a state file names still runs."""
-    if not watcher or not isinstance(watcher.get("pid"), int):
+    if not isinstance(watcher, dict) or not isinstance(watcher.get("pid"), int) or not 0 < watcher["pid"] <= _HIGHEST_PID:
         return False
     return watcher.get("start_ticks") is not None and start_ticks(watcher["pid"]) == watcher["start_ticks"]

@@ -35,7 +35,7 @@ def called(name: str, work: Work, facts: t.Any, sources: t.Any, candidates: t.An
     except KvmfleetError as error:
         # A cause would be said once more behind it.
         raise AnsibleFilterError(f"{name}: {error}") from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise AnsibleFilterError(f"{name}: the facts, entries or records have not the expected form ({type(error).__name__}: {error}).") from error
 
 

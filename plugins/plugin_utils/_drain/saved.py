@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import json
 import typing as t
@@ -95,7 +96,7 @@ def _no_number(word: str) -> t.NoReturn:
 def _check(document: Document) -> None:
     s.check(document, _PLAN, "The saved plan")
     uuids = [entry["uuid"] for key in ("moves", "shutdowns", "unplaced", "skipped") for entry in document[key]]
-    twice = sorted({uuid for uuid in uuids if uuids.count(uuid) > 1}) if len(set(uuids)) < len(uuids) else []
+    twice = sorted(uuid for uuid, times in collections.Counter(uuids).items() if times > 1)
     strange = sorted({move["source"] for move in document["moves"]} - {*document["sources"]})
     if twice:
         raise InvalidArgument(f"The saved plan names the domain {twice[0]} more than once.", _AGAIN)

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema
 
 from .._ledger.places import same_host
 from .._ledger.store import Body
-from .._settings import Settings
+from .._settings import Settings, port_of
 from .shape import has_places
 from .source import Source
 
@@ -38,9 +38,12 @@ def uris_of(settings: Settings, entries: Iterable[Body], here: str, source: Sour
 def doors_of(settings: Settings, source: Source) -> list[Body]:
     """Return the addresses and ports at which the source would answer SSH: those of the inventory and those that were saved."""
     saved = source.entry.get("addresses") or {}
-    doors = [{"address": str(saved["ansible_host"]), "port": int(saved.get("ssh_port") or SSH_PORT)}] if saved.get("ansible_host") else []
+    doors = []
+    if saved.get("ansible_host"):
+        port = port_of(saved.get("ssh_port") or SSH_PORT, f"The SSH port of {source.name} in the ledger")
+        doors.append({"address": str(saved["ansible_host"]), "port": port})
     if settings.is_known(source.name) or not doors:
-        port = int(settings.of(source.name, "ansible_port", SSH_PORT))
+        port = port_of(settings.of(source.name, "ansible_port", SSH_PORT), f"ansible_port of {source.name}")
         doors.append({"address": str(settings.of(source.name, "ansible_host", source.name)), "port": port})
     return [door for number, door in enumerate(doors) if door not in doors[:number]]
 

@@ -43,9 +43,9 @@ def person_evidence(force_down: t.Any, host: str, host_id: str | None, by: str) 
     if not isinstance(force_down, t.Mapping) or set(force_down) - {"by", "reason"}:
         raise InvalidArgument(f"{where} is no dictionary of by and reason.", "Nothing was started.")
     reason, who = force_down.get("reason"), by if force_down.get("by") is None else force_down["by"]
-    if not isinstance(reason, str) or not plain_text(reason.encode()).strip():
+    if not isinstance(reason, str) or not _shown(reason):
         raise InvalidArgument(f"{where} has no reason.", f"Say how a person knows that {host} is off. Nothing was started.")
-    if not isinstance(who, str) or not plain_text(who.encode()).strip():
+    if not isinstance(who, str) or not _shown(who):
         raise InvalidArgument(f"{where}: its by is no name.", "Nothing was started.")
     made = {"kind": PERSON, "host": host, "host_id": host_id, "agent": None, "action": "off", "status": "off", "output": ""}
     return {**made, "at": utc_now(), "by": _shown(who), "ttl_seconds": PERSON_TTL_SECONDS, "reason": _shown(reason)}

@@ -12,6 +12,8 @@ import typing as t
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
+
 from .encoding import canonical, digest
 from .store import Body
 
@@ -51,12 +53,12 @@ def read_link(line: t.Union[str, bytes]) -> t.Optional[Link]:
     """Return a line's link, or None where it is no audit line at all."""
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError):
+        if not isinstance(entry, dict) or not isinstance(entry.get("prev"), str) or not isinstance(entry.get("hash"), str):
+            return None
+        own = entry.pop("hash")
+        return Link(previous=entry["prev"], own=own, intact=own == digest(canonical(entry)))
+    except (ValueError, RecursionError, Internal):
         return None
-    if not isinstance(entry, dict) or not isinstance(entry.get("prev"), str) or not isinstance(entry.get("hash"), str):
-        return None
-    own = entry.pop("hash")
-    return Link(previous=entry["prev"], own=own, intact=own == digest(canonical(entry)))
 
 
 def verify_lines(lines: Iterable[bytes], first: str, head: t.Optional[str]) -> list[str]:

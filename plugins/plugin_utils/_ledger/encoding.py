@@ -38,7 +38,7 @@ def canonical(value: t.Any) -> str:
     """Return the one JSON text of a value: sorted keys, no blanks. Raises L(Internal) for what JSON cannot say."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise Internal(f"A document cannot be written as JSON: {error}.") from error
 
 
@@ -110,7 +110,11 @@ def _decode(data: bytes) -> Document:
     version = envelope.get("version")
     if not isinstance(version, int) or version < 1:
         raise Damaged("its version is not a positive number")
-    if envelope.get("sha256") != digest(str(version), canonical(body)):
+    try:
+        checksum = digest(str(version), canonical(body))
+    except Internal as error:
+        raise Damaged("it holds what JSON cannot say") from error
+    if envelope.get("sha256") != checksum:
         raise Damaged("its checksum does not match, it was torn or edited by hand")
     return Document(body, version)
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import typing as t
 from dataclasses import asdict, dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState
 
 from .encoding import canonical, digest
 from .folder import Folder, write_all
@@ -42,10 +45,36 @@ class Unit:
     line: t.Optional[str] = None
 
 
+# Where documents lie; a unit names no other place, for what it names is written or removed.
+_PLACE = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts)/[0-9a-f-]{36}\.json")
+
+
 def _parse(text: str) -> Unit:
-    value = json.loads(text)
-    writes = tuple(Write(tuple(write["place"]), write["version"], write["text"]) for write in value["writes"])
-    return Unit(writes, tuple(tuple(place) for place in value["removes"]), value["line"])
+    """Return the unit of a text. Raises C(ValueError) for what L(Journal.write) never wrote, whatever its checksum."""
+    try:
+        value = json.loads(text)
+        writes = tuple(Write(_place(write["place"]), write["version"], write["text"]) for write in value["writes"])
+        unit = Unit(writes, tuple(map(_place, value["removes"])), value["line"])
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if not all(_is_whole(write) for write in unit.writes) or not (unit.line is None or _is_line(unit.line)):
+        raise ValueError("a document or the audit line is none")
+    return unit
+
+
+def _place(parts: t.Sequence[t.Any]) -> tuple[str, ...]:
+    path = "/".join(parts)
+    if not _PLACE.fullmatch(path) or path.split("/") != list(parts):
+        raise ValueError(f"{path!r} is no place of a document")
+    return tuple(parts)
+
+
+def _is_whole(write: Write) -> bool:
+    return isinstance(write.version, int) and write.version > 0 and isinstance(write.text, str) and write.text.isascii()
+
+
+def _is_line(line: t.Any) -> bool:
+    return isinstance(line, str) and line.isascii() and "\n" not in line
 
 
 class Journal:
@@ -62,11 +91,17 @@ class Journal:
         return self._read()[: len(_PENDING)] == _PENDING
 
     def last(self) -> t.Optional[Unit]:
-        """Return the last unit, applied or not; None where there is none or it is torn."""
+        """Return the last unit, applied or not; None where there is none or it is torn. Raises L(InvalidState) for what is whole and no unit."""
         checksum, _newline, text = self._read()[len(_PENDING) :].decode("utf-8", "replace").partition("\n")
         if not text or checksum != digest(text):
             return None
-        return _parse(text)
+        try:
+            return _parse(text)
+        except ValueError as error:
+            raise InvalidState(
+                f"The journal {os.path.join(self._root.path, NAME)} is whole, and is none that this version writes ({error}). Nothing was changed.",
+                "Update the collection on this control node, or restore that file from a backup.",
+            ) from error
 
     def write(self, unit: Unit) -> None:
         """Make the unit durable. From here on it happened."""

@@ -37,7 +37,7 @@ def open_ledger(location: t.Optional[str], create: bool = True) -> Ledger:
     """
     if location is None:
         return FileLedger(default_path(), create)
-    if not isinstance(location, str) or not location.strip() or any(ord(char) < 32 for char in location):
+    if not isinstance(location, str) or not location.strip() or not _is_name(location):
         raise InvalidArgument(f"The ledger {location!r} is not the path of a folder.", "Set 'ledger' or 'kvmfleet_ledger' to a folder on the control node.")
     scheme = _SCHEME.match(location)
     if scheme and scheme.group(1).lower() == "etcd":
@@ -45,3 +45,12 @@ def open_ledger(location: t.Optional[str], create: bool = True) -> Ledger:
     if scheme:
         raise InvalidArgument(f"The ledger {location} cannot be used: there is no store for '{scheme.group(1)}://'.", "Use a folder on the control node.")
     return FileLedger(os.path.expanduser(location), create)
+
+
+def _is_name(location: str) -> bool:
+    """Whether a folder can have that name: there are no control characters in it, and the file system can say it."""
+    try:
+        os.fsencode(location)
+    except UnicodeEncodeError:
+        return False
+    return all(ord(char) >= 32 for char in location)

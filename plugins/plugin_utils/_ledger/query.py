@@ -13,7 +13,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 
 try:
     import jmespath
-    from jmespath.exceptions import JMESPathError
 except ImportError as error:
     _import_error: t.Optional[ImportError] = error
 else:
@@ -38,8 +37,9 @@ def query(documents: t.Any, expression: t.Any) -> t.Any:
     """Return what the expression selects. Raises L(InvalidArgument) for a bad one, L(NotSupported) where the library is missing."""
     compiled = check_query(expression)
     try:
+        # The library's own errors are values that are none, too.
         return compiled.search(plain(documents))
-    except JMESPathError as error:
+    except (RecursionError, ValueError) as error:
         raise _refused(expression, error) from error
 
 
@@ -54,7 +54,7 @@ def check_query(expression: t.Any) -> t.Any:
         raise InvalidArgument(f"The query {expression!r} is not a text.", "Give a JMESPath expression.")
     try:
         return jmespath.compile(plain(expression))
-    except JMESPathError as error:
+    except (RecursionError, ValueError) as error:
         raise _refused(expression, error) from error
 
 

@@ -16,10 +16,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.transitions import check_transition
 
 from .keys import check_uuid
+from .shape import HOST_STATES, is_places
 from .store import Body
 
 _TIME = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z")
-HOST_STATES = ("enabled", "maintenance", "fenced")
 
 
 def holds_domain(record: Body) -> bool:
@@ -119,6 +119,6 @@ def check_domain(body: Body) -> Body:
     uuid = check_uuid(body.get("uuid"), "domain UUID")
     if not isinstance(body.get("name"), str) or not body["name"]:
         raise InvalidArgument(f"The domain {uuid} has no name.", "Give it the name that libvirt has for it.")
-    if not isinstance(body.get("possible_hosts"), list):
+    if not is_places(body.get("possible_hosts")):
         raise InvalidArgument(f"The domain {body['name']!r} ({uuid}) has no list of possible hosts.", "Name at least the host it is on.")
     return {**body, "uuid": uuid}

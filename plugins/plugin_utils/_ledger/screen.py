@@ -56,5 +56,5 @@ class Screen:
     def _in_time(self, text: bytes) -> bool:
         if self.since is None and self.until is None:
             return True
-        stamps = (stamp.decode("ascii") for stamp in _UPDATED_AT.findall(text))
+        stamps = (stamp.decode("utf-8", "replace") for stamp in _UPDATED_AT.findall(text))
         return any((self.since is None or stamp >= self.since) and (self.until is None or stamp < self.until) for stamp in stamps)

@@ -29,11 +29,9 @@ def _moment(value: t.Optional[str], what: str) -> t.Optional[str]:
         return None
     try:
         moment = datetime.datetime.fromisoformat(str(value))
-    except ValueError as error:
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).astimezone(datetime.UTC)
+    except (ValueError, OverflowError) as error:
         raise InvalidArgument(f"'{what}' is {value!r}, which is no time.", "Write it as 2026-11-21 or 2026-11-21T03:00:00Z.") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    moment = moment.astimezone(datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 

@@ -21,6 +21,7 @@ from .encoding import Damaged, Newer, decode, decode_opened, opened
 from .folder import Folder
 from .keys import is_uuid
 from .screen import Screen
+from .shape import wrong_key
 from .store import Body, Document
 
 Place = tuple[str, ...]
@@ -137,8 +138,12 @@ def _check(place: Place, body: Body) -> None:
         raise Damaged("its name is not a UUID")
     if str(body.get(_ID_KEYS[place[0]])).lower() != stem:
         raise Damaged("it is another document than its name says")
-    if place[0] == "migrations":
-        try:
-            check_record(body)
-        except Internal as error:
-            raise Damaged(error.message) from error
+    if place[0] != "migrations":
+        wrong = wrong_key(place[0], body)
+        if wrong:
+            raise Damaged(f"its {wrong} is missing or cannot be what it stands for")
+        return
+    try:
+        check_record(body)
+    except Internal as error:
+        raise Damaged(error.message) from error

@@ -14,8 +14,9 @@ import typing as t
 from ansible.errors import AnsibleConnectionFailure
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import check_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import RUN_FOLDER
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import parse_start_ticks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import number_of, parse_start_ticks
 
 if t.TYPE_CHECKING:
     from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction  # pragma: no cover
@@ -88,23 +89,43 @@ def _parse(output: str) -> tuple[dict[str, State], dict[str, t.Any] | None]:
     seen: dict[str, t.Any] | None = None
     for line in output.splitlines():
         if line.startswith(_SEEN):
-            seen = json.loads(line)["seen"]
+            seen = _seen(line)
         elif line.startswith("{"):
             state = _state(line)
             states[state["domain"]["uuid"]] = state
-        elif line.split(" ", 1)[0].isdigit():
-            running[int(line.split(" ", 1)[0])] = parse_start_ticks(line)
+        elif (pid := number_of(line.split(" ", 1)[0])) is not None:
+            running[pid] = parse_start_ticks(line)
     for state in states.values():
-        watcher = state.get("watcher") or {}
-        ticks = watcher.get("start_ticks")
-        state["alive"] = ticks is not None and running.get(watcher.get("pid", -1)) == ticks
+        watcher = state["watcher"]
+        state["alive"] = watcher["start_ticks"] is not None and running.get(watcher["pid"]) == watcher["start_ticks"]
     return states, seen
 
 
 def _state(line: str) -> State:
+    document = _object(line)
     try:
-        document = json.loads(line)
-        document["domain"]["uuid"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise Internal(f"A state file on the source host cannot be read: {error}.", "Look under /run/kvmfleet there.") from error
-    return t.cast(State, document)
+        watcher = check_record(document).get("watcher")
+    except Internal as error:
+        raise _unreadable(error.message) from error
+    if not isinstance(watcher, dict) or not isinstance(watcher.get("pid"), int) or not isinstance(watcher.get("start_ticks", ""), (int, type(None))):
+        raise _unreadable("It names no watcher.")
+    return document
+
+
+def _seen(line: str) -> State:
+    seen = _object(line)["seen"]
+    if not isinstance(seen, dict):
+        raise _unreadable("What it has seen is no object.")
+    return seen
+
+
+def _object(line: str) -> State:
+    """Return the object of a line that begins like one."""
+    try:
+        return t.cast(State, json.loads(line))
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(f"It is no JSON: {error}.") from error
+
+
+def _unreadable(why: str) -> Internal:
+    return Internal(f"A state file on the source host cannot be read. {why}", "Look under /run/kvmfleet there.")

@@ -10,7 +10,7 @@ import pytest
 from ansible.errors import AnsibleUndefinedVariable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings, port_of
 
 
 def settings(groups: t.Optional[t.Dict[str, t.List[str]]] = None, **hosts: t.Dict[str, t.Any]) -> Settings:
@@ -98,3 +98,23 @@ def test_a_template_that_fails_is_named_with_its_host() -> None:
     found = settings(kvm2={"kvmfleet_scheduler": Template(cpu_allocation_ratio="{{ ratio }}")})
     with pytest.raises(InvalidArgument, match=r"^kvmfleet_scheduler of kvm2 cannot be read: 'ratio' is undefined\."):
         found.scheduler("kvm2")
+
+
+@pytest.mark.parametrize("stamp", ["yesterday", "2026-11-21T03:00:00", "2026-11-21", "0001-01-01T00:00:00+23:00", 5, [1]])
+def test_facts_of_no_time_are_not_fresh(stamp: t.Any) -> None:
+    assert settings(kvm1={"ansible_facts": {"kvmfleet_host": {"gathered_at": stamp}}}).fresh_facts("kvm1") is None
+
+
+@pytest.mark.parametrize(("value", "port"), [(22, 22), ("2222", 2222), (" 22 ", 22)])
+def test_a_port(value: t.Any, port: int) -> None:
+    assert port_of(value, "ansible_port of kvm1") == port
+
+
+@pytest.mark.parametrize("value", ["ssh", "", 0, -1, 65536, 2.5, True, [22], "²", "9" * 5000])
+def test_what_is_no_port_is_named(value: t.Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"^ansible_port of kvm1 is"):
+        port_of(value, "ansible_port of kvm1")
+
+
+def test_a_uri_that_is_none_is_no_host_s() -> None:
+    assert settings({"all": ["kvm1"]}, kvm1={"kvmfleet_libvirt_uri": "qemu+ssh://[::1/system"}).host_at("qemu+ssh://kvm1/system") == "kvm1"

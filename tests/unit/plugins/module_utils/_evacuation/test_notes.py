@@ -26,7 +26,7 @@ def test_a_note_is_read_again_and_only_by_root(tmp_path: pathlib.Path) -> None:
     notes.remove(UUID, str(folder))
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"record": 7}'])
+@pytest.mark.parametrize("content", ["[" * 100000, "", "{", "[]", '{"record": 7}'])
 def test_a_damaged_note_is_none(tmp_path: pathlib.Path, content: str) -> None:
     (tmp_path / f"{UUID}.json").write_text(content)
     assert notes.record_of(UUID, str(tmp_path)) is None

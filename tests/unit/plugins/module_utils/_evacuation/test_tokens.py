@@ -46,7 +46,9 @@ def test_two_hosts_leave_one_each(tmp_path: pathlib.Path) -> None:
     assert tokens.seen({HOST: first, OTHER: second}) == {HOST: first, OTHER: second}
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"host_id": 1}', json.dumps({"host_id": HOST}), json.dumps({"host_id": HOST, "nonce": "x"})])
+@pytest.mark.parametrize(
+    "content", ["[" * 4000, "", "{", "[]", "null", '{"host_id": 1}', json.dumps({"host_id": HOST}), json.dumps({"host_id": HOST, "nonce": "x"})]
+)
 def test_a_damaged_token_proves_nothing_and_is_made_anew(tmp_path: pathlib.Path, content: str) -> None:
     path = tmp_path / f".kvmfleet-host-{HOST}"
     path.write_text(content)

@@ -93,6 +93,16 @@ def having(key: str, value: t.Any) -> t.Callable[[t.Dict[str, t.Any]], t.Any]:
         (having("history", {}), "history is not a list"),
         (having("domain", {"name": "web1"}), "its domain has no UUID"),
         (having("source", {"host": "kvm1"}), "its source lacks"),
+        (having("source", {"host": ["kvm1"], "host_id": None, "host_uuid": None}), "its source lacks"),
+        (without("superseded_by"), "superseded_by"),
+        (having("reason", 5), "its reason"),
+        (having("domain", {"uuid": "a", "name": {}}), "the name of its domain"),
+        (having("progress", {}), "its progress lacks a number"),
+        (lambda record: record["progress"].update(percent="half"), "its progress lacks a number"),
+        (lambda record: record["result"].update(elapsed_ms="long"), "its result lacks a number"),
+        (lambda record: record["history"].append("running"), "an entry of its history"),
+        (lambda record: record["acts"].append({"act": 5, "at": ""}), "an entry of its acts"),
+        (lambda record: record["samples"].append(None), "an entry of its samples"),
     ],
 )
 def test_what_is_no_record_is_named(record: t.Dict[str, t.Any], change: t.Callable[[t.Dict[str, t.Any]], t.Any], named: str) -> None:

@@ -50,6 +50,8 @@ def test_what_is_missing_or_torn_is_nothing(tmp_path: pathlib.Path) -> None:
     assert files.read_json(str(tmp_path / "none.json")) is None
     (tmp_path / "torn.json").write_text('{"a": ', encoding="utf-8")
     assert files.read_json(str(tmp_path / "torn.json")) is None
+    (tmp_path / "deep.json").write_text("[" * 100000, encoding="utf-8")
+    assert files.read_json(str(tmp_path / "deep.json")) is None
 
 
 def test_the_folder_is_made_for_its_owner_alone_and_taken_as_it_is_later(tmp_path: pathlib.Path) -> None:

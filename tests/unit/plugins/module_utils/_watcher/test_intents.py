@@ -54,7 +54,23 @@ def test_what_was_taken_cannot_be_taken_back(tmp_path: pathlib.Path) -> None:
     assert withdraw(UUID, intent, str(tmp_path)) is False
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"act": "abort"}', '{"act":"abort","record":"r1","generation":3,"by":"x","rm":1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 100000,
+        '{"act": "abort"}',
+        '{"act":"abort","record":"r1","generation":3,"by":"x","rm":1}',
+        '{"act":"reboot","record":"r1","generation":3,"by":"x"}',
+        '{"act":"abort","record":"r1","generation":3,"by":7}',
+        '{"act":"abort","record":"r1","generation":3,"by":"x","id":["a"]}',
+        '{"act":"bandwidth","record":"r1","generation":3,"by":"x","bandwidth_mib":"fast"}',
+        '{"act":"bandwidth","record":"r1","generation":3,"by":"x","bandwidth_mib":-1}',
+    ],
+)
 def test_what_is_no_intent_is_removed_and_the_others_are_taken(tmp_path: pathlib.Path, content: str) -> None:
     (tmp_path / f"{UUID}.00000000-0000-4000-8000-000000000000.intent").write_text(content, encoding="ascii")
     leave(UUID, abort(), str(tmp_path))

@@ -97,7 +97,9 @@ def test_taking_over_is_newer_than_what_either_side_knows(tmp_path: pathlib.Path
     ownership.release()
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"record": "x"}', '{"record": "x", "generation": "new"}', "\0" * 128])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"record": "x"}', '{"record": "x", "generation": "new"}', '{"record": "x", "generation": Infinity}', "[" * 4000, "\0" * 128]
+)
 def test_a_damaged_lock_file_stops_the_move_and_is_not_overwritten(tmp_path: pathlib.Path, content: str) -> None:
     path = pathlib.Path(lock_path(UUID, str(tmp_path)))
     path.write_text(content, encoding="ascii")

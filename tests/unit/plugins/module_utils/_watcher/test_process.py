@@ -21,7 +21,9 @@ def test_the_start_time_is_found_whatever_the_process_is_called(name: str) -> No
     assert parse_start_ticks(STAT.format(name=name, ticks=987654)) == 987654
 
 
-@pytest.mark.parametrize("line", ["", "4711 (x) S 1 2", STAT.format(name="(x)", ticks="x")])
+@pytest.mark.parametrize(
+    "line", ["", "4711 (x) S 1 2", STAT.format(name="(x)", ticks="x"), STAT.format(name="(x)", ticks="²"), STAT.format(name="(x)", ticks="9" * 5000)]
+)
 def test_a_line_without_one(line: str) -> None:
     assert parse_start_ticks(line) is None
 
@@ -42,6 +44,9 @@ def test_a_process_that_ended_is_not_alive() -> None:
     assert not is_alive(watcher)
 
 
-@pytest.mark.parametrize("watcher", [None, {}, {"pid": "1"}, {"pid": None}, {"pid": 2**22 + 1, "start_ticks": 5}])
+@pytest.mark.parametrize(
+    "watcher",
+    [None, {}, {"pid": "1"}, {"pid": None}, {"pid": 2**22 + 1, "start_ticks": 5}, {"pid": 10**300, "start_ticks": 5}, {"pid": -1, "start_ticks": 5}, 7, [1]],
+)
 def test_no_watcher_is_not_alive(watcher: object) -> None:
     assert not is_alive(watcher)  # type: ignore[arg-type]

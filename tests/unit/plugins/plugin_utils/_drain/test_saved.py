@@ -102,6 +102,12 @@ def test_what_is_no_plan_is_a_sentence(document: t.Any, words: str) -> None:
         saved.read(document)
 
 
+def test_many_domains_of_one_name_are_refused_at_once() -> None:
+    skipped = [{"name": "x", "uuid": f"{number // 2:036d}", "source": "kvm1", "reason": "", "state": "off", "drain": ""} for number in range(60000)]
+    with pytest.raises(InvalidArgument, match="more than once"):
+        saved.read(edited(lambda plan: plan.update(skipped=skipped), reseal=True))
+
+
 def test_a_file_that_is_too_large_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved, "_MAX_CHARACTERS", 10)
     with pytest.raises(InvalidArgument, match="at most 10 are read"):

@@ -146,3 +146,8 @@ def test_a_person_s_word_has_a_reason_and_a_name() -> None:
 def test_a_word_without_a_reason_is_none(given: t.Any) -> None:
     with pytest.raises(InvalidArgument, match=r"^force_down of kvm1.*Nothing was started"):
         person_evidence(given, "kvm1", "id-1", BY)
+
+
+def test_a_word_that_is_no_unicode_can_be_written_down() -> None:
+    evidence = person_evidence({"by": "Ann\udcff", "reason": "pulled \ud800 both cords"}, "kvm1", "id-1", BY)
+    assert (evidence["by"], evidence["reason"]) == ("Ann?", "pulled ? both cords")

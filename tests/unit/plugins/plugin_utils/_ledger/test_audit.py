@@ -90,3 +90,10 @@ def test_a_line_is_bound_to_its_ledger(ledger: FileLedger, audit: Path, tmp_path
     other = FileLedger(str(tmp_path / "other"))
     (tmp_path / "other" / "audit.jsonl").write_text(audit.read_text())
     assert [problem[:13] for problem in other.verify_audit()] == ["Before line 1"]
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "[" * 900 + "]" * 900])
+def test_a_line_that_holds_what_no_line_holds_is_named(ledger: FileLedger, audit: Path, number: str) -> None:
+    first, *rest = audit.read_text().splitlines(keepends=True)
+    audit.write_text("".join([first.replace('"generation":1', f'"generation":{number}'), *rest]))
+    assert any(problem.startswith("Line 1") for problem in ledger.verify_audit())

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import canonical, digest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 
@@ -166,3 +168,33 @@ def test_one_of_two_opens_of_a_domain_wins(path: str, new_move: NewMove, in_chil
     pids = [in_child(lambda record=record: t.cast(None, FileLedger(path).open_record(record))) for record in records]
     assert sorted(t.cast(list[int], [exit_of(pid) for pid in pids])) == [0, 99, 99, 99]
     assert len(list(FileLedger(path).records())) == 1
+
+
+OUTSIDE = ["..", "stolen.json"]
+ELSEWHERE = ["migrations", "open", "..", "..", "..", "00000000-0000-4000-8000-000000000000.json"]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        {"writes": [{"place": OUTSIDE, "version": 1, "text": "x"}], "removes": [], "line": None},
+        {"writes": [{"place": ELSEWHERE, "version": 1, "text": "x"}], "removes": [], "line": None},
+        {"writes": [], "removes": [OUTSIDE], "line": None},
+        {"writes": [], "removes": [["ledger.json"]], "line": None},
+        {"writes": [], "removes": [], "line": "one\ntwo"},
+        {"writes": [], "removes": []},
+        {"writes": 5, "removes": [], "line": None},
+        [],
+    ],
+)
+def test_a_whole_journal_that_is_no_unit_is_refused_and_left_as_it_is(ledger: FileLedger, path: str, new_move: NewMove, unit: t.Any) -> None:
+    ledger.open_record(new_move())
+    Path(path).parent.joinpath("stolen.json").write_text("still here")
+    text = canonical(unit)
+    journal = Path(path, "journal")
+    journal.write_text(f"pending\n{digest(text)}\n{text}")
+    before = {file: file.read_bytes() for file in Path(path).parent.rglob("*") if file.is_file()}
+    for act in (lambda: list(ledger.records()), lambda: ledger.open_record(new_move("db"))):
+        with pytest.raises(InvalidState, match=r"none that this version writes.*Nothing was changed"):
+            act()
+    assert {file: file.read_bytes() for file in Path(path).parent.rglob("*") if file.is_file()} == before

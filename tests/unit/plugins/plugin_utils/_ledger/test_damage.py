@@ -18,6 +18,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, InvalidState, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 
@@ -45,6 +46,25 @@ def another(file: Path) -> None:
     file.write_text("[" * 100000)
 
 
+def no_number(file: Path) -> None:
+    envelope = json.loads(file.read_text())
+    file.write_text(json.dumps({**envelope, "body": {**envelope["body"], "far": float("inf")}}))
+
+
+def resealed(file: Path, **changes: t.Any) -> None:
+    """Another body, with a checksum that is right."""
+    body = {**json.loads(file.read_text())["body"], **changes}
+    file.write_bytes(encode(body, 1))
+
+
+def without_a_past(file: Path) -> None:
+    resealed(file, history=["accepted"])
+
+
+def without_figures(file: Path) -> None:
+    resealed(file, progress={})
+
+
 def a_link(file: Path) -> None:
     target = file.parent.parent / "target.json"
     shutil.move(file, target)
@@ -66,7 +86,7 @@ def a_copy_of_another(file: Path) -> None:
     shutil.copy(other, file)
 
 
-@pytest.mark.parametrize("damage", [torn, edited, emptied, another, a_link, a_folder, a_pipe, a_copy_of_another])
+@pytest.mark.parametrize("damage", [torn, edited, emptied, another, no_number, without_a_past, without_figures, a_link, a_folder, a_pipe, a_copy_of_another])
 def test_a_damaged_record_is_named_set_aside_and_stops_no_other(
     ledger: FileLedger, path: str, new_move: NewMove, go: Go, damage: Callable[[Path], None]
 ) -> None:

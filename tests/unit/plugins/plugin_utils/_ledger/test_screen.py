@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 import typing as t
@@ -130,6 +131,16 @@ def test_damage_shows_whatever_was_asked(ledger: FileLedger, path: str) -> None:
     assert not list(ledger.records(domain="nobody"))
     assert len(ledger.problems) == 3
     assert len(os.listdir(Path(path, "set_aside"))) == 3
+
+
+def test_a_time_that_is_none_is_let_through_or_held_back_but_breaks_nothing(ledger: FileLedger, path: str) -> None:
+    file = put(path, record_of("odd", "kvm1", s.COMPLETED, "2024-10-01T00:00:00.000Z"))
+    body = json.dumps(json.loads(file.read_bytes())["body"], sort_keys=True, separators=(",", ":")).replace("2024-10-01", "２024-10-01")
+    text = body.encode()
+    checksum = hashlib.sha256(b"1\n" + text).hexdigest()
+    file.write_bytes(f'{{"version":1,"sha256":"{checksum}","body":{body}}}\n'.encode())
+    assert opened(file.read_bytes()) is not None
+    list(ledger.records(since="2024-01-01"))
 
 
 def test_another_layout_of_the_same_document_is_read_and_an_edited_one_is_not() -> None:

@@ -16,6 +16,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _errors as e
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import start_ticks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import remote
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import SourceHost
@@ -50,8 +51,13 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
     return tmp_path
 
 
+def state_of(uuid: str, **more: t.Any) -> dict[str, t.Any]:
+    ends = schema.place("kvm1"), schema.place("kvm2")
+    return {**schema.new_record("live-migration", {"uuid": uuid, "name": "a {b} 1"}, *ends, {}, "watcher"), "watcher": ME, **more}
+
+
 def write_state(folder: pathlib.Path, uuid: str, **more: t.Any) -> None:
-    (folder / f"{uuid}.json").write_text(json.dumps({"domain": {"uuid": uuid, "name": "a {b} 1"}, **more}) + "\n", encoding="utf-8")
+    (folder / f"{uuid}.json").write_text(json.dumps(state_of(uuid, **more)) + "\n", encoding="utf-8")
 
 
 def test_a_poll_beats_and_reads_what_there_is(folder: pathlib.Path) -> None:
@@ -73,12 +79,26 @@ def test_a_state_that_is_missing_is_left_out_and_a_dead_watcher_seen(folder: pat
 
 def test_what_a_login_shell_prints_is_passed_over(folder: pathlib.Path) -> None:
     write_state(folder, UUID, watcher=ME)
-    found = source(ShellAction(noise="Welcome!\n\n  4 updates\nLast login: yesterday\n")).poll(RUN, 1, {UUID: ME})
+    found = source(ShellAction(noise="Welcome!\n\n  4 updates\nLast login: yesterday\n² 3\n" + "9" * 5000 + " x\n")).poll(RUN, 1, {UUID: ME})
     assert found[UUID]["alive"] is True
 
 
-def test_a_state_file_that_is_damaged_is_named(folder: pathlib.Path) -> None:
-    (folder / f"{UUID}.json").write_text("{torn\n", encoding="ascii")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{torn",
+        '{"a":' * 5000,
+        "{}",
+        '{"domain":{"uuid":["a"]}}',
+        json.dumps(state_of(UUID, progress={})),
+        json.dumps(state_of(UUID, watcher=None)),
+        json.dumps(state_of(UUID, watcher={"pid": ["a"], "start_ticks": 5})),
+        '{"seen":',
+        '{"seen":[]}',
+    ],
+)
+def test_a_state_file_that_is_damaged_is_named(folder: pathlib.Path, text: str) -> None:
+    (folder / f"{UUID}.json").write_text(f"{text}\n", encoding="ascii")
     with pytest.raises(e.Internal, match="state file"):
         source(ShellAction()).poll(RUN, 1, {UUID: ME})
 

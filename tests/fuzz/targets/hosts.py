@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What libvirt and the kernel of a host tell: statistics of jobs, tables of mounts, XML of devices."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.locks import probe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.cpusets import ids_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import store_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.traits import _kernel_of, _list_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.domain import job_stats, job_words, state_words
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import innermost, read_mounts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import iterations
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits, Watched, decide
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.progress import Samples, progress_of
+
+from .. import sandbox
+from ..mutation import mutated
+from ..target import Target
+
+_JOB = {
+    "type": 2,
+    "operation": 5,
+    "time_elapsed": 1200,
+    "downtime": 30,
+    "setup_time": 2,
+    "data_processed": 1000,
+    "memory_total": 2**30,
+    "memory_processed": 2**29,
+    "memory_remaining": 2**28,
+    "memory_bps": 2**26,
+    "memory_dirty_rate": 100,
+    "memory_page_size": 4096,
+    "memory_iteration": 3,
+    "disk_total": 0,
+    "disk_processed": 0,
+    "disk_remaining": 0,
+    "auto_converge_throttle": 20,
+}
+_MOST = 2**64
+_LIMITS = Limits(Adaptive(30, 500), timeout_seconds=2, stall_seconds=60)
+
+
+def check_job(stats: t.Any) -> None:
+    """Read statistics of a job: libvirt's binding gives whole numbers of 64 bits, but any of them, and leaves out what it does not know."""
+    if not isinstance(stats, dict) or not all(type(value) is int and 0 <= value < _MOST for key, value in stats.items() if key in _JOB):
+        return
+    assert job_words(stats) in (h.JOB_NONE, h.JOB_INCOMING, h.JOB_OUTGOING, h.JOB_OTHER)
+    state_words(stats.get("type", 0), stats.get("operation", 0))
+    read = job_stats(stats)
+    progress = progress_of(read, 0, 2**28)
+    assert 0 <= progress["percent"] <= 99
+    Samples().add(read, read.elapsed_ms, 30)
+    iterations.read(read, 500, iterations.read(read, 30, iterations.Iterations()))
+    _actions, watched = decide(read, 1.0, _LIMITS, Watched())
+    decide(read, 3.0, _LIMITS, watched)
+    json.dumps(progress)
+
+
+_MOUNTS = (
+    b"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n",
+    b"40 35 0:50 / /srv/with\\040blank rw shared:7 - nfs4 nas:/export rw\n41 35 0:51 /a /x rw - ceph b,a:/x rw\n",
+)
+
+
+def check_tables(data: bytes) -> None:
+    """Read tables of the kernel, a configuration of libvirt's, and an image whose locks are asked for."""
+    root = sandbox.laid_out("tables", {"mountinfo": data})
+    mounts = read_mounts(str(root / "mountinfo"))
+    for mount in mounts:
+        store_of(mount)
+    innermost("/srv/a/b", {mount.path for mount in mounts})
+    text = data.decode("utf-8", "replace")
+    _kernel_of(text)
+    _list_of(text, "namespaces")
+    ids_of(text)
+    probe(str(root / "mountinfo"))
+
+
+TARGETS = [
+    Target("job_statistics", check_job, mutated(_JOB)),
+    Target.of_bytes("host_tables", check_tables, *_MOUNTS, b"5.10.0-9-amd64\n", b'namespaces = [ "mount" ]\n# x\n', b"0-3,^2,8"),
+]
