@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.mixed.support import fleet as m
+from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -60,8 +61,10 @@ def test_a_member_of_its_group_is_kept_away_meanwhile(lab: Lab, control: m.Mixed
     m.check_stayed(lab, name, m.OLD)
 
 
-def test_the_host_is_protected_meanwhile(lab: Lab, control: m.Mixed, arriving: str, guest: Make) -> None:
-    guest("resident", *CALM, on=m.NEW)
-    done = control.task(m.NEW, "protect", {})
-    assert done.code == 0, done.text
-    assert "resident" in [one["name"] for one in done.result["saved"]]
+def test_the_fleet_is_protected_meanwhile(lab: Lab, operator: Operator, arriving: str, guest: Make) -> None:
+    resident = guest("resident", *CALM, on=m.NEW)
+    operator.protect()
+    (document,) = operator.ledger.find_domains(resident)
+    assert document.body["protected"]["state"] == "running"
+    assert [place["host"] for place in document.body["possible_hosts"]] == [lab.host(m.NEW)]
+    assert lab.has_job(arriving, m.OLD)
