@@ -11,7 +11,7 @@ import threading
 import time
 import typing as t
 
-from .._errors import Aborted, InvalidState, KvmfleetError
+from .._errors import Aborted, InvalidState, KvmfleetError, MigrationFailed
 from .._migration import downtime as d
 from .._migration import hypervisor as h
 from .._migration.adaptive import Adaptive
@@ -34,6 +34,8 @@ from .recover import Recovery
 from .settle import Settlement
 
 UNREACHABLE_SECONDS = 600.0
+# How long libvirt may take to end its call after the job: a hypervisor that hangs at the destination keeps it for ever.
+CALL_OUTLIVES_SECONDS = 60.0
 
 ARRIVED_NOTE = "arrived"
 
@@ -116,12 +118,21 @@ class Mover(threading.Thread):
             call = self._begin(limits)
         except KvmfleetError as error:
             return error
-        while call.is_alive():
-            follower.poll()
-            self._sleep(follower.pause)
+        error = self._attend(call, follower)
         arrived_at = self._arrivals.at(self.order.uuid)
         if arrived_at:
             self.journal.note(ARRIVED_NOTE, at=arrived_at)
+        return error
+
+    def _attend(self, call: MigrateCall, follower: Follower) -> t.Optional[KvmfleetError]:
+        """Follow the job until libvirt's call has ended; return what it raised, or why it is no longer waited for."""
+        there_at = self._clock()
+        while call.is_alive():
+            if follower.poll() or follower.elapsed_ms is None:
+                there_at = self._clock()
+            elif self._clock() - there_at > CALL_OUTLIVES_SECONDS:
+                return MigrationFailed(f"The job has ended, and {CALL_OUTLIVES_SECONDS:.0f} s later the destination had still not let libvirt's call end.")
+            self._sleep(follower.pause)
         return call.error
 
     def _begin(self, limits: Limits) -> MigrateCall:

@@ -20,9 +20,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.sche
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, Intent, leave
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import UNREACHABLE_SECONDS, limits_of, terms_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import CALL_OUTLIVES_SECONDS, UNREACHABLE_SECONDS, limits_of, terms_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership, Watched
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.migration import FakeMigration
@@ -158,6 +159,22 @@ def test_a_failed_job_leaves_the_guest_where_it_was(fleet: FakeFleet, tmp_path: 
     assert (record["status"], record["reason"]) == (s.FAILED, None)
     assert "Unable to write to socket" in record["history"][-1]["detail"]
     assert "running (booted) on the source" in record["history"][-1]["detail"]
+
+
+def test_a_call_that_outlives_its_job_is_not_waited_for_for_ever(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    """As where QEMU hangs at the destination: the source has cancelled, and libvirt waits for the other side without a limit."""
+    slow(fleet)
+
+    def hang(migration: FakeMigration) -> None:
+        migration.is_over = True
+        fleet.source.domains[UUID].job = h.JOB_NONE
+
+    fleet.clock.at(2, first(fleet, hang))
+    record = carry_out(fleet, tmp_path)
+    fleet.migrations[0].ended.set()
+    assert (record["status"], record["reason"]) == (s.ERROR, "unclear")
+    assert fleet.clock() <= 2 + CALL_OUTLIVES_SECONDS + WAIT_SECONDS + 5
+    assert fleet.source.domains[UUID].view().state == h.RUNNING
 
 
 def test_somebody_s_abort_is_the_operator_s(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
