@@ -116,8 +116,8 @@ class Mover(threading.Thread):
         self.journal.advance(s.PREPARING)
         try:
             call = self._begin(limits)
-        except KvmfleetError as error:
-            return error
+        except KvmfleetError as refusal:
+            return refusal
         error = self._attend(call, follower)
         arrived_at = self._arrivals.at(self.order.uuid)
         if arrived_at:

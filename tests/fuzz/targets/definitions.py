@@ -11,13 +11,19 @@ import json
 import typing as t
 from xml.sax.saxutils import escape, quoteattr
 
+from hypothesis import strategies as st
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.saved import check_saved
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.ports import Definition
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request import request_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.domain import definition_root, info_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.folder import _parsed as volume_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.hardware import _platforms as platforms_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.surroundings import _device as device_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy import document
+from ansible_collections.kvmfleet.migration.plugins.module_utils._xml import parse_libvirts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._policy.effective import effective, warning_of
 
 from ..mutation import mutated
@@ -25,14 +31,16 @@ from ..target import Target
 
 UUID = "00000000-0000-4000-8000-000000000001"
 VERSIONS = {"libvirt": 9000000, "hypervisor": 7002022}
+# What every vCPU of the largest guest pinned to a few CPUs takes.
+_MOST_CHARACTERS = 2**20
 POOLS = ({"name": "default", "type": "dir", "path": "/srv"},)
 
 # An element as [name, attributes, text, elements].
 Tree = t.Any
 
 
-def _tree(name: str, text: str = "", /, *inner: Tree, **attributes: str) -> Tree:
-    return [name, attributes, text, list(inner)]
+def _tree(tag: str, text: str = "", /, *inner: Tree, **attributes: str) -> Tree:
+    return [tag, attributes, text, list(inner)]
 
 
 _POLICY = _tree(
@@ -133,7 +141,7 @@ def check_text(xml: str) -> None:
     info = h.DomainInfo(uuid=UUID, name="web1", view=h.NOT_THERE, **info_of(root))
     own = document.parse(info.policy_xml)
     request = request_of(Definition(info, root), own, VERSIONS, None, POOLS)
-    assert len(json.dumps(request)) < 100 * len(xml) + 100000, "a short definition makes a huge request"
+    assert len(json.dumps(request)) < 100 * len(xml) + _MOST_CHARACTERS, "a short definition makes a huge request"
 
 
 def _check_order(xml: str) -> None:
@@ -161,7 +169,36 @@ def check_policy(data: bytes) -> None:
     assert "drain" not in again.values
 
 
+_VOLUME_OF_A_POOL = _tree(
+    "volume",
+    "",
+    _tree("name", "a.qcow2"),
+    _tree("capacity", "1073741824", unit="bytes"),
+    _tree("allocation", "4096", unit="bytes"),
+    _tree("target", "", _tree("format", type="qcow2"), _tree("timestamps", "", _tree("ctime", "1700000000.123"))),
+    _tree("backingStore", "", _tree("path", "/srv/base.qcow2")),
+)
+_PARTS = (_tree("domain", "0"), _tree("bus", "6"), _tree("slot", "18"), _tree("function", "5"), _tree("vendor", id="0x8086"), _tree("class", "0x020000"))
+_NODE_DEVICE = _tree("device", "", _tree("name", "pci_0"), _tree("capability", "", *_PARTS, type="pci"))
+_GUEST = _tree("arch", "", _tree("emulator", "/usr/bin/qemu"), _tree("machine", "pc-q35-7.2", maxCpus="288"), _tree("domain", type="kvm"), name="x86_64")
+_CAPABILITIES = _tree("capabilities", "", _tree("guest", "", _tree("os_type", "hvm"), _GUEST))
+
+
+def check_host_tree(case: tuple[str, Tree]) -> None:
+    """Read the XML of a tree as what libvirt tells of a volume, of a device, or of itself."""
+    kind, xml = case[0], xml_of(case[1])
+    if kind == "volume":
+        volume_of(xml)
+    elif kind == "device":
+        device_of(parse_libvirts(xml, "a device"))
+    else:
+        list(platforms_of(parse_libvirts(xml, "its capabilities")))
+
+
+_HOST_TREES = {"volume": _VOLUME_OF_A_POOL, "device": _NODE_DEVICE, "capabilities": _CAPABILITIES}
+
 TARGETS = [
+    Target("host_xml_tree", check_host_tree, st.one_of(*(st.tuples(st.just(kind), mutated(tree)) for kind, tree in _HOST_TREES.items()))),
     Target("domain_xml_tree", check_tree, mutated(_DOMAIN)),
     Target.of_bytes(
         "domain_xml", check_bytes, xml_of(_DOMAIN).encode(), b"<domain type='kvm'><name>w</name><memory unit='MiB'>1</memory><vcpu>1</vcpu></domain>"

@@ -14,6 +14,7 @@ from ansible.errors import AnsibleFilterError
 from hypothesis import strategies as st
 
 from ansible_collections.kvmfleet.migration.plugins.filter.drain_apply import drain_apply
+from ansible_collections.kvmfleet.migration.plugins.filter.drain_facts import drain_facts
 from ansible_collections.kvmfleet.migration.plugins.filter.drain_moves import drain_moves
 from ansible_collections.kvmfleet.migration.plugins.filter.fleet_scan import fleet_scan
 from ansible_collections.kvmfleet.migration.plugins.filter.plan_drain import plan_drain
@@ -77,7 +78,26 @@ def check_scan(facts: t.Any) -> None:
     json.dumps(fleet_scan(facts))
 
 
+_NOW = "2026-11-21T03:00:05.000Z"
+_ASKED = {
+    "max_age_seconds": 60,
+    "asked": [{"item": "kvm2", "ansible_facts": {"kvmfleet_host": _FACTS["kvm2"]}}, {"item": "kvm3", "unreachable": True, "msg": "no route"}],
+    "undisputed_by": ["kvm1"],
+    "moves": [{**_record(), "updated_at": _NOW}],
+    "told": None,
+}
+_HOSTVARS = {name: {"ansible_facts": {"kvmfleet_host": facts}} for name, facts in _FACTS.items()}
+
+
+def check_hostvars(case: tuple[t.Any, t.Any]) -> None:
+    """Take the facts that still count out of hostvars and answers."""
+    hostvars, asked = case
+    if isinstance(asked, dict) and not asked.keys() - _ASKED.keys():
+        assert drain_facts(hostvars, ["kvm1", "kvm2", "kvm3"], **asked).keys() <= _FACTS.keys()
+
+
 TARGETS = [
+    Target("drain_hostvars", check_hostvars, st.tuples(mutated(_HOSTVARS), mutated(_ASKED, {**_ASKED, "max_age_seconds": None})), (AnsibleFilterError,)),
     Target.of_bytes("saved_plan", check_plan, json.dumps(_PLAN, separators=(",", ":")).encode(), b'{"schema":1,"digest":"","moves":[]}'),
     Target("saved_plan_sealed", check_sealed, mutated(_PLAN), (AnsibleFilterError,)),
     Target("drain_facts", check_facts, st.tuples(mutated(_FACTS), mutated(_ARGUMENTS)), (AnsibleFilterError,)),

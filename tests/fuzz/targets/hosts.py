@@ -50,7 +50,9 @@ _LIMITS = Limits(Adaptive(30, 500), timeout_seconds=2, stall_seconds=60)
 
 def check_job(stats: t.Any) -> None:
     """Read statistics of a job: libvirt's binding gives whole numbers of 64 bits, but any of them, and leaves out what it does not know."""
-    if not isinstance(stats, dict) or not all(type(value) is int and 0 <= value < _MOST for key, value in stats.items() if key in _JOB):
+    if not isinstance(stats, dict) or not all(
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST for key, value in stats.items() if key in _JOB
+    ):
         return
     assert job_words(stats) in (h.JOB_NONE, h.JOB_INCOMING, h.JOB_OUTGOING, h.JOB_OTHER)
     state_words(stats.get("type", 0), stats.get("operation", 0))

@@ -134,15 +134,20 @@ def check_options(arguments: t.Any) -> None:
 _TYPES = {"str": str, "int": int, "bool": bool, "list": list, "dict": dict, "float": float}
 
 
+def _is_a(value: t.Any, kind: type) -> bool:
+    """Whether it is of that type; a boolean is no number."""
+    return isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+
+
 def _is_of_type(name: str, value: t.Any) -> bool:
     if name == "moves":
         return value is None
     if name == "parallel":
-        return type(value) is int
+        return _is_a(value, int)
     spec = move_spec()[name]
     if value is None:
         return True
-    fits = type(value) is _TYPES[spec.get("type", "str")]
+    fits = _is_a(value, _TYPES[spec.get("type", "str")])
     return fits and ("choices" not in spec or value in spec["choices"]) and (spec.get("elements") != "str" or all(isinstance(one, str) for one in value))
 
 
