@@ -53,10 +53,17 @@ class Hooks:
         (self._marks / f"hold-{when}-{guest}").touch()
 
     def let_go(self, when: str, guest: str) -> None:
-        (self._marks / f"hold-{when}-{guest}").unlink()
+        (self._marks / f"hold-{when}-{guest}").unlink(missing_ok=True)
+
+    def forget(self, when: str, guest: str) -> None:
+        """Forget that a guest came to this point."""
+        (self._marks / f"seen-{when}-{guest}").unlink(missing_ok=True)
 
     def refuse(self, when: str, guest: str) -> None:
         (self._marks / f"refuse-{when}-{guest}").touch()
+
+    def admit(self, when: str, guest: str) -> None:
+        (self._marks / f"refuse-{when}-{guest}").unlink(missing_ok=True)
 
     def seen(self, when: str, guest: str) -> bool:
         """Whether a guest came to this point since the hooks were cleared."""

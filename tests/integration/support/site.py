@@ -71,7 +71,11 @@ class Site(Control):
 
     def fencing(self, number: int, config: t.Any) -> None:
         """Say how a host is fenced from now on; None is a host without agent."""
-        self._variables[number]["kvmfleet_fencing"] = config
+        self.variable(number, "kvmfleet_fencing", config)
+
+    def variable(self, number: int, name: str, value: t.Any) -> None:
+        """Give a host a variable of the inventory."""
+        self._variables[number][name] = value
         self._write_inventory()
 
     def agent(self, number: int, agent: str, **more: t.Any) -> dict[str, t.Any]:

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""All fault scenarios on real hosts, or those that ONLY names, in lanes; and docs/faults.md with what came of each."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+
+from . import faults_page, places, pytest
+from .lab import labs
+from .results import Results
+
+TIMEOUT_SECONDS = 5400
+LANES = ("kvp", "kvq", "kvr")
+PAGE = places.ROOT / "docs" / "faults.md"
+TEXTS = places.ROOT / "tests" / "faults"
+TESTS = "tests/integration/faults"
+
+
+def run(results: Results) -> None:
+    """Run every lane, and write of each scenario what its last try came to."""
+    with concurrent.futures.ThreadPoolExecutor(len(LANES)) as pool:
+        for lane in [pool.submit(_lane, results, index) for index in range(len(LANES))]:
+            lane.result()
+    outcomes: dict[str, bool] = {}
+    for report in sorted(places.RESULTS.glob("faults-*.xml"), key=lambda path: path.stat().st_mtime):
+        outcomes |= faults_page.outcomes_in(report)
+    faults_page.rewrite(PAGE, faults_page.texts_in(TEXTS), outcomes, faults_page.where())
+    results.add(f"docs/faults.md has what came of {len(outcomes)} scenarios", passed=bool(outcomes))
+
+
+def _lane(results: Results, index: int) -> None:
+    label = LANES[index]
+    for name in (label, f"{label}-again"):
+        (places.RESULTS / f"faults-{name}.xml").unlink(missing_ok=True)
+    with labs(label, places.INTEGRATION_VENV) as env:
+        chosen = {"KVMFLEET_FAULTS_ONLY": os.environ.get("ONLY", ""), "KVMFLEET_FAULTS_LANE": f"{index}/{len(LANES)}"}
+        python = places.tool("python", places.INTEGRATION_VENV)
+        pytest.run_with_second_try(results, label, python, [TESTS], {**env, **chosen}, TIMEOUT_SECONDS)

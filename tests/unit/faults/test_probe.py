@@ -1,0 +1,73 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The probe in a Python of its own: it stops at an armed moment, says so, and goes on when it may."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.faults.probe import kvmfleet_moments
+
+PROBE = pathlib.Path(kvmfleet_moments.__file__).parent
+MARK = kvmfleet_moments.slug("before the job", "web")
+CALL = """
+from types import SimpleNamespace
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.call import MigrateCall
+order = SimpleNamespace(uuid="u", name="web", flags=[], parameters={}, destination_uri="qemu+tcp://kvm2/system")
+host = SimpleNamespace(migrate=lambda *given: print("asked", flush=True), close=lambda: None)
+call = MigrateCall(host, order)
+call.run()
+call.run()
+"""
+
+
+@pytest.fixture
+def process(tmp_path: pathlib.Path) -> t.Iterator[t.Callable[[], subprocess.Popen[str]]]:
+    begun: list[subprocess.Popen[str]] = []
+
+    def begin() -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": f"{PROBE}:{os.environ['PYTHONPATH']}", "KVMFLEET_MOMENTS": str(tmp_path)}
+        begun.append(subprocess.Popen([sys.executable, "-c", CALL], env=environment, stdout=subprocess.PIPE, text=True))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.kill()
+        one.communicate(timeout=30)
+
+
+def reached(folder: pathlib.Path) -> list[str]:
+    file = folder / f"{MARK}.reached"
+    limit = time.monotonic() + 30
+    while not file.exists() or not file.read_text().endswith("\n"):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    return file.read_text().splitlines()
+
+
+def test_what_is_not_armed_is_not_stopped(process: t.Callable[[], subprocess.Popen[str]], tmp_path: pathlib.Path) -> None:
+    assert process().communicate(timeout=60)[0] == "asked\nasked\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_armed_stops_once_says_who_it_is_and_goes_on(process: t.Callable[[], subprocess.Popen[str]], tmp_path: pathlib.Path) -> None:
+    (tmp_path / f"{MARK}.hold").write_text("7")
+    running = process()
+    assert reached(tmp_path) == [f"7 {running.pid} {os.uname().nodename}"]
+    assert running.poll() is None
+    (tmp_path / f"{MARK}.hold").write_text("8")
+    limit = time.monotonic() + 30
+    while len(reached(tmp_path)) < 2:
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    (tmp_path / f"{MARK}.hold").unlink()
+    assert running.communicate(timeout=60)[0] == "asked\nasked\n"
