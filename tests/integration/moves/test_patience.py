@@ -44,7 +44,7 @@ def minute(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Min
 
 def spend(lab: Lab, one: pathlib.Path, other: pathlib.Path) -> Minute:
     patient, gone = Control(lab, one), Control(lab, other)
-    abandoned = gone.begin_moves([(FIRST, ABANDONED), (SECOND, ABANDONED)], parallel=1, bandwidth_mib=4, timeout_seconds=80)
+    abandoned = gone.begin_moves([(FIRST, ABANDONED), (SECOND, ABANDONED)], parallel=1, bandwidth_mib=4, timeout_seconds=600)
     in_flight = lab.under_way(lab.uuid(FIRST))
     abandoned.kill()
     waiting = patient.begin_move(LOST, SILENT, bandwidth_mib=4)
@@ -74,10 +74,14 @@ def test_what_was_queued_does_not_start_without_its_run(lab: Lab, minute: Minute
     assert minute.queued["acts"] == []
     assert lab.places(SECOND) == {1: "running"}
     assert lab.has_job(FIRST), "the move in flight is watched to its end"
-    again = minute.gone.moves([(FIRST, ABANDONED), (SECOND, ABANDONED)])
+    before = lab.runs()
+    following = minute.gone.begin_moves([(FIRST, ABANDONED), (SECOND, ABANDONED)])
+    eventually(lambda: lab.runs() - before, "a second run follows what is in flight")
+    lab.virsh(1, "domjobabort", FIRST)
+    again = following.wait()
     assert [record["status"] for record in again.records] == ["cancelled", "completed"], again.text
     assert again.records[0]["id"] == minute.in_flight["id"]
-    assert again.result["error_code"] == "timeout"
+    assert again.records[0]["reason"] == "operator"
     assert lab.places(FIRST) == {1: "running"}
     assert lab.places(SECOND) == {ABANDONED: "running"}
     of_second = [(record["status"], record["reason"]) for record in minute.gone.records() if record["domain"]["name"] == SECOND]
