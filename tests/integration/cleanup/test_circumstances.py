@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.cleanup.support.scene import IMAGES, Scene
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
 
@@ -54,6 +56,7 @@ def test_a_host_that_lost_its_identity_cleans_nothing_until_a_person_says_who_it
     assert scene.lab.places("web") == {2: "running"}
 
 
+@pytest.mark.long
 def test_a_control_node_killed_on_its_way_leaves_nothing_half_done(scene: Scene) -> None:
     names = [f"web{number}" for number in range(4)]
     for name in names:
@@ -77,6 +80,7 @@ def test_a_control_node_killed_on_its_way_leaves_nothing_half_done(scene: Scene)
         assert scene.exists(manifest["items"][0]["to"])
 
 
+@pytest.mark.long
 def test_an_image_that_another_guest_is_built_on_stays(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.guest("other", "--storage", "local", "--off")
@@ -93,6 +97,7 @@ def test_an_image_that_another_guest_is_built_on_stays(scene: Scene) -> None:
     assert scene.lab.places("web") == {2: "running"}
 
 
+@pytest.mark.long
 def test_what_was_put_aside_long_enough_ago_is_deleted_by_a_later_run(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()

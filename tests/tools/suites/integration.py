@@ -28,7 +28,7 @@ LANES = {
 # Suites of their own: mixed.py needs the root of another release, faults.py plays what would take an hour here.
 MIXED = "mixed"
 SEPARATE = {MIXED, "faults"}
-LONG_LANES = {"kvu": ("endings",), "kvx": ("evacuation", "evacuate"), "kvz": ("recover",)}
+LONG_LANES = {"kvu": ("endings",), "kvx": ("evacuation", "evacuate"), "kvz": ("recover", "cleanup")}
 
 
 def run(results: Results) -> None:
