@@ -15,8 +15,8 @@ MIB = 1024**2
 UNITS = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 1000**2, "M": MIB, "MiB": MIB, "GB": 1000**3, "G": 1024**3, "GiB": 1024**3,
          "TB": 1000**4, "T": 1024**4, "TiB": 1024**4}  # fmt: skip
 
-# Libvirt counts up to 16384 vCPUs and CPUs; sizes have 64 bits.
-_ID_DIGITS = 5
+# So many CPUs libvirt can name (VIR_DOMAIN_CPUMASK_LEN), and so many vCPUs; sizes have 64 bits.
+_MOST_CPUS = 16384
 _SIZE_DIGITS = 20
 
 
@@ -33,22 +33,25 @@ def ids_of(text: t.Optional[str]) -> t.List[int]:
 
 def _is_id(text: str) -> bool:
     """Whether that can be the number of a CPU or a NUMA node: of a set that names others, all numbers up to them would be counted."""
-    return text.isdecimal() and len(text) <= _ID_DIGITS
+    return text.isdecimal() and len(text) <= _SIZE_DIGITS and int(text) < _MOST_CPUS
 
 
-def number_of(text: t.Optional[str], default: int = 0, digits: int = _SIZE_DIGITS) -> int:
+def number_of(text: t.Optional[str], default: int = 0) -> int:
     """Return a number as a definition writes it. Raises L(Internal) for what is none, or has more digits than any that libvirt writes there."""
     given = (text or "").strip()
     if not given:
         return default
-    if not given.isdecimal() or len(given) > digits:
-        raise Internal(f"{given[:40]!r} stands in a definition where a number should be.")
+    if not given.isdecimal() or len(given) > _SIZE_DIGITS:
+        raise Internal(f"{given[:40]!r} stands where libvirt writes a number.")
     return int(given)
 
 
 def count_of(text: t.Optional[str], default: int = 0) -> int:
     """Return how many vCPUs a definition says. Raises L(Internal) likewise."""
-    return number_of(text, default, _ID_DIGITS)
+    number = number_of(text, default)
+    if number > _MOST_CPUS:
+        raise Internal(f"A definition says {number} vCPUs: no hypervisor has more than {_MOST_CPUS}.")
+    return number
 
 
 def bytes_of(number: t.Optional[str], unit: t.Optional[str]) -> int:

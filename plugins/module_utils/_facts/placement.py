@@ -10,9 +10,13 @@ from __future__ import annotations
 import typing as t
 from xml.etree.ElementTree import Element
 
+from .._errors import Internal
 from .cpusets import bytes_of, ids_of, mib_of, number_of
 
 Json = t.Dict[str, t.Any]
+
+# A guest with as many vCPUs as the largest hosts have CPUs, each pinned to all of them.
+_MOST_PINS = 2**22
 
 
 def pinning_of(root: Element, vcpus: int) -> t.Optional[Json]:
@@ -20,10 +24,20 @@ def pinning_of(root: Element, vcpus: int) -> t.Optional[Json]:
     vcpu = root.find("vcpu")
     common = ids_of(vcpu.get("cpuset")) if vcpu is not None and vcpu.get("placement") != "auto" else []
     pins = {str(number): common for number in range(vcpus)} if common else {}
-    pins.update({pin.get("vcpu", ""): ids_of(pin.get("cpuset")) for pin in root.findall("cputune/vcpupin")})
+    named = len(common) * vcpus
+    _check_pins(named)
+    for pin in root.findall("cputune/vcpupin"):
+        pins[pin.get("vcpu", "")] = ids_of(pin.get("cpuset"))
+        named += len(pins[pin.get("vcpu", "")])
+        _check_pins(named)
     emulator = root.find("cputune/emulatorpin")
     emulator_ids = ids_of(emulator.get("cpuset")) if emulator is not None else common or None
     return {"vcpus": pins, "emulator": emulator_ids} if pins or emulator_ids else None
+
+
+def _check_pins(named: int) -> None:
+    if named > _MOST_PINS:
+        raise Internal(f"A definition pins vCPUs to more host CPUs, counted one by one, than can be told ({_MOST_PINS}).")
 
 
 def numa_of(root: Element) -> t.Optional[Json]:

@@ -11,6 +11,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from .._errors import Conflict, KvmfleetError
+from .._facts.cpusets import number_of
 from .._xml import parse_libvirts
 from .errors import libvirt_errors
 from .library import libvirt
@@ -57,7 +58,7 @@ def host_cpu(connection: t.Any, uri: str, capabilities: ElementTree.Element) -> 
         "model": cpu.findtext("model"),
         "vendor": cpu.findtext("vendor"),
         "features": sorted(listed),
-        "microcode": int(version) if version.isdecimal() else None,
+        "microcode": number_of(version) if version.isdecimal() else None,
     }
 
 

@@ -13,7 +13,8 @@ import typing as t
 import uuid as uuid_module
 from xml.sax.saxutils import escape
 
-from .._errors import Conflict, NotFound
+from .._errors import Conflict, Internal, NotFound
+from .._facts.cpusets import number_of
 from .._storage.ports import Volume
 from .._xml import parse_libvirts
 from .errors import libvirt_errors, translated
@@ -127,8 +128,15 @@ def _parsed(xml: str) -> Volume:
     return Volume(
         name=root.findtext("name") or "",
         format=image_format.get("type", "") if image_format is not None else "",
-        capacity_bytes=int(root.findtext("capacity") or 0),
-        allocation_bytes=int(root.findtext("allocation") or 0),
+        capacity_bytes=number_of(root.findtext("capacity")),
+        allocation_bytes=number_of(root.findtext("allocation")),
         backing_path=root.findtext("backingStore/path") or "",
-        changed_at=float(root.findtext("target/timestamps/ctime") or 0),
+        changed_at=_seconds(root.findtext("target/timestamps/ctime") or "0"),
     )
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise Internal(f"libvirt says that a storage volume was changed at {text[:40]!r}, which is no time.") from error

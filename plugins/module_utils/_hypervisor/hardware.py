@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree.ElementTree import Element
 
+from .._facts.cpusets import number_of
 from .cpus import guest_cpu, host_cpu
 from .errors import libvirt_errors
 from .library import libvirt
@@ -35,15 +36,15 @@ def hardware(connection: t.Any, uri: str, capabilities: Element) -> Json:
 
 
 def _cell(connection: t.Any, cell: Element, online: t.Set[int]) -> Json:
-    number = int(cell.get("id", 0))
-    pages = {int(entry.get("size", 0)): int(entry.text or 0) for entry in cell.findall("pages")}
+    number = number_of(cell.get("id"))
+    pages = {number_of(entry.get("size")): number_of(entry.text) for entry in cell.findall("pages")}
     # The smallest are the normal ones, which are the cell's memory itself.
     huge = sorted(pages)[1:]
     free_kib, free = _free(connection, number, huge)
-    cpus = {int(cpu.get("id", -1)) for cpu in cell.findall("cpus/cpu")}
+    cpus = {number_of(cpu.get("id"), -1) for cpu in cell.findall("cpus/cpu")}
     return {
         "id": number,
-        "total_mib": int(cell.findtext("memory") or 0) // 1024,
+        "total_mib": number_of(cell.findtext("memory")) // 1024,
         "free_mib": free_kib // 1024,
         "cpus": sorted(cpus & online),
         "pages": [{"size_kib": size, "total": pages[size], "free": free.get(size, 0)} for size in huge],
@@ -69,7 +70,7 @@ def _platforms(capabilities: Element) -> t.Iterator[Json]:
                     "virt_type": domain.get("type"),
                     "emulator": domain.findtext("emulator") or arch.findtext("emulator"),
                     "machines": sorted({name for machine in machines for name in (machine.text, machine.get("canonical")) if name}),
-                    "max_vcpus": max((int(machine.get("maxCpus", 0)) for machine in machines), default=0) or None,
+                    "max_vcpus": max((number_of(machine.get("maxCpus")) for machine in machines), default=0) or None,
                 }
 
 

@@ -93,6 +93,12 @@ def test_what_is_told_counts_before_all_else() -> None:
     assert drain_facts(HOSTVARS, ["kvm2"], asked=asked, told={"kvm2": now}) == {"kvm2": now}
 
 
+@pytest.mark.parametrize("facts", [{"gathered_at": "yesterday", "domains": []}, {"gathered_at": "2026-11-21", "domains": []}, {"domains": 5}, {"x": 1}, 7])
+def test_facts_of_another_form_are_a_sentence(facts: t.Any) -> None:
+    with pytest.raises(AnsibleFilterError, match="have not the expected form"):
+        drain_facts({"kvm1": {"ansible_facts": {"kvmfleet_host": facts}}}, ["kvm1"], 60, undisputed_by=["kvm1"])
+
+
 def test_hostvars_are_wanted() -> None:
     with pytest.raises(AnsibleFilterError, match="give hostvars"):
         drain_facts(["kvm1"], NAMES)

@@ -50,7 +50,7 @@ def test_it_takes_what_templating_hands_out() -> None:
     assert ledger_query(records, "[0].tags | join('-', @)") == "a"
 
 
-@pytest.mark.parametrize("expression", ["[?", "length(", "nosuch(@)", "length(`1`)", "", 5, None])
+@pytest.mark.parametrize("expression", ["[" * 5000, "[" + "9" * 5000 + "]", "[?", "length(", "nosuch(@)", "length(`1`)", "", 5, None])
 def test_a_bad_expression_is_named(expression: t.Any) -> None:
     with pytest.raises(AnsibleFilterError) as refused:
         ledger_query(RECORDS, expression)

@@ -81,3 +81,8 @@ def test_what_waits_or_has_ended_is_not_repeated() -> None:
 def test_each_move_has_lines_of_its_own() -> None:
     shown = Shown()
     assert [shown.new(moving(), record_id) for record_id in ("r1", "r2", "r1", "r2")] == [1, 1, 0, 0]
+
+
+def test_a_domain_without_a_name_is_shown_by_its_uuid() -> None:
+    nameless = {**moving(), "domain": {"uuid": "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", "name": None}}
+    assert "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11" in line_of(nameless)

@@ -22,6 +22,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.cpusets 
         ("all", []),
         ("3-1", []),
         ("0-99999999999", []),
+        ("0-16384", []),
+        ("16383", [16383]),
         ("1,9" + "9" * 5000, [1]),
     ],
 )
@@ -43,7 +45,7 @@ def test_numbers_of_a_definition() -> None:
 
 @pytest.mark.parametrize("text", ["four", "-1", "1.5", "0x10", "²", "9" * 21, "9" * 5000])
 def test_what_is_no_number_is_named_and_not_counted_to(text: str) -> None:
-    with pytest.raises(Internal, match="where a number should be"):
+    with pytest.raises(Internal, match="where libvirt writes a number"):
         number_of(text)
     with pytest.raises(Internal):
         bytes_of(text, "KiB")

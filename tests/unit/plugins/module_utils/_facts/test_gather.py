@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from xml.etree import ElementTree
 
 import pytest
 
@@ -127,3 +128,13 @@ def test_the_dirty_rate_is_measured_on_request_and_of_running_domains_without_a_
     assert asked == [([UUID], 2)]
     facts_of(fleet)
     assert len(asked) == 1
+
+
+def test_a_definition_that_cannot_be_understood_is_named_and_hinders_no_other(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = fleet.guest().info()
+    root = ElementTree.fromstring("<domain><cpu><numa><cell id='first' memory='1'/></numa></cpu></domain>")
+    monkeypatch.setattr(FakeHost, "roll", lambda self: Roll([Definition(info, root)]))
+    facts, warnings = facts_of(fleet)
+    (domain,) = facts["domains"]
+    assert "could not be understood: 'first'" in domain["request"]["blockers"][0]
+    assert "will not be moved" in warnings[0]

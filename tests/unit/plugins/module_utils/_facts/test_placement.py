@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.placement import hugepages_of, numa_of, pinning_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import domain
 
@@ -62,3 +63,15 @@ def test_numa_of_host_and_guest() -> None:
 def test_huge_pages(pages: str, expected: list[dict[str, object]]) -> None:
     root = domain(CELLS + f"<memoryBacking>{pages}</memoryBacking>")
     assert hugepages_of(root, 4096, numa_of(root)) == expected
+
+
+def test_a_short_definition_does_not_fill_the_memory_with_pins() -> None:
+    everywhere = "".join(f"<vcpupin vcpu='{number}' cpuset='0-16383'/>" for number in range(300))
+    for root, vcpus in ((domain(vcpu="<vcpu cpuset='0-16383'>16384</vcpu>"), 16384), (domain(f"<cputune>{everywhere}</cputune>"), 1)):
+        with pytest.raises(Internal, match="than can be told"):
+            pinning_of(root, vcpus)
+
+
+def test_a_cell_without_a_number_is_named() -> None:
+    with pytest.raises(Internal, match="'first' stands where libvirt writes a number"):
+        numa_of(domain("<cpu><numa><cell id='first' memory='1'/></numa></cpu>"))

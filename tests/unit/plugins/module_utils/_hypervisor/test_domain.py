@@ -125,3 +125,15 @@ def test_figures_are_in_bytes_and_the_dirty_rate_is_no_longer_in_pages() -> None
 
 def test_figures_that_are_missing_are_not_known() -> None:
     assert job_stats({}) == h.JobStats()
+
+
+@pytest.mark.parametrize("vcpu", ["many", "-1", "4294967295", "9" * 5000])
+def test_a_number_of_vcpus_that_is_none_is_named(vcpu: str) -> None:
+    with pytest.raises(Internal):
+        parse_definition(f"<domain><memory>1</memory><vcpu>{vcpu}</vcpu></domain>")
+
+
+def test_xml_nested_deeper_than_libvirt_writes_it_is_refused() -> None:
+    with pytest.raises(Internal, match="nested more than 256 times"):
+        parse_definition("<a>" * 300 + "</a>" * 300)
+    parse_definition("<a>" * 256 + "</a>" * 256)

@@ -62,3 +62,17 @@ def test_an_image_that_is_a_link_is_where_the_link_leads(tmp_path: pathlib.Path)
 
 def test_this_machine_s_own_table_can_be_read() -> None:
     assert "/" in {mount.path for mount in read_mounts()}
+
+
+def test_names_that_only_the_kernel_does_not_escape_are_one_word(tmp_path: pathlib.Path) -> None:
+    """Whoever may mount a FUSE file system chooses such names."""
+    table = tmp_path / "mountinfo"
+    names = ["/mnt/a\rb", "/mnt/a\u00a0b", "/mnt/a\x0bb", "/mnt/a\u2028b", "/mnt/\udcff"]
+    lines = [f"40 35 0:5{number} / {name} rw shared:7 - fuse.x {name} rw\n" for number, name in enumerate(names)]
+    table.write_bytes("".join(lines).encode("utf-8", "surrogateescape"))
+    assert read_mounts(str(table)) == [Mount(name, "fuse.x", "/", name) for name in names]
+
+
+@pytest.mark.parametrize("line", ["", "\n", " - ", "36 35 98:0 /mnt1 /mnt2 rw", "36 - ext3 /dev/root rw", "36 35 98:0 /mnt1 /mnt2 rw - ext3"])
+def test_what_is_no_line_of_it_is_left_out(line: str) -> None:
+    assert parse_mount(line) is None

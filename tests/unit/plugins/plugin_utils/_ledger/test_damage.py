@@ -188,3 +188,33 @@ def test_no_write_follows_a_link(ledger: FileLedger, path: str, tmp_path: Path, 
         with ledger.locked("host-a"):
             pass
     assert (outside.read_text() if outside.is_file() else list(outside.iterdir())) in ("", [])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"name": None}, {"name": ["kvm1"]}, {"host_id": 5}, {"state": "asleep"}, {"state": []}, {"protected": "yes"}, {"addresses": []}],
+)
+def test_the_document_of_a_host_that_cannot_be_is_set_aside(ledger: FileLedger, path: str, changes: dict[str, t.Any]) -> None:
+    for number in (1, 2):
+        key = f"{number}1111111-0000-4000-8000-000000000001"
+        ledger.put_host({"name": f"kvm{number}", "host_id": key, "host_uuid": None, "state": "enabled"}, None)
+    file = Path(path, "hosts", "11111111-0000-4000-8000-000000000001.json")
+    resealed(file, **changes)
+    before = file.read_bytes()
+    assert [document.body["name"] for document in ledger.hosts()] == ["kvm2"]
+    assert next(iter(changes)) in ledger.problems[0]
+    assert [kept.read_bytes() for kept in Path(path, "set_aside").iterdir()] == [before]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"name": 5}, {"generation": None}, {"generation": -1}, {"possible_hosts": ["kvm1"]}, {"possible_hosts": None}, {"protected": []}]
+)
+def test_the_document_of_a_domain_that_cannot_be_is_set_aside_and_its_generation_known(
+    ledger: FileLedger, path: str, new_move: NewMove, go: Go, changes: dict[str, t.Any]
+) -> None:
+    stored = go(ledger, ledger.open_record(new_move("web")), s.CANCELLED)
+    uuid = stored.record["domain"]["uuid"]
+    resealed(Path(path, "domains", f"{uuid}.json"), **changes)
+    assert ledger.domains() == []
+    assert next(iter(changes)) in ledger.problems[0]
+    assert ledger.open_record(new_move("web", uuid)).record["generation"] == stored.record["generation"] + 1

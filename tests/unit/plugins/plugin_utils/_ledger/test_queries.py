@@ -86,6 +86,7 @@ def test_a_domain_by_its_uuid(ledger: FileLedger, fleet: dict[str, dict[str, t.A
         ({"types": ["teleport"]}, "'teleport' is no type"),
         ({"since": "yesterday"}, "'since' is 'yesterday'"),
         ({"until": "2024-13-01"}, "'until'"),
+        ({"until": "0001-01-01T00:00:00+14:00"}, "'until'"),
     ],
 )
 def test_a_bad_condition_is_named_at_once(ledger: FileLedger, conditions: dict[str, t.Any], named: str) -> None:
