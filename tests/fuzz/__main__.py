@@ -30,7 +30,9 @@ def main() -> int:
         if arguments.replay:
             return _replay(target, arguments.replay)
         if arguments.engine == COVERAGE:
-            by_coverage.run(target, arguments.cases, arguments.seed, arguments.findings)
+            is_clean = by_coverage.run(target, arguments.cases, arguments.seed, arguments.findings)
+            print(f"{target.name}: {arguments.cases if is_clean else 'fewer'} cases by coverage, {0 if is_clean else 1} findings", flush=True)
+            return 0 if is_clean else 1
         return _fuzz(target, arguments)
 
 

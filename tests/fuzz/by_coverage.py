@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Atheris (libFuzzer) as the engine: bytes that reach new branches of the parser are kept and changed further. It ends the process."""
+"""Atheris (libFuzzer) as the engine: bytes that reach new branches of the parser are kept and changed further."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import typing as t
 from pathlib import Path
@@ -28,12 +30,22 @@ def targets() -> dict[str, Target]:
         return registry.targets()
 
 
-def run(target: Target, cases: int, number: int, folder: Path) -> t.NoReturn:
-    """Run so many cases. Never returns: libFuzzer ends the process, with 0 or, after it has written the case into the folder, with another code."""
+def run(target: Target, cases: int, number: int, folder: Path) -> bool:
+    """Run so many cases; return whether none was a finding, else it is in the folder."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        # The fuzzer ends its process without a word to Python, which has a folder to remove.
+        _fuzz(target, cases, number, folder)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _fuzz(target: Target, cases: int, number: int, folder: Path) -> t.NoReturn:
     import atheris
 
     corpus = folder / f"{target.name}.corpus"
-    corpus.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(corpus, ignore_errors=True)
+    corpus.mkdir(parents=True)
     for index, one in enumerate(target.seeds):
         (corpus / f"seed-{index}").write_bytes(one)
     limits = [f"-runs={cases}", f"-max_len={LONGEST_BYTES}", f"-timeout={_WALL_SECONDS}", "-rss_limit_mb=0"]
