@@ -211,9 +211,10 @@ ansible_facts:
             - Every domain, by name.
             - C(policy) is what the domain itself says of its moves, and C(policy_problems) names what is wrong in it. C(dirty_rate_mib) is null
               unless O(dirty_rate_seconds) asked for it.
-            - C(request) is what it needs of a host, without what its profile may add. In it, C(cpu) is what an active guest really sees; C(blockers) are
-              sentences on what libvirt or QEMU refuse to move, wherever to; C(shared) of a disk says whether other hosts see its bytes too, null where
-              that is not proved, and C(store) is their name there.
+            - C(request) is what it needs of a host, without what its profile may add. In it, C(cpu) is what an active guest really sees, but for
+              what QEMU itself makes of several threads in a processor package (C(package_threads)); C(shows_threads) is whether that was among it, null
+              where it is not known. C(blockers) are sentences on what libvirt or QEMU refuse to move, wherever to; C(shared) of a disk says
+              whether other hosts see its bytes too, null where that is not proved, and C(store) is their name there.
           type: list
           elements: dict
           sample:
@@ -237,7 +238,13 @@ ansible_facts:
                 virt_type: kvm
                 machine: pc-q35-7.2
                 hypervisor: 7002022
-                cpu: {mode: custom, model: EPYC, features: {aes: require}, xml: "<cpu mode='custom'><model>EPYC</model></cpu>"}
+                cpu:
+                  mode: custom
+                  model: EPYC
+                  features: {aes: require}
+                  xml: "<cpu mode='custom' check='full'><model>EPYC</model></cpu>"
+                  package_threads: 1
+                  shows_threads: false
                 pinning: {vcpus: {'0': [2, 3]}, emulator: [0, 1]}
                 numa: {mode: strict, nodeset: [0], cells: []}
                 hugepages: [{size_kib: 2048, mib: 512}]

@@ -72,7 +72,7 @@ _UNKNOWN: Facts = {
     "arch": None,
     "virt_type": None,
     "machine": None,
-    "cpu": {"mode": None, "model": None, "features": {}, "xml": None},
+    "cpu": {"mode": None, "model": None, "features": {}, "xml": None, "package_threads": 1, "shows_threads": None},
     "pinning": None,
     "numa": None,
     "hugepages": [],

@@ -27,7 +27,7 @@ from .decide import unproved_for
 from .job import Job
 
 # A start is no move: no QEMU hands over to another, nothing need be able to migrate, and tokens prove more of the storage than its names do.
-_MOVES_ONLY = ("max_moves", "migratable", "traits", "hypervisor", "storage")
+_MOVES_ONLY = ("max_moves", "migratable", "traits", "hypervisor", "cpu_threads", "storage")
 FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT if rule.name not in _MOVES_ONLY)
 # A domain that stays off takes no room.
 OFF_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in FILTERS if rule.name in ("not_source", "up", "enabled", "machine_type", "labels"))

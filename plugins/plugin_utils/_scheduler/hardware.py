@@ -80,6 +80,11 @@ class Hardware:
         return (self.facts.get("versions") or {}).get("hypervisor") or None
 
     @functools.cached_property
+    def libvirt(self) -> t.Optional[int]:
+        """The version of its libvirt, as libvirt's number."""
+        return (self.facts.get("versions") or {}).get("libvirt") or None
+
+    @functools.cached_property
     def host_cpu(self) -> t.Optional[Body]:
         """Its own CPU: C(model), C(vendor), C(features)."""
         return self.facts.get("host_cpu")

@@ -129,7 +129,17 @@ _WHOLE = _number(0)
 _TEXT_OR_NULL = _optional(_text)
 _IDS = _list_of(_WHOLE)
 
-_CPU = _object({}, {"mode": _optional(_text), "model": _TEXT_OR_NULL, "features": _optional(_mapping_of(_TEXT_OR_NULL)), "xml": _TEXT_OR_NULL})
+_CPU = _object(
+    {},
+    {
+        "mode": _optional(_text),
+        "model": _TEXT_OR_NULL,
+        "features": _optional(_mapping_of(_TEXT_OR_NULL)),
+        "xml": _TEXT_OR_NULL,
+        "package_threads": _number(1),
+        "shows_threads": _optional(_flag),
+    },
+)
 _PINNING = _object({}, {"vcpus": _mapping_of(_IDS), "emulator": _optional(_IDS)})
 _CELL = _object({"memory_mib": _WHOLE}, {"id": _WHOLE, "vcpus": _optional(_IDS), "nodeset": _optional(_IDS)})
 _NUMA = _object({}, {"mode": _TEXT_OR_NULL, "nodeset": _optional(_IDS), "cells": _optional(_list_of(_CELL))})

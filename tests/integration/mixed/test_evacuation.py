@@ -46,7 +46,7 @@ def test_from_the_older_release_to_the_newer_and_the_old_host_is_cleaned(lab: La
 
 
 def test_from_the_newer_release_to_the_older_go_guests_whose_machine_it_has(lab: Lab, site: Site, guest: Make) -> None:
-    guest("older", *DISK, "--machine", m.OLD_MACHINE, on=m.NEW)
+    guest("older", *DISK, "--machine", m.OLD_MACHINE, "--cores", "2", on=m.NEW)
     guest("newer", *DISK, on=m.NEW)
     site.protect()
     site.lose(m.NEW)

@@ -60,6 +60,27 @@ def test_parallel_post_copy_is_refused_below_qemu_10_1(lab: Lab, control: m.Mixe
     m.check_stayed(lab, name, source)
 
 
+def test_several_cores_in_a_package_do_not_come_over_to_a_libvirt_that_minds(lab: Lab, control: m.Mixed, guest: Make) -> None:
+    """QEMU 10.0 tells libvirt of them, QEMU 7.2 does not, and libvirt 11.3 takes that for another processor; so does 9.0 on the way back."""
+    up, down = guest("up", *WRITER, "--cores", "2"), guest("down", *WRITER, "--cores", "2", on=m.NEW)
+    for name, source, destination, version in ((up, m.OLD, m.NEW, "11.3.0"), (down, m.NEW, m.OLD, "9.0.0")):
+        uri = f"qemu+tcp://{lab.host(destination)}/system"
+        by_libvirt = lab.try_("virsh", lab.host(source), "migrate", "--live", "--p2p", "--persistent", name, uri)
+        assert (by_libvirt.returncode != 0, "features: ht" in by_libvirt.stderr) == (True, True), by_libvirt.stderr
+        for force in (False, True):
+            refused = control.go(name, source, destination, force=force)
+            assert (refused.refused(), refused.ended()[0]) == ("conflict", "conflict"), refused.text
+            assert f"Its libvirt {version} would refuse {name}: of 2 threads in a processor package" in refused.msg
+        m.check_stayed(lab, name, source)
+
+
+def test_several_cores_in_a_package_move_where_both_sides_tell_of_them(lab: Lab, control: m.Mixed, guest: Make) -> None:
+    """No host can give the feature that QEMU makes of them: libvirt's own comparison refuses it on the very host that the guest runs on."""
+    name = guest("web", *WRITER, "--cores", "2", on=m.NEW)
+    assert "name='ht'" in lab.virsh(m.NEW, "dumpxml", name)
+    m.check_moved(lab, control.go(name, m.NEW, m.NEWER), name, m.NEWER)
+
+
 def test_a_broken_post_copy_is_resumed_where_the_destination_survives_it(lab: Lab, control: m.Mixed, guest: Make) -> None:
     name = guest("web", *CALM, on=m.NEW)
     running = control.begin_go(name, m.NEW, m.OLD, force=True, **POST_COPY)

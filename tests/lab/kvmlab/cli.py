@@ -79,6 +79,7 @@ def _add_guests(verbs: t.Any) -> None:
     new.add_argument("--integrity", action="store_true", help="insist on a dirty set, so that 'check' proves something")
     new.add_argument("--bridge", metavar="NAME", help="give it a network card in this bridge of the host")
     new.add_argument("--machine", metavar="TYPE", default=domainxml.MACHINE, help="its machine type, e.g. pc-i440fx-7.2 (%(default)s: QEMU's newest)")
+    new.add_argument("--cores", type=int, choices=range(1, 9), default=1, metavar="N", help="its processors, all in one package; it uses the first (1)")
     new.add_argument("--acpi", action="store_true", help="let it switch itself off when it is asked to; without, it does not react")
     new.add_argument("--transient", action="store_true", help="without a persistent definition")
     new.add_argument("--autostart", action="store_true", help="start it with its host")
@@ -161,7 +162,7 @@ def _guest(lab: Lab, options: argparse.Namespace) -> None:
     program = bootcode.Program(options.mib, options.dirty_mib, options.rate, options.acpi)
     host = lab.require_host(options.host)
     o = options
-    guest.create(lab, guest.Wish(o.name, host, program, o.storage, o.start, o.transient, o.autostart, o.bridge, o.machine))
+    guest.create(lab, guest.Wish(o.name, host, program, o.storage, o.start, o.transient, o.autostart, o.bridge, o.machine, o.cores))
 
 
 def _check(lab: Lab, options: argparse.Namespace) -> int:

@@ -43,21 +43,22 @@ def interface(bridge: str) -> str:
     return INTERFACE.format(bridge=quoteattr(bridge))
 
 
-def domain(name: str, identity: uuid.UUID, memory_mib: int, kernel: t.Optional[str], devices: str, machine: str = MACHINE) -> str:
-    """Return the whole definition of a guest that boots from that kernel, or else from its disk."""
+def domain(name: str, identity: uuid.UUID, memory_mib: int, kernel: t.Optional[str], devices: str, machine: str = MACHINE, cores: int = 1) -> str:
+    """Return the whole definition of a guest that boots from that kernel, or else from its disk. Its cores are of one processor package."""
+    topology = f"<topology sockets='1' cores='{cores}' threads='1'/>" if cores > 1 else ""
     boot = f"<kernel>{kernel}</kernel>" if kernel else "<boot dev='hd'/>"
     return f"""\
 <domain type='qemu'>
   <name>{name}</name>
   <uuid>{identity}</uuid>
   <memory unit='MiB'>{memory_mib}</memory>
-  <vcpu>1</vcpu>
+  <vcpu>{cores}</vcpu>
   <os>
     <type arch='x86_64' machine={quoteattr(machine)}>hvm</type>
     {boot}
   </os>
   <features><acpi/></features>
-  <cpu mode='custom' match='exact'><model fallback='forbid'>qemu64</model></cpu>
+  <cpu mode='custom' match='exact'><model fallback='forbid'>qemu64</model>{topology}</cpu>
   <clock offset='utc'/>
   <devices>
     <controller type='usb' model='none'/>

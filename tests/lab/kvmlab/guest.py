@@ -33,6 +33,7 @@ class Wish:
     autostart: bool = False
     bridge: t.Optional[str] = None
     machine: str = domainxml.MACHINE
+    cores: int = 1
 
 
 def create(lab: Lab, wish: Wish) -> None:
@@ -51,7 +52,7 @@ def _create(lab: Lab, wish: Wish) -> None:
     disk = storage.create(lab, wish.storage, wish.name, wish.host, bootcode.boot_sector(wish.program), _ports(lab))
     _remember(lab, wish, identity, disk.port)
     devices = disk.xml + (domainxml.interface(wish.bridge) if wish.bridge else "")
-    xml = domainxml.domain(wish.name, identity, wish.program.memory_mib, None if disk.xml else _kernel(lab, wish), devices, wish.machine)
+    xml = domainxml.domain(wish.name, identity, wish.program.memory_mib, None if disk.xml else _kernel(lab, wish), devices, wish.machine, wish.cores)
     _start(lab, wish, xml)
     if wish.storage == "local":
         hosts.virsh(lab, wish.host, "pool-refresh", "default")

@@ -11,6 +11,7 @@ import typing as t
 
 from .base import Filter, Finding, concerned
 from .cpu_model import CpuModel
+from .cpu_threads import CpuThreads
 from .disk import Disk
 from .groups import Affinity, AntiAffinity
 from .host_devices import HostDevices
@@ -34,6 +35,7 @@ DEFAULT: t.Final[tuple[Filter, ...]] = (
     Disk(),
     Traits(),
     CpuModel(),
+    CpuThreads(),
     MachineType(),
     Hypervisor(),
     Numa(),

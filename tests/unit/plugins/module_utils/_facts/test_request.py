@@ -7,6 +7,8 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.cpu import cpu_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.ports import Definition
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request import request_of
@@ -44,7 +46,7 @@ def test_nvram_may_be_a_source() -> None:
 
 
 def test_a_definition_without_a_cpu() -> None:
-    assert cpu_of(domain()) == {"mode": None, "model": None, "features": {}, "xml": None}
+    assert cpu_of(domain()) == {"mode": None, "model": None, "features": {}, "xml": None, "package_threads": 1, "shows_threads": None}
     assert cpu_of(domain("<cpu mode='host-passthrough'/>"))["mode"] == "host-passthrough"
 
 
@@ -61,3 +63,31 @@ def test_what_its_policy_says_of_its_place() -> None:
         "labels": ["ssd"],
         "group": {"name": "web", "policy": "anti-affinity"},
     }
+
+
+HT = "<feature policy='require' name='ht'/><feature policy='require' name='cmp_legacy'/><feature policy='require' name='aes'/>"
+
+
+@pytest.mark.parametrize(
+    ("topology", "threads"),
+    [
+        ("", 1),
+        ("<topology sockets='4' cores='1' threads='1'/>", 1),
+        ("<topology sockets='2' cores='2' threads='2'/>", 4),
+        ("<topology sockets='1' dies='2' clusters='2' cores='2' threads='1'/>", 8),
+    ],
+)
+def test_what_qemu_makes_of_a_topology_no_host_has_to_give(topology: str, threads: int) -> None:
+    root = domain(f"<cpu mode='custom' match='exact' check='full'><model>EPYC</model>{topology}{HT}</cpu>")
+    cpu = cpu_of(root)
+    assert (cpu["package_threads"], cpu["shows_threads"]) == (threads, True)
+    assert set(cpu["features"]) == ({"aes"} if threads > 1 else {"ht", "cmp_legacy", "aes"})
+    assert ('name="ht"' in cpu["xml"]) == (threads == 1)
+    assert len(root.findall("cpu/feature")) == 3
+
+
+def test_what_a_guest_sees_of_its_threads_is_known_only_of_one_that_libvirt_asked() -> None:
+    topology = "<model>EPYC</model><topology sockets='1' cores='2' threads='1'/>"
+    assert cpu_of(domain(f"<cpu mode='custom' check='full'>{topology}</cpu>"))["shows_threads"] is False
+    for check in ("", "check='none'", "check='partial'"):
+        assert cpu_of(domain(f"<cpu mode='custom' {check}>{topology}</cpu>"))["shows_threads"] is None

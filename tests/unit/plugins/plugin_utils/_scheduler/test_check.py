@@ -12,11 +12,11 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.chec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters import DEFAULT
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import HostState, domain, fleet, host, request, silent, uuid_of
 
-NOT_OVERRIDABLE = ["not_source", "up", "cpu_model", "machine_type"]
+NOT_OVERRIDABLE = ["not_source", "up", "cpu_model", "cpu_threads", "machine_type"]
 
 
 def test_the_filters_and_their_order_are_the_documented_ones() -> None:
-    names = "not_source up enabled memory cpus disk traits cpu_model machine_type hypervisor numa hugepages host_devices storage networks labels"
+    names = "not_source up enabled memory cpus disk traits cpu_model cpu_threads machine_type hypervisor numa hugepages host_devices storage networks labels"
     assert [rule.name for rule in DEFAULT] == [*names.split(), "max_domains", "max_moves", "affinity", "anti_affinity", "migratable"]
     assert [rule.name for rule in DEFAULT if not rule.overridable] == NOT_OVERRIDABLE
 
