@@ -15,10 +15,18 @@ from ._migration.policy import STRATEGIES
 
 Spec = t.Dict[str, t.Dict[str, t.Any]]
 
+# Of the options of domain_spec exactly one is given.
+ONE_DOMAIN: t.Final = [("name", "uuid")]
+
 
 def libvirt_spec() -> Spec:
     """Return the options of every module that talks to libvirt. Twin of the fragment C(_libvirt)."""
     return {"uri": {"type": "str", "default": "qemu:///system"}}
+
+
+def domain_spec() -> Spec:
+    """Return the options of every module that works on one domain of its host. Twin of the fragment C(_domain)."""
+    return {"name": {"type": "str"}, "uuid": {"type": "str"}}
 
 
 def ledger_spec() -> Spec:

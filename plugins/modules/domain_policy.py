@@ -20,14 +20,6 @@ description:
     that is shut off the persistent one.
   - Without any field nothing is changed, and the policy is returned.
 options:
-  name:
-    description:
-      - Name of the domain.
-      - Exactly one of O(name) and O(uuid) is needed.
-    type: str
-  uuid:
-    description: UUID of the domain.
-    type: str
   state:
     description:
       - With V(present) the fields that are given are set and the others stay.
@@ -99,6 +91,7 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.action
   - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._domain
   - kvmfleet.migration._libvirt
   - kvmfleet.migration._internal
 notes:

@@ -15,14 +15,6 @@ description:
   - A domain is never destroyed. One whose guest does not shut down in time keeps running, and the task fails with C(timeout).
   - The domain's definition stays on its host.
 options:
-  name:
-    description:
-      - Name of the domain.
-      - Exactly one of O(name) and O(uuid) is needed.
-    type: str
-  uuid:
-    description: UUID of the domain.
-    type: str
   wait_seconds:
     description: How long to wait until the domain is off, from 1 to 86400. Every 30 seconds the guest is asked again, for guests do not listen while they boot.
     type: int
@@ -36,6 +28,7 @@ options:
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._domain
   - kvmfleet.migration._libvirt
 attributes:
   async:
@@ -92,7 +85,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
 from ansible_collections.kvmfleet.migration.plugins.module_utils._shutdown import GRACEFUL, shutdown_of
@@ -121,13 +114,12 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **libvirt_spec(),
-            "name": {"type": "str"},
-            "uuid": {"type": "str"},
+            **domain_spec(),
             "wait_seconds": {"type": "int", "default": 180},
             "start_again": {"type": "bool", "default": False},
         },
-        mutually_exclusive=[("name", "uuid")],
-        required_one_of=[("name", "uuid")],
+        mutually_exclusive=ONE_DOMAIN,
+        required_one_of=ONE_DOMAIN,
         supports_check_mode=True,
     )
     run(module, domain_shutdown)

@@ -16,18 +16,10 @@ description:
     ledger and all hosts first.
   - A note that the domain is to be started again, which M(kvmfleet.migration.domain_shutdown) or the release of a held boot has left on the host, is removed
     once it is active.
-options:
-  name:
-    description:
-      - Name of the domain.
-      - Exactly one of O(name) and O(uuid) is needed.
-    type: str
-  uuid:
-    description: UUID of the domain.
-    type: str
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._domain
   - kvmfleet.migration._libvirt
 attributes:
   async:
@@ -77,7 +69,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._start import start_of
 
@@ -102,9 +94,9 @@ def domain_start(module: AnsibleModule) -> t.Dict[str, t.Any]:
 def main() -> None:
     """Start one domain."""
     module = AnsibleModule(
-        argument_spec={**libvirt_spec(), "name": {"type": "str"}, "uuid": {"type": "str"}},
-        mutually_exclusive=[("name", "uuid")],
-        required_one_of=[("name", "uuid")],
+        argument_spec={**libvirt_spec(), **domain_spec()},
+        mutually_exclusive=ONE_DOMAIN,
+        required_one_of=ONE_DOMAIN,
         supports_check_mode=True,
     )
     run(module, domain_start)

@@ -14,14 +14,6 @@ description:
   - Cancels a queued, preparing or running migration of a domain, from any session, and waits until the guest is back to normal on its source host.
   - A migration that has switched to post-copy cannot be cancelled. The guest runs on its destination then.
 options:
-  name:
-    description:
-      - Name of the domain.
-      - Exactly one of O(name) and O(uuid) is needed.
-    type: str
-  uuid:
-    description: UUID of the domain.
-    type: str
   wait_seconds:
     description: How long to wait for the guest to be back to normal.
     type: int
@@ -33,6 +25,7 @@ options:
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._domain
   - kvmfleet.migration._libvirt
 attributes:
   diff_mode:
@@ -78,7 +71,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import intervention_of
@@ -98,13 +91,12 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **libvirt_spec(),
-            "name": {"type": "str"},
-            "uuid": {"type": "str"},
+            **domain_spec(),
             "wait_seconds": {"type": "int", "default": 30},
             "missing_ok": {"type": "bool", "default": False},
         },
-        mutually_exclusive=[("name", "uuid")],
-        required_one_of=[("name", "uuid")],
+        mutually_exclusive=ONE_DOMAIN,
+        required_one_of=ONE_DOMAIN,
         supports_check_mode=True,
     )
     run(module, migration_abort)

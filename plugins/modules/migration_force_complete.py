@@ -16,14 +16,6 @@ description:
     and only when neither has helped the guest is suspended until it runs on the destination.
   - It may also just change the bandwidth of a migration that runs.
 options:
-  name:
-    description:
-      - Name of the domain.
-      - Exactly one of O(name) and O(uuid) is needed.
-    type: str
-  uuid:
-    description: UUID of the domain.
-    type: str
   bandwidth_mib:
     description: Cap the memory stream at so many MiB/s from now on. V(0) is no cap. By default forcing lifts the cap.
     type: int
@@ -38,6 +30,7 @@ options:
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._domain
   - kvmfleet.migration._libvirt
 attributes:
   diff_mode:
@@ -84,7 +77,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import BANDWIDTH, FORCE_COMPLETE
@@ -106,14 +99,13 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **libvirt_spec(),
-            "name": {"type": "str"},
-            "uuid": {"type": "str"},
+            **domain_spec(),
             "bandwidth_mib": {"type": "int"},
             "complete": {"type": "bool", "default": True},
             "wait_seconds": {"type": "int", "default": 60},
         },
-        mutually_exclusive=[("name", "uuid")],
-        required_one_of=[("name", "uuid")],
+        mutually_exclusive=ONE_DOMAIN,
+        required_one_of=ONE_DOMAIN,
         supports_check_mode=True,
     )
     run(module, migration_force_complete)

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from .._argspec import Spec, libvirt_spec
+from .._argspec import Spec, domain_spec, libvirt_spec
 from .fields import DRAIN, FIELDS, GROUP_POLICIES, ON_TIMEOUT
 
 
@@ -15,8 +15,7 @@ def domain_policy_spec() -> Spec:
     """Return the options of C(domain_policy)."""
     return {
         **libvirt_spec(),
-        "name": {"type": "str"},
-        "uuid": {"type": "str"},
+        **domain_spec(),
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "auto_converge": {"type": "bool"},
         "post_copy": {"type": "bool"},
