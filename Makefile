@@ -4,10 +4,11 @@
 
 # make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
 # make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up)
-# make test    every suite but sanity-matrix, long, fuzz, faults and test-mixed; its last line is "N passed, N failed"
+# make test    every suite but sanity-matrix, long, fuzz, faults, soak and test-mixed; its last line is "N passed, N failed"
 # make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule bench-quick long fuzz
 # make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
 # make faults  every fault scenario on real hosts, and docs/faults.md written anew (ONLY='disks/*' for some of them)
+# make soak    anything may happen to a small fleet, MINUTES=10 SEED=1, and nothing may be lost or run twice; REPLAY=.build/soak/1/journal.jsonl plays one again
 # make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
 # make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
 # make format  puts Python code in shape
@@ -17,7 +18,7 @@ PYTHON = .build/venv/bin/python
 # Which fault scenarios: a pattern of topic and name.
 export ONLY
 
-.PHONY: help setup sync demo test test-mixed bench format clean sanity-matrix long fuzz faults $(SUITES)
+.PHONY: help setup sync demo test test-mixed bench format clean sanity-matrix long fuzz faults soak $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -40,7 +41,7 @@ test-mixed: sync
 bench: sync
 	@$(PYTHON) tests/tools/bench.py $(BENCH)
 
-$(SUITES) sanity-matrix long fuzz faults: sync
+$(SUITES) sanity-matrix long fuzz faults soak: sync
 	@$(PYTHON) tests/tools/run_suites.py $@
 
 format: setup

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Clocks that can jump: that of the control node, and those of the hosts."""
+
+from __future__ import annotations
+
+import pathlib
+
+from ansible_collections.kvmfleet.migration.tests.integration.faults.engine.clocks import Clock
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
+
+from .actions import HOSTS
+
+CONTROL = 0
+_WRAPPER = """#!/bin/sh
+[ -e '{mark}' ] && export {clock}
+exec /usr/bin/python3 "$@"
+"""
+
+
+class Clocks:
+    """A process that is begun while a clock is wrong goes by that clock, and sees it jump back."""
+
+    def __init__(self, site: Site, folder: pathlib.Path) -> None:
+        self._site = site
+        self._marks = {number: folder / f"wrong-{number}" for number in (CONTROL, *HOSTS)}
+        self._clocks = {number: Clock(folder / f"clock-{number}") for number in (CONTROL, *HOSTS)}
+        for number in HOSTS:
+            words = " ".join(f"{key}='{value}'" for key, value in self._environment(number).items())
+            wrapper = folder / f"python-{number}"
+            wrapper.write_text(_WRAPPER.format(mark=self._marks[number], clock=words), encoding="utf-8")
+            wrapper.chmod(0o755)
+            site.variable(number, "ansible_python_interpreter", str(wrapper))
+
+    def jump(self, number: int, seconds: int) -> None:
+        """Let a clock be wrong by so many seconds; 0 is right."""
+        self._clocks[number].jump(seconds)
+        if seconds:
+            self._marks[number].touch()
+        else:
+            self._marks[number].unlink(missing_ok=True)
+        if number == CONTROL:
+            for key, value in self._environment(CONTROL).items():
+                if seconds:
+                    self._site.environment[key] = value
+                else:
+                    self._site.environment.pop(key, None)
+
+    def right(self) -> None:
+        """Let all clocks be right."""
+        for number in self._clocks:
+            self.jump(number, 0)
+
+    def _environment(self, number: int) -> dict[str, str]:
+        found = {key: value for key, value in self._clocks[number].environment.items() if key != "FAKETIME_NO_CACHE"}
+        # To read the file at each question would slow every Python down.
+        return {**found, "FAKETIME_CACHE_DURATION": "1"}

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a seed draws: the same each time, and no fault without an end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.soak.actions import SETTLE, VERBS, Action, from_json
+from ansible_collections.kvmfleet.migration.tests.soak.draw import MOST_STEPS, WEIGHTS, Drawing
+
+GUESTS = ("ada", "bob")
+SEEDS = range(20)
+ENDS = {"cut": "heal", "slow": "heal", "stop libvirtd": "start libvirtd", "fill ledger": "make room", "clock": "right clock", "power off": "power on"}
+
+
+def drawn(seed: int, count: int = 600) -> list[Action]:
+    return list(itertools.islice(Drawing(seed, GUESTS), count))
+
+
+def whom(action: Action) -> tuple[str, object]:
+    return (ENDS.get(action.verb, action.verb), action.given.get("host", action.given.get("on")))
+
+
+def test_a_seed_draws_the_same_actions_each_time_and_another_seed_others() -> None:
+    assert drawn(7) == drawn(7)
+    assert drawn(7) != drawn(8)
+
+
+def test_everything_that_can_be_drawn_is_drawn_and_is_a_verb() -> None:
+    seen = {action.verb for seed in SEEDS for action in drawn(seed)}
+    assert set(WEIGHTS) <= seen <= VERBS
+    assert {"evacuate", "recover", "enable", "again", SETTLE, *ENDS.values()} <= seen
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_fault_has_its_end_after_a_few_steps_and_before_the_settling_run(seed: int) -> None:
+    faulty: dict[tuple[str, object], int] = {}
+    for action in drawn(seed):
+        if action.verb in ENDS:
+            assert whom(action) not in faulty
+            faulty[whom(action)] = 0
+        elif action.verb in ENDS.values():
+            del faulty[whom(action)]
+        elif action.verb == SETTLE:
+            assert not faulty
+        elif action.verb in WEIGHTS:
+            faulty = {key: steps + 1 for key, steps in faulty.items()}
+            assert max(faulty.values(), default=0) <= MOST_STEPS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_host_at_most_is_off(seed: int) -> None:
+    off = 0
+    for action in drawn(seed):
+        off += {"power off": 1, "power on": -1}.get(action.verb, 0)
+        assert off in (0, 1)
+
+
+def test_an_action_comes_back_from_its_line() -> None:
+    for action in drawn(3):
+        assert from_json(json.loads(json.dumps(action.as_json()))) == action
+
+
+@pytest.mark.parametrize("line", [{}, {"verb": "explode", "given": {}, "gap": 0}, {"verb": "move", "gap": 1}, {"verb": "move", "given": {}, "gap": "1"}])
+def test_a_line_that_is_no_action_is_refused(line: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="no action"):
+        from_json(line)

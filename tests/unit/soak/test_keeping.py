@@ -1,0 +1,98 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Journals that can be played again, figures that say when nothing was proved, and the list of a fence device."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.soak.actions import SETTLE, Action
+from ansible_collections.kvmfleet.migration.tests.soak.draw import Drawing
+from ansible_collections.kvmfleet.migration.tests.soak.fencing import Device
+from ansible_collections.kvmfleet.migration.tests.soak.figures import Figures
+from ansible_collections.kvmfleet.migration.tests.soak.journal import LAST, Journal, read
+
+
+def test_a_journal_gives_back_the_actions_in_their_order(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    journal = Journal(file, {"seed": 5})
+    actions = [action for action, dummy in zip(Drawing(5, ["ada"]), range(50))]
+    for action in actions:
+        journal.write(action, "done")
+        journal.note("in between")
+    assert read(file) == actions
+    assert len(journal.last()) == LAST
+    assert str(actions[-1]) in journal.last()[-1]
+
+
+def test_each_line_says_what_was_done_and_when(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    Journal(file, {}).write(Action("kill qemu", {"guest": "ada", "which": 0}, 1.5), "4711 on 2")
+    line = json.loads(file.read_text().splitlines()[1])
+    assert (line["n"], line["did"], line["gap"]) == (1, "4711 on 2", 1.5)
+    assert line["at"] >= 0
+
+
+@pytest.mark.parametrize("text", ["", '{"verb": "move", "given": {}, "gap": 0}\n'])
+def test_a_file_that_is_no_journal_is_refused(tmp_path: pathlib.Path, text: str) -> None:
+    file = tmp_path / "other"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="no journal"):
+        read(file)
+
+
+def record(kind: str, status: str, reason: t.Optional[str] = None) -> dict[str, t.Optional[str]]:
+    return {"type": kind, "status": status, "reason": reason}
+
+
+def figures(*records: dict[str, t.Optional[str]], verbs: tuple[str, ...] = ("move", "cut"), looks: int = 9) -> Figures:
+    found = Figures(looks=looks, settlings=1)
+    for verb in verbs:
+        found.act(Action(verb))
+    found.read(records)
+    return found
+
+
+def test_a_soak_in_which_enough_happened_says_so_in_numbers() -> None:
+    found = figures(record("live-migration", "completed"), record("live-migration", "cancelled", "timeout"), record("evacuation", "completed"))
+    assert found.not_enough() == []
+    said = "\n".join(found.lines())
+    assert "2 actions" in said
+    assert "moves: 1 completed, 1 cancelled (timeout)" in said
+    assert "evacuations: 1 completed" in said
+    assert "faults: 1 cut" in said
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        pytest.param(figures(record("live-migration", "failed"), record("evacuation", "completed")), "no guest was moved", id="no move"),
+        pytest.param(figures(record("live-migration", "completed"), verbs=("move", SETTLE)), "no fault happened", id="no fault"),
+        pytest.param(figures(record("live-migration", "completed"), looks=0), "nothing was looked at", id="no look"),
+    ],
+)
+def test_a_soak_in_which_too_little_happened_is_not_clean(found: Figures, why: str) -> None:
+    assert found.not_enough() == [why]
+
+
+def test_the_device_tells_each_victim_once_and_no_half_line(tmp_path: pathlib.Path) -> None:
+    device = Device(tmp_path)
+    assert device.new_victims() == []
+    with open(tmp_path / "fenced", "a", encoding="utf-8") as log:
+        log.write("kvs1 ada\nkvs1 bo")
+        log.flush()
+        assert device.new_victims() == [("kvs1", "ada")]
+        log.write("b\n")
+    assert device.new_victims() == [("kvs1", "bob")]
+    assert device.new_victims() == []
+
+
+def test_the_agent_is_a_script_that_a_shell_reads(tmp_path: pathlib.Path) -> None:
+    assert subprocess.run(["sh", "-n", Device(tmp_path).agent], check=False).returncode == 0
