@@ -13,7 +13,7 @@ import pathlib
 import sys
 import typing as t
 
-from . import bootcode, capabilities, domainxml, faults, fence, fleet, guest, hostfiles, inventory, releaseroot, releases, ssh, status, storage
+from . import bootcode, capabilities, domainxml, etcd, faults, fence, fleet, guest, hostfiles, inventory, releaseroot, releases, ssh, status, storage
 from . import host as hosts
 from .errors import LabError, UsageError
 from .layout import Lab
@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     _add_guests(verbs)
     _add_faults(verbs)
     _add_access(verbs)
+    _add_etcd(verbs)
     return top
 
 
@@ -133,6 +134,15 @@ def _add_access(verbs: t.Any) -> None:
     hosts_file.add_argument("--become", action="store_true", help="become root by sudo")
 
 
+def _add_etcd(verbs: t.Any) -> None:
+    cluster = _verb(verbs, "etcd", _etcd, "an etcd cluster on the loopback interface, for ledgers; it needs no lab of hosts")
+    cluster.add_argument("action", choices=("up", "down", "status", "variables", "start", *etcd.SIGNALS), help="variables: what a play needs, for -e @FILE")
+    cluster.add_argument("member", nargs="?", type=int, help="which member to start, kill, stop, freeze or thaw")
+    cluster.add_argument("--members", type=int, choices=range(1, 8), default=3, metavar="N", help="how many (3)")
+    cluster.add_argument("--tls", action="store_true", help="members and clients show certificates")
+    cluster.add_argument("--users", action="store_true", help=f"only the user {etcd.USER} may use the ledger's keys")
+
+
 def _up(lab: Lab, options: argparse.Namespace) -> None:
     require_machine()
     wanted = releases.wanted(options.release, options.hosts)
@@ -210,6 +220,18 @@ def _virsh(lab: Lab, options: argparse.Namespace) -> t.NoReturn:
 
 def _ssh(lab: Lab, options: argparse.Namespace) -> t.NoReturn:
     _become(ssh.command(lab, lab.require_host(options.host), options.user, *options.command))
+
+
+def _etcd(lab: Lab, options: argparse.Namespace) -> None:
+    cluster = etcd.Cluster(lab.etcd)
+    if options.action == "up":
+        cluster.up(options.members, options.tls, etcd.PREFIX if options.users else None)
+    elif options.action == "down":
+        cluster.down()
+        return
+    elif options.action not in ("status", "variables"):
+        cluster.act(options.action, options.member)
+    print(cluster.variables() if options.action == "variables" else cluster.table())
 
 
 def _become(command: t.List[str]) -> t.NoReturn:

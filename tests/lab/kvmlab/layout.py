@@ -91,6 +91,11 @@ class Lab:
         return self.state / "guests"
 
     @property
+    def etcd(self) -> pathlib.Path:
+        """The folder of the etcd cluster; beside the lab's, because it lives without hosts, too."""
+        return self.root / f"{self.prefix}-etcd"
+
+    @property
     def switch(self) -> str:
         """The network namespace of the bridge that all hosts are plugged into."""
         return f"{self.prefix}-net"
