@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body, Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.withheld import keeping_out, summary, withholding
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
 
 Result = dict[str, t.Any]
 
@@ -83,8 +83,8 @@ class ActionModule(FleetAction):
     def _asked(self, phase: str, work: Result, args: Result, task_vars: Result) -> Result:
         return self.phase(phase, {**work, "check": bool(self._task.check_mode)}, args["uri"], task_vars)
 
-    def _ledger(self, location: str | None) -> Ledger | None:
+    def _ledger(self, place: LedgerPlace) -> Ledger | None:
         try:
-            return open_ledger(location, create=False)
+            return open_ledger(*place, create=False)
         except NotFound:
             return None

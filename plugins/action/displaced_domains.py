@@ -33,7 +33,7 @@ class ActionModule(FleetAction):
         """Read the ledger and keep the origins in it. Raises L(NotFound) for a host that it does not know."""
         here = self.here(task_vars)
         name = args["name"] or here
-        ledger = open_ledger(Settings(task_vars).ledger(here, args["ledger"]), create=False)
+        ledger = open_ledger(*Settings(task_vars).ledger(here, args["ledger"]), create=False)
         found = ledger.find_host(name=name)
         if found is None:
             raise NotFound(f"The ledger has no host {name!r}.", "Nothing was changed.")

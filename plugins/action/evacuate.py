@@ -42,7 +42,7 @@ class ActionModule(FleetAction):
         check_wish(args["parallel"], args["lock_wait_seconds"])
         settings, here = Settings(task_vars), self.here(task_vars)
         work = args["_work"] or {}
-        ledger = open_ledger(settings.ledger(here, args["ledger"]), create=False)
+        ledger = open_ledger(*settings.ledger(here, args["ledger"]), create=False)
         parent = os.getppid()
         context = Context(
             ledger=ledger,

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.cle
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
 
 Result = dict[str, t.Any]
 
@@ -61,9 +61,9 @@ class ActionModule(FleetAction):
         return {**result, "warnings": warnings} if warnings else result
 
 
-def _existing(location: str | None) -> Ledger | None:
+def _existing(place: LedgerPlace) -> Ledger | None:
     try:
-        return open_ledger(location, create=False)
+        return open_ledger(*place, create=False)
     except NotFound:
         return None
 

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.settle import discarded, settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document, Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
 
 Result = dict[str, t.Any]
 
@@ -58,7 +58,7 @@ class ActionModule(FleetAction):
 
     def _decide(self, decision: str, name: str, here: str, args: Result, task_vars: Result) -> Result:
         """Write down a person's decision. Without a ledger there is nothing to decide about: L(NotFound)."""
-        ledger = open_ledger(Settings(task_vars).ledger(here, args["ledger"]), create=False)
+        ledger = open_ledger(*Settings(task_vars).ledger(here, args["ledger"]), create=False)
         asked = name == here
 
         def phase(step: str, work: Result) -> Result:
@@ -80,10 +80,10 @@ class ActionModule(FleetAction):
 
     # -- the entry -----------------------------------------------------------------------------------------------
 
-    def _ledger(self, location: str | None, args: dict[str, t.Any]) -> Ledger | None:
+    def _ledger(self, place: LedgerPlace, args: dict[str, t.Any]) -> Ledger | None:
         """Return the ledger; None where there is none and the task writes nothing."""
         try:
-            return open_ledger(location, create=args["state"] is not None and not self._task.check_mode)
+            return open_ledger(*place, create=args["state"] is not None and not self._task.check_mode)
         except NotFound:
             return None
 

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import Outcome, notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings, port_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings, port_of
 
 Result = dict[str, t.Any]
 
@@ -62,9 +62,9 @@ class ActionModule(FleetAction):
         result["notes"] = notes(result, (steps.entry() or {}).get("unwritable") or {})
         return {**result, "diff": _diff(outcome, steps.name)} if self._task.diff else result
 
-    def _ledger(self, location: str | None) -> Ledger | None:
+    def _ledger(self, place: LedgerPlace) -> Ledger | None:
         try:
-            return open_ledger(location, create=not self._task.check_mode)
+            return open_ledger(*place, create=not self._task.check_mode)
         except NotFound:
             return None
 

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.answer i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.question import question_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
 
 Result = dict[str, t.Any]
 
@@ -45,8 +45,8 @@ class ActionModule(FleetAction):
         return {**result, "warnings": problems} if problems else result
 
 
-def _ledger(location: str | None) -> Ledger | None:
+def _ledger(place: LedgerPlace) -> Ledger | None:
     try:
-        return open_ledger(location, create=False)
+        return open_ledger(*place, create=False)
     except NotFound:
         return None

@@ -31,11 +31,36 @@ options:
     required: true
   ledger:
     description:
-      - Folder of the ledger on the control node.
+      - Folder of the ledger on the control node, or V(etcd://host:2379,host:2379/prefix) for a ledger in an etcd cluster.
       - When not given, the folder C(kvmfleet/ledger) in the user's XDG state directory is used, usually C(~/.local/state).
     type: str
     vars:
       - name: kvmfleet_ledger
+  etcd:
+    description:
+      - How to speak to etcd, where the ledger is there. TLS is spoken where it is asked for, or where a file is given.
+    type: dict
+    suboptions:
+      tls:
+        description: Whether to speak TLS.
+        type: bool
+      ca_file:
+        description: PEM file on the control node with the certificates that those of the members are checked with; else the system's.
+        type: path
+      cert_file:
+        description: PEM file on the control node with the certificate to show.
+        type: path
+      key_file:
+        description: PEM file on the control node with its key.
+        type: path
+      user:
+        description: Name of the etcd user.
+        type: str
+      password:
+        description: That user's password. It is sent over TLS only, but to this machine itself.
+        type: str
+    vars:
+      - name: kvmfleet_etcd
   status:
     description:
       - Only records with one of these statuses, for example V(running) or V(failed).
@@ -143,19 +168,20 @@ class LookupModule(LookupBase):
         self.set_options(var_options=variables, direct=kwargs)
         wanted = Wanted(**{name: plain(self.get_option(name)) for name in Wanted.__dataclass_fields__})
         try:
-            return self._read([plain(term) for term in terms], wanted, kwargs.get("ledger") or self._from_variable())
+            location, etcd = (kwargs.get(name) or self._from_variable(name) for name in ("ledger", "etcd"))
+            return self._read([plain(term) for term in terms], wanted, location, etcd)
         except KvmfleetError as error:
             raise AnsibleLookupError(f"kvmfleet.migration.ledger: {error}") from None
 
-    def _from_variable(self) -> t.Any:
-        """Return C(kvmfleet_ledger), which reaches an option as it was written. What a task gives is not templated again: a guest's name may be in it."""
-        value = self.get_option("ledger")
-        return self._templar.template(value) if isinstance(value, str) else value
+    def _from_variable(self, name: str) -> t.Any:
+        """Return an inventory variable, which reaches an option as it was written. What a task gives is not templated again: a guest's name may be in it."""
+        value = self.get_option(name)
+        return self._templar.template(value) if isinstance(value, (str, dict)) else value
 
-    def _read(self, terms: list[str], wanted: Wanted, location: t.Any) -> list[list[t.Any]]:
+    def _read(self, terms: list[str], wanted: Wanted, location: t.Any, etcd: t.Any) -> list[list[t.Any]]:
         check_wanted(terms, wanted)
         try:
-            ledger = open_ledger(plain(location) if location else None, create=False)
+            ledger = open_ledger(plain(location) if location else None, etcd, create=False)
         except NotFound as error:
             display.warning(printable(f"{error.message} It is read as an empty one."))
             return [[] for _term in terms]

@@ -28,6 +28,16 @@ FACTS_MAX_AGE_SECONDS = 60
 _HOST_FIELDS = (*DEFAULTS, "priority", "drain")
 
 
+class LedgerPlace(t.NamedTuple):
+    """What L(open_ledger) takes.
+
+    :arg etcd: C(kvmfleet_etcd), with a password in it: never shown.
+    """
+
+    location: t.Optional[str]
+    etcd: t.Any
+
+
 class Settings:
     """Looks up variables by host.
 
@@ -53,9 +63,9 @@ class Settings:
         """Return the hosts of the group C(kvmfleet_hosts); all hosts where that group is missing."""
         return list(self._groups.get(FLEET_GROUP, self._groups.get("all", [])))
 
-    def ledger(self, host: str, option: t.Optional[str]) -> t.Optional[str]:
+    def ledger(self, host: str, option: t.Optional[str]) -> LedgerPlace:
         """Return where the ledger is: the task's option, else C(kvmfleet_ledger); none means the default place."""
-        return option or self.of(host, "kvmfleet_ledger")
+        return LedgerPlace(option or self.of(host, "kvmfleet_ledger"), self.of(host, "kvmfleet_etcd"))
 
     def libvirt_uri(self, host: str, source: str, transport: t.Optional[str] = None) -> str:
         """Return the URI by which the source's libvirt reaches that host: its C(kvmfleet_libvirt_uri), else one built from its address.

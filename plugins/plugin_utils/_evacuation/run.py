@@ -28,7 +28,6 @@ from .._moves.fleet_view import FleetView
 from .._protect.answer import age_seconds
 from . import decide as d
 from .booking import Booking
-from .damage import damaged_domains
 from .evidence import Proofs
 from .fleet import Fleet, SourceAnswers, doors_of, uris_of
 from .job import Context, Job, wanted_state
@@ -66,7 +65,7 @@ class Evacuation:
     def look(self) -> None:
         """Find out which domains are meant, what the fleet says, and what speaks against each; raises what speaks against all. Changes nothing."""
         self._choose()
-        self.damaged = damaged_domains(self.context.ledger)
+        self.damaged = self.context.ledger.damaged_domains()
         uris = uris_of(self.context.settings, self.entries, self.context.here, self.source)
         asked = self._asked(uris)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:

@@ -10,39 +10,37 @@ from __future__ import annotations
 import contextlib
 import os
 import typing as t
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
-
-from . import creation, file_hosts, file_records
+from . import creation
+from .access import Access
 from .audit import genesis, read_link, verify_lines
 from .disk_errors import reported
+from .document_ledger import DocumentLedger
 from .file_records import closed_records, open_records
-from .keys import check_lock_key, check_uuid
+from .keys import check_lock_key
 from .locks import flocked
-from .rules import check_domain, document_overtaken
-from .selection import Selection, select
+from .selection import Selection
 from .session import Session, Step, session
-from .shelf import DOMAINS, HOSTS, place_of
-from .store import Body, Document, Ledger, Stored
+from .store import Body
 
 _LOCKS = "locks"
+_T = t.TypeVar("_T")
 
 
 def _no_step(_name: str) -> None:
     return None
 
 
-class FileLedger(Ledger):
+class FileLedger(DocumentLedger):
     """:arg path: the folder; made, with mode 0700, where it is missing and C(create).
 
     :arg step: called after each step of a unit with its name; for tests.
     """
 
     def __init__(self, path: str, create: bool = True, step: Step = _no_step) -> None:
-        super().__init__()
         self.path = os.path.abspath(path)
+        super().__init__(self.path)
         self._step = step
         with reported(self.path):
             self._ledger_id = creation.ensure(self.path, create)
@@ -54,40 +52,13 @@ class FileLedger(Ledger):
     def _session(self, exclusive: bool) -> contextlib.AbstractContextManager[Session]:
         return session(self.path, genesis(self._ledger_id), exclusive, self.report, self._step)
 
-    # Records
-
-    def open_record(self, record: Body) -> Stored:
-        with self._session(exclusive=True) as current:
-            return file_records.open_record(current, record)
-
-    def get(self, record_id: str) -> Stored:
-        key = check_uuid(record_id, "record id")
+    def _read(self, act: Callable[[Access], _T]) -> _T:
         with self._session(exclusive=False) as current:
-            found = file_records.find(current.shelf, key)
-        if found is None:
-            raise NotFound(f"The ledger {self.path} has no record {key}.", "List its records with the lookup kvmfleet.migration.ledger.")
-        return found
+            return act(current)
 
-    def unsettled_of(self, domain_uuid: str) -> t.Optional[Stored]:
-        key = check_uuid(domain_uuid, "domain UUID")
-        with self._session(exclusive=False) as current:
-            return file_records.holder(current.shelf, key)
-
-    def update(self, stored: Stored, record: Body) -> Stored:
+    def _change(self, act: Callable[[Access], _T]) -> _T:
         with self._session(exclusive=True) as current:
-            return file_records.update(current, stored, record)
-
-    def records(
-        self,
-        types: t.Optional[Sequence[str]] = None,
-        statuses: t.Optional[Sequence[str]] = None,
-        host: t.Optional[str] = None,
-        domain: t.Optional[str] = None,
-        since: t.Optional[str] = None,
-        until: t.Optional[str] = None,
-        unsettled_only: bool = False,
-    ) -> Iterator[Body]:
-        return self._records(select(types, statuses, host, domain, since, until, unsettled_only))
+            return act(current)
 
     def _open_records(self) -> list[Body]:
         with self._session(exclusive=False) as current:
@@ -101,52 +72,6 @@ class FileLedger(Ledger):
             seen = {record["id"] for record in found}
             with reported(self.path):
                 yield from (record for record in closed_records(self.path, selection, self.report) if record["id"] not in seen)
-
-    # Hosts
-
-    def hosts(self) -> list[Document]:
-        with self._session(exclusive=False) as current:
-            return sorted(current.shelf.read_all(HOSTS), key=lambda document: str(document.body.get("name")))
-
-    def host(self, host_id: str) -> t.Optional[Document]:
-        key = check_uuid(host_id, "host id")
-        with self._session(exclusive=False) as current:
-            return current.shelf.read(place_of(HOSTS, key))
-
-    def find_host(self, name: t.Optional[str] = None, host_uuid: t.Optional[str] = None) -> t.Optional[Document]:
-        return file_hosts.only_one(self.hosts(), name, host_uuid)
-
-    def put_host(self, body: Body, version: t.Optional[int]) -> Document:
-        with self._session(exclusive=True) as current:
-            return file_hosts.put(current, body, version, self._ledger_id)
-
-    # Domains
-
-    def domains(self) -> list[Document]:
-        with self._session(exclusive=False) as current:
-            return sorted(current.shelf.read_all(DOMAINS), key=lambda document: str(document.body.get("name")))
-
-    def domain(self, uuid: str) -> t.Optional[Document]:
-        key = check_uuid(uuid, "domain UUID")
-        with self._session(exclusive=False) as current:
-            return current.shelf.read(place_of(DOMAINS, key))
-
-    def find_domains(self, name: str) -> list[Document]:
-        return [document for document in self.domains() if document.body.get("name") == name]
-
-    def put_domain(self, body: Body, version: t.Optional[int]) -> Document:
-        new = check_domain({"schema": SCHEMA, **body})
-        key = new["uuid"]
-        with self._session(exclusive=True) as current:
-            present = current.shelf.read(place_of(DOMAINS, key))
-            if (present.version if present else None) != version:
-                raise document_overtaken(f"the document of domain '{new['name']}' ({key})", present.body if present else None)
-            generation = present.body["generation"] if present else file_records.last_generation(current, key)
-            document = Document({**new, "generation": generation}, (version or 0) + 1)
-            current.write(place_of(DOMAINS, key), document.version, document.body)
-            return document
-
-    # Locks and audit
 
     @contextlib.contextmanager
     def locked(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:

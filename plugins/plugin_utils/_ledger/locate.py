@@ -11,12 +11,16 @@ import os
 import re
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 
+from .etcd import address
+from .etcd.options import options_of
+from .etcd.store import EtcdLedger
 from .file_store import FileLedger
 from .store import Ledger
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_KNOWN = "a folder on the control node, or to etcd://host:2379/prefix"
 
 
 def default_path() -> str:
@@ -28,22 +32,27 @@ def default_path() -> str:
     return os.path.join(state, "kvmfleet", "ledger")
 
 
-def open_ledger(location: t.Optional[str], create: bool = True) -> Ledger:
-    """Return the ledger at a folder, or the user's own for None.
+def open_ledger(location: t.Optional[str] = None, etcd: t.Any = None, *, create: bool = True) -> Ledger:
+    """Return the ledger at a folder or under the prefix of an etcd cluster, or the user's own for None.
 
+    :arg etcd: the variable C(kvmfleet_etcd), where one is set; it says nothing about a folder.
     :arg create: whether to make a ledger where there is none; else that is L(NotFound).
 
-    Raises L(InvalidArgument), L(Forbidden) or L(NotSupported), naming the location.
+    Raises L(InvalidArgument), L(Forbidden), L(NotSupported) or L(Unreachable), naming the location.
     """
     if location is None:
         return FileLedger(default_path(), create)
     if not isinstance(location, str) or not location.strip() or not _is_name(location):
-        raise InvalidArgument(f"The ledger {location!r} is not the path of a folder.", "Set 'ledger' or 'kvmfleet_ledger' to a folder on the control node.")
+        raise InvalidArgument(f"The ledger {location!r} is not the path of a folder.", f"Set 'ledger' or 'kvmfleet_ledger' to {_KNOWN}.")
     scheme = _SCHEME.match(location)
     if scheme and scheme.group(1).lower() == "etcd":
-        raise NotSupported(f"The ledger {location} cannot be used: this version has no etcd store.", "Use a folder on the control node.")
+        where = address.parse(location)
+        return EtcdLedger(where, options_of(etcd, where), create)
     if scheme:
-        raise InvalidArgument(f"The ledger {location} cannot be used: there is no store for '{scheme.group(1)}://'.", "Use a folder on the control node.")
+        raise InvalidArgument(
+            f"The ledger {location} cannot be used: there is no store for '{scheme.group(1)}://'.",
+            "Use a folder on the control node, or etcd://host:2379/prefix.",
+        )
     return FileLedger(os.path.expanduser(location), create)
 
 

@@ -11,15 +11,20 @@ import contextlib
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 
+from . import file_records
+from .access import Access
+from .access import Write as DocumentWrite
 from .audit import line_for, read_link
 from .audit_file import AuditFile
 from .disk_errors import reported
 from .encoding import encode
 from .folder import Folder
 from .journal import Journal, Unit, Write
+from .layout import SET_ASIDE, Place
 from .locks import flocked
-from .shelf import Place, Shelf
-from .store import Body
+from .selection import select
+from .shelf import Shelf
+from .store import Body, Document, Stored
 
 LOCK_NAME = "ledger.lock"
 LOCK_SECONDS = 60.0
@@ -27,7 +32,7 @@ LOCK_SECONDS = 60.0
 Step = Callable[[str], None]
 
 
-class Session:
+class Session(Access):
     """:arg step: called with the name of each step of a unit after it was made; tests end the process there."""
 
     def __init__(self, root: Folder, genesis: str, report: Callable[[str], None], step: Step) -> None:
@@ -38,19 +43,36 @@ class Session:
         self._genesis = genesis
         self._step = step
 
+    def read(self, place: Place) -> t.Optional[Document]:
+        return self.shelf.read(place)
+
+    def read_all(self, parts: Sequence[str]) -> Iterator[Document]:
+        return self.shelf.read_all(parts)
+
+    def holder(self, domain_uuid: str) -> t.Optional[Stored]:
+        return file_records.holder(self.shelf, domain_uuid)
+
+    def find(self, record_id: str) -> t.Optional[Stored]:
+        return file_records.find(self.shelf, record_id)
+
+    def every_record(self) -> Iterator[Body]:
+        yield from file_records.open_records(self.shelf)
+        yield from file_records.closed_records(self.root.path, select(), lambda sentence: None)
+
+    def set_aside(self) -> list[str]:
+        return self.shelf.folders(SET_ASIDE)
+
     def write(self, place: Place, version: int, body: Body) -> None:
-        """Write one document for itself, without a line of audit."""
         with self.root.sub(*place[:-1], create=True) as folder:
             folder.write(place[-1], encode(body, version))
 
     def commit(
         self,
-        writes: Sequence[tuple[Place, int, Body]],
+        writes: Sequence[DocumentWrite],
         removes: Sequence[Place] = (),
         record: t.Optional[Body] = None,
         old_status: t.Optional[str] = None,
     ) -> None:
-        """Do all of it or, after a crash, all or nothing; with a line of audit where a C(record) made a transition."""
         line = self._previous_line()
         if record is not None:
             line = line_for(record, old_status, self._head(line))[0]

@@ -14,32 +14,16 @@ import time
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import check_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotSupported
 
 from .encoding import Damaged, Newer, decode, decode_opened, opened
 from .folder import Folder
-from .keys import is_uuid
+from .layout import SET_ASIDE, Place, check_document, may_pass, name_aside
 from .screen import Screen
-from .shape import wrong_key
 from .store import Body, Document
 
-Place = tuple[str, ...]
-
-OPEN = ("migrations", "open")
-CLOSED = ("migrations", "closed")
-DOMAINS = ("domains",)
-HOSTS = ("hosts",)
-SET_ASIDE = ("set_aside",)
-
-_ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key"}
 _EVERYTHING: t.Final = Screen()
 _NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
-
-
-def place_of(folder: Sequence[str], key: str) -> Place:
-    """Return where the document of that (checked) key lies below the ledger."""
-    return (*folder, f"{key}.json")
 
 
 class Shelf:
@@ -98,10 +82,10 @@ class Shelf:
         try:
             data = folder.read(place[-1])
             envelope = opened(data)
-            if envelope and not _may_pass(place, envelope.text, screen):
+            if envelope and not may_pass(place, envelope.text, screen):
                 return None
             document = decode_opened(envelope) if envelope else decode(data)
-            _check(place, document.body)
+            check_document(place, document.body)
             return document
         except FileNotFoundError:
             return None
@@ -119,31 +103,8 @@ class Shelf:
         return sentence
 
     def _set_aside(self, place: Place, why: str) -> None:
-        stem = place[-1].removesuffix(".json")
-        new_name = f"{place[0]}-{stem}-{time.time_ns()}.json"
+        new_name = name_aside(place, time.time_ns())
         with contextlib.suppress(FileNotFoundError), self._root.sub(*place[:-1]) as folder, self._root.sub(*SET_ASIDE, create=True) as aside:
             folder.move(place[-1], aside, new_name)
         path = os.path.join(self._root.path, *place)
         self._report(f"{path} could not be read: {why}. It was moved to {os.path.join(self._root.path, *SET_ASIDE, new_name)}.")
-
-
-def _may_pass(place: Place, text: bytes, screen: Screen) -> bool:
-    """Whether the screen lets it through, or it may be another document than its name says."""
-    return screen.passes(text) or place[-1].removesuffix(".json").encode() not in text.lower()
-
-
-def _check(place: Place, body: Body) -> None:
-    stem = place[-1].removesuffix(".json")
-    if not is_uuid(stem):
-        raise Damaged("its name is not a UUID")
-    if str(body.get(_ID_KEYS[place[0]])).lower() != stem:
-        raise Damaged("it is another document than its name says")
-    if place[0] != "migrations":
-        wrong = wrong_key(place[0], body)
-        if wrong:
-            raise Damaged(f"its {wrong} is missing or cannot be what it stands for")
-        return
-    try:
-        check_record(body)
-    except Internal as error:
-        raise Damaged(error.message) from error

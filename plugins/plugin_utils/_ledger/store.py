@@ -133,6 +133,10 @@ class Ledger(abc.ABC):
         """
 
     @abc.abstractmethod
+    def damaged_domains(self) -> list[str]:
+        """Return the UUIDs of domains that have a document set aside, and none in its place."""
+
+    @abc.abstractmethod
     def locked(self, key: str, timeout_seconds: float = 30) -> contextlib.AbstractContextManager[None]:
         """Hold the exclusive lock of that name, e.g. C(host-<uuid>). Raises L(TimedOut) where it is not had in time."""
 

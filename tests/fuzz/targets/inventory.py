@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor imp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import downtime_at, downtime_steps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.fleet import doors_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.source import Source
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import address
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import query
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.selection import select
@@ -227,8 +228,10 @@ def check_query_text(data: bytes) -> None:
 
 
 def check_ledger_option(value: t.Any) -> None:
-    """Open the ledger that C(kvmfleet_ledger) names, without making it."""
-    if value is not None:
+    """Open the ledger that C(kvmfleet_ledger) names, without making it; of one in etcd only the address is read."""
+    if isinstance(value, str) and value.lower().startswith(address.SCHEME):
+        address.parse(value)
+    elif value is not None:
         open_ledger(f"{sandbox.FOLDER}/none/{value.replace('..', '')}" if isinstance(value, str) and "://" not in value else value, create=False)
 
 

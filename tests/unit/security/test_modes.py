@@ -87,4 +87,4 @@ def test_somebody_else_s_ledger_is_not_used(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)
     for create in (True, False):
         with pytest.raises(Forbidden, match=f"belongs to the user ID {me}, and this runs as {me + 1}"):
-            open_ledger(str(path), create)
+            open_ledger(str(path), create=create)

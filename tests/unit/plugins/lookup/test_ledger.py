@@ -106,7 +106,7 @@ def test_errors_are_sentences(tmp_path: Path) -> None:
         f"lookup('{LOOKUP}', 'migrations', query='[?')": "Failed to run the JMESPath query '[?'",
         f"lookup('{LOOKUP}', 'hosts', since='2024-01-01')": "'since' cannot be used with hosts.",
         f"lookup('{LOOKUP}', 'migrations', ledger='/dev/null')": "Failed to use the ledger /dev/null: Not a directory.",
-        f"lookup('{LOOKUP}', 'migrations', ledger='etcd://127.0.0.1:2379/x')": "this version has no etcd store.",
+        f"lookup('{LOOKUP}', 'migrations', ledger='etcd://127.0.0.1:2379')": "names no prefix for its keys.",
     }
     tasks = [{"ansible.builtin.debug": {"msg": "{{ " + call + " }}"}, "ignore_errors": True} for call in calls]
     done = play(tmp_path, tasks, {})

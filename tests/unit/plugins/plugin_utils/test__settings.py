@@ -31,7 +31,7 @@ def test_the_fleet_is_its_group_or_else_everybody() -> None:
 
 def test_the_ledger_is_the_task_s_then_the_host_s_then_the_default() -> None:
     found = settings(kvm1={"kvmfleet_ledger": "/srv/ledger"}, kvm2={})
-    assert [found.ledger("kvm1", "/task"), found.ledger("kvm1", None), found.ledger("kvm2", None)] == ["/task", "/srv/ledger", None]
+    assert [found.ledger("kvm1", "/task").location, found.ledger("kvm1", None).location, found.ledger("kvm2", None).location] == ["/task", "/srv/ledger", None]
 
 
 @pytest.mark.parametrize(

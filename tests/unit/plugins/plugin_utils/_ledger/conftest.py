@@ -2,12 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A ledger in a folder of its own, moves to put into it, and child processes that end where a test says."""
+"""A ledger of its own in each of the stores, moves to put into it, and child processes that end where a test says."""
 
 from __future__ import annotations
 
 import copy
 import os
+import sys
 import time
 import typing as t
 import uuid
@@ -18,23 +19,47 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.address import parse
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.options import Options
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore, FileStore, Store
+
+# The lab's package, which starts an etcd of its own.
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "lab"))
+
+from kvmlab.etcd import Cluster
 
 KVM1 = place("kvm1", "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-0000000000a1")
 KVM2 = place("kvm2", "22222222-0000-4000-8000-000000000002", "22222222-0000-4000-8000-0000000000a2")
 CHILD_SECONDS = 60
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    """A folder that is not there yet."""
-    return str(tmp_path / "ledger")
+@pytest.fixture(scope="session")
+def member(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
+    """An etcd of one member, for all tests of the process."""
+    cluster = Cluster(tmp_path_factory.mktemp("etcd") / "cluster")
+    try:
+        cluster.up(members=1)
+        yield cluster
+    finally:
+        cluster.down()
 
 
 @pytest.fixture
-def ledger(path: str) -> FileLedger:
-    return FileLedger(path)
+def etcd(member: Cluster) -> EtcdStore:
+    """A prefix that nothing uses yet."""
+    return EtcdStore(parse(member.location(f"/tests/{uuid.uuid4()}")), Options())
+
+
+@pytest.fixture(params=["file", "etcd"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Each of the stores, with no ledger in it yet."""
+    return FileStore(tmp_path / "ledger") if request.param == "file" else request.getfixturevalue("etcd")
+
+
+@pytest.fixture
+def ledger(store: Store) -> Ledger:
+    return store.open()
 
 
 @pytest.fixture

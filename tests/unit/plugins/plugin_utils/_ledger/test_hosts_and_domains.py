@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 
 HOST_ID = "33333333-0000-4000-8000-000000000003"
 HOST_UUID = "33333333-0000-4000-8000-0000000000a3"
@@ -28,7 +28,7 @@ def domain(**changes: t.Any) -> dict[str, t.Any]:
     return {"uuid": DOMAIN, "name": "web1", "possible_hosts": [{"host": "kvm1", "host_id": None, "host_uuid": None}], **changes}
 
 
-def test_a_host_is_found_by_all_its_names(ledger: FileLedger) -> None:
+def test_a_host_is_found_by_all_its_names(ledger: Ledger) -> None:
     written = ledger.put_host(host(), None)
     assert written.version == 1
     assert written.body["ledger_id"] == ledger.ledger_id
@@ -37,7 +37,7 @@ def test_a_host_is_found_by_all_its_names(ledger: FileLedger) -> None:
     assert ledger.find_host(name="kvm3", host_uuid=DOMAIN) is None
 
 
-def test_a_host_changes_by_compare_and_set(ledger: FileLedger) -> None:
+def test_a_host_changes_by_compare_and_set(ledger: Ledger) -> None:
     ledger.put_host(host(), None)
     assert ledger.put_host(host(state="maintenance", reason="fan", by="alice"), 1).version == 2
     for version in (None, 1, 3):
@@ -47,7 +47,7 @@ def test_a_host_changes_by_compare_and_set(ledger: FileLedger) -> None:
         ledger.put_host(host(host_id=DOMAIN, host_uuid=None, name="kvm5"), 1)
 
 
-def test_a_host_known_by_libvirts_uuid_moves_to_its_host_id(ledger: FileLedger) -> None:
+def test_a_host_known_by_libvirts_uuid_moves_to_its_host_id(ledger: Ledger) -> None:
     first = ledger.put_host(host(host_id=None, state="maintenance"), None)
     assert first.body["host_key"] == HOST_UUID
     assert ledger.host(HOST_UUID) == first
@@ -57,13 +57,13 @@ def test_a_host_known_by_libvirts_uuid_moves_to_its_host_id(ledger: FileLedger) 
     assert ledger.host(HOST_UUID) is None
 
 
-def test_a_known_host_is_not_kept_a_second_time(ledger: FileLedger) -> None:
+def test_a_known_host_is_not_kept_a_second_time(ledger: Ledger) -> None:
     ledger.put_host(host(), None)
     with pytest.raises(Conflict, match=f"is known as 'kvm3' \\({HOST_ID}\\)"):
         ledger.put_host(host(host_id=None, name="kvm3.example"), None)
 
 
-def test_a_cordon_is_not_lost_when_two_documents_turn_out_to_be_one_host(ledger: FileLedger) -> None:
+def test_a_cordon_is_not_lost_when_two_documents_turn_out_to_be_one_host(ledger: Ledger) -> None:
     ledger.put_host(host(host_uuid=None), None)
     ledger.put_host(host(host_id=None, name="10.0.0.3", state="maintenance"), None)
     with pytest.raises(Conflict, match="in state 'maintenance'"):
@@ -73,7 +73,7 @@ def test_a_cordon_is_not_lost_when_two_documents_turn_out_to_be_one_host(ledger:
     assert ledger.hosts() == [merged]
 
 
-def test_two_hosts_of_one_name_are_a_conflict_that_names_both(ledger: FileLedger) -> None:
+def test_two_hosts_of_one_name_are_a_conflict_that_names_both(ledger: Ledger) -> None:
     ledger.put_host(host(), None)
     ledger.put_host(host(host_id=DOMAIN, host_uuid=None), None)
     with pytest.raises(Conflict, match=f"{HOST_ID}.*{DOMAIN}|{DOMAIN}.*{HOST_ID}"):
@@ -91,13 +91,13 @@ def test_two_hosts_of_one_name_are_a_conflict_that_names_both(ledger: FileLedger
         ({"ledger_id": DOMAIN}, Conflict, f"belongs to the ledger {DOMAIN}"),
     ],
 )
-def test_a_bad_host_is_refused(ledger: FileLedger, changes: dict[str, t.Any], error: type[Exception], named: str) -> None:
+def test_a_bad_host_is_refused(ledger: Ledger, changes: dict[str, t.Any], error: type[Exception], named: str) -> None:
     with pytest.raises(error, match=named):
         ledger.put_host(host(**changes), None)
     assert ledger.hosts() == []
 
 
-def test_a_domain_changes_by_compare_and_set(ledger: FileLedger) -> None:
+def test_a_domain_changes_by_compare_and_set(ledger: Ledger) -> None:
     assert ledger.put_domain(domain(), None).version == 1
     assert ledger.put_domain(domain(name="web2", definition="<domain/>"), 1).version == 2
     for version in (None, 1):
@@ -110,13 +110,13 @@ def test_a_domain_changes_by_compare_and_set(ledger: FileLedger) -> None:
     assert ledger.find_domains("web1") == []
 
 
-def test_a_domains_generation_is_the_ledgers_own(ledger: FileLedger, new_move: Callable[..., dict[str, t.Any]]) -> None:
+def test_a_domains_generation_is_the_ledgers_own(ledger: Ledger, new_move: Callable[..., dict[str, t.Any]]) -> None:
     ledger.open_record(new_move(domain_uuid=DOMAIN))
     assert ledger.put_domain(domain(generation=0), 1).body["generation"] == 1
     assert ledger.put_domain(domain(generation=99), 2).body["generation"] == 1
 
 
-def test_a_move_keeps_what_was_saved_of_its_domain(ledger: FileLedger, new_move: Callable[..., dict[str, t.Any]]) -> None:
+def test_a_move_keeps_what_was_saved_of_its_domain(ledger: Ledger, new_move: Callable[..., dict[str, t.Any]]) -> None:
     ledger.put_domain(domain(definition="<domain/>", policy={"post_copy": False}), None)
     ledger.open_record(new_move(domain_uuid=DOMAIN))
     kept = ledger.domain(DOMAIN)
@@ -125,7 +125,7 @@ def test_a_move_keeps_what_was_saved_of_its_domain(ledger: FileLedger, new_move:
 
 
 @pytest.mark.parametrize("changes", [{"uuid": "../x"}, {"name": None}, {"possible_hosts": None}])
-def test_a_bad_domain_is_refused(ledger: FileLedger, changes: dict[str, t.Any]) -> None:
+def test_a_bad_domain_is_refused(ledger: Ledger, changes: dict[str, t.Any]) -> None:
     with pytest.raises(InvalidArgument):
         ledger.put_domain(domain(**changes), None)
     assert ledger.domains() == []

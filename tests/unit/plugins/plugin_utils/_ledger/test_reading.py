@@ -13,15 +13,14 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.reading import Wanted, check_wanted, read
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
 
 WEB1 = "55555555-0000-4000-8000-000000000001"
 
 
 @pytest.fixture
-def filled(ledger: FileLedger, new_move: Callable[..., dict[str, t.Any]], go: Callable[..., Stored]) -> FileLedger:
+def filled(ledger: Ledger, new_move: Callable[..., dict[str, t.Any]], go: Callable[..., Stored]) -> Ledger:
     """A failed move of web1, a forced one of web2 that runs, an evacuation of db1, two hosts; web1's definition is saved."""
     go(ledger, ledger.open_record(new_move("web1", WEB1)), s.FAILED)
     go(ledger, ledger.open_record({**new_move("web2"), "forced": "FORCED_MIGRATE"}), s.RUNNING)
@@ -61,17 +60,17 @@ def names(found: list[t.Any]) -> list[str]:
         ("domains", {"host": "kvm2"}, []),
     ],
 )
-def test_terms_and_conditions(filled: FileLedger, term: str, conditions: dict[str, t.Any], expected: list[str]) -> None:
+def test_terms_and_conditions(filled: Ledger, term: str, conditions: dict[str, t.Any], expected: list[str]) -> None:
     wanted = Wanted(**conditions)
     check_wanted([term], wanted)
     assert names(read(filled, term, wanted)) == expected
 
 
-def test_a_single_value_is_a_list_of_one(filled: FileLedger) -> None:
+def test_a_single_value_is_a_list_of_one(filled: Ledger) -> None:
     assert read(filled, "migrations", Wanted(query="length(@)")) == [2]
 
 
-def test_definitions_are_shown_only_when_asked_for(filled: FileLedger) -> None:
+def test_definitions_are_shown_only_when_asked_for(filled: Ledger) -> None:
     assert "<domain/>" not in str(read(filled, "domains", Wanted()))
     assert read(filled, "domains", Wanted(query="[].protected[]")) == [{"autostart": True}]
     assert read(filled, "domains", Wanted(include_definitions=True, query="[].protected.definition")) == ["<domain/>"]

@@ -10,28 +10,27 @@ import copy
 import typing as t
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal, InvalidArgument, InvalidState, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, intend
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import Store
 
 Go = Callable[..., Stored]
 NewMove = Callable[..., dict[str, t.Any]]
 MOVED = (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.COMPLETED)
 
 
-def hosts_of(ledger: FileLedger, domain_uuid: str) -> list[str]:
+def hosts_of(ledger: Ledger, domain_uuid: str) -> list[str]:
     document = ledger.domain(domain_uuid)
     assert document is not None
     return [place["host"] for place in document.body["possible_hosts"]]
 
 
-def test_an_opened_record_holds_its_domain(ledger: FileLedger, new_move: NewMove) -> None:
+def test_an_opened_record_holds_its_domain(ledger: Ledger, new_move: NewMove) -> None:
     record = new_move()
     stored = ledger.open_record(record)
     assert (stored.version, stored.record["generation"], record["generation"]) == (1, 1, 0)
@@ -44,7 +43,7 @@ def test_an_opened_record_holds_its_domain(ledger: FileLedger, new_move: NewMove
     assert "root@control pid 1" in str(refused.value)
 
 
-def test_generations_of_a_domain_only_grow(ledger: FileLedger, new_move: NewMove, go: Go) -> None:
+def test_generations_of_a_domain_only_grow(ledger: Ledger, new_move: NewMove, go: Go) -> None:
     domain = str(uuid.uuid4())
     seen = []
     for _turn in range(3):
@@ -59,7 +58,7 @@ def test_generations_of_a_domain_only_grow(ledger: FileLedger, new_move: NewMove
     assert document.body["generation"] == 6
 
 
-def test_an_adopter_fences_off_the_writer_before_it(ledger: FileLedger, new_move: NewMove, go: Go) -> None:
+def test_an_adopter_fences_off_the_writer_before_it(ledger: Ledger, new_move: NewMove, go: Go) -> None:
     late = go(ledger, ledger.open_record(new_move()), s.SCHEDULED)
     adopted = ledger.update(late, {**late.record, "generation": 2})
     with pytest.raises(Conflict):
@@ -67,7 +66,7 @@ def test_an_adopter_fences_off_the_writer_before_it(ledger: FileLedger, new_move
     assert go(ledger, adopted, s.QUEUED).record["generation"] == 2
 
 
-def test_a_generation_raised_on_the_source_host_first_is_taken_over(ledger: FileLedger, new_move: NewMove, go: Go) -> None:
+def test_a_generation_raised_on_the_source_host_first_is_taken_over(ledger: Ledger, new_move: NewMove, go: Go) -> None:
     stored = go(ledger, ledger.open_record(new_move()), s.SCHEDULED, s.RUNNING)
     domain = stored.record["domain"]["uuid"]
     raised = ledger.update(stored, {**stored.record, "generation": 2})
@@ -79,7 +78,7 @@ def test_a_generation_raised_on_the_source_host_first_is_taken_over(ledger: File
     assert ledger.verify_audit() == []
 
 
-def test_a_change_of_what_was_overtaken_names_the_writer(ledger: FileLedger, new_move: NewMove, go: Go) -> None:
+def test_a_change_of_what_was_overtaken_names_the_writer(ledger: Ledger, new_move: NewMove, go: Go) -> None:
     stored = ledger.open_record(new_move())
     go(ledger, stored, s.SCHEDULED, by="alice@control pid 7")
     with pytest.raises(Conflict, match=r"alice@control pid 7 .*'scheduled'") as refused:
@@ -87,7 +86,7 @@ def test_a_change_of_what_was_overtaken_names_the_writer(ledger: FileLedger, new
     assert refused.value.result["record"]["status"] == s.SCHEDULED
 
 
-def test_a_transition_that_is_not_allowed_changes_nothing(ledger: FileLedger, new_move: NewMove) -> None:
+def test_a_transition_that_is_not_allowed_changes_nothing(ledger: Ledger, new_move: NewMove) -> None:
     stored = ledger.open_record(new_move())
     record = {**copy.deepcopy(stored.record), "status": s.DONE}
     with pytest.raises(Internal, match="may not go from 'accepted' to 'done'"):
@@ -96,34 +95,33 @@ def test_a_transition_that_is_not_allowed_changes_nothing(ledger: FileLedger, ne
 
 
 @pytest.mark.parametrize(("key", "value"), [("generation", 0), ("id", "77777777-0000-4000-8000-000000000007"), ("type", s.EVACUATION)])
-def test_what_makes_a_record_itself_cannot_be_changed(ledger: FileLedger, new_move: NewMove, key: str, value: t.Any) -> None:
+def test_what_makes_a_record_itself_cannot_be_changed(ledger: Ledger, new_move: NewMove, key: str, value: t.Any) -> None:
     stored = ledger.open_record(new_move())
     with pytest.raises(Internal, match=r"may not (become|fall to)"):
         ledger.update(stored, {**stored.record, key: value})
 
 
-def test_a_note_without_a_transition_is_kept_and_not_audited(ledger: FileLedger, new_move: NewMove, path: str) -> None:
+def test_a_note_without_a_transition_is_kept_and_not_audited(ledger: Ledger, new_move: NewMove, store: Store) -> None:
     stored = ledger.open_record(new_move())
     record = copy.deepcopy(stored.record)
     intend(record, "abort")
     assert ledger.update(stored, record).version == 2
     assert ledger.get(record["id"]).record["acts"] == record["acts"]
-    assert len(Path(path, "audit.jsonl").read_text().splitlines()) == 1
+    assert len(store.lines()) == 1
 
 
-def test_the_ledger_keeps_its_own_copy(ledger: FileLedger, new_move: NewMove) -> None:
+def test_the_ledger_keeps_its_own_copy(ledger: Ledger, new_move: NewMove) -> None:
     record = new_move()
     stored = ledger.open_record(record)
     record["domain"]["name"] = "changed"
     assert stored.record["domain"]["name"] == "web1"
 
 
-def test_a_closed_record_moves_to_its_month_and_is_never_written_again(ledger: FileLedger, new_move: NewMove, go: Go, path: str) -> None:
+def test_a_closed_record_moves_to_its_month_and_is_never_written_again(ledger: Ledger, new_move: NewMove, go: Go, store: Store) -> None:
     stored = go(ledger, ledger.open_record(new_move()), *MOVED)
     record = stored.record
     year, month = record["updated_at"][:4], record["updated_at"][5:7]
-    assert Path(path, "migrations", "closed", year, month, f"{record['id']}.json").is_file()
-    assert not list(Path(path, "migrations", "open").iterdir())
+    assert store.names("migrations") == [f"migrations/closed/{year}/{month}/{record['id']}.json"]
     assert ledger.get(record["id"]) == stored
     assert ledger.unsettled_of(record["domain"]["uuid"]) is None
     with pytest.raises(InvalidState, match="it is closed as 'completed'"):
@@ -140,7 +138,7 @@ def test_a_closed_record_moves_to_its_month_and_is_never_written_again(ledger: F
         ((s.RUNNING, s.ERROR, s.COMPLETED), ["kvm2"]),
     ],
 )
-def test_the_close_of_a_move_says_where_the_domain_is(ledger: FileLedger, new_move: NewMove, go: Go, statuses: tuple[str, ...], expected: list[str]) -> None:
+def test_the_close_of_a_move_says_where_the_domain_is(ledger: Ledger, new_move: NewMove, go: Go, statuses: tuple[str, ...], expected: list[str]) -> None:
     stored = go(ledger, ledger.open_record(new_move()), *statuses)
     assert hosts_of(ledger, stored.record["domain"]["uuid"]) == expected
 
@@ -157,12 +155,12 @@ def test_the_close_of_a_move_says_where_the_domain_is(ledger: FileLedger, new_mo
         ((s.PRE_MIGRATING, s.ERROR, s.COMPLETED), ["kvm2"]),
     ],
 )
-def test_an_evacuation_says_where_the_domain_may_be(ledger: FileLedger, new_move: NewMove, go: Go, statuses: tuple[str, ...], expected: list[str]) -> None:
+def test_an_evacuation_says_where_the_domain_may_be(ledger: Ledger, new_move: NewMove, go: Go, statuses: tuple[str, ...], expected: list[str]) -> None:
     stored = go(ledger, ledger.open_record(new_move(record_type=s.EVACUATION)), *statuses)
     assert hosts_of(ledger, stored.record["domain"]["uuid"]) == expected
 
 
-def test_a_tombstone_holds_nothing_and_its_completion_moves_no_domain(ledger: FileLedger, new_move: NewMove, go: Go) -> None:
+def test_a_tombstone_holds_nothing_and_its_completion_moves_no_domain(ledger: Ledger, new_move: NewMove, go: Go) -> None:
     evacuated = go(ledger, ledger.open_record(new_move(record_type=s.EVACUATION)), s.PRE_MIGRATING, s.DONE)
     domain = evacuated.record["domain"]["uuid"]
     assert ledger.unsettled_of(domain) is None
@@ -173,7 +171,7 @@ def test_a_tombstone_holds_nothing_and_its_completion_moves_no_domain(ledger: Fi
 
 
 @pytest.mark.parametrize("statuses", [(), (s.PRE_MIGRATING,), (s.PRE_MIGRATING, s.ERROR)])
-def test_an_unsettled_evacuation_holds_its_domain_until_superseded(ledger: FileLedger, new_move: NewMove, go: Go, statuses: tuple[str, ...]) -> None:
+def test_an_unsettled_evacuation_holds_its_domain_until_superseded(ledger: Ledger, new_move: NewMove, go: Go, statuses: tuple[str, ...]) -> None:
     stored = go(ledger, ledger.open_record(new_move(record_type=s.EVACUATION)), *statuses)
     domain = stored.record["domain"]["uuid"]
     again = new_move(domain_uuid=domain, record_type=s.EVACUATION)
@@ -183,7 +181,7 @@ def test_an_unsettled_evacuation_holds_its_domain_until_superseded(ledger: FileL
     assert ledger.open_record(again).record["generation"] == 2
 
 
-def test_what_is_not_there_and_what_is_no_id(ledger: FileLedger, path: str) -> None:
+def test_what_is_not_there_and_what_is_no_id(ledger: Ledger, store: Store) -> None:
     unknown = str(uuid.uuid4())
     with pytest.raises(NotFound, match=unknown):
         ledger.get(unknown)
@@ -192,38 +190,38 @@ def test_what_is_not_there_and_what_is_no_id(ledger: FileLedger, path: str) -> N
             ledger.get(t.cast(str, bad))
         with pytest.raises(InvalidArgument, match="is not a UUID"):
             ledger.unsettled_of(t.cast(str, bad))
-    assert not Path(path, "migrations").exists()
+    assert store.names("migrations") == []
 
 
-def test_a_record_with_a_path_as_its_id_is_refused(ledger: FileLedger, new_move: NewMove, path: str) -> None:
+def test_a_record_with_a_path_as_its_id_is_refused(ledger: Ledger, new_move: NewMove, store: Store) -> None:
     for record in ({**new_move(), "id": "../../evil"}, {**new_move(), "domain": {"uuid": "../evil", "name": "x"}}):
         with pytest.raises(InvalidArgument, match="is not a UUID"):
             ledger.open_record(record)
-    assert not Path(path, "migrations").exists()
+    assert store.names("migrations") == []
 
 
-def test_names_of_any_kind_are_kept_as_they_are(ledger: FileLedger, new_move: NewMove) -> None:
+def test_names_of_any_kind_are_kept_as_they_are(ledger: Ledger, new_move: NewMove) -> None:
     for name in ("../../etc", "we\"b'1", "two\nlines", "größe {{ 1 + 1 }}", "\udcff"):
         stored = ledger.open_record(new_move(name))
         assert ledger.get(stored.record["id"]).record["domain"]["name"] == name
         assert [document.body["name"] for document in ledger.find_domains(name)] == [name]
 
 
-def test_what_json_cannot_say_is_refused_and_nothing_is_written(ledger: FileLedger, new_move: NewMove) -> None:
+def test_what_json_cannot_say_is_refused_and_nothing_is_written(ledger: Ledger, new_move: NewMove) -> None:
     for value in (float("nan"), object()):
         with pytest.raises(Internal, match="cannot be written as JSON"):
             ledger.open_record({**new_move(), "before": {"value": value}})
     assert list(ledger.records()) == []
 
 
-def test_a_settled_record_cannot_be_opened(ledger: FileLedger, new_move: NewMove) -> None:
+def test_a_settled_record_cannot_be_opened(ledger: Ledger, new_move: NewMove) -> None:
     record = new_move()
     advance(record, s.CANCELLED, "me")
     with pytest.raises(Internal, match="not an unsettled one"):
         ledger.open_record(record)
 
 
-def test_an_id_is_used_once(ledger: FileLedger, new_move: NewMove, go: Go) -> None:
+def test_an_id_is_used_once(ledger: Ledger, new_move: NewMove, go: Go) -> None:
     record = new_move()
     go(ledger, ledger.open_record(record), s.CANCELLED)
     with pytest.raises(Conflict, match="in the ledger already"):

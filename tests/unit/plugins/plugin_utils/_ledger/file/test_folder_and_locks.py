@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import typing as t
 import uuid
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, NotFound, NotSupported, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, NotFound, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import locks, session
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.disk_errors import reported
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
@@ -74,7 +73,7 @@ def test_a_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("location", "error"),
     [
-        ("etcd://127.0.0.1:2379/fleet", NotSupported),
+        ("etcd://127.0.0.1:2379", InvalidArgument),
         ("http://example.org/", InvalidArgument),
         ("", InvalidArgument),
         ("  ", InvalidArgument),
@@ -129,57 +128,6 @@ def test_what_the_system_refuses_keeps_its_code() -> None:
     for number, error in ((30, Forbidden), (20, InvalidArgument)):
         with pytest.raises(error, match="the ledger /srv/ledger"), reported("/srv/ledger"):
             raise OSError(number, os.strerror(number))
-
-
-def test_a_lock_is_held_by_one_process_at_a_time(
-    ledger: FileLedger, path: str, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]
-) -> None:
-    counter = Path(path).parent / "counter"
-    counter.write_text("0")
-
-    def count() -> None:
-        own = FileLedger(path)
-        for _turn in range(20):
-            with own.locked("host-a"):
-                number = int(counter.read_text())
-                time.sleep(0.001)
-                counter.write_text(str(number + 1))
-
-    pids = [in_child(count) for _number in range(3)]
-    assert [exit_of(pid) for pid in pids] == [0, 0, 0]
-    assert counter.read_text() == "60"
-
-
-def test_a_lock_that_is_not_had_in_time_is_named(ledger: FileLedger, path: str) -> None:
-    other = FileLedger(path)
-    with ledger.locked("host-a"):
-        with other.locked("host-b", timeout_seconds=0):
-            pass
-        with pytest.raises(TimedOut, match=r"locks/host-a\.lock was held by another process for more than 0\.1 s"), other.locked("host-a", 0.1):
-            pass
-    with other.locked("host-a", 0):
-        pass
-
-
-def test_a_lock_ends_with_its_process(ledger: FileLedger, path: str, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]) -> None:
-    def hold() -> None:
-        with FileLedger(path).locked("host-a"):
-            os._exit(42)
-
-    assert exit_of(in_child(hold)) == 42
-    with ledger.locked("host-a", 0):
-        pass
-
-
-@pytest.mark.parametrize("key", ["", "../x", "a/b", "A", "a" * 101, "a\n", ".hidden"])
-def test_a_lock_has_a_plain_name(ledger: FileLedger, key: str) -> None:
-    with pytest.raises(InvalidArgument, match="cannot name a lock"), ledger.locked(key):
-        pass
-
-
-def test_a_lock_is_held_while_records_are_written(ledger: FileLedger, new_move: NewMove) -> None:
-    with ledger.locked("host-a"):
-        assert ledger.open_record(new_move()).version == 1
 
 
 def test_a_ledger_that_stays_locked_is_named(ledger: FileLedger, path: str, monkeypatch: pytest.MonkeyPatch, new_move: NewMove) -> None:

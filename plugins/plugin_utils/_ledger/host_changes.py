@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Hosts' documents in a file ledger: kept under the host_id, or under libvirt's UUID as long as no host_id is known."""
+"""Hosts' documents, whatever keeps them: kept under the host_id, or under libvirt's UUID as long as no host_id is known."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
 
+from .access import Access
+from .layout import HOSTS, place_of
 from .rules import check_host, document_overtaken
-from .session import Session
-from .shelf import HOSTS, place_of
 from .store import Body, Document
 
 
@@ -33,11 +33,11 @@ def only_one(documents: list[Document], name: t.Optional[str], host_uuid: t.Opti
     return found[0] if found else None
 
 
-def put(current: Session, body: Body, version: t.Optional[int], ledger_id: str) -> Document:
+def put(current: Access, body: Body, version: t.Optional[int], ledger_id: str) -> Document:
     """Write the document; one kept under the libvirt UUID moves to the host_id in the same unit. See L(Ledger.put_host)."""
     new = check_host({"schema": SCHEMA, **body}, ledger_id)
     key, host_uuid = new["host_key"], new["host_uuid"]
-    present = current.shelf.read(place_of(HOSTS, key))
+    present = current.read(place_of(HOSTS, key))
     provisional = _provisional(current, new)
     base = present or provisional
     if (base.version if base else None) != version:
@@ -54,16 +54,16 @@ def put(current: Session, body: Body, version: t.Optional[int], ledger_id: str) 
     return document
 
 
-def _provisional(current: Session, new: Body) -> t.Optional[Document]:
+def _provisional(current: Access, new: Body) -> t.Optional[Document]:
     """Return the document that this host has under its libvirt UUID, while C(new) brings a host_id."""
     if not new["host_id"] or not new["host_uuid"]:
         return None
-    document = current.shelf.read(place_of(HOSTS, new["host_uuid"]))
+    document = current.read(place_of(HOSTS, new["host_uuid"]))
     return document if document and not document.body["host_id"] else None
 
 
-def _refuse_second(current: Session, new: Body) -> None:
-    for document in current.shelf.read_all(HOSTS):
+def _refuse_second(current: Access, new: Body) -> None:
+    for document in current.read_all(HOSTS):
         if document.body["host_uuid"] == new["host_uuid"] and document.body["host_id"]:
             raise Conflict(
                 f"The host with libvirt UUID {new['host_uuid']} is known as {document.body['name']!r} ({document.body['host_id']}).",

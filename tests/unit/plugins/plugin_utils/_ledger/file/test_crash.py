@@ -16,7 +16,6 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import canonical, digest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
@@ -120,54 +119,6 @@ def test_a_unit_applied_twice_changes_nothing(ledger: FileLedger, path: str, new
     assert ledger.get(later["id"]) == newest
     assert ledger.verify_audit() == []
     assert len(Path(path, "audit.jsonl").read_text().splitlines()) == 2
-
-
-def test_one_of_two_processes_wins_a_change(
-    ledger: FileLedger, path: str, new_move: NewMove, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]
-) -> None:
-    for _turn in range(5):
-        stored = ledger.open_record(new_move())
-        gate_read, gate_write = os.pipe()
-
-        def change(status: str, gate: int = gate_read, stored: Stored = stored) -> None:
-            own = FileLedger(path)
-            os.read(gate, 1)
-            record = copy.deepcopy(stored.record)
-            advance(record, status, "child")
-            own.update(stored, record)
-
-        pids = [in_child(lambda: change(s.SCHEDULED)), in_child(lambda: change(s.CANCELLED))]
-        os.write(gate_write, b"..")
-        codes = [exit_of(pid) for pid in pids]
-        assert sorted(codes) == [0, 99]
-        assert ledger.get(stored.record["id"]).record["status"] == (s.SCHEDULED if codes[0] == 0 else s.CANCELLED)
-        os.close(gate_read)
-        os.close(gate_write)
-    assert ledger.verify_audit() == []
-
-
-def test_eight_processes_lose_nothing(path: str, new_move: NewMove, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]) -> None:
-    def open_many(number: int) -> None:
-        own = FileLedger(path)
-        for turn in range(25):
-            own.open_record(new_move(f"web-{number}-{turn}"))
-
-    # They make the ledger, too: one identity must come of it.
-    pids = [in_child(lambda number=number: open_many(number)) for number in range(8)]
-    assert [exit_of(pid) for pid in pids] == [0] * 8
-    ledger = FileLedger(path)
-    names = sorted(record["domain"]["name"] for record in ledger.records(unsettled_only=True))
-    assert names == sorted(f"web-{number}-{turn}" for number in range(8) for turn in range(25))
-    assert len(ledger.domains()) == 200
-    assert ledger.verify_audit() == []
-    assert ledger.problems == []
-
-
-def test_one_of_two_opens_of_a_domain_wins(path: str, new_move: NewMove, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]) -> None:
-    records = [new_move(domain_uuid="99999999-0000-4000-8000-000000000009") for _number in range(4)]
-    pids = [in_child(lambda record=record: t.cast(None, FileLedger(path).open_record(record))) for record in records]
-    assert sorted(t.cast(list[int], [exit_of(pid) for pid in pids])) == [0, 99, 99, 99]
-    assert len(list(FileLedger(path).records())) == 1
 
 
 OUTSIDE = ["..", "stolen.json"]

@@ -1,0 +1,85 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Locks between control nodes: whoever asked first has them first, and they end with the process that holds them."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import random
+import socket
+import time
+import typing as t
+from collections.abc import Iterator
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, TimedOut
+
+from . import lease as leases
+from .client import Client
+from .messages import KeyValue, coded, end_of, found_in, is_from, one, put, reading
+from .writer import Fence
+
+_FIRST_WAIT_SECONDS = 0.01
+_LONGEST_WAIT_SECONDS = 0.2
+
+
+@contextlib.contextmanager
+def held(client: Client, name: str, timeout_seconds: float) -> Iterator[Fence]:
+    """Hold the lock of that name. Raises L(TimedOut), naming who has it, where it is not had in time."""
+    queue = f"{client.address.prefix}locks/{name}/"
+    lease = leases.Lease(client, leases.LOCK_SECONDS)
+    try:
+        own = _queued(client, f"{queue}{lease.id:016x}", lease)
+        _wait(client, queue, own, name, timeout_seconds)
+        yield Fence(name, own.key, own.create_revision)
+    finally:
+        lease.end()
+
+
+def _queued(client: Client, key: str, lease: leases.Lease) -> KeyValue:
+    """Take a place in the queue; the key is ours alone, so that it does not matter how often this is sent."""
+    client.transaction([is_from(key, 0)], [put(key, _me(), lease.id)], [])
+    (found,) = found_in(client.transaction([], [reading(one(key))], []))
+    if not found:
+        raise _lost(client)
+    return found[0]
+
+
+def _wait(client: Client, queue: str, own: KeyValue, name: str, timeout_seconds: float) -> None:
+    deadline, wait = time.monotonic() + timeout_seconds, _FIRST_WAIT_SECONDS
+    while True:
+        first = _first(client, queue)
+        if first is None:
+            raise _lost(client)
+        if first.key == own.key:
+            return
+        if time.monotonic() >= deadline:
+            raise TimedOut(
+                f"The lock {name} of the ledger {client.address} was held by {first.value.decode('utf-8', 'replace')} for more than {timeout_seconds:g} s; "
+                "nothing was changed.",
+                f"Wait for the run that holds it and try again; the lock of a control node that died ends by itself within {leases.LOCK_SECONDS} s.",
+            )
+        time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311  spreads those that wait
+        wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+
+
+def _first(client: Client, queue: str) -> t.Optional[KeyValue]:
+    request = {"key": coded(queue), "range_end": coded(end_of(queue)), "limit": "1", "sort_order": "ASCEND", "sort_target": "CREATE"}
+    found = client.range(request).found
+    return found[0] if found else None
+
+
+def _lost(client: Client) -> Conflict:
+    return Conflict(f"The place in the queue for a lock of the ledger {client.address} was lost: this process was held up.", "Run the task again.")
+
+
+def _me() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.geteuid())
+    return f"{user}@{socket.gethostname()} pid {os.getpid()}"

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""One access to an etcd ledger: everything is read at one revision, and the unit is one transaction that compares all of it."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Iterator, Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotSupported
+
+from ..access import Access, Write
+from ..encoding import encode
+from ..layout import CLOSED, OPEN, SET_ASIDE, Place, key_of, place_of
+from ..rules import holds_domain
+from ..store import Body, Document, Stored
+from . import chain
+from .client import Client
+from .messages import Message, delete, put
+from .reader import Reader, path_of
+from .snapshot import Snapshot
+from .writer import Fence, Writer
+
+HOLDERS = "holders"
+MONTHS = "months"
+
+
+class Session(Access):
+    """:arg fences: the locks under which this is done."""
+
+    def __init__(self, client: Client, writer: Writer, fences: Sequence[Fence], genesis: str, report: Callable[[str], None]) -> None:
+        self.snapshot = Snapshot(client)
+        self.reader = Reader(client, self.snapshot, report)
+        self._prefix = client.address.prefix
+        self._writer = writer
+        self._fences = fences
+        self._genesis = genesis
+
+    def read(self, place: Place) -> t.Optional[Document]:
+        return self.reader.read(place)
+
+    def read_all(self, parts: Sequence[str]) -> Iterator[Document]:
+        return self.reader.read_all(parts)
+
+    def holder(self, domain_uuid: str) -> t.Optional[Stored]:
+        self.snapshot.fetch(_holder_key(domain_uuid), path_of(place_of(("domains",), domain_uuid)), chain.HEAD)
+        record_id = self._text(_holder_key(domain_uuid))
+        try:
+            document = self.read(place_of(OPEN, record_id)) if record_id else None
+        except NotSupported as error:
+            raise NotSupported(
+                f"The record {record_id} of a later version may hold the domain {domain_uuid}; nothing was changed.",
+                "Update the collection on this control node.",
+            ) from error
+        return Stored(document.body, document.version) if document and holds_domain(document.body) else None
+
+    def find(self, record_id: str) -> t.Optional[Stored]:
+        self.snapshot.fetch(path_of(place_of(OPEN, record_id)), f"{MONTHS}/{record_id}", chain.HEAD)
+        document = self.read(place_of(OPEN, record_id))
+        month = None if document else self._text(f"{MONTHS}/{record_id}")
+        if month:
+            document = self.read(place_of((*CLOSED, *month.split("/")), record_id))
+        return Stored(document.body, document.version) if document else None
+
+    def every_record(self) -> Iterator[Body]:
+        for folder in (OPEN, CLOSED):
+            yield from (document.body for document in self.reader.read_all(folder, counts=False))
+
+    def set_aside(self) -> list[str]:
+        return [key.rpartition("/")[2] for key, _found in self.snapshot.each(f"{SET_ASIDE[0]}/", keys_only=True)]
+
+    def write(self, place: Place, version: int, body: Body) -> None:
+        self.commit([(place, version, body)])
+
+    def commit(
+        self,
+        writes: Sequence[Write],
+        removes: Sequence[Place] = (),
+        record: t.Optional[Body] = None,
+        old_status: t.Optional[str] = None,
+    ) -> None:
+        acts = [self._put(path_of(place), encode(body, version)) for place, version, body in writes]
+        acts += [self._delete(path_of(place)) for place in removes]
+        for place, version, body in writes:
+            if place[0] == OPEN[0]:
+                acts += self._index(place, version, body)
+        if record is not None:
+            acts += [self._put(key, value) for key, value in chain.appended(self.snapshot, record, old_status, self._genesis)]
+        self._writer.write(self.snapshot.unchanged(), acts, self._fences)
+
+    def _index(self, place: Place, version: int, record: Body) -> list[Message]:
+        """Return what has to be written beside a record: who holds its domain, and the month it was closed in."""
+        acts = [self._put(f"{MONTHS}/{key_of(place)}", "/".join(place[2:4]))] if place[:2] == CLOSED else []
+        key = _holder_key(record["domain"]["uuid"].lower())
+        if holds_domain(record):
+            return [*acts, self._put(key, key_of(place))] if version == 1 else acts
+        return [*acts, self._delete(key)] if self._text(key) == key_of(place) else acts
+
+    def _text(self, key: str) -> t.Optional[str]:
+        found = self.snapshot.get(key)
+        return found.value.decode("utf-8", "replace") if found else None
+
+    def _put(self, key: str, value: t.Union[str, bytes]) -> Message:
+        return put(self._prefix + key, value)
+
+    def _delete(self, key: str) -> Message:
+        return delete(self._prefix + key)
+
+
+def _holder_key(domain_uuid: str) -> str:
+    return f"{HOLDERS}/{domain_uuid}"

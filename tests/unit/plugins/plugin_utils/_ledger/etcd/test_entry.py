@@ -1,0 +1,156 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who may come in: TLS with certificates of both sides, users with passwords, and a sentence for everyone who may not."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Callable, Iterator
+
+import pytest
+from kvmlab.certificates import Authority
+from kvmlab.etcd import Cluster
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, KvmfleetError, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import client
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
+
+Go = Callable[..., Stored]
+NewMove = Callable[..., dict[str, t.Any]]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One member that wants certificates, and users for its keys."""
+    cluster = Cluster(tmp_path_factory.mktemp("guarded") / "cluster")
+    try:
+        cluster.up(members=1, tls=True, prefix="/fleet")
+        yield cluster
+    finally:
+        cluster.down()
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_SECONDS", 1.0)
+
+
+def opened(cluster: Cluster, prefix: str = "/fleet", **changes: t.Any) -> Ledger:
+    options = {key: value for key, value in {**cluster.options, **changes}.items() if value is not None}
+    return open_ledger(cluster.location(prefix), options)
+
+
+def refusal(cluster: Cluster, prefix: str = "/fleet", **changes: t.Any) -> KvmfleetError:
+    """Return why the ledger is not opened; nothing in it is secret."""
+    with pytest.raises(KvmfleetError) as refused:
+        opened(cluster, prefix, **changes)
+    assert cluster.settings["password"] not in str(refused.value)
+    return refused.value
+
+
+def test_who_has_certificate_and_password_works_as_anywhere(guarded: Cluster, new_move: NewMove, go: Go) -> None:
+    ledger = opened(guarded)
+    with ledger.locked("host-a"):
+        stored = go(ledger, ledger.open_record(new_move()), s.SCHEDULED, s.CANCELLED)
+    assert opened(guarded).get(stored.record["id"]) == stored
+    assert ledger.verify_audit() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "named"),
+    [
+        ({"password": "wrong"}, Forbidden, "does not let in the user 'fleet'"),
+        ({"user": "nobody"}, Forbidden, "does not let in the user 'nobody'"),
+        ({"user": None, "password": None}, Forbidden, "wants to know who asks.*kvmfleet_etcd"),
+    ],
+)
+def test_a_wrong_user_is_forbidden(guarded: Cluster, changes: dict[str, t.Any], error: type[KvmfleetError], named: str) -> None:
+    found = refusal(guarded, **changes)
+    assert isinstance(found, error)
+    assert re.search(named, str(found))
+
+
+def test_another_prefix_is_forbidden_and_the_right_named(guarded: Cluster) -> None:
+    found = refusal(guarded, prefix="/other")
+    assert isinstance(found, Forbidden)
+    assert "The etcd user 'fleet' may not use the ledger" in str(found)
+    assert "etcdctl role grant-permission --prefix=true ROLE readwrite /other/" in str(found)
+
+
+def test_certificates_that_are_not_accepted(guarded: Cluster, brief: None) -> None:
+    ours = Authority(guarded.folder / "tls")
+    others = Authority.made(guarded.folder / "others")
+    ours.issue("old", days=-1)
+    others.issue("client")
+    for changes, named in (
+        ({"ca_file": others.certificate("ca")}, "its certificate is not accepted: .*certificate"),
+        ({"cert_file": None, "key_file": None}, "client certificate"),
+        ({"cert_file": ours.certificate("old"), "key_file": ours.key("old")}, "client certificate"),
+        ({"cert_file": others.certificate("client"), "key_file": others.key("client")}, "client certificate"),
+    ):
+        found = refusal(guarded, **changes)
+        assert isinstance(found, Unreachable)
+        assert re.search(named, str(found)), str(found)
+
+
+def test_a_certificate_with_a_common_name_is_not_for_users(guarded: Cluster) -> None:
+    ours = Authority(guarded.folder / "tls")
+    ours.issue("named", subject="/CN=fleet")
+    assert "no client certificate that has a CommonName" in str(refusal(guarded, cert_file=ours.certificate("named"), key_file=ours.key("named")))
+
+
+def test_one_side_speaks_tls_and_the_other_does_not(guarded: Cluster, member: Cluster, brief: None) -> None:
+    with pytest.raises(KvmfleetError, match=r"see whether it speaks TLS|does not speak TLS"):
+        open_ledger(member.location("/tests/tls"), {"tls": True})
+    with pytest.raises(KvmfleetError, match="it wants TLS"):
+        open_ledger(guarded.location("/fleet"))
+
+
+def test_a_member_whose_certificate_has_expired_is_named(guarded: Cluster, brief: None) -> None:
+    ours = Authority(guarded.folder / "tls")
+    ours.issue("member", days=-1)
+    guarded.signal(1, "kill")
+    guarded.start(1)
+    try:
+        found = refusal(guarded)
+        assert "its certificate is not accepted: certificate has expired" in str(found)
+    finally:
+        ours.issue("member")
+        guarded.signal(1, "kill")
+        guarded.start(1)
+        guarded.wait()
+
+
+def test_a_token_that_ended_is_replaced(guarded: Cluster, new_move: NewMove, go: Go) -> None:
+    ledger = opened(guarded)
+    stored = ledger.open_record(new_move())
+    # A member that begins anew knows no token any more.
+    guarded.signal(1, "kill")
+    guarded.start(1)
+    assert go(ledger, stored, s.SCHEDULED).version == 2
+
+
+def test_a_change_of_users_does_not_disturb_who_is_in(guarded: Cluster, new_move: NewMove, go: Go) -> None:
+    ledger = opened(guarded)
+    stored = ledger.open_record(new_move())
+    guarded.call("auth/user/add", {"name": "another", "password": "x"}, token=guarded.root_token())
+    assert go(ledger, stored, s.SCHEDULED).version == 2
+
+
+def test_who_may_only_read_reads(guarded: Cluster, new_move: NewMove) -> None:
+    stored = opened(guarded).open_record(new_move())
+    token = guarded.root_token()
+    keys = {"key": "L2ZsZWV0Lw==", "range_end": "L2ZsZWV0MA=="}
+    guarded.call("auth/role/add", {"name": "reader"}, token=token)
+    guarded.call("auth/role/grant", {"name": "reader", "perm": {"permType": "READ", **keys}}, token=token)
+    guarded.call("auth/user/add", {"name": "reader", "password": "y"}, token=token)
+    guarded.call("auth/user/grant", {"user": "reader", "role": "reader"}, token=token)
+    ledger = opened(guarded, user="reader", password="y")
+    assert ledger.get(stored.record["id"]) == stored
+    with pytest.raises(Forbidden, match="'reader' may not use"):
+        ledger.open_record(new_move())

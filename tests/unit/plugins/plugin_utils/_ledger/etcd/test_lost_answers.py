@@ -1,0 +1,125 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Answers that get lost, and requests that come late: each change is made once, and the writer knows that it was."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.etcd.proxy import Proxy
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore
+
+Go = Callable[..., Stored]
+NewMove = Callable[..., dict[str, t.Any]]
+
+
+def is_change(call: str, request: dict[str, t.Any]) -> bool:
+    return call == "kv/txn" and any("request_put" in act for act in request["success"])
+
+
+def lose(proxy: Proxy, times: int) -> None:
+    """Let the answers to that many changes get lost."""
+    left = [times]
+
+    def loses(call: str, request: dict[str, t.Any]) -> bool:
+        if not is_change(call, request) or not left[0]:
+            return False
+        left[0] -= 1
+        return True
+
+    proxy.loses = loses
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_change_whose_answer_got_lost_is_made_once(far: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove, go: Go, times: int) -> None:
+    far.open_record(new_move("before"))
+    lose(proxy, times)
+    stored = far.open_record(new_move("web1"))
+    assert (stored.version, stored.record["generation"]) == (1, 1)
+    lose(proxy, times)
+    stored = go(far, stored, s.SCHEDULED)
+    lose(proxy, times)
+    stored = go(far, stored, s.CANCELLED)
+    assert stored.version == 3
+    assert len(store.lines()) == 4
+    assert far.get(stored.record["id"]) == stored
+    assert far.verify_audit() == []
+
+
+def test_the_first_change_of_a_process_may_get_lost_too(far: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove) -> None:
+    lose(proxy, 1)
+    assert far.open_record(new_move()).version == 1
+    assert len(store.lines()) == 1
+
+
+def test_a_change_that_somebody_overwrote_before_its_answer_was_missed_still_counts(
+    far: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove, go: Go
+) -> None:
+    stored = far.open_record(new_move())
+    other = store.open()
+    changes: list[str] = []
+
+    def loses(call: str, request: dict[str, t.Any]) -> bool:
+        if not is_change(call, request) or changes:
+            return False
+        changes.append("lost")
+        go(other, other.get(stored.record["id"]), s.QUEUED, by="bob@elsewhere pid 2")
+        return True
+
+    proxy.loses = loses
+    scheduled = go(far, stored, s.SCHEDULED)
+    assert (scheduled.version, scheduled.record["status"]) == (2, s.SCHEDULED)
+    with pytest.raises(Conflict, match="bob@elsewhere"):
+        go(far, scheduled, s.CANCELLED)
+    assert far.verify_audit() == []
+
+
+def test_a_request_that_arrives_after_its_repetition_changes_nothing(far: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove) -> None:
+    record = new_move()
+    far.open_record(record)
+    late = [request for call, request in proxy.asked if is_change(call, request)][-1]
+    before = {name: store.read(name) for name in store.names()}
+    answer = store.client.ask("kv/txn", late)
+    assert not answer.get("succeeded")
+    assert {name: store.read(name) for name in store.names()} == before
+
+
+def test_where_nobody_answers_any_more_it_is_not_claimed_that_nothing_was_written(
+    far: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove, go: Go
+) -> None:
+    stored = far.open_record(new_move())
+    proxy.loses = is_change
+    far._client.patience_seconds = 0.2
+    with pytest.raises(Unreachable, match="Whether the last change was written is not known"):
+        go(far, stored, s.SCHEDULED)
+    proxy.loses = lambda call, request: False
+    # It was; and the same process reads it and goes on.
+    now = far.get(stored.record["id"])
+    assert (now.version, now.record["status"]) == (2, s.SCHEDULED)
+    assert go(far, now, s.CANCELLED).version == 3
+    assert far.verify_audit() == []
+
+
+def test_two_writers_at_the_same_moment_both_get_through(far: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove) -> None:
+    other, met = store.open(), []
+
+    def before(call: str, request: dict[str, t.Any]) -> None:
+        if is_change(call, request) and len(met) < 3:
+            met.append(other.open_record(new_move(f"other{len(met)}")))
+
+    far.open_record(new_move("first"))
+    proxy.before = before
+    stored = far.open_record(new_move("mine"))
+    assert stored.version == 1
+    assert sorted(record["domain"]["name"] for record in far.records()) == ["first", "mine", "other0", "other1", "other2"]
+    assert far.verify_audit() == []
+    assert len(store.lines()) == 5

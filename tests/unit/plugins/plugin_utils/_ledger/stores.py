@@ -1,0 +1,114 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The two stores as a test meets them: opening a ledger any number of times, and touching what it keeps behind its back."""
+
+from __future__ import annotations
+
+import abc
+import typing as t
+from pathlib import Path
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_ledger import DocumentLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.address import Address
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.client import Client
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import delete, end_of, many, one, put
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.options import Options
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+
+
+class Store(abc.ABC):
+    """What a ledger is kept in. Documents are named by their path, e.g. C(hosts/<uuid>.json)."""
+
+    @abc.abstractmethod
+    def open(self, create: bool = True) -> DocumentLedger:
+        """Return a new access to the ledger, as another process has it."""
+
+    @abc.abstractmethod
+    def read(self, path: str) -> t.Optional[bytes]:
+        """Return what is kept there, or None."""
+
+    @abc.abstractmethod
+    def write(self, path: str, data: bytes) -> None:
+        """Put something there."""
+
+    @abc.abstractmethod
+    def names(self, folder: str = "") -> list[str]:
+        """Return the paths of all that is kept below."""
+
+    @abc.abstractmethod
+    def lines(self) -> list[str]:
+        """Return the lines of the audit, without their ends."""
+
+    @abc.abstractmethod
+    def set_lines(self, lines: list[str]) -> None:
+        """Put other lines in their place."""
+
+    def put_closed(self, record: dict[str, t.Any], at: str) -> dict[str, t.Any]:
+        """Keep a record as one that was closed at that time."""
+        record = {**record, "status": "completed", "created_at": at, "updated_at": at}
+        self.write(f"migrations/closed/{at[:4]}/{at[5:7]}/{record['id']}.json", encode(record, 6))
+        return record
+
+
+class FileStore(Store):
+    """A folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def open(self, create: bool = True) -> FileLedger:
+        return FileLedger(str(self.folder), create)
+
+    def read(self, path: str) -> t.Optional[bytes]:
+        file = self.folder / path
+        return file.read_bytes() if file.is_file() else None
+
+    def write(self, path: str, data: bytes) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+    def names(self, folder: str = "") -> list[str]:
+        return sorted(str(file.relative_to(self.folder)) for file in (self.folder / folder).rglob("*") if file.is_file())
+
+    def lines(self) -> list[str]:
+        return (self.read("audit.jsonl") or b"").decode().splitlines()
+
+    def set_lines(self, lines: list[str]) -> None:
+        self.write("audit.jsonl", "".join(f"{line}\n" for line in lines).encode())
+
+
+class EtcdStore(Store):
+    """The keys under a prefix."""
+
+    def __init__(self, address: Address, options: Options) -> None:
+        self.address = address
+        self.options = options
+        self.client = Client(address, options)
+
+    def open(self, create: bool = True) -> EtcdLedger:
+        return EtcdLedger(self.address, self.options, create)
+
+    def read(self, path: str) -> t.Optional[bytes]:
+        found = self.client.range(one(self.address.prefix + path)).found
+        return found[0].value if found else None
+
+    def write(self, path: str, data: bytes) -> None:
+        self.client.transaction([], [put(self.address.prefix + path, data)], [])
+
+    def names(self, folder: str = "") -> list[str]:
+        start = f"{self.address.prefix}{folder}{'/' if folder else ''}"
+        return [found.key[len(self.address.prefix) :] for found in self.client.range(many(start, end_of(start))).found]
+
+    def lines(self) -> list[str]:
+        start = f"{self.address.prefix}audit/"
+        return [found.value.decode() for found in self.client.range(many(start, end_of(start))).found]
+
+    def set_lines(self, lines: list[str]) -> None:
+        self.client.transaction([], [delete(f"{self.address.prefix}{name}") for name in self.names("audit")], [])
+        for number, line in enumerate(lines, 1):
+            self.write(f"audit/{number:012d}", line.encode())
