@@ -76,7 +76,7 @@ class Aftermath:
             left = self._stage.sh(number, _LEFT).split()
             if left:
                 raise Violation(f"on host {number} is left: {left}", hosts=[number])
-            states = [json.loads(line) for line in self._stage.sh(number, _STATES).splitlines()]
+            states = documents(self._stage.sh(number, _STATES))
             open_ones = [f"{state['domain']['name']} is '{state['status']}'" for state in states if state["status"] not in s.FINAL]
             if open_ones:
                 raise Violation(f"state files on host {number}: {'; '.join(open_ones)}", hosts=[number])
@@ -113,10 +113,9 @@ class Aftermath:
 
     def _check_quarantine(self, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
         for number in HOSTS:
-            for line in self._stage.sh(number, _QUARANTINED).splitlines():
-                manifest = json.loads(line) if line.strip() else None
-                record = records.get(manifest["record"]) if manifest else None
-                if manifest and (record is None or record["type"] != s.EVACUATION or manifest["state"] == "working"):
+            for manifest in documents(self._stage.sh(number, _QUARANTINED)):
+                record = records.get(manifest["record"])
+                if record is None or record["type"] != s.EVACUATION or manifest["state"] == "working":
                     raise Violation(f"in quarantine on host {number} without a reason: {manifest}", hosts=[number])
 
     # Memory
@@ -137,6 +136,16 @@ class Aftermath:
 
         self._stage.watch.until(filled, FILLED_SECONDS)
         self._stage.model.judge_memory(name, verdict)
+
+
+def documents(text: str) -> list[dict[str, t.Any]]:
+    """Return the JSON documents that stand one after the other in a text. Raises L(ValueError) where one is torn."""
+    found, rest = [], text.strip()
+    while rest:
+        document, end = json.JSONDecoder().raw_decode(rest)
+        found.append(document)
+        rest = rest[end:].strip()
+    return found
 
 
 def _misplaced(look: looks.Look, name: str) -> str:

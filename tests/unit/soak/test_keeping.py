@@ -14,6 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.soak.actions import SETTLE, Action
+from ansible_collections.kvmfleet.migration.tests.soak.aftermath import documents
 from ansible_collections.kvmfleet.migration.tests.soak.draw import Drawing
 from ansible_collections.kvmfleet.migration.tests.soak.fencing import Device
 from ansible_collections.kvmfleet.migration.tests.soak.figures import Figures
@@ -96,3 +97,10 @@ def test_the_device_tells_each_victim_once_and_no_half_line(tmp_path: pathlib.Pa
 
 def test_the_agent_is_a_script_that_a_shell_reads(tmp_path: pathlib.Path) -> None:
     assert subprocess.run(["sh", "-n", Device(tmp_path).agent], check=False).returncode == 0
+
+
+def test_files_that_stand_one_after_the_other_are_read_each_by_itself() -> None:
+    assert documents('{"a": 1}\n{\n "b": {\n  "c": 2\n }\n}\n') == [{"a": 1}, {"b": {"c": 2}}]
+    assert documents("\n") == []
+    with pytest.raises(ValueError, match="Unterminated|Expecting"):
+        documents('{"a": 1}{"b"')
