@@ -102,5 +102,5 @@ def test_the_agent_is_a_script_that_a_shell_reads(tmp_path: pathlib.Path) -> Non
 def test_files_that_stand_one_after_the_other_are_read_each_by_itself() -> None:
     assert documents('{"a": 1}\n{\n "b": {\n  "c": 2\n }\n}\n') == [{"a": 1}, {"b": {"c": 2}}]
     assert documents("\n") == []
-    with pytest.raises(ValueError, match="Unterminated|Expecting"):
+    with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
         documents('{"a": 1}{"b"')
