@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
 import time
 import typing as t
 import uuid
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kvmlab.etcd import Cluster
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
@@ -24,25 +24,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.op
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore, FileStore, Store
 
-# The lab's package, which starts an etcd of its own.
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "lab"))
-
-from kvmlab.etcd import Cluster
-
 KVM1 = place("kvm1", "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-0000000000a1")
 KVM2 = place("kvm2", "22222222-0000-4000-8000-000000000002", "22222222-0000-4000-8000-0000000000a2")
 CHILD_SECONDS = 60
-
-
-@pytest.fixture(scope="session")
-def member(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
-    """An etcd of one member, for all tests of the process."""
-    cluster = Cluster(tmp_path_factory.mktemp("etcd") / "cluster")
-    try:
-        cluster.up(members=1)
-        yield cluster
-    finally:
-        cluster.down()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journa
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import Mover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import order_from
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.answer import answer
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
@@ -172,13 +172,14 @@ class Control:
     """A control node with a ledger, a fleet of three and tasks to run against the first of its hosts.
 
     :arg hosts: of the fleet, the source first.
+    :arg location: of the ledger; None for one in the folder.
     """
 
-    def __init__(self, folder: pathlib.Path, hosts: t.Sequence[str] = HOSTS, **of_each_host: t.Any) -> None:
+    def __init__(self, folder: pathlib.Path, hosts: t.Sequence[str] = HOSTS, location: t.Optional[str] = None, **of_each_host: t.Any) -> None:
         self.fleet = FakeFleet(*hosts)
         run_folder = folder / f"run-{hosts[0]}"
         run_folder.mkdir(exist_ok=True)
-        self.ledger = FileLedger(str(folder / "ledger"))
+        self.ledger = open_ledger(location or str(folder / "ledger"))
         self.source = FakeSource(self.fleet, run_folder, hosts[0])
         self.settings = settings_of(**of_each_host)
         self.shown: t.List[t.Mapping[str, t.Any]] = []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One task in a process of its own, for the race for the last room. Arguments: a folder, the source's name, the domain's UUID."""
+"""One task in a process of its own, for the race for the last room. Arguments: a folder, the ledger, the source's name, the domain's UUID."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ROOM_GIB = 4
 PATIENCE_SECONDS = 60.0
 
 
-def main(folder: pathlib.Path, source: str, uuid: str) -> None:
+def main(folder: pathlib.Path, location: str, source: str, uuid: str) -> None:
     """Survey, wait until the other task has surveyed, too, and only then go on; print how it ended."""
-    control = Control(folder, (source, *(host for host in HOSTS if host != source)))
+    control = Control(folder, (source, *(host for host in HOSTS if host != source)), location)
     control.fleet.guest(f"guest-{source}", uuid, memory_bytes=ROOM_GIB * GIB)
     # Beside the 512 MiB that a host keeps for itself, there is room for exactly one of the two guests.
     control.fleet.machines["kvm3"].total_bytes = ROOM_GIB * GIB + 512 * 1024**2
@@ -50,4 +50,4 @@ def _wait_for_both(folder: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    main(pathlib.Path(sys.argv[1]), *sys.argv[2:])

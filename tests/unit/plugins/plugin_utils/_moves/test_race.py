@@ -15,22 +15,25 @@ import uuid
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
 RACER = pathlib.Path(__file__).with_name("racer.py")
 COLLECTIONS = next(parent.parent for parent in RACER.parents if parent.name == "ansible_collections")
 
 
+@pytest.fixture(params=["file", "etcd"])
+def location(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
+    """Where the ledger is, in either store."""
+    return str(tmp_path / "ledger") if request.param == "file" else request.getfixturevalue("member").location(f"/tests/{uuid.uuid4()}")
+
+
 @pytest.mark.parametrize("turn", range(5))
-def test_both_see_the_room_and_one_gets_it(tmp_path: pathlib.Path, turn: int) -> None:
-    ledger = FileLedger(str(tmp_path / "ledger"))
+def test_both_see_the_room_and_one_gets_it(tmp_path: pathlib.Path, location: str, turn: int) -> None:
+    ledger = open_ledger(location)
     environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS)}
-    racers = [
-        subprocess.Popen(
-            [sys.executable, str(RACER), str(tmp_path), source, str(uuid.uuid4())], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for source in ("kvm1", "kvm2")
-    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    arguments = [(sys.executable, str(RACER), str(tmp_path), location, source, str(uuid.uuid4())) for source in ("kvm1", "kvm2")]
+    racers = [subprocess.Popen(words, env=environment, **pipes) for words in arguments]
     answers = [racer.communicate(timeout=120) for racer in racers]
     assert [racer.returncode for racer in racers] == [0, 0], answers
     won, lost = sorted((json.loads(output) for output, _errors in answers), key=lambda answer: not answer["moved"])

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import put
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.etcd.proxy import Proxy
@@ -93,6 +94,15 @@ def test_a_request_that_arrives_after_its_repetition_changes_nothing(far: EtcdLe
     assert {name: store.read(name) for name in store.names()} == before
 
 
+def test_a_request_that_arrives_after_a_later_one_of_its_writer_changes_nothing(far: EtcdLedger, proxy: Proxy, store: EtcdStore) -> None:
+    key = f"{store.address.prefix}key"
+    for value in ("first", "second"):
+        far._writer.write([], [put(key, value)], ())
+    first = next(request for call, request in proxy.asked if is_change(call, request) and put(key, "first") in request["success"])
+    assert not store.client.ask("kv/txn", first).get("succeeded")
+    assert store.read("key") == b"second"
+
+
 def test_where_nobody_answers_any_more_it_is_not_claimed_that_nothing_was_written(
     far: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove, go: Go
 ) -> None:
@@ -123,3 +133,33 @@ def test_two_writers_at_the_same_moment_both_get_through(far: EtcdLedger, proxy:
     assert sorted(record["domain"]["name"] for record in far.records()) == ["first", "mine", "other0", "other1", "other2"]
     assert far.verify_audit() == []
     assert len(store.lines()) == 5
+
+
+def test_a_host_that_another_process_makes_known_meanwhile_is_not_kept_a_second_time(far: EtcdLedger, proxy: Proxy, store: EtcdStore) -> None:
+    host_uuid = "33333333-0000-4000-8000-0000000000a3"
+    body = {"host_uuid": host_uuid, "name": "kvm3", "state": "enabled"}
+    other, known = store.open(), []
+
+    def before(call: str, request: dict[str, t.Any]) -> None:
+        if is_change(call, request) and not known:
+            known.append(other.put_host({**body, "host_id": "33333333-0000-4000-8000-000000000003"}, None))
+
+    proxy.before = before
+    with pytest.raises(Conflict, match="is known as 'kvm3'"):
+        far.put_host({**body, "host_id": None}, None)
+    assert far.hosts() == known
+
+
+def test_of_two_opens_of_a_domain_the_later_one_is_told_who_holds_it(far: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove) -> None:
+    domain_uuid = "99999999-0000-4000-8000-000000000009"
+    other, first = store.open(), []
+
+    def before(call: str, request: dict[str, t.Any]) -> None:
+        if is_change(call, request) and not first:
+            first.append(other.open_record(new_move(domain_uuid=domain_uuid)))
+
+    proxy.before = before
+    with pytest.raises(Conflict) as refused:
+        far.open_record(new_move(domain_uuid=domain_uuid))
+    assert refused.value.result["record"] == first[0].record
+    assert [record["id"] for record in far.records()] == [first[0].record["id"]]

@@ -54,13 +54,15 @@ def test_the_ledger_of_another_cluster_is_refused_until_a_person_says_so(store: 
     assert store.open().ledger_id == ledger.ledger_id
 
 
-def test_a_ledger_that_was_replaced_meanwhile_is_not_written(store: EtcdStore, ledger: EtcdLedger, new_move: NewMove, go: Go) -> None:
-    stored = ledger.open_record(new_move())
+def test_a_ledger_that_was_replaced_meanwhile_is_not_written(store: EtcdStore, ledger: EtcdLedger, new_move: NewMove) -> None:
+    stored, other = ledger.open_record(new_move()), store.open()
     store.client.transaction([], [delete(f"{store.address.prefix}{name}") for name in store.names()], [])
     store.open()
     before = store.names()
-    with pytest.raises(InvalidState, match="removed or replaced"):
-        ledger.open_record(new_move("web2"))
+    # One of them has written before, the other one has not.
+    for late in (ledger, other):
+        with pytest.raises(InvalidState, match="removed or replaced"):
+            late.open_record(new_move("web2"))
     assert store.names() == before
     assert stored.record["id"] not in str(before)
 
