@@ -119,13 +119,16 @@ class Actor:
             return []
         watchers = {uuid: t.cast("t.Mapping[str, t.Any]", job.watcher) for uuid, job in live.items()}
         mirrors = {uuid: t.cast(Mirror, job.mirror) for uuid, job in live.items()}
+        lost: dict[str, KvmfleetError] = {}
         try:
-            return [live[uuid] for uuid in self._follower.follow(mirrors, watchers)]
+            orphans = self._follower.follow(mirrors, watchers, lost)
         except Unreachable as error:
-            for job in live.values():
-                if job.mirror and not job.mirror.is_settled:
-                    job.error = Unreachable(error.message, error.next_step, migrations=[job.mirror.record])
-            return []
+            orphans, open_moves = [], {uuid: mirror for uuid, mirror in mirrors.items() if uuid not in lost and not mirror.is_settled}
+            lost |= {uuid: Unreachable(error.message, error.next_step, migrations=[mirror.record]) for uuid, mirror in open_moves.items()}
+        for uuid, trouble in lost.items():
+            live[uuid].error = trouble
+            live[uuid].moved = trouble.result["migrations"][0]["status"] == s.COMPLETED and live[uuid].was_at_source
+        return [live[uuid] for uuid in orphans]
 
     def _adopt_again(self, job: Job) -> None:
         source = self._context.source

@@ -11,9 +11,9 @@ import os
 import time
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror, without_watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import SourceHost, State
 
 # Between two polls, each of which waits on the host for news.
@@ -49,11 +49,12 @@ class Follower:
             self._poll(ours)
         return self._source.seen
 
-    def follow(self, mirrors: dict[str, Mirror], watchers: dict[str, t.Mapping[str, t.Any]]) -> list[str]:
+    def follow(self, mirrors: dict[str, Mirror], watchers: dict[str, t.Mapping[str, t.Any]], lost: dict[str, KvmfleetError]) -> list[str]:
         """Return when every move is settled in the ledger or has lost its watcher; those that lost it are returned (domain UUIDs).
 
         :arg mirrors: domain UUID to the ledger's record of its move.
         :arg watchers: domain UUID to the watcher of its move; replaced by what its state file says.
+        :arg lost: is given the error of each move whose record the ledger could not keep; the others are followed on.
         """
         orphans: list[str] = []
         open_moves = set(mirrors)
@@ -61,10 +62,36 @@ class Follower:
             self.stop_if_orphaned()
             states = self._poll({uuid: watchers[uuid] for uuid in sorted(open_moves)})
             if states is not None:
-                open_moves -= {uuid for uuid in sorted(open_moves) if self._is_over(uuid, states.get(uuid), mirrors[uuid], watchers, orphans)}
+                open_moves -= {uuid for uuid in sorted(open_moves) if self._is_done(uuid, states.get(uuid), mirrors[uuid], watchers, orphans, lost)}
             if open_moves:
                 self._sleep(POLL_SECONDS)
         return orphans
+
+    def _is_done(
+        self,
+        uuid: str,
+        state: State | None,
+        mirror: Mirror,
+        watchers: dict[str, t.Mapping[str, t.Any]],
+        orphans: list[str],
+        lost: dict[str, KvmfleetError],
+    ) -> bool:
+        try:
+            return self._is_over(uuid, state, mirror, watchers, orphans)
+        except KvmfleetError as error:
+            lost[uuid] = self._not_kept(error, state, mirror)
+            return True
+
+    def _not_kept(self, error: KvmfleetError, state: State | None, mirror: Mirror) -> KvmfleetError:
+        """Return the ledger's error with the move that it is about, and what becomes of that."""
+        record = without_watcher(state) if state else mirror.record
+        ends = f"{record['source']['host']} to {record['destination']['host']}"
+        return type(error)(
+            f"The ledger cannot keep the record of the move of domain {record['domain']['name']} from {ends}. Its watcher on {self._source.name} "
+            f"goes on without it and says '{record['status']}'. {error.message}",
+            " ".join(filter(None, [error.next_step, "Then run the same task again."])),
+            migrations=[record],
+        )
 
     def _is_over(self, uuid: str, state: State | None, mirror: Mirror, watchers: dict[str, t.Mapping[str, t.Any]], orphans: list[str]) -> bool:
         if state is None or state["id"] != mirror.record["id"]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
 
@@ -61,11 +61,17 @@ class Mirror:
         self.write(record)
 
     def write(self, record: dict[str, t.Any]) -> None:
-        """Write the record now; when another process was first, take over what it wrote and leave the writing to it."""
+        """Write the record now; when another process was first, take over what it wrote and leave the writing to it.
+
+        Raises L(Conflict) where the record is not in the ledger any more.
+        """
         try:
             self.stored = self._ledger.update(self.stored, record)
-        except Conflict:
-            self.stored = self._ledger.get(record["id"])
+        except Conflict as conflict:
+            try:
+                self.stored = self._ledger.get(record["id"])
+            except NotFound:
+                raise conflict from None
             self.owner = False
             self._behind_since = None
 

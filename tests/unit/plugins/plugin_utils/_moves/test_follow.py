@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import follow
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import ControllerGone, Follower
@@ -57,6 +57,16 @@ class ListeningMirror:
             self.record = {**self.record, "status": self.refreshed}
 
 
+class RecordlessMirror(ListeningMirror):
+    """A mirror whose record the ledger has lost."""
+
+    def follow(self, state: State) -> None:
+        raise Conflict("The record is not there.", "Look for it.")
+
+
+Mirrors = t.Dict[str, ListeningMirror]
+
+
 def state(status: str, record_id: str = "r-a", alive: bool = True) -> State:
     return {"id": record_id, "status": status, "watcher": WATCHER, "alive": alive}
 
@@ -64,7 +74,7 @@ def state(status: str, record_id: str = "r-a", alive: bool = True) -> State:
 class Followed:
     """What came of following moves named by their domain."""
 
-    def __init__(self, *answers: t.Any, domains: str = "a", refreshed: t.Optional[str] = None) -> None:
+    def __init__(self, *answers: t.Any, domains: str = "a", refreshed: t.Optional[str] = None, mirrors: t.Optional[Mirrors] = None) -> None:
         self.source = ListedSource(*answers)
         self.mirrors = {name: ListeningMirror(f"r-{name}") for name in domains}
         self.shown: t.List[str] = []
@@ -72,7 +82,9 @@ class Followed:
         for mirror in self.mirrors.values():
             mirror.refreshed = refreshed
         follower = Follower(t.cast(t.Any, self.source), "run", lambda seen: self.shown.append(seen["status"]), self.slept.append)
-        self.orphans = follower.follow(t.cast(t.Any, self.mirrors), dict.fromkeys(domains, WATCHER))
+        self.lost: t.Dict[str, KvmfleetError] = {}
+        self.mirrors.update(mirrors or {})
+        self.orphans = follower.follow(t.cast(t.Any, self.mirrors), dict.fromkeys(domains, WATCHER), self.lost)
 
 
 def test_each_move_is_followed_to_its_own_end() -> None:
@@ -105,6 +117,21 @@ def test_a_state_that_is_gone_or_another_s_is_asked_of_the_ledger(answer: t.Dict
     assert (settled.orphans, settled.mirrors["a"].record["status"]) == ([], s.COMPLETED)
 
 
+def test_a_record_that_the_ledger_cannot_keep_ends_its_own_move_alone() -> None:
+    ends = {"domain": {"name": "web"}, "source": {"host": "kvm1"}, "destination": {"host": "kvm2"}}
+    first = {"a": {**state(s.RUNNING), **ends}, "b": state(s.RUNNING, "r-b")}
+    followed = Followed(first, {"b": state(s.COMPLETED, "r-b")}, domains="ab", mirrors={"a": RecordlessMirror("r-a")})
+    assert followed.orphans == []
+    assert followed.mirrors["b"].record["status"] == s.COMPLETED
+    error = followed.lost.pop("a")
+    assert followed.lost == {}
+    assert isinstance(error, Conflict)
+    assert "web from kvm1 to kvm2" in error.message
+    assert "on kvm1 goes on without it and says 'running'. The record is not there." in error.message
+    assert error.next_step == "Look for it. Then run the same task again."
+    assert error.result["migrations"] == [{"id": "r-a", "status": s.RUNNING, **ends}]
+
+
 def test_a_host_that_is_away_for_a_while_is_asked_again() -> None:
     followed = Followed(Unreachable("x"), {"a": state(s.RUNNING)}, Unreachable("x"), Unreachable("x"), {"a": state(s.COMPLETED)})
     assert followed.orphans == []
@@ -122,7 +149,7 @@ def test_a_process_whose_parent_is_gone_stops_before_it_beats(monkeypatch: pytes
     follower = Follower(t.cast(t.Any, source), "run", lambda seen: None, lambda seconds: None)
     monkeypatch.setattr(os, "getppid", lambda: 1)
     with pytest.raises(ControllerGone):
-        follower.follow(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER})
+        follower.follow(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER}, {})
     assert source.polls == []
 
 

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
@@ -25,6 +26,7 @@ class Mirrored:
     """One record in a ledger, the state file of its move, and mirrors between the two."""
 
     def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
         self.ledger = FileLedger(str(folder / "ledger"))
         self.clock = FakeClock()
         record = schema.new_record(s.LIVE_MIGRATION, {"uuid": UUID, "name": "web1"}, schema.place("kvm1"), schema.place("kvm2"), {}, "x")
@@ -109,6 +111,14 @@ def test_an_owner_that_was_overtaken_gives_way(mirrored: Mirrored) -> None:
     assert (quick.owner, late.owner, late.record["status"]) == (True, False, s.PREPARING)
     late.follow(mirrored.moves_on(s.RUNNING))
     assert mirrored.written == s.PREPARING
+
+
+def test_a_record_that_is_not_there_any_more_is_an_error_that_says_where_to_look(mirrored: Mirrored) -> None:
+    mirror = mirrored.mirror(owner=True)
+    (file,) = mirrored.folder.glob("ledger/migrations/open/*.json")
+    file.write_text("torn")
+    with pytest.raises(Conflict, match=r"is not in the ledger any more\. .*set_aside"):
+        mirror.follow(mirrored.moves_on(s.PREPARING))
 
 
 def test_a_state_of_another_record_or_an_older_generation_is_ignored(mirrored: Mirrored) -> None:
