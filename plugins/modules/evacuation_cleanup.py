@@ -162,7 +162,9 @@ kept:
       type: bool
       sample: true
 refused:
-  description: Domains that could not be cleaned, with C(uuid), C(name), C(record), C(reason). Their records stay C(done).
+  description:
+    - Domains that could not be cleaned, with C(uuid), C(name), C(record), C(reason). Their records stay C(done).
+    - Those whose evacuation from here is still on its way, too; their records stay as they are.
   returned: always
   type: list
   elements: dict

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 
 from .._ledger.rules import describe
 from .._ledger.store import Body, Ledger
-from .cleanup_tombstones import Tombstone, ending, question, tombstones
+from .cleanup_tombstones import Tombstone, ending, question, tombstones, unfinished
 
 DELETE = "delete"
 REASON_SUPERSEDED = "superseded"
@@ -75,7 +75,11 @@ class Cleanup:
         return outcome
 
     def _run(self, outcome: Outcome) -> None:
-        waiting = [tombstone for tombstone in tombstones(self.ledger, self.here["host_id"]) if not self._is_busy(tombstone, outcome)]
+        found = tombstones(self.ledger, self.here["host_id"])
+        waiting = [tombstone for tombstone in found if not self._is_busy(tombstone, outcome)]
+        told = {tombstone.uuid for tombstone in found}
+        for begun in [begun for begun in unfinished(self.ledger, self.here["host_id"]) if begun.uuid not in told]:
+            self._is_busy(begun, outcome)
         plans = self._survey(waiting)
         self._raise_alarm([plan for plan in plans.values() if plan["kind"] == ALARM])
         if self.storage == DELETE:

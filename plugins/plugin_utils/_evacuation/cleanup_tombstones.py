@@ -56,6 +56,12 @@ def tombstones(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]:
     return sorted((Tombstone(records[0], records[1:]) for records in newest_first), key=lambda tombstone: (tombstone.name, tombstone.uuid))
 
 
+def unfinished(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]:
+    """Return the evacuations from this host that are on their way, by its own ID alone: nobody knows yet what they come to."""
+    records = ledger.records(types=[s.EVACUATION], unsettled_only=True)
+    return [Tombstone(record) for record in records if host_id and record["source"]["host_id"] == host_id and not record["superseded_by"]]
+
+
 def is_done_from(record: Body, host_id: str) -> bool:
     """Whether the record is C(done), and this host is its source."""
     return bool(record["status"] == s.DONE and record["source"]["host_id"] == host_id)

@@ -123,6 +123,16 @@ def test_only_done_is_a_tombstone(scene: Scene, to: t.Sequence[str]) -> None:
     assert scene.host.phases == []
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_an_evacuation_that_is_on_its_way_is_refused(scene: Scene, check: bool) -> None:
+    record = scene.evacuation(to=(s.PRE_MIGRATING,))
+    outcome = scene.run(check=check)
+    assert [(entry["record"], entry["uuid"]) for entry in outcome.refused] == [(record, WEB)]
+    assert "is not settled ('pre-migrating')" in outcome.refused[0]["reason"]
+    assert (outcome.as_result()["changed"], scene.host.phases, scene.status(record)[0]) == (False, [], "pre-migrating")
+    assert scene.run(here=KVM2).refused == []
+
+
 def test_check_mode_says_it_and_writes_nothing(scene: Scene) -> None:
     record = scene.evacuation()
     disk = {"target": "vda", "path": "/a", "quarantine": True, "reason": "", "only_copy": False}
