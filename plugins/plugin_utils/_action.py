@@ -15,7 +15,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError, Unreachable, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidArgument, KvmfleetError, Unreachable, error_for_code
 from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
 
 Result = dict[str, t.Any]
@@ -79,9 +79,20 @@ class FleetAction(ActionBase):
             raise Unreachable(f"{host} cannot be reached: {error}", "Run the task again when it can.") from error
         if result.get("unreachable"):
             raise Unreachable(f"{host} cannot be reached: {result.get('msg')}", "Run the task again when it can.")
+        if "error_code" not in result and ("module_stderr" in result or result.get("rc")):
+            raise self._unanswered(host, result)
         if result.get("failed") or result.get("rc"):
-            raise error_for_code(result.get("error_code", ""))(str(result.get("msg") or result.get("module_stderr")))
+            raise error_for_code(result.get("error_code", ""))(str(result.get("msg")))
         return t.cast(Result, result)
+
+    def _unanswered(self, host: str, result: Result) -> Internal:
+        """Return the error for a module that was killed, or that broke."""
+        told = [str(result.get(key) or "").strip() for key in ("module_stderr", "module_stdout", "msg")]
+        last = next((text.splitlines()[-1].rstrip(".") for text in told if text), "it said nothing")
+        return Internal(
+            f"{self.MODULE} ended on {host} before it had answered (exit code {result.get('rc')}): {last}.",
+            "What it was about may be done in part. Run the task again: it looks first.",
+        )
 
 
 def acting() -> str:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing as t
 
@@ -49,6 +50,21 @@ def test_options_are_read_and_the_module_is_asked() -> None:
     (call,) = action.asked
     assert call["module_name"] == "kvmfleet.migration.host"
     assert call["module_args"] == {"uri": "qemu:///system", "_work": {"what": "all", "phase": "read"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"failed": True, "msg": "No start of json", "module_stdout": "", "module_stderr": "", "rc": 137}, r"\(exit code 137\): No start of json\."),
+        ({"failed": True, "msg": "x", "module_stderr": "Traceback:\nMemoryError: too much\n", "rc": 1}, r"\(exit code 1\): MemoryError: too much\."),
+        ({"rc": 137, "module_stderr": "\n"}, r"\(exit code 137\): it said nothing\."),
+    ],
+)
+def test_a_module_that_was_killed_is_told_of_with_its_host(answer: t.Any, told: str) -> None:
+    action = Reading(answer)
+    result = action.run(task_vars=TASK_VARS)
+    assert (result["failed"], result["changed"], result["error_code"]) == (True, False, "internal")
+    assert re.search(rf"^host ended on \S+ before it had answered {told} .*Run the task again", result["msg"]), result["msg"]
 
 
 @pytest.mark.parametrize(
