@@ -20,6 +20,10 @@ Write = tuple[Place, int, Body]
 class Access(abc.ABC):
     """What is read here is what is there until the unit is made: nobody writes in between, or the unit is not made."""
 
+    def expect(self, record_id: str, domain_uuid: str) -> None:
+        """Hear what the unit is about, so that it can be read at once."""
+        return
+
     @abc.abstractmethod
     def read(self, place: Place) -> t.Optional[Document]:
         """Return the document, or None where there is none or it was damaged. Raises L(NotSupported) for a newer schema."""

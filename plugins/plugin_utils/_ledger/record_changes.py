@@ -24,6 +24,7 @@ def open_record(current: Access, record: Body) -> Stored:
     """Write the record and the domain's next generation. See L(Ledger.open_record)."""
     check_new(record)
     record_id, domain_uuid = record["id"].lower(), record["domain"]["uuid"].lower()
+    current.expect(record_id, domain_uuid)
     existing = current.holder(domain_uuid)
     if existing:
         raise held(existing.record)
@@ -60,6 +61,7 @@ def last_generation(current: Access, domain_uuid: str) -> int:
 def _as_read(current: Access, stored: Stored) -> Body:
     """Return the record as it is now. Raises L(Conflict) unless it is at the version that was read."""
     record_id = check_uuid(stored.record["id"], "record id")
+    current.expect(record_id, check_uuid(stored.record["domain"]["uuid"], "domain UUID"))
     now = current.find(record_id)
     if now is None:
         raise Conflict(f"The record {record_id} is not in the ledger any more.", "See what the ledger has under set_aside.", record=None)

@@ -3,60 +3,116 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The chain of audit lines in etcd: a key a line, written in the transaction of its transition, and one that says where the chain ends."""
+"""The audit in etcd: a key a line, written in the transaction of its transition; in chains by domain, so that two moves seldom meet in one."""
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from collections.abc import Iterator
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
 
-from ..audit import line_for
-from ..encoding import Damaged, Newer, decode, encode
+from ..audit import line_for, read_link, verify_lines
+from ..encoding import Unreadable, decode, digest, encode
 from ..store import Body
+from .messages import KeyValue
 from .snapshot import Snapshot
 
-HEAD = "audit.head.json"
-LINES = "audit/"
+CHAINS = 64
+HEADS = "audit.heads"
+LINES = "audit"
 
 
 class Head(t.NamedTuple):
-    """:arg lines: how many there are.
+    """Where a chain ends.
 
-    :arg last: the hash of the last of them; None where there is none.
+    :arg last: the hash of the last line, or what the first one follows.
+    :arg lost: after which lines the end was lost and was guessed from the lines that were there.
     """
 
     lines: int
-    last: t.Optional[str]
+    last: str
+    lost: tuple[int, ...] = ()
+
+    def encoded(self) -> bytes:
+        """Return the head as it is kept."""
+        return encode({"schema": SCHEMA, "lines": self.lines, "last": self.last, "lost": list(self.lost)}, self.lines + 1)
 
 
-def head(snapshot: Snapshot) -> Head:
-    """Return where the chain ends. Raises L(InvalidState) for a damaged end, L(NotSupported) for one of a newer schema."""
-    found = snapshot.get(HEAD)
-    if found is None:
-        return Head(0, None)
-    try:
-        body = decode(found.value).body
-    except Newer as error:
-        raise NotSupported(f"The audit of this ledger is of a later version: {error}.", "Update the collection on this control node.") from error
-    except Damaged as error:
-        raise InvalidState(f"The key {found.key} could not be read: {error}. Nothing was changed.", "Restore it from a backup.") from error
-    if not isinstance(body.get("lines"), int) or not isinstance(body.get("last"), str):
-        raise InvalidState(f"The key {found.key} does not say where the audit ends. Nothing was changed.", "Restore it from a backup.")
-    return Head(body["lines"], body["last"])
+def name_of(domain_uuid: str) -> str:
+    """Return the chain that all lines of a domain are in."""
+    return f"{int(digest(domain_uuid.lower())[:8], 16) % CHAINS:02d}"
 
 
-def appended(snapshot: Snapshot, record: Body, old_status: t.Optional[str], genesis: str) -> list[tuple[str, bytes]]:
+def head_key(chain: str) -> str:
+    """Return the key that says where a chain ends."""
+    return f"{HEADS}/{chain}"
+
+
+def heads(genesis: str) -> dict[str, bytes]:
+    """Return the heads of a new ledger: of all chains, so that a missing one shows."""
+    chains = [f"{number:02d}" for number in range(CHAINS)]
+    return {head_key(chain): Head(0, _first(genesis, chain)).encoded() for chain in chains}
+
+
+def appended(snapshot: Snapshot, record: Body, old_status: t.Optional[str], genesis: str) -> dict[str, bytes]:
     """Return the keys to write for the record's latest transition, with their values."""
-    before = head(snapshot)
-    line, own = line_for(record, old_status, before.last or genesis)
+    chain = name_of(record["domain"]["uuid"])
+    before = _head(snapshot.get(head_key(chain))) or _guessed(snapshot, chain, genesis)
+    line, own = line_for(record, old_status, before.last)
     number = before.lines + 1
-    end = {"schema": SCHEMA, "lines": number, "last": own}
-    return [(f"{LINES}{number:012d}", line.encode("utf-8")), (HEAD, encode(end, number))]
+    return {f"{LINES}/{chain}/{number:012d}": line.encode("utf-8"), head_key(chain): before._replace(lines=number, last=own).encoded()}
 
 
-def lines(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield all lines, in order."""
-    return (found.value for _key, found in snapshot.each(LINES))
+def verified(snapshot: Snapshot, genesis: str) -> list[str]:
+    """Return what is wrong with the chains."""
+    heads_there = {key.rpartition("/")[2]: _head(found) for key, found in snapshot.each(f"{HEADS}/")}
+    groups = itertools.groupby(snapshot.each(f"{LINES}/"), key=lambda entry: entry[0].split("/")[1])
+    problems, seen = [], set()
+    for chain, entries in groups:
+        seen.add(chain)
+        problems += _verified(chain, (found.value for _key, found in entries), heads_there.get(chain), genesis)
+    for chain in (f"{number:02d}" for number in range(CHAINS)):
+        if chain not in seen:
+            problems += _verified(chain, iter(()), heads_there.get(chain), genesis)
+    return problems
+
+
+def _verified(chain: str, lines: Iterator[bytes], head: t.Optional[Head], genesis: str) -> list[str]:
+    problems = verify_lines(lines, _first(genesis, chain), head.last if head else None)
+    if head is None:
+        problems.append("The key that says where it ends is missing or damaged.")
+    else:
+        problems += [f"After line {number} its end was lost: further lines may be missing there." for number in head.lost]
+    return [f"Audit chain {chain}: {problem}" for problem in problems]
+
+
+def _first(genesis: str, chain: str) -> str:
+    return digest(genesis, chain)
+
+
+def _head(found: t.Optional[KeyValue]) -> t.Optional[Head]:
+    """Return the head, or None where it is missing or damaged: a spoilt audit stops no move, and shows."""
+    try:
+        body = decode(found.value).body if found else {}
+    except Unreadable:
+        return None
+    lines, last, lost = body.get("lines"), body.get("last"), body.get("lost")
+    if not isinstance(lines, int) or not isinstance(last, str) or not isinstance(lost, list):
+        return None
+    return Head(lines, last, tuple(number for number in lost if isinstance(number, int)))
+
+
+def _guessed(snapshot: Snapshot, chain: str, genesis: str) -> Head:
+    """Return a head for a chain that lost it, by the lines that are there."""
+    number, last = 0, _first(genesis, chain)
+    for key, found in snapshot.each(f"{LINES}/{chain}/", counts=False):
+        link = read_link(found.value)
+        number, last = _number_in(key, number), link.own if link else last
+    return Head(number, last, (number,))
+
+
+def _number_in(key: str, before: int) -> int:
+    text = key.rpartition("/")[2]
+    return int(text) if text.isdecimal() else before

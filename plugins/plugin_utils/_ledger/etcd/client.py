@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import threading
 import time
 import typing as t
@@ -36,9 +37,17 @@ class Client:
     """Safe between threads: one request at a time. Everything asked may be asked twice, since an answer can get lost.
 
     :arg clock: monotonic, in seconds; C(sleep) waits by it.
+    :arg context: what TLS is spoken with, where there is one already.
     """
 
-    def __init__(self, address: Address, options: Options, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        address: Address,
+        options: Options,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        context: t.Optional[ssl.SSLContext] = None,
+    ) -> None:
         self.address = address
         self.options = options
         self.cluster_id: t.Optional[str] = None
@@ -47,15 +56,15 @@ class Client:
         self._was_answered = False
         self._clock = clock
         self._sleep = sleep
-        context = options.context()
-        self._connections = [Connection(endpoint, context, REQUEST_SECONDS) for endpoint in address.endpoints]
+        self._context = context or options.context()
+        self._connections = [Connection(endpoint, self._context, REQUEST_SECONDS) for endpoint in address.endpoints]
         self._token: t.Optional[str] = None
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
     def twin(self) -> Client:
         """Return another client of the same cluster, for another thread: neither waits for the other."""
-        twin = Client(self.address, self.options, self._clock, self._sleep)
+        twin = Client(self.address, self.options, self._clock, self._sleep, self._context)
         twin.cluster_id, twin._token = self.cluster_id, self._token
         return twin
 

@@ -14,8 +14,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
 
+from ..audit import genesis
 from ..encoding import Damaged, Newer, decode, encode
 from ..keys import is_uuid
+from . import chain
 from .client import Client
 from .messages import KeyValue, end_of, found_in, is_empty, many, one, put, reading
 
@@ -57,8 +59,10 @@ def _read(client: Client, prefix: str) -> tuple[t.Optional[KeyValue], t.Optional
 
 
 def _found(client: Client, prefix: str) -> None:
-    body = {"schema": SCHEMA, "ledger_id": str(uuid.uuid4()), "created_at": utc_now()}
-    writes = [put(f"{prefix}{NAME}", encode(body, 1)), put(f"{prefix}{CLUSTER}", str(client.cluster_id))]
+    ledger_id = str(uuid.uuid4())
+    body = {"schema": SCHEMA, "ledger_id": ledger_id, "created_at": utc_now()}
+    values = {NAME: encode(body, 1), CLUSTER: str(client.cluster_id).encode("ascii"), **chain.heads(genesis(ledger_id))}
+    writes = [put(f"{prefix}{key}", value) for key, value in values.items()]
     # Of several that make it at once one is first; the others read what it made.
     client.transaction([is_empty(prefix, end_of(prefix))], writes, [])
 

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 
 from . import lease as leases
 from .client import Client
-from .messages import KeyValue, coded, end_of, found_in, is_from, one, put, reading
+from .messages import KeyValue, Message, coded, end_of, found_in, is_from, one, put, reading
 from .writer import Fence
 
 _FIRST_WAIT_SECONDS = 0.01
@@ -33,30 +33,24 @@ def held(client: Client, name: str, timeout_seconds: float) -> Iterator[Fence]:
     queue = f"{client.address.prefix}locks/{name}/"
     lease = leases.Lease(client, leases.LOCK_SECONDS)
     try:
-        own = _queued(client, f"{queue}{lease.id:016x}", lease)
-        _wait(client, queue, own, name, timeout_seconds)
+        own = _wait(client, queue, f"{queue}{lease.id:016x}", lease.id, name, timeout_seconds)
         yield Fence(name, own.key, own.create_revision)
     finally:
         lease.end()
 
 
-def _queued(client: Client, key: str, lease: leases.Lease) -> KeyValue:
-    """Take a place in the queue; the key is ours alone, so that it does not matter how often this is sent."""
-    client.transaction([is_from(key, 0)], [put(key, _me(), lease.id)], [])
-    (found,) = found_in(client.transaction([], [reading(one(key))], []))
-    if not found:
-        raise _lost(client)
-    return found[0]
+def _queued(client: Client, queue: str, key: str, lease: int) -> tuple[t.Optional[KeyValue], t.Optional[KeyValue]]:
+    """Take a place in the queue, if it was not taken; return it and the first one. The key is ours alone, so that it does not matter how often this is sent."""
+    reads = [reading(one(key)), reading(_first(queue))]
+    own, first = found_in(client.transaction([is_from(key, 0)], [put(key, _me(), lease), *reads], reads))
+    return own[0] if own else None, first[0] if first else None
 
 
-def _wait(client: Client, queue: str, own: KeyValue, name: str, timeout_seconds: float) -> None:
+def _wait(client: Client, queue: str, key: str, lease: int, name: str, timeout_seconds: float) -> KeyValue:
+    """Return the own place in the queue once it is the first."""
+    own, first = _queued(client, queue, key, lease)
     deadline, wait = time.monotonic() + timeout_seconds, _FIRST_WAIT_SECONDS
-    while True:
-        first = _first(client, queue)
-        if first is None:
-            raise _lost(client)
-        if first.key == own.key:
-            return
+    while own is not None and first is not None and first.key != key:
         if time.monotonic() >= deadline:
             raise TimedOut(
                 f"The lock {name} of the ledger {client.address} was held by {first.value.decode('utf-8', 'replace')} for more than {timeout_seconds:g} s; "
@@ -65,16 +59,16 @@ def _wait(client: Client, queue: str, own: KeyValue, name: str, timeout_seconds:
             )
         time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311  spreads those that wait
         wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+        found = client.range(_first(queue)).found
+        first = found[0] if found else None
+    if own is None or first is None:
+        raise Conflict(f"The place in the queue for the lock {name} of the ledger {client.address} was lost: this process was held up.", "Run the task again.")
+    return own
 
 
-def _first(client: Client, queue: str) -> t.Optional[KeyValue]:
-    request = {"key": coded(queue), "range_end": coded(end_of(queue)), "limit": "1", "sort_order": "ASCEND", "sort_target": "CREATE"}
-    found = client.range(request).found
-    return found[0] if found else None
-
-
-def _lost(client: Client) -> Conflict:
-    return Conflict(f"The place in the queue for a lock of the ledger {client.address} was lost: this process was held up.", "Run the task again.")
+def _first(queue: str) -> Message:
+    """Read who is first in the queue."""
+    return {"key": coded(queue), "range_end": coded(end_of(queue)), "limit": "1", "sort_order": "ASCEND", "sort_target": "CREATE"}
 
 
 def _me() -> str:

@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 
 from ..access import Access, Write
 from ..encoding import encode
-from ..layout import CLOSED, OPEN, SET_ASIDE, Place, key_of, place_of
+from ..layout import CLOSED, DOMAINS, OPEN, SET_ASIDE, Place, key_of, place_of
 from ..rules import holds_domain
 from ..store import Body, Document, Stored
 from . import chain
@@ -39,6 +39,10 @@ class Session(Access):
         self._fences = fences
         self._genesis = genesis
 
+    def expect(self, record_id: str, domain_uuid: str) -> None:
+        places = (place_of(OPEN, record_id), place_of(DOMAINS, domain_uuid))
+        self.snapshot.fetch(*map(path_of, places), f"{MONTHS}/{record_id}", _holder_key(domain_uuid), chain.head_key(chain.name_of(domain_uuid)))
+
     def read(self, place: Place) -> t.Optional[Document]:
         return self.reader.read(place)
 
@@ -46,7 +50,6 @@ class Session(Access):
         return self.reader.read_all(parts)
 
     def holder(self, domain_uuid: str) -> t.Optional[Stored]:
-        self.snapshot.fetch(_holder_key(domain_uuid), path_of(place_of(("domains",), domain_uuid)), chain.HEAD)
         record_id = self._text(_holder_key(domain_uuid))
         try:
             document = self.read(place_of(OPEN, record_id)) if record_id else None
@@ -58,7 +61,7 @@ class Session(Access):
         return Stored(document.body, document.version) if document and holds_domain(document.body) else None
 
     def find(self, record_id: str) -> t.Optional[Stored]:
-        self.snapshot.fetch(path_of(place_of(OPEN, record_id)), f"{MONTHS}/{record_id}", chain.HEAD)
+        self.snapshot.fetch(path_of(place_of(OPEN, record_id)), f"{MONTHS}/{record_id}")
         document = self.read(place_of(OPEN, record_id))
         month = None if document else self._text(f"{MONTHS}/{record_id}")
         if month:
@@ -88,7 +91,7 @@ class Session(Access):
             if place[0] == OPEN[0]:
                 acts += self._index(place, version, body)
         if record is not None:
-            acts += [self._put(key, value) for key, value in chain.appended(self.snapshot, record, old_status, self._genesis)]
+            acts += [self._put(key, value) for key, value in chain.appended(self.snapshot, record, old_status, self._genesis).items()]
         self._writer.write(self.snapshot.unchanged(), acts, self._fences)
 
     def _index(self, place: Place, version: int, record: Body) -> list[Message]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import TimedOut
 
 from ..access import Access
-from ..audit import genesis, verify_lines
+from ..audit import genesis
 from ..document_ledger import DocumentLedger
 from ..keys import check_lock_key
 from ..layout import CLOSED, OPEN
@@ -104,8 +104,4 @@ class EtcdLedger(DocumentLedger):
                 self._own.fences = before
 
     def verify_audit(self) -> list[str]:
-        return self._read(lambda current: self._verified(t.cast(Session, current)))
-
-    def _verified(self, current: Session) -> list[str]:
-        end = chain.head(current.snapshot)
-        return verify_lines(chain.lines(current.snapshot), self._genesis, end.last)
+        return self._read(lambda _current: chain.verified(Snapshot(self._client), self._genesis))

@@ -109,6 +109,8 @@ class EtcdStore(Store):
         return [found.value.decode() for found in self.client.range(many(start, end_of(start))).found]
 
     def set_lines(self, lines: list[str]) -> None:
-        self.client.transaction([], [delete(f"{self.address.prefix}{name}") for name in self.names("audit")], [])
+        """For one chain, of one domain."""
+        names = self.names("audit")
+        self.client.transaction([], [delete(f"{self.address.prefix}{name}") for name in names], [])
         for number, line in enumerate(lines, 1):
-            self.write(f"audit/{number:012d}", line.encode())
+            self.write(f"{names[0].rpartition('/')[0]}/{number:012d}", line.encode())

@@ -49,7 +49,8 @@ def test_a_changed_line_shows(ledger: Ledger, audit: Store, number: int) -> None
     lines = audit.lines()
     lines[number] = lines[number].replace('"name":"web1"', '"name":"web2"')
     audit.set_lines(lines)
-    assert ledger.verify_audit() == [f"Line {number + 1} was changed: its hash does not match what it says."]
+    (problem,) = ledger.verify_audit()
+    assert problem.endswith(f"Line {number + 1} was changed: its hash does not match what it says.")
 
 
 @pytest.mark.parametrize(("number", "problem"), [(0, "Before line 1 "), (1, "Before line 2 "), (2, "Before line 3 "), (3, "The end is missing")])
@@ -57,15 +58,15 @@ def test_a_missing_line_shows(ledger: Ledger, audit: Store, number: int, problem
     lines = audit.lines()
     del lines[number]
     audit.set_lines(lines)
-    problems = ledger.verify_audit()
-    assert [found[: len(problem)] for found in problems] == [problem]
+    (found,) = ledger.verify_audit()
+    assert problem in found
 
 
 @pytest.mark.parametrize("number", ["NaN", "1e999", "[" * 900 + "]" * 900])
 def test_a_line_that_holds_what_no_line_holds_is_named(ledger: Ledger, audit: Store, number: str) -> None:
     first, *rest = audit.lines()
     audit.set_lines([first.replace('"generation":1', f'"generation":{number}'), *rest])
-    assert any(problem.startswith("Line 1") for problem in ledger.verify_audit())
+    assert any("Line 1" in problem for problem in ledger.verify_audit())
 
 
 def test_the_chain_goes_on_with_the_next_process(audit: Store, new_move: NewMove) -> None:

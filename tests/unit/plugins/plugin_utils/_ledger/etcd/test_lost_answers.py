@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
+import uuid
 from collections.abc import Callable
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import chain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import put
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
@@ -121,14 +124,17 @@ def test_where_nobody_answers_any_more_it_is_not_claimed_that_nothing_was_writte
 
 def test_two_writers_at_the_same_moment_both_get_through(far: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove) -> None:
     other, met = store.open(), []
+    uuids = (str(uuid.uuid4()) for _number in itertools.count())
+    # Their lines go into one chain.
+    one_chain = (domain_uuid for domain_uuid in uuids if chain.name_of(domain_uuid) == "07")
 
     def before(call: str, request: dict[str, t.Any]) -> None:
         if is_change(call, request) and len(met) < 3:
-            met.append(other.open_record(new_move(f"other{len(met)}")))
+            met.append(other.open_record(new_move(f"other{len(met)}", next(one_chain))))
 
     far.open_record(new_move("first"))
     proxy.before = before
-    stored = far.open_record(new_move("mine"))
+    stored = far.open_record(new_move("mine", next(one_chain)))
     assert stored.version == 1
     assert sorted(record["domain"]["name"] for record in far.records()) == ["first", "mine", "other0", "other1", "other2"]
     assert far.verify_audit() == []

@@ -115,7 +115,7 @@ def test_what_is_closed_leaves_nothing_that_holds(store: EtcdStore, ledger: Etcd
     assert store.names("migrations/open") == [f"migrations/open/{tombstone.record['id']}.json"]
     assert {name.split("/")[0] for name in store.names()} == {
         "audit",
-        "audit.head.json",
+        "audit.heads",
         "cluster",
         "domains",
         "ledger.json",
@@ -167,3 +167,33 @@ def test_a_document_that_is_too_large_is_said(ledger: EtcdLedger, new_move: NewM
     with pytest.raises(Internal, match=r"did not take a document: .*large.*--max-request-bytes"):
         ledger.open_record({**new_move(), "before": {"definition": "x" * 3000000}})
     assert list(ledger.records()) == []
+
+
+def test_a_lost_end_of_the_audit_stops_no_move_and_shows(store: EtcdStore, ledger: EtcdLedger, new_move: NewMove, go: Go) -> None:
+    stored = ledger.open_record(new_move())
+    (line,) = store.names("audit")
+    chain = line.split("/")[1]
+    for spoilt in (b"torn", None):
+        if spoilt is None:
+            store.client.transaction([], [delete(f"{store.address.prefix}audit.heads/{chain}")], [])
+        else:
+            store.write(f"audit.heads/{chain}", spoilt)
+        assert any(f"Audit chain {chain}: The key that says where it ends" in problem for problem in ledger.verify_audit())
+        stored = go(ledger, stored, s.SCHEDULED if spoilt else s.CANCELLED)
+    assert [problem.partition("After line ")[2][:1] for problem in ledger.verify_audit()] == ["2"]
+    assert len(store.lines()) == 3
+
+
+def test_a_chain_that_is_gone_with_its_end_shows(store: EtcdStore, ledger: EtcdLedger, new_move: NewMove) -> None:
+    ledger.open_record(new_move())
+    (line,) = store.names("audit")
+    store.client.transaction([], [delete(f"{store.address.prefix}{key}") for key in (line, f"audit.heads/{line.split('/')[1]}")], [])
+    assert len(ledger.verify_audit()) == 1
+
+
+def test_two_domains_do_not_wait_for_each_other(store: EtcdStore, ledger: EtcdLedger, new_move: NewMove) -> None:
+    for _number in range(40):
+        ledger.open_record(new_move())
+    assert len({name.split("/")[1] for name in store.names("audit")}) > 20
+    assert len(store.lines()) == 40
+    assert ledger.verify_audit() == []
