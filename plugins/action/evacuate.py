@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import typing as t
-from collections.abc import Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuate_spec import evacuate_spec
@@ -83,8 +81,7 @@ class ActionModule(FleetAction):
         self._definitions = {order["uuid"]: order.pop("definition") for order in orders}
         given = {**work, "orders": orders} if orders else work
         try:
-            with self._unspoken() if orders else contextlib.nullcontext():
-                return self.phase(phase, given, uri, task_vars)
+            return self.phase(phase, given, uri, task_vars, is_secret=bool(orders))
         finally:
             self._definitions = {}
 
@@ -93,16 +90,3 @@ class ActionModule(FleetAction):
             more = {"source": self._task.args.get("source"), **({"_definitions": self._definitions} if self._definitions else {})}
             kwargs = {**kwargs, "module_args": {**kwargs["module_args"], **more}}
         return t.cast("Result", super()._execute_module(*args, **kwargs))
-
-    @contextlib.contextmanager
-    def _unspoken(self) -> Iterator[None]:
-        """Keep the connection from printing what the host is told, which it does at high verbosity unless a task has no_log."""
-        contexts = [self._play_context, self._connection._play_context]
-        before = [context.no_log for context in contexts]
-        try:
-            for context in contexts:
-                context.no_log = True
-            yield
-        finally:
-            for context, value in zip(contexts, before, strict=True):
-                context.no_log = value

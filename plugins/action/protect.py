@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
-from collections.abc import Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._protect_spec import protect_spec
@@ -69,21 +67,7 @@ class ActionModule(FleetAction):
             return None
 
     def _asked(self, phase: str, work: Result, uri: str, task_vars: Result) -> Result:
-        with self._unspoken() if phase == _SECRET_PHASE else contextlib.nullcontext():
-            return self.phase(phase, work, uri, task_vars)
-
-    @contextlib.contextmanager
-    def _unspoken(self) -> Iterator[None]:
-        """Keep the connection from printing what the host answers, which it does at high verbosity unless a task has no_log."""
-        contexts = [self._play_context, self._connection._play_context]
-        before = [context.no_log for context in contexts]
-        try:
-            for context in contexts:
-                context.no_log = True
-            yield
-        finally:
-            for context, value in zip(contexts, before, strict=True):
-                context.no_log = value
+        return self.phase(phase, work, uri, task_vars, is_secret=phase == _SECRET_PHASE)
 
 
 def _addresses(settings: Settings, here: str) -> Result:

@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import socket
 import typing as t
+from collections.abc import Iterator
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
@@ -69,12 +71,16 @@ class FleetAction(ActionBase):
         """Return the inventory name of the host that the task runs on."""
         return str(self._task.delegate_to or task_vars["inventory_hostname"])
 
-    def phase(self, phase: str, work: t.Mapping[str, t.Any], uri: str, task_vars: Result) -> Result:
-        """Run one phase of the module on the host. Raises the error it failed with, or L(Unreachable)."""
+    def phase(self, phase: str, work: t.Mapping[str, t.Any], uri: str, task_vars: Result, is_secret: bool = False) -> Result:
+        """Run one phase of the module on the host. Raises the error it failed with, or L(Unreachable).
+
+        :arg is_secret: whether what the host is told and answers is kept off the screen, at any verbosity.
+        """
         host = self.here(task_vars)
         module_args = {"uri": uri, "_work": {**work, "phase": phase}}
         try:
-            result = self._execute_module(module_name=f"kvmfleet.migration.{self.MODULE}", module_args=module_args, task_vars=task_vars)
+            with self._unspoken() if is_secret else contextlib.nullcontext():
+                result = self._execute_module(module_name=f"kvmfleet.migration.{self.MODULE}", module_args=module_args, task_vars=task_vars)
         except AnsibleConnectionFailure as error:
             raise Unreachable(f"{host} cannot be reached: {error}", "Run the task again when it can.") from error
         if result.get("unreachable"):
@@ -84,6 +90,19 @@ class FleetAction(ActionBase):
         if result.get("failed") or result.get("rc"):
             raise error_for_code(result.get("error_code", ""))(str(result.get("msg")))
         return t.cast(Result, result)
+
+    @contextlib.contextmanager
+    def _unspoken(self) -> Iterator[None]:
+        """Keep the connection from printing what goes over it, which it does at high verbosity unless a task has no_log."""
+        contexts = [self._play_context, self._connection._play_context]
+        before = [context.no_log for context in contexts]
+        try:
+            for context in contexts:
+                context.no_log = True
+            yield
+        finally:
+            for context, value in zip(contexts, before, strict=True):
+                context.no_log = value
 
     def _unanswered(self, host: str, result: Result) -> Internal:
         """Return the error for a module that was killed, or that broke."""
