@@ -14,6 +14,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.site impor
 from .actions import HOSTS
 
 CONTROL = 0
+SLEEP = pathlib.Path(__file__).with_name("wrong_clock")
 _WRAPPER = """#!/bin/sh
 [ -e '{mark}' ] && export {clock}
 exec /usr/bin/python3 "$@"
@@ -25,6 +26,7 @@ class Clocks:
 
     def __init__(self, site: Site, folder: pathlib.Path) -> None:
         self._site = site
+        self._right = dict(site.environment)
         self._marks = {number: folder / f"wrong-{number}" for number in (CONTROL, *HOSTS)}
         self._clocks = {number: Clock(folder / f"clock-{number}") for number in (CONTROL, *HOSTS)}
         for number in HOSTS:
@@ -42,11 +44,7 @@ class Clocks:
         else:
             self._marks[number].unlink(missing_ok=True)
         if number == CONTROL:
-            for key, value in self._environment(CONTROL).items():
-                if seconds:
-                    self._site.environment[key] = value
-                else:
-                    self._site.environment.pop(key, None)
+            self._site.environment = {**self._right, **(self._environment(CONTROL) if seconds else {})}
 
     def right(self) -> None:
         """Let all clocks be right."""
@@ -56,4 +54,5 @@ class Clocks:
     def _environment(self, number: int) -> dict[str, str]:
         found = {key: value for key, value in self._clocks[number].environment.items() if key != "FAKETIME_NO_CACHE"}
         # To read the file at each question would slow every Python down.
-        return {**found, "FAKETIME_CACHE_DURATION": "1"}
+        path = f"{SLEEP}:{self._right.get('PYTHONPATH', '')}" if number == CONTROL else str(SLEEP)
+        return {**found, "FAKETIME_CACHE_DURATION": "1", "PYTHONPATH": path}

@@ -13,6 +13,8 @@ from .actions import HOSTS, SETTLE, Action
 
 STEPS_OF_A_ROUND = 36
 LONGEST_GAP_SECONDS = 5.0
+# Until a task that was begun moves something.
+BEGINNING_SECONDS = 2.5
 # After so many steps at the latest a fault has its end.
 MOST_STEPS = 6
 
@@ -38,7 +40,7 @@ WEIGHTS = {
     "slow": 2,
     "fill ledger": 3,
     "clock": 3,
-    "power off": 4,
+    "power off": 3,
 }
 # What is drawn when something has just begun to move, every other time.
 MEDDLING = ("abort", "force", "kill ansible", "kill control node", "kill watcher", "kill libvirtd", "stop libvirtd", "cut", "rivals", "power off")
@@ -91,7 +93,7 @@ class Drawing:
             given = getattr(self, f"_{verb.replace(' ', '_')}", self._of_a_host)(step)
             if given is not None:
                 self._before = verb
-                return Action(verb, given, self._gap())
+                return Action(verb, given, round(self._gap() + (BEGINNING_SECONDS if verb in BEGINNING else 0), 1))
 
     # What each verb takes; none where it cannot be now. What has an end puts that among what will be due.
 

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Clocks that can jump, in front of a site that only keeps what it is given."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.faults.engine.clocks import LIBRARY
+from ansible_collections.kvmfleet.migration.tests.soak.clocks import CONTROL, Clocks
+
+_PROGRAM = "import time; begin = time.monotonic(); time.sleep(0.2); print(time.time(), time.monotonic() - begin)"
+
+
+class Site:
+    def __init__(self) -> None:
+        self.environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "/mine"}
+        self.interpreters: dict[int, str] = {}
+
+    def variable(self, number: int, dummy_name: str, value: t.Any) -> None:
+        self.interpreters[number] = value
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@pytest.fixture
+def clocks(site: Site, tmp_path: pathlib.Path) -> Clocks:
+    if not LIBRARY.exists():
+        pytest.skip("libfaketime is not installed: make setup installs it, for the lab alone")
+    return Clocks(site, tmp_path)  # type: ignore[arg-type]
+
+
+def asked(program: str, environment: dict[str, str]) -> tuple[float, float]:
+    done = subprocess.run([program, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    wall, slept = map(float, done.stdout.split())
+    return wall - time.time(), slept
+
+
+def test_the_control_node_goes_by_a_wrong_clock_and_still_sleeps(site: Site, clocks: Clocks) -> None:
+    right = dict(site.environment)
+    clocks.jump(CONTROL, 3600)
+    assert site.environment["PYTHONPATH"].endswith(":/mine")
+    wrong, slept = asked(sys.executable, site.environment)
+    assert wrong > 3000
+    assert slept >= 0.2
+    clocks.jump(CONTROL, 0)
+    assert site.environment == right
+
+
+def test_the_python_of_a_host_goes_by_that_hosts_clock(site: Site, clocks: Clocks) -> None:
+    clocks.jump(2, -3600)
+    assert asked(site.interpreters[2], {"PATH": os.environ["PATH"]})[0] < -3000
+    assert abs(asked(site.interpreters[1], {"PATH": os.environ["PATH"]})[0]) < 1000
+    clocks.right()
+    assert abs(asked(site.interpreters[2], {"PATH": os.environ["PATH"]})[0]) < 1000
