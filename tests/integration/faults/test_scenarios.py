@@ -20,7 +20,7 @@ ONLY = (os.environ.get("KVMFLEET_FAULTS_ONLY") or "*").split()
 # Which of how many lanes this is: every so-manyth text is its own.
 LANE, LANES = map(int, (os.environ.get("KVMFLEET_FAULTS_LANE") or "0/1").split("/"))
 SCENARIOS = [scenario for scenario in map(read, files()) if any(fnmatch(scenario.name, pattern) for pattern in ONLY)][LANE::LANES]
-CASES = [pytest.param(one, id=one.name, marks=[pytest.mark.long] if one.is_long else []) for one in SCENARIOS]
+CASES = [pytest.param(one, id=one.name, marks=[] if one.is_essential else [pytest.mark.long]) for one in SCENARIOS]
 
 
 @pytest.mark.parametrize("scenario", CASES)

@@ -29,6 +29,16 @@ call.run()
 call.run()
 """
 
+CLOCK = """
+import datetime, pickle, sys, time
+before = time.monotonic()
+print(round(time.time()), round(time.time_ns() / 1e9), round(datetime.datetime.now(datetime.timezone.utc).timestamp()))
+print(round(datetime.datetime.now().timestamp()), round(datetime.datetime.utcnow().replace(tzinfo=datetime.timezone.utc).timestamp()))
+assert time.monotonic() - before < 60
+now = datetime.datetime.now(datetime.timezone.utc)
+assert pickle.loads(pickle.dumps(now)) == now == eval(repr(now)) and isinstance(now + datetime.timedelta(1), datetime.datetime)
+"""
+
 
 @pytest.fixture
 def process(tmp_path: pathlib.Path) -> t.Iterator[t.Callable[[], subprocess.Popen[str]]]:
@@ -71,3 +81,15 @@ def test_what_is_armed_stops_once_says_who_it_is_and_goes_on(process: t.Callable
         time.sleep(0.05)
     (tmp_path / f"{MARK}.hold").unlink()
     assert running.communicate(timeout=60)[0] == "asked\nasked\n"
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600, 0])
+def test_a_clock_that_was_set_is_what_everybody_asks(tmp_path: pathlib.Path, seconds: int) -> None:
+    file = tmp_path / "clock"
+    file.write_text(str(seconds))
+    environment = {**os.environ, "PYTHONPATH": f"{PROBE}:{os.environ['PYTHONPATH']}", "KVMFLEET_CLOCK": str(file)}
+    begun = time.time()
+    told = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", CLOCK], env=environment, capture_output=True, text=True, check=True).stdout
+    moments = [int(word) for word in told.split()]
+    assert len(moments) == 5
+    assert all(begun - 2 <= moment - seconds <= time.time() + 2 for moment in moments)

@@ -32,6 +32,7 @@ expect:
   guests: {web: {1: running}}
   records:
     - {guest: web, history: "accepted, arrived?, *, failed"}
+  tasks: {first: failed}
 """
 
 
@@ -84,6 +85,8 @@ def test_a_text_becomes_steps(tmp_path: pathlib.Path) -> None:
         ("{guest: web, history", "{guest: web, story", 17, "no key 'story'"),
         ("guests: {web: {1: running}}", "guests: {app: {1: running}}", 15, "no guest 'app'"),
         ('"accepted, arrived?, *, failed"', "[accepted]", 17, "line of text"),
+        ("tasks: {first", "tasks: {second", 18, "'second' was never begun"),
+        ("tasks: {first: failed", "tasks: {first: any", 18, "ok or failed"),
     ],
 )
 def test_what_is_not_understood_is_named_with_its_line(tmp_path: pathlib.Path, old: str, new: str, line: int, told: str) -> None:

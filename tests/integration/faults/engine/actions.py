@@ -145,11 +145,17 @@ class Actions:
         else:
             disks.make_room(self._lab, t.cast(int, action.on), action.what)
 
-    def write_protect(self, dummy_action: Action) -> None:
-        self._stage.ledger_disk.write_protect()
+    def write_protect(self, action: Action) -> None:
+        if action.what == "ledger":
+            self._stage.ledger_disk.write_protect()
+        else:
+            disks.write_protect_run(self._lab, t.cast(int, action.on))
 
-    def allow_writing(self, dummy_action: Action) -> None:
-        self._stage.ledger_disk.allow_writing()
+    def allow_writing(self, action: Action) -> None:
+        if action.what == "ledger":
+            self._stage.ledger_disk.allow_writing()
+        else:
+            disks.allow_writing_run(self._lab, t.cast(int, action.on))
 
     def clock(self, action: Action) -> None:
         self._stage.clocks[action.options["on"]].jump(action.options["seconds"])

@@ -17,9 +17,13 @@ from ...support.fleet import Lab
 IMAGES = "/var/lib/libvirt/images"
 PLACES = {"run": "/run", "images": IMAGES}
 IMAGES_MIB = 64
+OURS = "/run/kvmfleet"
 # Nothing more fits: as large as what is there.
 _FULL = 'set -- $(df -k --output=used {place} | tail -n 1); mount -n -o remount,size="$1"k {place}'
 _ROOMY = "mount -n -o remount,size={mib}m {place}"
+_WRITABLE = f"if grep -q ' {OURS} [^ ]* ro[ ,]' /proc/self/mounts; then umount -l {OURS}; fi"
+# What undoes, on a host, whatever a scenario did to its /run.
+MEND_RUN = f"{_ROOMY.format(place=PLACES['run'], mib=IMAGES_MIB)}; {_WRITABLE}"
 
 
 def _mount(*arguments: str) -> None:
@@ -66,6 +70,16 @@ class LedgerDisk:
         if self._is_protected:
             subprocess.run(["umount", "-l", str(self._path)], check=True)
             self._is_protected = False
+
+
+def write_protect_run(lab: Lab, number: int) -> None:
+    """Make what the product writes below C(/run) of a host read-only, for whoever opens a file from now on."""
+    lab.on(number, "sh", "-c", f"mount -n --bind {OURS} {OURS} && mount -n -o remount,bind,ro {OURS}")
+
+
+def allow_writing_run(lab: Lab, number: int) -> None:
+    """Undo it, where it was done."""
+    lab.on(number, "sh", "-c", _WRITABLE)
 
 
 def own_images(lab: Lab, number: int) -> None:

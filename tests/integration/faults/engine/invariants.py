@@ -33,6 +33,7 @@ def check(stage: Stage) -> None:
     settle(stage)
     check_once(stage)
     check_records(stage)
+    check_returned(stage)
     eventually(lambda: not stage.watchers(), "no watcher is left on any host", WATCHERS_SECONDS)
     check_images(stage)
     stage.site.verify_audit()
@@ -75,12 +76,29 @@ def check_records(stage: Stage) -> None:
     assert left == dict.fromkeys(stage.scenario.unsettled, s.ERROR), f"unsettled after a settling run: {left}\n{stage.story()}"
 
 
+def check_returned(stage: Stage) -> None:
+    """What a task of moves has returned of a closed record is what the ledger says of it; one without an id was never written."""
+    told = {record["id"]: _lasting(record) for record in stage.site.records()}
+    for run in stage.runs():
+        returned = [record for record in run.records if run.task.kind in ("move", "moves") and record["id"] and record["status"] in s.CLOSED]
+        for record in returned:
+            # What the ledger has lost, a task that ended well never returns.
+            there = told.get(record["id"], _lasting(record) if run.code else None)
+            assert there == _lasting(record), f"'{run.name}' has returned another record {record['id']} than the ledger has"
+
+
+def _lasting(record: Record) -> Record:
+    """A record without what a later one may change in it."""
+    return {key: value for key, value in record.items() if key != "superseded_by"}
+
+
 def check_images(stage: Stage) -> None:
-    """No host has an image of a guest that it does not know."""
+    """No host has an image of a guest that it does not know, but for the original of one that was copied away: that is its owner's."""
+    places = {name: stage.lab.places(name) for name in stage.scenario.guests}
     for number in stage.hosts_on():
-        known = {name for name in stage.scenario.guests if number in stage.lab.places(name)}
+        away = {name for name, there in places.items() if number not in there and number != stage.home(name)}
         images = stage.lab.on(number, "find", "/var/lib/libvirt/images", "-name", "*.qcow2", "-printf", "%f\\n").split()
-        left = [image for image in images if image.removesuffix(".qcow2") in stage.scenario.guests and image.removesuffix(".qcow2") not in known]
+        left = [image for image in images if image.removesuffix(".qcow2") in away]
         assert not left, f"on host {number} is left: {left}"
 
 

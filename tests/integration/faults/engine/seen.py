@@ -21,6 +21,7 @@ def differences(stage: Stage, seen: Located) -> list[str]:
     found = [_guest(stage, name, places) for name, places in (seen.get("guests") or {}).items()]
     found += [_state(stage, name, status) for name, status in (seen.get("state") or {}).items()]
     found += [_possible(stage, name, numbers) for name, numbers in (seen.get("possible_hosts") or {}).items()]
+    found += [_task(stage, name, end) for name, end in (seen.get("tasks") or {}).items()]
     if "records" in seen:
         found += _records(stage, seen["records"] or [])
     others = [differences(stage, other) for other in seen.get("either") or ()]
@@ -51,6 +52,12 @@ def _possible(stage: Stage, name: str, wanted: t.Sequence[int]) -> str:
     return "" if hosts == [stage.site.name(number) for number in wanted] else f"{name} may be on {hosts}, not on {list(wanted)}"
 
 
+def _task(stage: Stage, name: str, wanted: str) -> str:
+    """Compare how a task has ended."""
+    end = "ok" if stage.run(name).code == 0 else "failed"
+    return "" if end == wanted else f"the task '{name}' is {end}, not {wanted}"
+
+
 def _records(stage: Stage, wanted: t.Sequence[Located]) -> list[str]:
     records = stage.site.records()
     if len(records) != len(wanted):
@@ -68,13 +75,23 @@ def _record(stage: Stage, record: Record, wanted: Located) -> str:
         "mode": record["result"]["mode"],
         "rung": record["result"]["rung"],
         "generation": record["generation"],
+        "percent": record["progress"]["percent"],
+        "superseded": bool(record["superseded_by"]),
     }
     wrong = [f"{key} is {told[key]!r}, not {wanted[key]!r}" for key in wanted if key in told and told[key] != wanted[key]]
     lines = {"history": [line["status"] for line in record["history"]], "acts": [one["act"] for one in record["acts"]]}
     wrong += [f"{key} is '{', '.join(lines[key])}', not '{wanted[key]}'" for key in lines if key in wanted and not matches(lines[key], words(wanted[key]))]
-    if "at_most_seconds" in wanted and not (record["result"]["elapsed_ms"] or 0) <= wanted["at_most_seconds"] * 1000:
-        wrong.append(f"it took {record['result']['elapsed_ms']} ms, more than {wanted['at_most_seconds']} s")
+    wrong += _times(record, wanted)
+    if wanted.get("as_written") and record["result"] != (stage.lab.state_file(record["domain"]["uuid"], told["from"] or 1) or {}).get("result"):
+        wrong.append("its result is not what the watcher has written")
     return f"{_told(record)}: {', '.join(wrong)}" if wrong else ""
+
+
+def _times(record: Record, wanted: Located) -> list[str]:
+    """Compare how long a job took, by the product's own measure."""
+    seconds = (record["result"]["elapsed_ms"] or 0) / 1000
+    at_least, at_most = wanted.get("at_least_seconds", 0), wanted.get("at_most_seconds", float("inf"))
+    return [] if at_least <= seconds <= at_most else [f"it took {seconds} s, not {at_least} to {at_most} s"]
 
 
 def _number(stage: Stage, name: str) -> int | None:

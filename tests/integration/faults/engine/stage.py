@@ -43,6 +43,7 @@ class Stage:
         self._folder = folder
         self._runs: dict[str, Run] = {}
         self._ledger_disk: disks.LedgerDisk | None = None
+        self._is_repaired = False
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Stage:
@@ -105,7 +106,11 @@ class Stage:
 
     def run(self, name: str | None) -> Run:
         """Return a task by its name; without one, that which was begun last."""
-        return self._runs[name] if name else list(self._runs.values())[-1]
+        return self._runs[name] if name else self.runs()[-1]
+
+    def runs(self) -> list[Run]:
+        """Return all tasks, of each name the last."""
+        return list(self._runs.values())
 
     def do(self, actions: t.Iterable[Action], guest: str = "", there: t.Sequence[Arrival] = ()) -> None:
         """Let these things happen, one after the other."""
@@ -161,7 +166,7 @@ class Stage:
         """Return all that helps to understand what has happened."""
         records = [_told(record) for record in self.site.records()]
         places = [f"{name}: {self.lab.places(name)}" for name in self.scenario.guests]
-        printed = [f"--- {run.name} (exit code {run.code})\n{run.summary}" for run in self._runs.values()]
+        printed = [f"--- {run.name} (exit code {run.code})\n{run.summary}" for run in self.runs()]
         return "\n".join([*records, *places, *printed])
 
     # The end
@@ -178,17 +183,18 @@ class Stage:
             self.do([Action("heal", number=number)])
         rows = self.lab.rows()
         for number in [one for one in HOSTS if rows[self.lab.host(one)]["power"] == "on"]:
-            self.lab.try_("exec", self.lab.host(number), "--", "sh", "-c", "kill -CONT $(cat /run/libvirtd.pid)")
-            disks.make_room(self.lab, number, "run")
+            self.lab.on(number, "sh", "-c", f"kill -CONT $(cat /run/libvirtd.pid); {disks.MEND_RUN}")
             self.lab("libvirtd", self.lab.host(number), "start")
+        self._is_repaired = True
 
     def _tear_down(self) -> None:
-        for run in self._runs.values():
+        for run in self.runs():
             run.kill_all()
         self.moments.release_all()
         for number in HOSTS:
             # What hangs on a host, and what it keeps in its memory, is of no use to the next scenario.
-            self.do([Action("heal", number=number)])
+            if not self._is_repaired:
+                self.do([Action("heal", number=number)])
             self.lab("poweroff", self.lab.host(number))
         self.site.close(self.uuids)
 

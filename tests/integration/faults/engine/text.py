@@ -31,9 +31,12 @@ TASKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 GUEST_KEYS = ("host", "mib", "dirty_mib", "rate", "storage", "paused", "off", "transient", "autostart")
 VERDICT_KEYS = ("exit", "error", "says", "does_not_say", "changed")
-RECORD_KEYS = ("guest", "history", "status", "reason", "from", "to", "acts", "mode", "rung", "at_most_seconds", "generation")
-SEEN_KEYS = ("guests", "records", "either", "state", "possible_hosts")
-TOP_KEYS = ("title", "shows", "long", "protect", "ledger_mib", "guests", "steps", "expect", "unsettled")
+RECORD_KEYS = (
+    *("guest", "history", "acts", "status", "reason", "from", "to", "mode", "rung", "generation"),
+    *("percent", "superseded", "as_written", "at_least_seconds", "at_most_seconds"),
+)
+SEEN_KEYS = ("guests", "records", "either", "state", "possible_hosts", "tasks")
+TOP_KEYS = ("title", "shows", "essential", "protect", "ledger_mib", "guests", "steps", "expect", "unsettled")
 DEFAULT_LIMIT_SECONDS = 90.0
 
 
@@ -78,12 +81,16 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """The whole text. C(unsettled): guests whose record a person has to settle, with the sentence that says why."""
+    """The whole text.
+
+    :arg is_essential: it is played whenever all is tested, and not only when all scenarios are.
+    :arg unsettled: guests whose record a person has to settle, with the sentence that says why.
+    """
 
     file: pathlib.Path
     title: str
     shows: str
-    is_long: bool
+    is_essential: bool
     protect: bool
     ledger_mib: int | None
     guests: t.Mapping[str, t.Mapping[str, t.Any]]
@@ -111,7 +118,7 @@ def read(file: pathlib.Path) -> Scenario:
         file,
         str(text["title"]),
         " ".join(str(text["shows"]).split()),
-        _truth(text, "long"),
+        _truth(text, "essential"),
         _truth(text, "protect"),
         text.get("ledger_mib"),
         guests,
@@ -246,6 +253,9 @@ def check_seen(seen: t.Any, where: Located, guests: t.Mapping[str, t.Any]) -> No
                 raise seen.wrong(f"there is no guest {name!r}", key)
             if key == "guests" and (not isinstance(found, dict) or not {int(number) for number in found} <= set(HOSTS)):
                 raise seen.wrong(f"say on which host {name} is in which state, e.g. {{2: running}}", key)
+    for name, end in (seen.get("tasks") or {}).items():
+        if end not in ("ok", "failed"):
+            raise seen.wrong(f"'{name}' is ok or failed", "tasks")
     for record in seen.get("records") or ():
         if not isinstance(record, Located):
             raise seen.wrong("a record is a mapping", "records")
@@ -262,6 +272,7 @@ def check_seen(seen: t.Any, where: Located, guests: t.Mapping[str, t.Any]) -> No
 def _check_names(scenario: Scenario, text: Located) -> None:
     """Each task that is waited for was begun, each that was begun is waited for or killed, and each moment that is released was kept."""
     begun = [step.name for step in scenario.steps if step.kind == "begin"]
+    _check_ends(scenario, {step.name for step in scenario.steps if step.kind in ("begin", "run")})
     ended = {step.name for step in scenario.steps if step.kind == "wait"}
     killed = {action.of for step in scenario.steps for action in step.actions if action.verb == "kill" and action.what in ("ansible", "control node")}
     for name in ended - set(begun):
@@ -272,6 +283,13 @@ def _check_names(scenario: Scenario, text: Located) -> None:
     for guest in scenario.unsettled:
         if guest not in scenario.guests:
             raise text.wrong(f"there is no guest {guest!r}", "unsettled")
+
+
+def _check_ends(scenario: Scenario, names: t.Collection[str]) -> None:
+    """Each task of which the end says how it ended was begun."""
+    for seen in (scenario.expect, *(scenario.expect.get("either") or ())):
+        for name in set(seen.get("tasks") or ()) - set(names):
+            raise seen.wrong(f"the task '{name}' was never begun", "tasks")
 
 
 __all__ = ["Scenario", "Step", "Task", "TextError", "Verdict", "files", "read"]

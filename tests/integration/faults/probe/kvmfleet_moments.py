@@ -124,6 +124,7 @@ ON_A_HOST = (
     Moment("post-copy begun", _JOURNAL, "Journal.enter", AFTER, _of_journal, lambda arguments: arguments[1] == "running (post-copy)"),
     *(_act(f"force: {rung}") for rung in ("post_copy", "bandwidth", "downtime", "suspend")),
     *(_act(f"abort: {reason}") for reason in ("operator", "timeout", "stalled")),
+    *(_act(f"recover: {part}") for part in ("pause", "resume")),
     Moment("job ended", "module_utils._watcher.settle", "Settlement.settle", BEFORE, _of_its_journal),
     Moment("before the last word", _JOURNAL, "Journal.advance", BEFORE, _of_journal, lambda arguments: arguments[1] in FINAL),
     Moment("after the last word", _JOURNAL, "Journal.advance", AFTER, _of_journal, lambda arguments: arguments[1] in FINAL),

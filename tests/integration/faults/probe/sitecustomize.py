@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read by every Python that a fault scenario starts, on the control node and on hosts: it lets the product stop at the moments that the scenario has armed.
+"""Read by every Python that a fault scenario starts, on the control node and on hosts: it lets the product stop at the moments that the scenario has
+armed, and go by a clock that the scenario sets.
 
 A moment is armed by a file C(<moment>@<guest>.hold). Who comes to it adds a line to C(….reached) and waits until that file is gone or has another content.
 """
@@ -16,9 +17,11 @@ import sys
 import time
 import typing as t
 
+import kvmfleet_clock
 from kvmfleet_moments import BEFORE, ON_A_HOST, ON_THE_CONTROL_NODE, Moment, slug
 
 FOLDER = os.environ.get("KVMFLEET_MOMENTS", "")
+CLOCK = os.environ.get("KVMFLEET_CLOCK", "")
 # Nobody waits for ever: a scenario that has forgotten a moment fails by its own limits before this.
 LIMIT_SECONDS = 240
 STEP_SECONDS = 0.05
@@ -89,5 +92,7 @@ class Probe:
             return ""
 
 
+if CLOCK:
+    kvmfleet_clock.install(CLOCK)
 if FOLDER:
     Probe(FOLDER, (*ON_THE_CONTROL_NODE, *ON_A_HOST)).install()
