@@ -80,7 +80,7 @@ def check_returned(stage: Stage) -> None:
     """What a task of moves has returned of a closed record is what the ledger says of it; one without an id was never written."""
     told = {record["id"]: _lasting(record) for record in stage.site.records()}
     for run in stage.runs():
-        returned = [record for record in run.records if run.task.kind in ("move", "moves") and record["id"] and record["status"] in s.CLOSED]
+        returned = [record for record in run.records if run.task and run.task.kind in ("move", "moves") and record["id"] and record["status"] in s.CLOSED]
         for record in returned:
             # What the ledger has lost, a task that ended well never returns.
             there = told.get(record["id"], _lasting(record) if run.code else None)

@@ -24,12 +24,18 @@ NEVER_ENDED = -1
 
 
 class Run:
-    """A task on its way, with what it prints in a file."""
+    """A task on its way, with what it prints in a file.
 
-    def __init__(self, name: str, task: Task, process: subprocess.Popen[bytes], log: pathlib.Path, site: Site) -> None:
+    :arg task: as a scenario's text has it.
+    :arg hosts: names of hosts by number, for what the text says that is printed.
+    """
+
+    def __init__(
+        self, name: str, process: subprocess.Popen[bytes], log: pathlib.Path, task: Task | None = None, hosts: t.Mapping[int, str] | None = None
+    ) -> None:
         self.name = name
         self.task = task
-        self._site = site
+        self._hosts = hosts or {}
         self._process = process
         self._log = log
         self._left: list[int] = []
@@ -83,8 +89,8 @@ class Run:
 
     def _named(self, words: str) -> str:
         """Put the names of hosts in."""
-        for number in HOSTS:
-            words = words.replace(f"{{host {number}}}", self._site.name(number))
+        for number, host in self._hosts.items():
+            words = words.replace(f"{{host {number}}}", host)
         return words
 
     def kill(self) -> None:
@@ -136,7 +142,7 @@ def begin(site: Site, name: str, task: Task, log: pathlib.Path, source: int) -> 
         process = subprocess.Popen(
             _command(site, task, source), env=site.environment, cwd=site.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
-    return Run(name, task, process, log, site)
+    return Run(name, process, log, task, {number: site.name(number) for number in HOSTS})
 
 
 def _command(site: Site, task: Task, source: int) -> list[str]:
