@@ -115,11 +115,19 @@ class Cluster:
 
     def leader(self) -> int:
         """Return the number of the leader. Raises L(LabError) where there is none."""
-        for number in filter(self.is_running, self.members):
+        found = next(filter(self.is_leader, self.members), None)
+        if found is None:
+            raise LabError("No member of etcd is its leader.")
+        return found
+
+    def is_leader(self, number: int) -> bool:
+        """Whether the member says that it leads."""
+        if not self.is_running(number):
+            return False
+        with contextlib.suppress(OSError, LabError):
             status = self.call("maintenance/status", {}, number)
-            if status.get("leader") and status["leader"] == status["header"]["member_id"]:
-                return number
-        raise LabError("No member of etcd is its leader.")
+            return bool(status.get("leader")) and status["leader"] == status["header"]["member_id"]
+        return False
 
     def act(self, action: str, number: t.Optional[int]) -> None:
         """Start a member, or do one of L(SIGNALS) to it.
@@ -159,9 +167,15 @@ class Cluster:
         return json.dumps({"kvmfleet_ledger": self.location(), "kvmfleet_etcd": self.options}, indent=2)
 
     def table(self) -> str:
-        """Return a line a member: its number, where it listens, and whether it runs and serves."""
-        states = {number: ("serves" if self.is_healthy(number) else "does not serve") if self.is_running(number) else "off" for number in self.members}
-        return "\n".join(f"{number}  {self.endpoints[number - 1]}  {state}" for number, state in states.items())
+        """Return a line a member: its number, where it listens, and whether it is off, does not serve, serves, or leads."""
+        return "\n".join(f"{number}  {self.endpoints[number - 1]}  {self._state(number)}" for number in self.members)
+
+    def _state(self, number: int) -> str:
+        if not self.is_running(number):
+            return "off"
+        if not self.is_healthy(number):
+            return "does not serve"
+        return "leads" if self.is_leader(number) else "serves"
 
     def call(self, name: str, payload: t.Dict[str, t.Any], number: int = 1, token: t.Optional[str] = None) -> t.Dict[str, t.Any]:
         """Ask a member through its gateway."""

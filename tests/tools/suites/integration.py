@@ -22,7 +22,7 @@ LANES = {
     "kvt": ("moves", "fencing", "facts", "protect"),
     "kvu": ("endings",),
     "kvv": ("lab", "contract", "storage", "guard"),
-    "kvw": ("scheduler", "policy", "shutdown"),
+    "kvw": ("scheduler", "policy", "shutdown", "ledger"),
     "kvx": ("cleanup", "evacuation", "evacuate", "recover"),
 }
 # Suites of their own: mixed.py needs the root of another release, faults.py plays what would take an hour here.
