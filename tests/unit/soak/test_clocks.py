@@ -15,7 +15,6 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.faults.engine.clocks import LIBRARY
 from ansible_collections.kvmfleet.migration.tests.soak.clocks import CONTROL, Clocks
 
 _PROGRAM = "import time; begin = time.monotonic(); time.sleep(0.2); print(time.time(), time.monotonic() - begin)"
@@ -37,8 +36,6 @@ def site() -> Site:
 
 @pytest.fixture
 def clocks(site: Site, tmp_path: pathlib.Path) -> Clocks:
-    if not LIBRARY.exists():
-        pytest.skip("libfaketime is not installed: make setup installs it, for the lab alone")
     return Clocks(site, tmp_path)  # type: ignore[arg-type]
 
 
