@@ -93,7 +93,7 @@ class Client:
         deadline, pause = self._clock() + patience_seconds, _FIRST_PAUSE_SECONDS
         while True:
             silent: dict[Endpoint, f.Unanswered] = {}
-            for _turn in self._connections:
+            for _turn in range(len(self._connections)):
                 try:
                     return self._ask_once(self._connections[0], call, payload)
                 except f.Unanswered as error:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import ssl
 import typing as t
@@ -40,28 +39,25 @@ class Connection:
         """Return the status and body of the answer. Raises L(Unanswered)."""
         headers = {**_HEADERS, "Authorization": token} if token else _HEADERS
         ended = _ENDED
+        # Whatever ends a request early, a signal too, leaves no stream that a next one could find in the middle of an answer.
+        stream, self._stream = self._stream, None
         try:
-            if self._stream is None:
+            if stream is None:
                 ended = _ENDED_IN_HANDSHAKE
-                self._stream = self._opened()
+                stream = self._opened()
                 ended = _ENDED_AFTER_HANDSHAKE if self._context else _ENDED_WITHOUT_TLS
-            self._stream.request("POST", path, data, headers)
-            answer = self._stream.getresponse()
+            stream.request("POST", path, data, headers)
+            answer = stream.getresponse()
             body = answer.read(_MOST_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
-            self.close()
+            if stream is not None:
+                stream.close()
             raise _unanswered(error, self._timeout_seconds, ended) from error
         if len(body) > _MOST_BYTES:
-            self.close()
+            stream.close()
             raise Unanswered("its answer is larger than any ledger's", lasting=True)
+        self._stream = stream
         return answer.status, body
-
-    def close(self) -> None:
-        """End the stream; the next request opens another."""
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
 
     def forget(self) -> None:
         """Let go of a stream that belongs to the process that this one was forked from."""
@@ -89,8 +85,10 @@ def _unanswered(error: Exception, timeout_seconds: float, ended: str) -> Unanswe
         return Unanswered(f"no answer within {timeout_seconds:g} s")
     if isinstance(error, (ConnectionResetError, BrokenPipeError)):
         return Unanswered(ended)
-    if isinstance(error, http.client.HTTPException):
+    if isinstance(error, http.client.BadStatusLine):
         return Unanswered("what answers there does not speak HTTP", lasting=True)
+    if isinstance(error, http.client.HTTPException):
+        return Unanswered(_ENDED)
     return Unanswered(getattr(error, "strerror", None) or str(error))
 
 
