@@ -21,9 +21,10 @@ from . import failures as f
 from . import refusals
 from .address import Address, Endpoint
 from .connection import Connection
-from .messages import Message, Page, page_of, revision_of
+from .messages import Done, Message, Page, done_of, lease_of, page_of
 from .options import Options
 
+_T = t.TypeVar("_T")
 # A member without a leader takes up to 7 s to say so; another one is asked before.
 REQUEST_SECONDS = 5.0
 # Before the first answer the address may be wrong; after it the members are expected back.
@@ -70,32 +71,43 @@ class Client:
 
     def range(self, request: Message) -> Page:
         """Return what a read of L(messages) finds. Raises L(Overtaken) for a revision that was compacted."""
-        answer = self.ask("kv/range", request)
-        return page_of(answer, int(request.get("revision", 0)) or revision_of(answer))
+        return self.ask("kv/range", request, lambda answer: page_of(answer, request))
 
-    def transaction(self, compares: list[Message], done: list[Message], otherwise: list[Message]) -> Message:
-        """Do the one where all comparisons hold, else the other, at once; return the answer, whose C(succeeded) says which."""
-        return self.ask("kv/txn", {"compare": compares, "success": done, "failure": otherwise})
+    def transaction(self, compares: list[Message], done: list[Message], otherwise: list[Message]) -> Done:
+        """Do the one where all comparisons hold, else the other, at once."""
+        return self.ask("kv/txn", {"compare": compares, "success": done, "failure": otherwise}, lambda answer: done_of(answer, compares, done, otherwise))
 
-    def ask(self, call: str, payload: Message) -> Message:
-        """Return the cluster's answer. Raises the errors of the collection, L(Refused) for what only the caller can judge, L(Overtaken)."""
+    def grant(self, seconds: int) -> int:
+        """Return a new lease."""
+        return self.ask("lease/grant", {"TTL": str(seconds)}, lease_of)
+
+    def keep_alive(self, lease: int) -> None:
+        """Let a lease last as long as it was granted for, from now on."""
+        self.ask("lease/keepalive", {"ID": str(lease)}, _unread)
+
+    def revoke(self, lease: int) -> None:
+        """End a lease. Raises L(Refused) where it has ended."""
+        self.ask("lease/revoke", {"ID": str(lease)}, _unread)
+
+    def ask(self, call: str, payload: Message, read: Callable[[Message], _T]) -> _T:
+        """Return the cluster's answer as it is read. Raises the errors of the collection, L(Refused) for what only the caller can judge, L(Overtaken)."""
         with self._lock:
             self._begin_anew_after_fork()
             try:
-                answer = self._ask_until_answered(call, payload)
+                answer = self._ask_until_answered(call, payload, read)
             except f.Refused as error:
                 raise refusals.sentence(error, self.address, self.options.user) from error
             self._was_answered = True
             return answer
 
-    def _ask_until_answered(self, call: str, payload: Message) -> Message:
+    def _ask_until_answered(self, call: str, payload: Message, read: Callable[[Message], _T]) -> _T:
         patience_seconds = self.patience_seconds or (PATIENCE_SECONDS if self._was_answered else FIRST_SECONDS)
         deadline, pause = self._clock() + patience_seconds, _FIRST_PAUSE_SECONDS
         while True:
             silent: dict[Endpoint, f.Unanswered] = {}
             for _turn in range(len(self._connections)):
                 try:
-                    return self._ask_once(self._connections[0], call, payload)
+                    return read(self._ask_once(self._connections[0], call, payload))
                 except f.Unanswered as error:
                     silent[self._connections[0].endpoint] = error
                     self._connections.append(self._connections.pop(0))
@@ -161,6 +173,10 @@ class Client:
             self._pid = os.getpid()
             for connection in self._connections:
                 connection.forget()
+
+
+def _unread(_answer: Message) -> None:
+    return None
 
 
 def _object(body: bytes) -> t.Optional[Message]:

@@ -30,6 +30,13 @@ class Unanswered(Exception):
         self.lasting = lasting
 
 
+class Garbled(Unanswered):
+    """What came is no answer of etcd's."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, lasting=True)
+
+
 class Refused(Exception):
     """etcd's own word that it will not do what was asked.
 

@@ -19,7 +19,7 @@ from ..encoding import Damaged, Newer, decode, encode
 from ..keys import is_uuid
 from . import chain
 from .client import Client
-from .messages import KeyValue, end_of, found_in, is_empty, many, one, put, reading
+from .messages import KeyValue, end_of, is_empty, many, one, put, reading
 
 NAME = "ledger.json"
 CLUSTER = "cluster"
@@ -54,7 +54,7 @@ def ensure(client: Client, create: bool) -> Identity:
 def _read(client: Client, prefix: str) -> tuple[t.Optional[KeyValue], t.Optional[KeyValue], t.Optional[KeyValue]]:
     """Return the identity, the cluster's and any other key, as far as they are there."""
     reads = [one(f"{prefix}{NAME}"), one(f"{prefix}{CLUSTER}"), many(prefix, end_of(prefix), limit=1, keys_only=True)]
-    known, cluster, first = found_in(client.transaction([], [reading(read) for read in reads], []))
+    known, cluster, first = client.transaction([], [reading(read) for read in reads], []).found
     return known[0] if known else None, cluster[0] if cluster else None, first[0] if first else None
 
 

@@ -28,7 +28,7 @@ class Lease:
     def __init__(self, client: Client, seconds: int) -> None:
         self._client = client
         self._seconds = seconds
-        self.id = int(client.ask("lease/grant", {"TTL": str(seconds)})["ID"])
+        self.id = client.grant(seconds)
         self._over = threading.Event()
         self._keeper = threading.Thread(target=self._keep, args=(client.twin(),), name="ledger-lease", daemon=True)
         self._keeper.start()
@@ -37,11 +37,11 @@ class Lease:
         """Give it back. Where nobody answers it ends by itself."""
         self._over.set()
         with contextlib.suppress(KvmfleetError, Refused):
-            self._client.ask("lease/revoke", {"ID": str(self.id)})
+            self._client.revoke(self.id)
 
     def _keep(self, client: Client) -> None:
         client.patience_seconds = self._seconds
         while not self._over.wait(self._seconds / 3):
             # One that was lost is found out by the next write, which compares what was written with it.
             with contextlib.suppress(KvmfleetError, Refused, Overtaken):
-                client.ask("lease/keepalive", {"ID": str(self.id)})
+                client.keep_alive(self.id)

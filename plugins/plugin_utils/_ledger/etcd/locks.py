@@ -20,11 +20,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 
 from . import lease as leases
 from .client import Client
-from .messages import KeyValue, Message, coded, end_of, found_in, is_from, one, put, reading
+from .failures import Refused
+from .messages import Done, KeyValue, Message, coded, end_of, is_from, one, put, reading
 from .writer import Fence
 
 _FIRST_WAIT_SECONDS = 0.01
 _LONGEST_WAIT_SECONDS = 0.2
+
+Places = tuple[t.Optional[KeyValue], t.Optional[KeyValue]]
 
 
 @contextlib.contextmanager
@@ -39,10 +42,18 @@ def held(client: Client, name: str, timeout_seconds: float) -> Iterator[Fence]:
         lease.end()
 
 
-def _queued(client: Client, queue: str, key: str, lease: int) -> tuple[t.Optional[KeyValue], t.Optional[KeyValue]]:
-    """Take a place in the queue, if it was not taken; return it and the first one. The key is ours alone, so that it does not matter how often this is sent."""
-    reads = [reading(one(key)), reading(_first(queue))]
-    own, first = found_in(client.transaction([is_from(key, 0)], [put(key, _me(), lease), *reads], reads))
+def _queued(client: Client, queue: str, key: str, lease: int) -> Places:
+    """Take a place in the queue; return it and the first one. The key is ours alone, so that this can be sent any number of times."""
+    reads = _reads(queue, key)
+    try:
+        return _places(client.transaction([is_from(key, 0)], [put(key, _me(), lease), *reads], reads))
+    except Refused:
+        # The lease has ended already, and the place with it.
+        return None, None
+
+
+def _places(done: Done) -> Places:
+    own, first = done.found
     return own[0] if own else None, first[0] if first else None
 
 
@@ -59,16 +70,16 @@ def _wait(client: Client, queue: str, key: str, lease: int, name: str, timeout_s
             )
         time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311  spreads those that wait
         wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
-        found = client.range(_first(queue)).found
-        first = found[0] if found else None
+        own, first = _places(client.transaction([], _reads(queue, key), []))
     if own is None or first is None:
         raise Conflict(f"The place in the queue for the lock {name} of the ledger {client.address} was lost: this process was held up.", "Run the task again.")
     return own
 
 
-def _first(queue: str) -> Message:
-    """Read who is first in the queue."""
-    return {"key": coded(queue), "range_end": coded(end_of(queue)), "limit": "1", "sort_order": "ASCEND", "sort_target": "CREATE"}
+def _reads(queue: str, key: str) -> list[Message]:
+    """Read the own place, and who is first in the queue."""
+    first = {"key": coded(queue), "range_end": coded(end_of(queue)), "limit": "1", "sort_order": "ASCEND", "sort_target": "CREATE"}
+    return [reading(one(key)), reading(first)]
 
 
 def _me() -> str:

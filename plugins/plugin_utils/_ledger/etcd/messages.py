@@ -8,7 +8,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import typing as t
+from collections.abc import Iterator, Sequence
+
+from .failures import Garbled
 
 Message = dict[str, t.Any]
 Data = t.Union[str, bytes]
@@ -31,6 +35,19 @@ class Page(t.NamedTuple):
 
     found: tuple[KeyValue, ...]
     more: bool
+    revision: int
+
+
+class Done(t.NamedTuple):
+    """What a transaction did.
+
+    :arg succeeded: whether all its comparisons held.
+    :arg found: what each read of the branch that was taken found.
+    :arg revision: after it.
+    """
+
+    succeeded: bool
+    found: tuple[tuple[KeyValue, ...], ...]
     revision: int
 
 
@@ -94,22 +111,50 @@ def is_empty(start: str, end: str) -> Message:
     return {"key": coded(start), "range_end": coded(end), "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
 
 
-def revision_of(answer: Message) -> int:
-    """Return the store's revision when it answered."""
+def page_of(answer: Message, request: Message) -> Page:
+    """Return what a range answered. Raises L(Garbled)."""
+    with _checked():
+        return Page(_found(answer, request), bool(answer.get("more")), int(request.get("revision", 0)) or _revision(answer))
+
+
+def done_of(answer: Message, compares: Sequence[Message], done: Sequence[Message], otherwise: Sequence[Message]) -> Done:
+    """Return what a transaction of these two branches answered. Raises L(Garbled)."""
+    with _checked():
+        succeeded = bool(answer.get("succeeded"))
+        if not succeeded and not compares:
+            raise ValueError("nothing was compared, and that failed")
+        acts = list(zip(done if succeeded else otherwise, answer.get("responses", ()), strict=True))
+        found = (_found(response["response_range"], act["request_range"]) for act, response in acts if "request_range" in act)
+        return Done(succeeded, tuple(found), _revision(answer))
+
+
+def lease_of(answer: Message) -> int:
+    """Return the number of a lease that was granted. Raises L(Garbled)."""
+    with _checked():
+        return int(answer["ID"])
+
+
+@contextlib.contextmanager
+def _checked() -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Garbled("its answer is none of etcd's") from error
+
+
+def _revision(answer: Message) -> int:
     return int(answer["header"]["revision"])
 
 
-def page_of(answer: Message, revision: int) -> Page:
-    """Return what a range answered."""
-    return Page(tuple(_key_value(entry) for entry in answer.get("kvs", ())), bool(answer.get("more")), revision)
+def _found(answer: Message, request: Message) -> tuple[KeyValue, ...]:
+    """Return the keys that were found. Raises C(ValueError) for one that was not asked for."""
+    start = base64.b64decode(request["key"])
+    end = base64.b64decode(request["range_end"]) if "range_end" in request else start + b"\0"
+    return tuple(_key_value(entry, start, end) for entry in answer.get("kvs", ()))
 
 
-def found_in(answer: Message) -> list[tuple[KeyValue, ...]]:
-    """Return what the reads of a transaction found, read by read; its writes left out."""
-    answers = (response.get("response_range") for response in answer.get("responses", ()))
-    return [page_of(found, 0).found for found in answers if found is not None]
-
-
-def _key_value(entry: Message) -> KeyValue:
-    key, value = (base64.b64decode(entry.get(name, "")) for name in ("key", "value"))
-    return KeyValue(key.decode("utf-8", "replace"), value, int(entry.get("mod_revision", 0)), int(entry.get("create_revision", 0)))
+def _key_value(entry: Message, start: bytes, end: bytes) -> KeyValue:
+    key, value = (base64.b64decode(entry.get(name, ""), validate=True) for name in ("key", "value"))
+    if not start <= key < end:
+        raise ValueError("a key that nobody asked for")
+    return KeyValue(key.decode("utf-8"), value, int(entry.get("mod_revision", 0)), int(entry.get("create_revision", 0)))

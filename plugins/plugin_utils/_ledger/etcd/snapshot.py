@@ -11,7 +11,7 @@ import typing as t
 from collections.abc import Iterator, Sequence
 
 from .client import Client
-from .messages import KeyValue, Message, end_of, found_in, is_at, is_unchanged, many, one, reading, revision_of
+from .messages import KeyValue, Message, end_of, is_at, is_unchanged, many, one, reading
 
 PAGE_KEYS = 500
 
@@ -36,9 +36,9 @@ class Snapshot:
         missing = [key for key in keys if key not in self._known]
         if not missing:
             return
-        answer = self._client.transaction([], [reading(one(self._prefix + key, self._revision)) for key in missing], [])
-        self._revision = self._revision or revision_of(answer)
-        self._known.update(zip(missing, (found[0] if found else None for found in found_in(answer)), strict=True))
+        done = self._client.transaction([], [reading(one(self._prefix + key, self._revision)) for key in missing], [])
+        self._revision = self._revision or done.revision
+        self._known.update(zip(missing, (found[0] if found else None for found in done.found), strict=True))
 
     def get(self, key: str) -> t.Optional[KeyValue]:
         """Return the key as it was at the revision, or None. From here on it counts as read."""
@@ -68,9 +68,9 @@ class Snapshot:
             if self._is_fixed:
                 self._revision = self._revision or page.revision
             yield from page.found
-            more = page.more
+            more = page.more and bool(page.found)
             # The next key there can be.
-            first = f"{page.found[-1].key}\0" if page.found else last
+            first = f"{page.found[-1].key}\0" if more else last
 
     def unchanged(self) -> Sequence[Message]:
         """Return the comparisons that hold as long as nothing that was read has changed."""

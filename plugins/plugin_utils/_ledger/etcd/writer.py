@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidState, Unreachable
 
 from .client import Client
-from .failures import Overtaken
+from .failures import Overtaken, Refused
 from .identity import Identity
-from .messages import Message, found_in, has_value, is_from, one, put, reading
+from .messages import Done, Message, has_value, is_from, one, put, reading
 
 # How long a writer's last number is kept; no answer is waited for nearly as long.
 MARK_SECONDS = 3600
@@ -67,12 +67,16 @@ class Writer:
         must = [has_value(self._identity.key, self._identity.value), is_next, *(is_from(fence.key, fence.create_revision) for fence in fences), *compares]
         keys = [self._identity.key, self._mark, *(fence.key for fence in fences)]
         try:
-            answer = self._client.transaction(must, [*acts, put(self._mark, number, self._lease)], [reading(one(key)) for key in keys])
+            done = self._client.transaction(must, [*acts, put(self._mark, number, self._lease)], [reading(one(key)) for key in keys])
+        except Refused as error:
+            # The lease has ended: this process was held up for an hour.
+            self._begin()
+            raise Overtaken(str(error)) from error
         except Unreachable as error:
             self._begin()
             raise Unreachable(f"{error.message} Whether the last change was written is not known.", error.next_step) from error
-        if not answer.get("succeeded"):
-            self._judge(answer, number, fences)
+        if not done.succeeded:
+            self._judge(done, number, fences)
         self._number += 1
 
     def _renew(self) -> None:
@@ -80,12 +84,11 @@ class Writer:
         if self._pid != os.getpid() or self._clock() - self._since > MARK_SECONDS / 2:
             self._begin()
         if not self._lease:
-            self._lease = int(self._client.ask("lease/grant", {"TTL": str(MARK_SECONDS)})["ID"])
+            self._lease = self._client.grant(MARK_SECONDS)
 
-    def _judge(self, answer: Message, number: str, fences: Sequence[Fence]) -> None:
+    def _judge(self, done: Done, number: str, fences: Sequence[Fence]) -> None:
         """Return where the transaction had been done before; else raise why it was not."""
-        found = found_in(answer)
-        identity, mark, held = found[0], found[1], found[2:]
+        identity, mark, *held = done.found
         if mark and mark[0].value.decode("utf-8", "replace") == number:
             return
         if not identity or identity[0].value != self._identity.value:

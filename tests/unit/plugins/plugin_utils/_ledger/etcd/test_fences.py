@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import typing as t
 from collections.abc import Callable
@@ -26,7 +27,7 @@ NewMove = Callable[..., dict[str, t.Any]]
 def end_lease_of(store: EtcdStore, name: str) -> None:
     """End the lock's lease behind its holder's back, as time does while a process sleeps."""
     (key,) = store.names(f"locks/{name}")
-    store.client.ask("lease/revoke", {"ID": str(int(key.rpartition("/")[2], 16))})
+    store.client.revoke(int(key.rpartition("/")[2], 16))
 
 
 def test_who_lost_a_lock_and_did_not_notice_writes_nothing(ledger: EtcdLedger, store: EtcdStore, new_move: NewMove, go: Go) -> None:
@@ -84,3 +85,21 @@ def test_nothing_of_a_lock_is_left(ledger: EtcdLedger, store: EtcdStore) -> None
     with ledger.locked("host-a"):
         assert len(store.names("locks")) == 1
     assert store.names("locks") == []
+
+
+def test_a_place_in_the_queue_that_was_lost_is_no_lock(ledger: EtcdLedger, store: EtcdStore) -> None:
+    with store.open().locked("host-a"):
+        (first,) = store.names("locks/host-a")
+        revoking = threading.Thread(target=_revoke_the_second, args=(store, first), daemon=True)
+        revoking.start()
+        with pytest.raises(Conflict, match=r"place in the queue .* was lost"), ledger.locked("host-a", 30):
+            pass
+        revoking.join(30)
+        assert store.names("locks/host-a") == [first]
+
+
+def _revoke_the_second(store: EtcdStore, first: str) -> None:
+    while len(names := store.names("locks/host-a")) < 2:
+        time.sleep(0.01)
+    (second,) = set(names) - {first}
+    store.client.revoke(int(second.rpartition("/")[2], 16))

@@ -30,6 +30,11 @@ def is_change(call: str, request: dict[str, t.Any]) -> bool:
     return call == "kv/txn" and any("request_put" in act for act in request["success"])
 
 
+def succeeds(store: EtcdStore, request: dict[str, t.Any]) -> bool:
+    """Send a transaction as it was sent before; return whether it did something."""
+    return store.client.transaction(request["compare"], request["success"], request["failure"]).succeeded
+
+
 def lose(proxy: Proxy, times: int) -> None:
     """Let the answers to that many changes get lost."""
     left = [times]
@@ -92,8 +97,7 @@ def test_a_request_that_arrives_after_its_repetition_changes_nothing(far: EtcdLe
     far.open_record(record)
     late = [request for call, request in proxy.asked if is_change(call, request)][-1]
     before = {name: store.read(name) for name in store.names()}
-    answer = store.client.ask("kv/txn", late)
-    assert not answer.get("succeeded")
+    assert not succeeds(store, late)
     assert {name: store.read(name) for name in store.names()} == before
 
 
@@ -102,7 +106,7 @@ def test_a_request_that_arrives_after_a_later_one_of_its_writer_changes_nothing(
     for value in ("first", "second"):
         far._writer.write([], [put(key, value)], ())
     first = next(request for call, request in proxy.asked if is_change(call, request) and put(key, "first") in request["success"])
-    assert not store.client.ask("kv/txn", first).get("succeeded")
+    assert not succeeds(store, first)
     assert store.read("key") == b"second"
 
 
@@ -169,3 +173,11 @@ def test_of_two_opens_of_a_domain_the_later_one_is_told_who_holds_it(far: EtcdLe
         far.open_record(new_move(domain_uuid=domain_uuid))
     assert refused.value.result["record"] == first[0].record
     assert [record["id"] for record in far.records()] == [first[0].record["id"]]
+
+
+def test_a_process_that_slept_for_longer_than_its_mark_is_kept_writes_on(ledger: EtcdLedger, store: EtcdStore, new_move: NewMove, go: Go) -> None:
+    stored = ledger.open_record(new_move())
+    store.client.revoke(ledger._writer._lease)
+    assert store.names("writers") == []
+    assert go(ledger, stored, s.SCHEDULED).version == 2
+    assert len(store.lines()) == 2

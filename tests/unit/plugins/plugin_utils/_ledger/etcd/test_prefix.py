@@ -99,8 +99,8 @@ def test_a_compaction_between_two_pages_is_not_noticed(
         if call == "kv/range" and request.get("revision", "0") != "0" and not compactions:
             other = store.open()
             other.open_record(new_move("late"))
-            revision = store.client.ask("kv/txn", {"compare": [is_empty("/nothing", end_of("/nothing"))]})["header"]["revision"]
-            compactions.append(store.client.ask("kv/compaction", {"revision": revision, "physical": True}))
+            revision = store.client.transaction([is_empty("/nothing", end_of("/nothing"))], [], []).revision
+            compactions.append(store.client.ask("kv/compaction", {"revision": str(revision), "physical": True}, bool))
 
     proxy.before = before
     assert {record["domain"]["name"] for record in far.records()} == names | {"late"}
