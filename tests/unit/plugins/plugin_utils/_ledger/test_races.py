@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import copy
 import os
+import time
 import typing as t
 from collections.abc import Callable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import Store
 
@@ -67,3 +68,39 @@ def test_one_of_two_opens_of_a_domain_wins(
     pids = [in_child(lambda record=record: t.cast(None, store.open().open_record(record))) for record in records]
     assert sorted(t.cast(list[int], [exit_of(pid) for pid in pids])) == [0, 99, 99, 99]
     assert len(list(store.open().records())) == 1
+
+
+HOSTS, ROOM, BOOKERS, WISHES = 3, 4, 6, 5
+
+
+def test_many_who_book_never_overbook(store: Store, new_move: NewMove, in_child: Callable[[Callable[[], None]], int], exit_of: Callable[[int], int]) -> None:
+    """Each asks for more than there is: in the end every host is full, and none is more than that."""
+
+    def book(number: int) -> None:
+        own = store.open()
+        for turn in range(WISHES):
+            opened = own.open_record(new_move(f"web-{number}-{turn}", destination=place("nowhere")))
+            for host in (f"h{(number + turn + offset) % HOSTS}" for offset in range(HOSTS)):
+                if opened.record["status"] == s.ACCEPTED:
+                    opened = _booked(own, opened, host)
+
+    store.open()
+    pids = [in_child(lambda number=number: book(number)) for number in range(BOOKERS)]
+    assert [exit_of(pid) for pid in pids] == [0] * BOOKERS
+    ledger = store.open()
+    booked = [record["destination"]["host"] for record in ledger.records(statuses=[s.SCHEDULED])]
+    assert {host: booked.count(host) for host in set(booked)} == {f"h{number}": ROOM for number in range(HOSTS)}
+    assert len(list(ledger.records())) == BOOKERS * WISHES
+    assert ledger.verify_audit() == []
+
+
+def _booked(ledger: Ledger, opened: Stored, host: str) -> Stored:
+    """Book towards a host if there is room, which is read and taken under its lock."""
+    with ledger.locked(f"host-{host}"):
+        if len(list(ledger.records(statuses=[s.SCHEDULED], host=host))) >= ROOM:
+            return opened
+        # As long as a task takes to judge: long enough for others to have read the same.
+        time.sleep(0.02)
+        record = {**copy.deepcopy(opened.record), "destination": place(host)}
+        advance(record, s.SCHEDULED, f"pid {os.getpid()}")
+        return ledger.update(opened, record)
