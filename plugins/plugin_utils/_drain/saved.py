@@ -7,10 +7,13 @@
 
 from __future__ import annotations
 
+import base64
 import collections
+import gzip
 import hashlib
 import json
 import typing as t
+import zlib
 from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
@@ -20,6 +23,8 @@ from . import shapes as s
 SCHEMA = 2
 _MAX_CHARACTERS = 128 * 1024**2
 _AGAIN = "Make a new plan. Nothing was moved."
+# How every packed plan begins: the mark of gzip in Base64, which no JSON begins with.
+_PACKED = "H4sI"
 
 _REJECTED = [{"host": s.TEXT, "reason": s.TEXT}]
 _DOMAIN = {"name": s.TEXT, "uuid": s.UUID, "source": s.TEXT, "reason": s.TEXT}
@@ -64,14 +69,22 @@ def digest(plan: Body) -> str:
     return "sha256:" + hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def packed(plan: Body) -> str:
+    """Return the plan as one line that travels as a variable: Base64 of compressed JSON, in which nothing can be a template."""
+    return base64.b64encode(gzip.compress(json.dumps(plan, sort_keys=True).encode(), mtime=0)).decode()
+
+
 def read(saved: t.Any) -> Document:
-    """Return the plan that was saved, as text or as an object.
+    """Return the plan that was saved, as the text of its file, as L(packed) returned it, or as an object.
 
     Raises L(InvalidArgument) for what is no plan of this schema, or is not as it was when it was made.
     """
     document = _parsed(saved) if isinstance(saved, (str, bytes)) else s.plain(saved)
     if not isinstance(document, dict) or not {"schema", "digest", "moves"} <= set(document):
-        raise InvalidArgument("This is not a saved plan of a drain.", "Give the content of the file that drain_host_plan_file named.")
+        raise InvalidArgument(
+            "This is not a saved plan of a drain.",
+            "Give the content of the file that drain_host_plan_file named, or what drain_host_plan_only published as drain_host_plan.",
+        )
     if document["schema"] != SCHEMA or isinstance(document["schema"], bool):
         raise InvalidArgument(f"The saved plan has schema {s.short(document['schema'])}, this version reads {SCHEMA}.", _AGAIN)
     if document["digest"] != digest(document):
@@ -81,12 +94,30 @@ def read(saved: t.Any) -> Document:
 
 
 def _parsed(text: t.Union[str, bytes]) -> t.Any:
-    if len(text) > _MAX_CHARACTERS:
-        raise InvalidArgument(f"The saved plan has {len(text)} characters; at most {_MAX_CHARACTERS} are read.", _AGAIN)
+    _check_length(len(text))
+    if text[:4] in (_PACKED, _PACKED.encode()):
+        text = _unpacked(text)
     try:
         return s.plain(json.loads(text, parse_constant=_no_number))
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"The saved plan is not JSON ({error}).", _AGAIN) from error
+
+
+def _unpacked(text: t.Union[str, bytes]) -> bytes:
+    inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        plan = inflate.decompress(base64.b64decode(text.strip(), validate=True), _MAX_CHARACTERS + 1)
+    except (ValueError, zlib.error) as error:
+        raise InvalidArgument(f"The saved plan cannot be unpacked ({error}).", _AGAIN) from error
+    _check_length(len(plan))
+    if not inflate.eof or inflate.unused_data:
+        raise InvalidArgument("The saved plan cannot be unpacked: it does not end where it should.", _AGAIN)
+    return plan
+
+
+def _check_length(characters: int) -> None:
+    if characters > _MAX_CHARACTERS:
+        raise InvalidArgument(f"The saved plan has more than {_MAX_CHARACTERS} characters, which is more than is read.", _AGAIN)
 
 
 def _no_number(word: str) -> t.NoReturn:

@@ -34,6 +34,44 @@ def test_a_plan_comes_back_as_it_was() -> None:
     assert saved.read(json.loads(json.dumps(PLAN))) == PLAN
 
 
+def test_a_packed_plan_comes_back_as_it_was_and_holds_no_template() -> None:
+    name = "{{ lookup('pipe', 'id') }} {% raw %}"
+    plan = saved.sealed({**PLAN, "skipped": [{"name": name, "uuid": "0" * 36, "source": "kvm1", "reason": "", "state": "off", "drain": ""}]})
+    text = saved.packed(plan)
+    assert saved.read(text) == saved.read(text.encode()) == saved.read(f"{text}\n") == plan
+    assert not {*text} & {*"{}%# \n'"}
+    assert saved.packed(json.loads(json.dumps(plan))) == text
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text[: len(text) // 8 * 4],
+        lambda text: text[:-8],
+        lambda text: text[:40] + ("AAAA" if text[40:44] != "AAAA" else "BBBB") + text[44:],
+        lambda text: text[:60] + "{{ x }}" + text[60:],
+        lambda text: text + text,
+        lambda text: "H4sI",
+    ],
+)
+def test_a_packed_plan_that_was_spoilt_is_a_sentence(spoil: Callable[[str], str]) -> None:
+    with pytest.raises(InvalidArgument, match=r"cannot be unpacked.*Nothing was moved"):
+        saved.read(spoil(saved.packed(PLAN)))
+
+
+def test_a_packed_plan_that_was_edited_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="not as it was when it was made"):
+        saved.read(saved.packed(edited(lambda plan: plan["moves"][0].update(destination="kvm3"))))
+
+
+def test_a_packed_plan_is_not_unpacked_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = saved.packed({"moves": " " * 10_000_000})
+    monkeypatch.setattr(saved, "_MAX_CHARACTERS", 1_000_000)
+    assert len(text) < 100_000
+    with pytest.raises(InvalidArgument, match="more than 1000000 characters"):
+        saved.read(text)
+
+
 def edited(change: Callable[[Document], t.Any], reseal: bool = False) -> Document:
     plan: Document = json.loads(json.dumps(PLAN))
     change(plan)
@@ -110,7 +148,7 @@ def test_many_domains_of_one_name_are_refused_at_once() -> None:
 
 def test_a_file_that_is_too_large_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved, "_MAX_CHARACTERS", 10)
-    with pytest.raises(InvalidArgument, match="at most 10 are read"):
+    with pytest.raises(InvalidArgument, match="more than 10 characters"):
         saved.read(json.dumps(PLAN))
 
 

@@ -1,0 +1,31 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filter C(drain_text). Documentation is in drain_text.yml."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import saved
+
+
+def drain_text(plan: t.Any) -> str:
+    """Return the plan as one line that travels as a variable."""
+    try:
+        return saved.packed(saved.read(plan))
+    except InvalidArgument as error:
+        raise AnsibleFilterError(f"drain_text: {error}") from None
+
+
+class FilterModule:
+    """Ansible's way to the filter."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        """Return it by name."""
+        return {"drain_text": drain_text}
