@@ -131,7 +131,10 @@ class Aftermath:
         verdict: dict[str, t.Any] = {}
 
         def filled() -> bool:
-            verdict.update(self._stage.lab.check(name))
+            done = self._stage.lab.try_("check", name)
+            if not done.stdout:
+                raise Violation(f"the memory of {name} cannot be read: {done.stderr.strip()}", name)
+            verdict.update(json.loads(done.stdout))
             return bool(verdict["intact"] or "never filled" not in verdict["problem"])
 
         self._stage.watch.until(filled, FILLED_SECONDS)

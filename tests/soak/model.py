@@ -29,13 +29,17 @@ class Violation(Exception):
 
 @dataclasses.dataclass
 class Guest:
-    """:arg excuse: the fault by which it may have died since the last settling run; its end is accounted for.
+    """:arg has_counters: its program counts in its memory.
+
+    :arg judges_pages: each page of it is judged, not only how much it has counted in all.
+    :arg excuse: the fault by which it may have died since the last settling run; its end is accounted for.
 
     :arg increments: how much its program had done at the last settling run; none where it may have begun anew since.
     """
 
     name: str
     has_counters: bool
+    judges_pages: bool
     excuse: str | None = None
     increments: int | None = None
 
@@ -43,8 +47,8 @@ class Guest:
 class Model:
     """Shared by who acts and who looks."""
 
-    def __init__(self, guests: t.Mapping[str, bool]) -> None:
-        self.guests = {name: Guest(name, has_counters) for name, has_counters in guests.items()}
+    def __init__(self, guests: t.Iterable[Guest]) -> None:
+        self.guests = {guest.name: guest for guest in guests}
         self.looked = 0
         self._suspected: dict[tuple[str, str], int] = {}
         self._disturbed: dict[str, str] = {}
@@ -116,9 +120,10 @@ class Model:
     def judge_memory(self, name: str, verdict: t.Mapping[str, t.Any]) -> None:
         """Judge what a guest's counters say. Raises L(Violation) where memory was lost, or is older than it was."""
         guest = self.guests[name]
-        if not verdict["intact"]:
+        if guest.judges_pages and not verdict["intact"]:
             raise Violation(f"memory of {name} was lost: {verdict['problem']}", name)
         done = int(verdict["increments"])
+        # What one that is not judged by its pages may lose of its latest ones is little beside all that it has done.
         if guest.increments is not None and done < guest.increments:
             raise Violation(f"{name} counts {done}, and had counted to {guest.increments}: it was begun anew, or its memory is an old one", name)
         guest.increments = done

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.soak import looks
 from ansible_collections.kvmfleet.migration.tests.soak.looks import OFF, Host, Look, Place
-from ansible_collections.kvmfleet.migration.tests.soak.model import CONFIRMED_BY, Model, Violation
+from ansible_collections.kvmfleet.migration.tests.soak.model import CONFIRMED_BY, Guest, Model, Violation
 
 MANY = max(CONFIRMED_BY.values()) + 2
 
@@ -29,7 +29,7 @@ UNSEEN = Host(True, None, None)
 
 
 def model() -> Model:
-    return Model({"web": True})
+    return Model([Guest("web", True, True)])
 
 
 def judge(judged: Model, *pairs: tuple[Look, Look]) -> None:
@@ -126,6 +126,13 @@ def test_memory_that_was_lost_or_is_older_than_before_is_a_violation() -> None:
         judged.judge_memory("web", {"intact": False, "increments": 900, "problem": "page 3 is old"})
     with pytest.raises(Violation, match="begun anew"):
         judged.judge_memory("web", {"intact": True, "increments": 499, "problem": ""})
+
+
+def test_a_guest_whose_pages_are_not_judged_is_judged_by_all_that_it_has_counted() -> None:
+    judged = Model([Guest("fast", True, False)])
+    judged.judge_memory("fast", {"intact": False, "increments": 500, "problem": "page 3 is old"})
+    with pytest.raises(Violation, match="begun anew"):
+        judged.judge_memory("fast", {"intact": False, "increments": 7, "problem": "page 3 is old"})
 
 
 def test_memory_of_a_guest_that_may_have_died_may_begin_anew() -> None:
