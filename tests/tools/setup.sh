@@ -101,4 +101,5 @@ if [ -n "$missing" ]; then
     install_packages $missing
 fi
 make_venv venv "$(find_python)" "$root/test-requirements.txt"
+"$build/venv/bin/python" "$here/awx_collection.py"
 make_venv venv-integration /usr/bin/python3 "$here/integration-requirements.txt" --system-site-packages
