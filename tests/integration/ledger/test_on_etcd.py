@@ -10,6 +10,7 @@ import time
 import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.ledger.conftest import Node
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 Make = t.Callable[..., str]
@@ -64,10 +65,10 @@ def test_all_members_are_gone_while_a_guest_moves(lab: Lab, nodes: list[Node], e
 
 def test_another_control_node_takes_over_what_a_dead_one_began(lab: Lab, nodes: list[Node], guest: Make) -> None:
     slow = guest("slow", *SLOW)
-    running = nodes[0].begin_move(slow, bandwidth_mib=4)
+    running = nodes[0].begin_move(slow, bandwidth_mib=1)
     lab.under_way(lab.uuid(slow))
     running.kill()
-    done = nodes[1].join_move(slow, bandwidth_mib=4)
+    done = nodes[1].join_move(slow, bandwidth_mib=1)
     assert (done.code, done.ended()) == (0, ("completed", None)), done.text
     assert nodes[0].records() == [done.record]
     check_arrived(lab, slow, 2)
@@ -79,7 +80,7 @@ def test_two_drains_at_once_never_overbook(lab: Lab, nodes: list[Node], etcd: Et
         assert nodes[0].task(number, "host", {"state": "maintenance", "reason": "drain"}).code == 0
     room = {"kvmfleet_scheduler": {"limits": {"domains": 3}}}
     drains = [node.begin_drain(number, **room) for node, number in zip(nodes, (1, 2), strict=True)]
-    texts = [drain.communicate(timeout=180)[0] for drain in drains]
+    texts = [drain.communicate(timeout=LIMIT_SECONDS)[0] for drain in drains]
     places = {name: lab.places(name) for name in homes}
     assert sorted(list(place) == [3] for place in places.values()) == [False, True, True, True], texts
     assert all(list(place) in ([3], [homes[name]]) for name, place in places.items()), places
