@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -28,8 +29,9 @@ ADDRESS = "127.0.0.1"
 USER = "fleet"
 PREFIX = "/fleet"
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGTERM, "freeze": signal.SIGSTOP, "thaw": signal.SIGCONT}
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 _SETTINGS = "cluster.json"
+_PORTS = (20000, 32000)
 
 
 class Cluster:
@@ -52,7 +54,7 @@ class Cluster:
         for number in self.members:
             if not self.is_running(number):
                 self.start(number)
-        self.wait()
+        self.wait(self.members)
         if prefix and not self.settings.get("password"):
             self._add_user(prefix)
 
@@ -75,10 +77,10 @@ class Cluster:
                 self.signal(number, "kill")
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def wait(self) -> None:
-        """Wait until every running member serves with a leader. Raises L(LabError) with the end of a member's log."""
+    def wait(self, members: t.Sequence[int]) -> None:
+        """Wait until these members serve with a leader. Raises L(LabError) with the end of a member's log."""
         deadline = time.monotonic() + START_SECONDS
-        for number in filter(self.is_running, self.members):
+        for number in members:
             while not self.is_healthy(number):
                 if time.monotonic() > deadline or not self.is_running(number):
                     raise LabError(f"Member {number} of etcd does not serve: {self._log(number).read_text()[-2000:]}")
@@ -283,12 +285,14 @@ def _coded(text: str) -> str:
 
 
 def _free_ports(count: int) -> t.List[int]:
-    """Return ports that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _number in range(count)]
-        for one in sockets:
-            one.bind((ADDRESS, 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Return ports that nobody listens on, below those that the system gives to connections: such a one may be taken at any moment."""
+    found: t.List[int] = []
+    while len(found) < count:
+        port = random.randrange(*_PORTS)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind((ADDRESS, port))
+            found += [] if port in found else [port]
+    return found
 
 
 def _wait_for_end(pid: int) -> None:

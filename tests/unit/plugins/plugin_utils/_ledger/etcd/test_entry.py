@@ -123,7 +123,7 @@ def test_a_member_whose_certificate_has_expired_is_named(guarded: Cluster, brief
         ours.issue("member")
         guarded.signal(1, "kill")
         guarded.start(1)
-        guarded.wait()
+        guarded.wait(guarded.members)
 
 
 def test_a_token_that_ended_is_replaced(guarded: Cluster, new_move: NewMove, go: Go) -> None:
