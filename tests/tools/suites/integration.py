@@ -21,7 +21,7 @@ FOLDER = Path("tests", "integration")
 LANES = {
     "kvt": ("moves", "fencing", "facts", "protect"),
     "kvu": ("endings",),
-    "kvv": ("lab", "contract", "storage", "guard"),
+    "kvv": ("lab", "contract", "storage", "guard", "awx"),
     "kvw": ("scheduler", "policy", "shutdown", "ledger"),
     "kvx": ("cleanup", "evacuation", "evacuate", "recover"),
 }
