@@ -19,7 +19,8 @@ from ansible_collections.kvmfleet.migration.tests.integration.endings.support.se
     check_stayed,
     course,
 )
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Record
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 LIMIT_SECONDS = 8
 CAP_MIB = 32
@@ -103,6 +104,25 @@ def test_the_last_rung_is_a_suspend(lab: Lab, control: Session, contradicted: st
     assert acts(record) == ["migrate", "force: downtime", "force: suspend"]
     # How much was written since the hypervisor's last look can only be guessed.
     check_pause(record, 20_000, factor=3)
+    assert lab.check(contradicted)["intact"]
+
+
+def test_a_watcher_that_takes_over_goes_on_forcing(lab: Lab, control: Session, contradicted: str) -> None:
+    """It knows which rung was tried from the record; it comes to the next one."""
+    running = control.begin_move(contradicted, timeout_seconds=9, on_timeout="force_complete", force_suspend_seconds=4)
+
+    def forced() -> Record | None:
+        state = lab.state_file(lab.uuid(contradicted))
+        return state if state and "force: downtime" in acts(state) else None
+
+    state = eventually(forced, "the watcher has begun to force")
+    lab.on(1, "kill", "-9", str(state["watcher"]["pid"]))
+    done = running.wait()
+    check_completed(lab, control, done, contradicted)
+    assert done.record["generation"] > state["generation"]
+    assert acts(done.record).count("migrate") == 1
+    assert acts(done.record)[-1] == "force: suspend"
+    assert (done.record["result"]["mode"], done.record["result"]["rung"]) == ("paused", "suspend")
     assert lab.check(contradicted)["intact"]
 
 

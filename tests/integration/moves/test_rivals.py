@@ -45,27 +45,6 @@ def foreign(lab: Lab, slow: str) -> t.Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=60)
 
 
-def test_the_same_task_twice_is_one_move(lab: Lab, control: Control, slow: str) -> None:
-    first = control.begin_move(slow, bandwidth_mib=2)
-    lab.under_way(lab.uuid(slow))
-    other = control.join_move(slow, bandwidth_mib=2)
-    one = first.wait()
-    assert (one.code, other.code) == (0, 0), one.text + other.text
-    assert one.record == other.record == control.only_record()
-    assert one.ended() == ("completed", None)
-    assert lab.places(slow) == {2: "running"}
-
-
-def test_two_that_begin_in_the_same_moment_are_one_move(lab: Lab, control: Control, slow: str) -> None:
-    """Whichever is late finds the other's record, on its way or at its end; no third thing happens."""
-    outcomes = [running.wait() for running in [control.begin_move(slow, bandwidth_mib=8) for dummy in range(2)]]
-    assert 0 in [outcome.code for outcome in outcomes]
-    for outcome in outcomes:
-        assert outcome.code == 0 or outcome.result["error_code"] == "conflict", outcome.text
-    assert [record["status"] for record in control.records()].count("completed") == 1
-    assert lab.places(slow) == {2: "running"}
-
-
 def give_up(lab: Lab, guest: str, running: Running) -> None:
     """Abort a move as an operator does; its task says so, and the guest stays."""
     lab.virsh(1, "domjobabort", guest)
@@ -73,17 +52,6 @@ def give_up(lab: Lab, guest: str, running: Running) -> None:
     assert done.refused() == "aborted"
     assert done.ended() == ("cancelled", "operator")
     assert lab.places(guest) == {1: "running"}
-
-
-def test_another_destination_is_a_conflict_that_names_both(lab: Lab, control: Control, endless: str) -> None:
-    first = control.begin_move(endless, bandwidth_mib=8)
-    lab.under_way(lab.uuid(endless))
-    rival = control.move(endless, 3)
-    assert rival.refused() == "conflict"
-    for name in (endless, lab.host(2), lab.host(3)):
-        assert name in rival.msg
-    give_up(lab, endless, first)
-    assert len(control.records()) == 1
 
 
 def test_another_ledger_is_refused(lab: Lab, control: Control, endless: str) -> None:

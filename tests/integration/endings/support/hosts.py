@@ -52,10 +52,6 @@ def state_of(lab: Lab, name: str, number: int) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def kill_hypervisor(lab: Lab, number: int, guest: str) -> None:
-    lab.on(number, "sh", "-c", f"kill -9 $(cat /run/libvirt/qemu/{guest}.pid)")
-
-
 @contextlib.contextmanager
 def contradict(lab: Lab, name: str) -> t.Iterator[None]:
     """Let somebody's own tool on the first host take back every pause that is allowed."""
