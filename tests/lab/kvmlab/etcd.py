@@ -94,6 +94,9 @@ class Cluster:
             process = subprocess.Popen(
                 self._command(number), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={"PATH": os.defpath}
             )
+        # For a moment a new process has no command line, and could not be told from one that has ended.
+        while process.poll() is None and not pathlib.Path(f"/proc/{process.pid}/cmdline").read_bytes():
+            time.sleep(0.001)
         self._pid_file(number).write_text(str(process.pid))
 
     def signal(self, number: int, action: str) -> None:
