@@ -18,8 +18,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.poli
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import encode
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.folder import Folder
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.folder import Folder
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.simulator import facts
 
 Record = dict[str, t.Any]

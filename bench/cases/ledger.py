@@ -19,7 +19,7 @@ import typing as t
 from ansible_collections.kvmfleet.migration.bench import ledgers
 from ansible_collections.kvmfleet.migration.bench.figures import Effort, Figure, Section
 from ansible_collections.kvmfleet.migration.bench.timing import Series, in_turn, seconds_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.reading import Wanted, read
 
 OPEN = 20
@@ -27,7 +27,7 @@ CALLS = 20
 LOOKUP = "kvmfleet.migration.ledger"
 _PEAK = """
 import re, sys
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 path, domain = sys.argv[1:]
 for record in FileLedger(path).records(**({"unsettled_only": True} if domain == "-" else {"domain": domain})):
     pass

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from .etcd import address
 from .etcd.options import options_of
 from .etcd.store import EtcdLedger
-from .file_store import FileLedger
+from .file.store import FileLedger
 from .store import Ledger
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")

@@ -26,7 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import read_json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.heartbeat import Heartbeat
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import remote
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._progress import ProgressLines

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 
 from .fleet import Lab, eventually
 

@@ -95,7 +95,7 @@ def _act(act: str) -> Moment:
     return Moment(act, "module_utils._watcher.journal", "Journal.intend", AFTER, _of_journal, lambda arguments: arguments[1] == act)
 
 
-_LEDGER = "plugin_utils._ledger.file_store"
+_LEDGER = "plugin_utils._ledger.file.store"
 _JOURNAL = "module_utils._watcher.journal"
 
 ON_THE_CONTROL_NODE = (

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.action.boot_guard import Act
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 
 ID, UUID, DOMAIN = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
 GUARD = {"installed": True, "systemd": True, "ran": True, "held": {"at": "now", "why": "boot"}, "released": None, "would_start": []}

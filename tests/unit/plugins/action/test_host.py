@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.host import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, KvmfleetError, NotFound, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 
 ID, UUID = (str(uuid.UUID(int=number)) for number in (1, 2))
 

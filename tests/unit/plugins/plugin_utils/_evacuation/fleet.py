@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.job import Context, Wish
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run import Evacuation
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.starting import FakeStartingHost, definition

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, NotFound
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.change import changed_entry, differs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_by_name, entry_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 
 ID, UUID, NEW = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
 

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.cl
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import delete, end_of, many, one, put
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.options import Options
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 
 
 class Store(abc.ABC):

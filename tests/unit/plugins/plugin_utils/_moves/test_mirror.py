@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import OWNER_LAG_SECONDS, Mirror
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock

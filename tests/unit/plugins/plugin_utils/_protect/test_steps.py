@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._protect.builders import (
     DOMAIN,

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import keep
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.homes import homes

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, NotFound, TimedOut
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import locks, session
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.disk_errors import reported
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file import locks, session
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.disk_errors import reported
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
 NewMove = Callable[..., dict[str, t.Any]]

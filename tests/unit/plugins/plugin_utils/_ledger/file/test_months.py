@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.shelf import Shelf
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.shelf import Shelf
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import FileStore
 

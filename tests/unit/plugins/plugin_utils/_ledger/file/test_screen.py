@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import new_record, place
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import shelf
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import Damaged, canonical, decode, encode, opened
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file_store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file import shelf
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.selection import select
 
 NewMove = Callable[..., dict[str, t.Any]]

@@ -17,9 +17,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
 
-from .encoding import Damaged, Newer, decode, encode
+from ..encoding import Damaged, Newer, decode, encode
+from ..keys import is_uuid
 from .folder import Folder
-from .keys import is_uuid
 from .locks import flocked
 from .session import LOCK_NAME, LOCK_SECONDS
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState
 
-from .encoding import canonical, digest
+from ..encoding import canonical, digest
 from .folder import Folder, write_all
 
 NAME = "journal"

@@ -12,17 +12,17 @@ import os
 import typing as t
 from collections.abc import Callable, Iterator
 
+from ..access import Access
+from ..audit import genesis, read_link, verify_lines
+from ..document_ledger import DocumentLedger
+from ..keys import check_lock_key
+from ..selection import Selection
+from ..store import Body
 from . import creation
-from .access import Access
-from .audit import genesis, read_link, verify_lines
 from .disk_errors import reported
-from .document_ledger import DocumentLedger
-from .file_records import closed_records, open_records
-from .keys import check_lock_key
 from .locks import flocked
-from .selection import Selection
+from .records import closed_records, open_records
 from .session import Session, Step, session
-from .store import Body
 
 _LOCKS = "locks"
 _T = t.TypeVar("_T")

@@ -11,20 +11,20 @@ import contextlib
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 
-from . import file_records
-from .access import Access
-from .access import Write as DocumentWrite
-from .audit import line_for, read_link
+from ..access import Access
+from ..access import Write as DocumentWrite
+from ..audit import line_for, read_link
+from ..encoding import encode
+from ..layout import SET_ASIDE, Place
+from ..selection import select
+from ..store import Body, Document, Stored
+from . import records
 from .audit_file import AuditFile
 from .disk_errors import reported
-from .encoding import encode
 from .folder import Folder
 from .journal import Journal, Unit, Write
-from .layout import SET_ASIDE, Place
 from .locks import flocked
-from .selection import select
 from .shelf import Shelf
-from .store import Body, Document, Stored
 
 LOCK_NAME = "ledger.lock"
 LOCK_SECONDS = 60.0
@@ -50,14 +50,14 @@ class Session(Access):
         return self.shelf.read_all(parts)
 
     def holder(self, domain_uuid: str) -> t.Optional[Stored]:
-        return file_records.holder(self.shelf, domain_uuid)
+        return records.holder(self.shelf, domain_uuid)
 
     def find(self, record_id: str) -> t.Optional[Stored]:
-        return file_records.find(self.shelf, record_id)
+        return records.find(self.shelf, record_id)
 
     def every_record(self) -> Iterator[Body]:
-        yield from file_records.open_records(self.shelf)
-        yield from file_records.closed_records(self.root.path, select(), lambda sentence: None)
+        yield from records.open_records(self.shelf)
+        yield from records.closed_records(self.root.path, select(), lambda sentence: None)
 
     def set_aside(self) -> list[str]:
         return self.shelf.folders(SET_ASIDE)

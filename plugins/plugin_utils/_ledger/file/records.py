@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotSupported
 
+from ..layout import CLOSED, OPEN, Place, place_of
+from ..rules import holds_domain
+from ..selection import Selection
+from ..store import Body, Stored
 from .folder import Folder
-from .layout import CLOSED, OPEN, Place, place_of
-from .rules import holds_domain
-from .selection import Selection
 from .shelf import Shelf
-from .store import Body, Stored
 
 
 def open_records(shelf: Shelf) -> list[Body]:

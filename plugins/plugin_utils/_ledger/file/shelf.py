@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotSupported
 
-from .encoding import Damaged, Newer, decode, decode_opened, opened
+from ..encoding import Damaged, Newer, decode, decode_opened, opened
+from ..layout import SET_ASIDE, Place, check_document, may_pass, name_aside
+from ..screen import Screen
+from ..store import Body, Document
 from .folder import Folder
-from .layout import SET_ASIDE, Place, check_document, may_pass, name_aside
-from .screen import Screen
-from .store import Body, Document
 
 _EVERYTHING: t.Final = Screen()
 _NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO)

@@ -11,7 +11,7 @@ import os
 import typing as t
 from collections.abc import Callable, Iterator
 
-from .audit import Link, read_link
+from ..audit import Link, read_link
 from .folder import Folder, write_all
 
 NAME = "audit.jsonl"
