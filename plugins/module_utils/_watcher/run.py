@@ -11,11 +11,13 @@ import os
 import time
 import typing as t
 
-from .._errors import KvmfleetError
+from .._errors import Internal, KvmfleetError
 from .._migration.hypervisor import Host
+from .._records import schema
+from .._records import statuses as s
 from .arrivals import ArrivalEvents
 from .detach import Report, launch
-from .files import RUN_FOLDER, log_path, run_folder
+from .files import RUN_FOLDER, log_path, read_json, run_folder, state_path
 from .heartbeat import Heartbeat
 from .journal import Journal
 from .look import forget, look
@@ -82,12 +84,30 @@ def _journal(order: Order, watcher: t.Mapping[str, t.Any], ownership: Ownership,
 
 def _own(order: Order, folder: str) -> Ownership:
     ownership = Ownership(order.uuid, folder)
-    record = order.record
     if order.adopt:
-        record["generation"] = ownership.take_over(record["id"], record["generation"])
+        order.record = _caught_up(order.record, folder)
+        order.record["generation"] = ownership.take_over(order.record["id"], order.record["generation"])
     else:
-        ownership.begin(record["id"], record["generation"])
+        ownership.begin(order.record["id"], order.record["generation"])
     return ownership
+
+
+def _caught_up(record: schema.Record, folder: str) -> schema.Record:
+    """Return the record as its state file has it, now that the lock is ours.
+
+    Since the control node asked, another watcher may have begun the move and died: what the guest was before is written there alone.
+    """
+    state = read_json(state_path(record["domain"]["uuid"], folder))
+    if not isinstance(state, dict) or state.get("id") != record["id"]:
+        return record
+    try:
+        known = schema.check_record({key: value for key, value in state.items() if key not in ("watcher", "answers")})
+    except Internal:
+        return record
+    if known["generation"] < record["generation"]:
+        return record
+    # One that has ended there is settled once more by asking both hosts, as it was ordered.
+    return {**record, "before": known["before"], "acts": known["acts"]} if known["status"] in s.CLOSED else known
 
 
 def _sweep(folder: str) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import time
@@ -70,6 +71,33 @@ def test_an_adopted_record_has_a_newer_generation_in_the_report_and_the_state_fi
     earlier.release()
     assert start([adopted(generation=3)], folder, arrived())["taken"] == {UUID: 8}
     assert ended(folder)["generation"] == 8
+
+
+BEFORE = {"state": "running", "persistent": True, "autostart": True, "at_destination": False}
+
+
+def begun_and_died(folder: pathlib.Path, order: Order, **changes: t.Any) -> None:
+    """Leave the state file of a watcher that has begun the move since the control node read the ledger, and that lives no more."""
+    state = {**schema.copied(order.record), "status": s.RUNNING, "before": BEFORE, "acts": [{"at": "2026-01-01T00:00:00.000Z", "act": "migrate"}], **changes}
+    (folder / f"{UUID}.json").write_text(json.dumps({**state, "watcher": {"pid": 1}, "answers": {}}))
+
+
+@pytest.mark.parametrize("status", [s.RUNNING, s.CANCELLED])
+def test_an_adopter_knows_what_a_watcher_wrote_that_began_and_died_after_the_control_node_had_asked(folder: pathlib.Path, status: str) -> None:
+    order = order_of(record_of(generation=4), adopt=True)
+    begun_and_died(folder, order, status=status)
+    assert start([order], folder, arrived())["taken"] == {UUID: 5}
+    record = ended(folder)
+    assert (record["status"], record["before"], record["generation"]) == (s.COMPLETED, BEFORE, 5)
+    assert "migrate" in [one["act"] for one in record["acts"]]
+
+
+@pytest.mark.parametrize("changes", [{"id": OTHER}, {"generation": 3}, {"acts": "none"}])
+def test_an_adopter_takes_nothing_from_the_file_of_another_or_older_record_or_a_damaged_one(folder: pathlib.Path, changes: t.Dict[str, t.Any]) -> None:
+    order = order_of(record_of(generation=4), adopt=True)
+    begun_and_died(folder, order, **changes)
+    start([order], folder, arrived())
+    assert ended(folder)["before"] == {}
 
 
 def test_one_order_that_is_refused_does_not_stop_the_others(folder: pathlib.Path) -> None:
