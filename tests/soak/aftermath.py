@@ -22,6 +22,7 @@ FILLED_SECONDS = 30
 _STATES = 'for one in /run/kvmfleet/*.json; do [ -e "$one" ] && cat "$one"; done; true'
 # What is written for a moment alone: the last word of a move, and what a run has heard and said, stay for a day.
 _LEFT = "find /run/kvmfleet -name '*.new' -o -name '*.intent' 2>/dev/null; true"
+_AUTOSTARTED = "virsh -q -c qemu:///system list --all --autostart --name"
 _QUARANTINED = 'for one in /var/lib/kvmfleet/quarantine/*.json; do [ -e "$one" ] && cat "$one" && echo; done; true'
 
 
@@ -35,6 +36,7 @@ class Aftermath:
         """Check everything; return how many memories were read."""
         self._check_watchers()
         self._check_places()
+        self._check_autostart()
         self._check_files()
         self._check_ledger()
         return self._check_memories()
@@ -70,6 +72,13 @@ class Aftermath:
 
         if not self._stage.watch.until(all_in_place, QUIET_SECONDS):
             raise Violation(f"after a settling run: {'; '.join(wrong.values())}", next(iter(wrong)))
+
+    def _check_autostart(self) -> None:
+        """A guest that starts with its host goes on doing so, wherever it has gone."""
+        kept = {name for number in HOSTS for name in self._stage.sh(number, _AUTOSTARTED).split()}
+        lost = sorted(set(self._stage.model.guests) - kept)
+        if lost:
+            raise Violation(f"{', '.join(lost)} would not start with the host any more", lost[0])
 
     def _check_files(self) -> None:
         for number in HOSTS:
