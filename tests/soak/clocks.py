@@ -9,12 +9,12 @@ from __future__ import annotations
 import pathlib
 
 from ansible_collections.kvmfleet.migration.tests.integration.faults.engine.clocks import Clock
+from ansible_collections.kvmfleet.migration.tests.integration.faults.engine.moments import PROBE
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 
 from .actions import HOSTS
 
 CONTROL = 0
-SLEEP = pathlib.Path(__file__).with_name("wrong_clock")
 _WRAPPER = """#!/bin/sh
 [ -e '{mark}' ] && export {clock}
 exec /usr/bin/python3 "$@"
@@ -52,7 +52,5 @@ class Clocks:
             self.jump(number, 0)
 
     def _environment(self, number: int) -> dict[str, str]:
-        found = {key: value for key, value in self._clocks[number].environment.items() if key != "FAKETIME_NO_CACHE"}
-        # To read the file at each question would slow every Python down.
-        path = f"{SLEEP}:{self._right.get('PYTHONPATH', '')}" if number == CONTROL else str(SLEEP)
-        return {**found, "FAKETIME_CACHE_DURATION": "1", "PYTHONPATH": path}
+        path = f"{PROBE}:{self._right.get('PYTHONPATH', '')}" if number == CONTROL else str(PROBE)
+        return {**self._clocks[number].environment, "PYTHONPATH": path}

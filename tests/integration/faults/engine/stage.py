@@ -15,9 +15,9 @@ from ...support.fleet import Lab, eventually
 from ...support.site import HOSTS, Site
 from . import disks
 from .actions import Actions
+from .clocks import Clock
 from .moments import PROBE, Arrival, Moments
 from .phrases import CONTROL, Action
-from .set_clocks import SetClock
 from .tasks import Run, begin
 from .text import Scenario, Task
 
@@ -39,7 +39,7 @@ class Stage:
         self.site = Site(lab, folder)
         self.moments = Moments(folder / "moments", self.site.hooks)
         self.uuids: dict[str, str] = {}
-        self.clocks: dict[t.Any, SetClock] = {}
+        self.clocks: dict[t.Any, Clock] = {}
         self._folder = folder
         self._runs: dict[str, Run] = {}
         self._ledger_disk: disks.LedgerDisk | None = None
@@ -65,7 +65,7 @@ class Stage:
         for number in {action.on for action in actions if action.what == "images" and action.on}:
             disks.own_images(self.lab, number)
         for name in {action.options["on"] for action in actions if action.verb == "clock"}:
-            self.clocks[name] = SetClock(self._folder / f"clock-{name}")
+            self.clocks[name] = Clock(self._folder / f"clock-{name}")
         self._interpret()
         for name, wish in self.scenario.guests.items():
             self._make_guest(name, wish)
