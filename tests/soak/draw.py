@@ -68,11 +68,9 @@ class Drawing:
 
     def _round(self) -> t.Iterator[Action]:
         for step in range(STEPS_OF_A_ROUND):
-            for action in self._ended_by(step):
-                yield action
+            yield from self._ended_by(step)
             yield self._drawn(step)
-        for action in self._ended_by(STEPS_OF_A_ROUND + MOST_STEPS * 4):
-            yield action
+        yield from self._ended_by(STEPS_OF_A_ROUND + MOST_STEPS * 4)
         yield Action(SETTLE)
 
     def _ended_by(self, step: int) -> list[Action]:

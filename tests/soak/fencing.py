@@ -41,4 +41,4 @@ class Device:
             text = stream.read()
         whole = text[: text.rfind("\n") + 1]
         self._read += len(whole.encode())
-        return [(host, guest) for host, guest in (line.split(" ", 1) for line in whole.splitlines())]
+        return [(host, guest) for host, _space, guest in (line.partition(" ") for line in whole.splitlines())]

@@ -77,7 +77,7 @@ def _unanswered(error: Exception, timeout_seconds: float, ended: str) -> Unanswe
     """:arg ended: what it means that the connection was ended."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Unanswered(f"its certificate is not accepted: {error.verify_message}", lasting=True)
-    if isinstance(error, ssl.SSLEOFError):
+    if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         return Unanswered(ended)
     if isinstance(error, ssl.SSLError):
         return _unanswered_tls(error)
