@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import typing as t
 from collections.abc import Callable, Iterator
 
@@ -16,7 +17,7 @@ from kvmlab.etcd import Cluster
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import client
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import client, connection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
 
@@ -102,6 +103,11 @@ def test_a_certificate_with_a_common_name_is_not_for_users(guarded: Cluster) -> 
     ours = Authority(guarded.folder / "tls")
     ours.issue("named", subject="/CN=fleet")
     assert "no client certificate that has a CommonName" in str(refusal(guarded, cert_file=ours.certificate("named"), key_file=ours.key("named")))
+
+
+@pytest.mark.parametrize("error", [ssl.SSLEOFError(), ssl.SSLZeroReturnError(), ConnectionResetError(), BrokenPipeError()])
+def test_a_connection_that_is_ended_is_told_of_in_one_way_however_tls_sees_it(error: OSError) -> None:
+    assert str(connection._unanswered(error, 5, "it hung up")) == "it hung up"
 
 
 def test_one_side_speaks_tls_and_the_other_does_not(guarded: Cluster, member: Cluster, brief: None) -> None:
