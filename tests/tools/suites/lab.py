@@ -18,6 +18,8 @@ from . import places
 COMMAND = places.COPY / "tests" / "lab" / "lab"
 ROOT = Path("/run/kvmfleet-tests")
 DOWN_SECONDS = 120
+# What follows the prefix of a lab in the name of its etcd's folder.
+ETCD = "-etcd"
 
 
 @contextmanager
@@ -42,4 +44,6 @@ def labs(prefix: str, venv: Path = places.VENV) -> Iterator[dict[str, str]]:
 
 def _take_down(state: Path, env: dict[str, str]) -> None:
     for folder in sorted(path for path in state.glob("*") if path.is_dir()):
-        subprocess.run([COMMAND, "--prefix", folder.name, "down"], env=env, check=True, timeout=DOWN_SECONDS, stdin=subprocess.DEVNULL)
+        prefix, is_etcd = folder.name.removesuffix(ETCD), folder.name.endswith(ETCD)
+        argv = [COMMAND, "--prefix", prefix, *(["etcd"] if is_etcd else []), "down"]
+        subprocess.run(argv, env=env, check=True, timeout=DOWN_SECONDS, stdin=subprocess.DEVNULL)
