@@ -84,7 +84,7 @@ def _everybody_may(root: str) -> bool:
 
 def _kernel_of(release: str) -> t.Tuple[int, int]:
     """Return major and minor number; the highest where they cannot be told, for then nothing is known to be allowed."""
-    match = re.match(r"(\d+)\.(\d+)", release)
+    match = re.match(r"([0-9]{1,5})\.([0-9]{1,5})(?![0-9])", release)
     return (int(match.group(1)), int(match.group(2))) if match else (999, 0)
 
 
