@@ -45,5 +45,5 @@ def labs(prefix: str, venv: Path = places.VENV) -> Iterator[dict[str, str]]:
 def _take_down(state: Path, env: dict[str, str]) -> None:
     for folder in sorted(path for path in state.glob("*") if path.is_dir()):
         prefix, is_etcd = folder.name.removesuffix(ETCD), folder.name.endswith(ETCD)
-        argv = [COMMAND, "--prefix", prefix, *(["etcd"] if is_etcd else []), "down"]
+        argv = [str(COMMAND), "--prefix", prefix, *(["etcd"] if is_etcd else []), "down"]
         subprocess.run(argv, env=env, check=True, timeout=DOWN_SECONDS, stdin=subprocess.DEVNULL)

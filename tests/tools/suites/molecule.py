@@ -24,7 +24,7 @@ def run(results: Results) -> None:
         _forget()
         with labs("mol") as env:
             argv = [places.tool("molecule"), "test", "--scenario-name", scenario]
-            results.check(scenario, argv, env={**env, "ANSIBLE_HOME": str(STATE)}, timeout_seconds=SCENARIO_SECONDS)
+            results.check(scenario, argv, env={**env, "ANSIBLE_HOME": str(STATE)}, timeout_seconds=SCENARIO_SECONDS, quiet=True)
 
 
 def _forget() -> None:

@@ -2,24 +2,40 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Running a tool: its output is shown as it comes, and it cannot hang for ever."""
+"""Running a tool: its output is shown, and it cannot hang for ever."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 GRACE_SECONDS = 30
 DIED = 124
 
 
 def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_seconds: float) -> int:
-    """Run a tool and return its exit code; C(DIED) when it was ended for its time."""
+    """Run a tool and return its exit code; C(DIED) when it was ended for its time. Its output is shown as it comes."""
     print("+", *argv, flush=True)
-    with subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, start_new_session=True) as process:
+    return _run(argv, cwd, env, timeout_seconds, None)
+
+
+def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_seconds: float) -> int:
+    """Like L(run), for a tool that says much: its output is shown when it has failed, and only then."""
+    print("+", *argv, flush=True)
+    with tempfile.TemporaryFile() as output:
+        code = _run(argv, cwd, env, timeout_seconds, output)
+        output.seek(0)
+        print(output.read().decode(errors="replace") if code else "passed", flush=True)
+    return code
+
+
+def _run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_seconds: float, output: IO[bytes] | None) -> int:
+    with subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True) as process:
         try:
             return process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:

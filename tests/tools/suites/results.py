@@ -52,9 +52,14 @@ class Results:
         cwd: Path = places.COPY,
         env: Mapping[str, str] | None = None,
         timeout_seconds: float = 600,
+        quiet: bool = False,
     ) -> bool:
-        """Run a tool whose exit code is the verdict, and count it."""
-        passed = processes.run(argv, cwd, env or places.environment(), timeout_seconds) == 0
+        """Run a tool whose exit code is the verdict, and count it.
+
+        :arg quiet: show what it prints only when it fails.
+        """
+        run = processes.run_quietly if quiet else processes.run
+        passed = run(argv, cwd, env or places.environment(), timeout_seconds) == 0
         self.add(name, passed)
         return passed
 

@@ -18,6 +18,12 @@ def test_exit_code_is_passed_on(tmp_path: Path) -> None:
     assert processes.run(["sh", "-c", "exit 7"], tmp_path, os.environ, 30) == 7
 
 
+@pytest.mark.parametrize(("script", "shown"), [("echo much; echo more >&2; exit 7", "much\nmore\n"), ("echo much", "passed")])
+def test_quiet_tool_is_shown_only_where_it_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, shown: str) -> None:
+    processes.run_quietly(["sh", "-c", script], tmp_path, os.environ, 30)
+    assert capfd.readouterr().out.splitlines(keepends=True)[1:] == [*f"{shown}\n".splitlines(keepends=True)]
+
+
 def test_tool_that_hangs_is_ended(tmp_path: Path) -> None:
     started = time.monotonic()
     assert processes.run(["sleep", "300"], tmp_path, os.environ, 1) == processes.DIED
