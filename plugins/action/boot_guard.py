@@ -16,11 +16,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.status
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import check_not_discarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body, Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.withheld import keeping_out, summary, withholding
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -38,7 +38,7 @@ class ActionModule(FleetAction):
         """Read, forget what is not to be started, and release where the ledger permits it."""
         unwanted = [canonical_uuid(uuid) for uuid in args["forget"]]
         here = self.here(task_vars)
-        ledger = self._ledger(Settings(task_vars).ledger(here, args["ledger"]))
+        ledger = open_if_any(*Settings(task_vars).ledger(here, args["ledger"]))
         answer = self._asked("read", {}, args, task_vars)
         identity = Identity(here, *(answer["identity"][key] for key in ("host_id", "host_uuid", "machine_id")))
         records = list(ledger.records(statuses=sorted(UNSETTLED | TOMBSTONE))) if ledger else []
@@ -82,9 +82,3 @@ class ActionModule(FleetAction):
 
     def _asked(self, phase: str, work: Result, args: Result, task_vars: Result) -> Result:
         return self.phase(phase, {**work, "check": bool(self._task.check_mode)}, args["uri"], task_vars)
-
-    def _ledger(self, place: LedgerPlace) -> Ledger | None:
-        try:
-            return open_ledger(*place, create=False)
-        except NotFound:
-            return None

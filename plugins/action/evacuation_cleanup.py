@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation_cleanup_spec import evacuation_cleanup_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.cleanup import Cleanup, Outcome
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -38,7 +38,7 @@ class ActionModule(FleetAction):
         if not 0 <= args["retention_days"] <= _MAX_RETENTION_DAYS:
             raise InvalidArgument(f"retention_days is {args['retention_days']}.", f"Give 0 to {_MAX_RETENTION_DAYS}. Nothing was changed.")
         settings, here = Settings(task_vars), self.here(task_vars)
-        ledger = _existing(settings.ledger(here, args["ledger"]))
+        ledger = open_if_any(*settings.ledger(here, args["ledger"]))
 
         def phase(name: str, work: Result) -> Result:
             return self.phase(name, work, args["uri"], task_vars)
@@ -59,13 +59,6 @@ class ActionModule(FleetAction):
         if self._task.diff:
             result["diff"] = _diff(outcome, here)
         return {**result, "warnings": warnings} if warnings else result
-
-
-def _existing(place: LedgerPlace) -> Ledger | None:
-    try:
-        return open_ledger(*place, create=False)
-    except NotFound:
-        return None
 
 
 def _identity(here: str, answer: Result) -> Identity:

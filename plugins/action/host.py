@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import DECISIONS, host_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts import adopt
@@ -17,9 +17,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.change i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import check_not_discarded, scrapped, without_token
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_by_name, entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.settle import discarded, settled
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document, Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -44,7 +44,7 @@ class ActionModule(FleetAction):
         decision = _decision(args)
         if decision:
             return self._decide(decision, name, here, args, task_vars)
-        ledger = self._ledger(Settings(task_vars).ledger(here, args["ledger"]), args)
+        ledger = open_if_any(*Settings(task_vars).ledger(here, args["ledger"]), create=args["state"] is not None and not self._task.check_mode)
         warnings: list[str] = []
         if name == here:
             identity, found = _told(ledger, name, args) or self._asked(ledger, name, args, task_vars, warnings)
@@ -79,13 +79,6 @@ class ActionModule(FleetAction):
         return {**result, "warnings": warnings} if warnings else result
 
     # -- the entry -----------------------------------------------------------------------------------------------
-
-    def _ledger(self, place: LedgerPlace, args: dict[str, t.Any]) -> Ledger | None:
-        """Return the ledger; None where there is none and the task writes nothing."""
-        try:
-            return open_ledger(*place, create=args["state"] is not None and not self._task.check_mode)
-        except NotFound:
-            return None
 
     def _asked(
         self, ledger: Ledger | None, name: str, args: dict[str, t.Any], task_vars: dict[str, t.Any], warnings: list[str]

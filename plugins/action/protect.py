@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._protect_spec import protect_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import Outcome, notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings, port_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings, port_of
 
 Result = dict[str, t.Any]
 
@@ -40,7 +39,7 @@ class ActionModule(FleetAction):
         if args["clean_shutdown_token"] and not args["guard"]:
             raise InvalidArgument("clean_shutdown_token releases the boot guard, and guard is false.", "Set guard: true. Nothing was changed.")
         settings, here = Settings(task_vars), self.here(task_vars)
-        ledger = self._ledger(settings.ledger(here, args["ledger"]))
+        ledger = open_if_any(*settings.ledger(here, args["ledger"]), create=not self._task.check_mode)
         steps = Steps(here, ledger, lambda phase, work: self._asked(phase, work, args["uri"], task_vars), acting(), self._task.check_mode)
         only = (args["_work"] or {}).get("step")
         result: Result = {"changed": False}
@@ -59,12 +58,6 @@ class ActionModule(FleetAction):
         result = _added(result, steps.guard(args["guard"], args["clean_shutdown_token"]))
         result["notes"] = notes(result, (steps.entry() or {}).get("unwritable") or {})
         return {**result, "diff": _diff(outcome, steps.name)} if self._task.diff else result
-
-    def _ledger(self, place: LedgerPlace) -> Ledger | None:
-        try:
-            return open_ledger(*place, create=not self._task.check_mode)
-        except NotFound:
-            return None
 
     def _asked(self, phase: str, work: Result, uri: str, task_vars: Result) -> Result:
         return self.phase(phase, work, uri, task_vars, is_secret=phase == _SECRET_PHASE)

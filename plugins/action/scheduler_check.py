@@ -10,15 +10,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import scheduler_check_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.answer import answer
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.question import question_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -36,17 +34,10 @@ class ActionModule(FleetAction):
         """Ask this host and the candidates, and judge each of them."""
         settings, here = Settings(task_vars), self.here(task_vars)
         question = question_of(args, settings, here)
-        ledger = _ledger(settings.ledger(here, args["ledger"]))
+        ledger = open_if_any(*settings.ledger(here, args["ledger"]))
         view = FleetView(ledger, settings, question.source, {}, question.move.uris, Arrivals(ledger), overrides=question.scheduler)
         view.check_settings(question.move.uris)
         view.survey = self.phase("survey", {"wanted": question.wanted()}, args["uri"], task_vars)["survey"]
         result = answer(question, view)
         problems = ledger.problems if ledger else []
         return {**result, "warnings": problems} if problems else result
-
-
-def _ledger(place: LedgerPlace) -> Ledger | None:
-    try:
-        return open_ledger(*place, create=False)
-    except NotFound:
-        return None

@@ -15,7 +15,7 @@ from ._migration.policy import STRATEGIES
 
 Spec = t.Dict[str, t.Dict[str, t.Any]]
 
-# Of the options of domain_spec exactly one is given.
+# Of the options of domain_spec no two are given.
 ONE_DOMAIN: t.Final = [("name", "uuid")]
 
 
@@ -25,7 +25,7 @@ def libvirt_spec() -> Spec:
 
 
 def domain_spec() -> Spec:
-    """Return the options of every module that works on one domain of its host. Twin of the fragment C(_domain)."""
+    """Return the options that name a domain. Twin of the fragment C(_domain), for modules that want exactly one."""
     return {"name": {"type": "str"}, "uuid": {"type": "str"}}
 
 
@@ -42,8 +42,7 @@ def internal_spec() -> Spec:
 def move_spec() -> Spec:
     """Return the options that each move of C(live_migrate) has: task-wide, and again in every entry of C(moves)."""
     return {
-        "name": {"type": "str"},
-        "uuid": {"type": "str"},
+        **domain_spec(),
         "destination": {"type": "str"},
         "destination_uri": {"type": "str"},
         "transport": {"type": "str", "choices": list(TRANSPORTS)},
@@ -90,8 +89,7 @@ def scheduler_check_spec() -> Spec:
     return {
         **libvirt_spec(),
         **ledger_spec(),
-        "name": {"type": "str"},
-        "uuid": {"type": "str"},
+        **domain_spec(),
         "request": {"type": "dict"},
         "destination": {"type": "str"},
         "candidates": {"type": "list", "elements": "str"},

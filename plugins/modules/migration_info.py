@@ -103,7 +103,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.migrations import canonical_uuid, in_progress, read_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.host import open_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri, is_local
@@ -128,8 +128,8 @@ def migration_info(module: AnsibleModule) -> t.Dict[str, t.Any]:
 def main() -> None:
     """List migrations."""
     module = AnsibleModule(
-        argument_spec={**libvirt_spec(), "name": {"type": "str"}, "uuid": {"type": "str"}},
-        mutually_exclusive=[("name", "uuid")],
+        argument_spec={**libvirt_spec(), **domain_spec()},
+        mutually_exclusive=ONE_DOMAIN,
         supports_check_mode=True,
     )
     run(module, migration_info)

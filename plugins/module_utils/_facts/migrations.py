@@ -16,7 +16,7 @@ from .._migration import hypervisor as h
 from .._migration.progress import progress_of
 from .._records import schema
 from .._records import statuses as s
-from .._watcher.files import RUN_FOLDER, read_json
+from .._watcher.files import RUN_FOLDER, read_json, record_in
 from .._watcher.process import is_alive
 
 States = t.Mapping[str, schema.Record]
@@ -93,7 +93,7 @@ def _running(host: h.Host, info: h.DomainInfo, state: t.Optional[schema.Record],
 
 
 def _shown(state: schema.Record, watched: t.Optional[bool]) -> schema.Record:
-    return {**{key: value for key, value in state.items() if key not in ("watcher", "answers")}, "watched": watched}
+    return {**record_in(state), "watched": watched}
 
 
 def _foreign(host: h.Host, info: h.DomainInfo, watched: t.Optional[bool]) -> schema.Record:

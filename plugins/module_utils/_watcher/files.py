@@ -16,6 +16,8 @@ import uuid as uuid_module
 from .._errors import Forbidden, InvalidArgument
 
 RUN_FOLDER = "/run/kvmfleet"
+# What stands in a state, or is told of one, beside the record.
+_BESIDE = ("watcher", "answers", "alive", "watched")
 
 
 def run_folder(folder: str = RUN_FOLDER) -> str:
@@ -33,6 +35,11 @@ def run_folder(folder: str = RUN_FOLDER) -> str:
 def state_path(domain_uuid: str, folder: str = RUN_FOLDER) -> str:
     """Return where the state of that domain's move stands."""
     return os.path.join(folder, f"{_checked(domain_uuid)}.json")
+
+
+def record_in(state: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """Return the record in a state: without what is said of its watcher."""
+    return {key: value for key, value in state.items() if key not in _BESIDE}
 
 
 def lock_path(domain_uuid: str, folder: str = RUN_FOLDER) -> str:

@@ -27,7 +27,7 @@ from .._policy.document import parse
 from .._records import statuses as s
 from .._records.schema import Record
 from . import intents
-from .files import RUN_FOLDER, read_json, run_folder, state_path
+from .files import RUN_FOLDER, read_json, record_in, run_folder, state_path
 from .follow import POLL_SECONDS, Follower
 from .journal import Journal
 from .order import Order
@@ -89,8 +89,7 @@ class Intervention:
 
     def _give_watcher(self, record: Record) -> None:
         """Start a watcher for a move whose own has died."""
-        state = {key: value for key, value in (self._state() or record).items() if key not in ("watcher", "answers", "watched")}
-        order = Order(state, self.host.uri, record.get("connection", {}).get("destination_uri", ""), [], {}, adopt=True)
+        order = Order(record_in(self._state() or record), self.host.uri, record.get("connection", {}).get("destination_uri", ""), [], {}, adopt=True)
         started = start_watcher([order], intents.Intent(self.act, "", 0, self.by).id, 1, self.open_host, self.folder)
         refused = started["refused"].get(self.info.uuid)
         if refused:

@@ -17,7 +17,7 @@ from .._records import schema
 from .._records import statuses as s
 from .arrivals import ArrivalEvents
 from .detach import Report, launch
-from .files import RUN_FOLDER, log_path, read_json, run_folder, state_path
+from .files import RUN_FOLDER, log_path, read_json, record_in, run_folder, state_path
 from .heartbeat import Heartbeat
 from .journal import Journal
 from .look import forget, look
@@ -101,7 +101,7 @@ def _caught_up(record: schema.Record, folder: str) -> schema.Record:
     if not isinstance(state, dict) or state.get("id") != record["id"]:
         return record
     try:
-        known = schema.check_record({key: value for key, value in state.items() if key not in ("watcher", "answers")})
+        known = schema.check_record(record_in(state))
     except Internal:
         return record
     if known["generation"] < record["generation"]:

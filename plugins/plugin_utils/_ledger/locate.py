@@ -11,7 +11,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound
 
 from .etcd import address
 from .etcd.options import options_of
@@ -54,6 +54,14 @@ def open_ledger(location: t.Optional[str] = None, etcd: t.Any = None, *, create:
             "Use a folder on the control node, or etcd://host:2379/prefix.",
         )
     return FileLedger(os.path.expanduser(location), create)
+
+
+def open_if_any(location: t.Optional[str] = None, etcd: t.Any = None, *, create: bool = False) -> t.Optional[Ledger]:
+    """Return the ledger as L(open_ledger) does, and None where there is none and it is not to be made."""
+    try:
+        return open_ledger(location, etcd, create=create)
+    except NotFound:
+        return None
 
 
 def _is_name(location: str) -> bool:

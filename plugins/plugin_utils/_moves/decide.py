@@ -20,9 +20,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.copying import check_storage
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import without_watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.reasons import compact
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
 
@@ -132,7 +132,7 @@ def newest(record: Facts, watch: Facts | None) -> Facts:
     """Return the record as its state file has it, where that is the same record and not an older generation; else as given."""
     if watch is None or watch["record"].get("id") != record["id"] or watch["record"].get("generation", 0) < record["generation"]:
         return record
-    return without_watcher(watch["record"])
+    return record_in(watch["record"])
 
 
 def _not_at_source(request: MoveRequest, source: str, domain: Facts) -> Decision:

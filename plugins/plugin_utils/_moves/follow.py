@@ -13,7 +13,8 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror, without_watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import SourceHost, State
 
 # Between two polls, each of which waits on the host for news.
@@ -84,7 +85,7 @@ class Follower:
 
     def _not_kept(self, error: KvmfleetError, state: State | None, mirror: Mirror) -> KvmfleetError:
         """Return the ledger's error with the move that it is about, and what becomes of that."""
-        record = without_watcher(state) if state else mirror.record
+        record = record_in(state) if state else mirror.record
         ends = f"{record['source']['host']} to {record['destination']['host']}"
         return type(error)(
             f"The ledger cannot keep the record of the move of domain {record['domain']['name']} from {ends}. Its watcher on {self._source.name} "

@@ -12,17 +12,11 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
 
 # So long the owner of a record may take to write what the state file says; after that whoever sees it writes.
 OWNER_LAG_SECONDS = 5.0
-
-_NOT_RECORD = ("watcher", "answers", "alive")
-
-
-def without_watcher(state: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return the record in a state file."""
-    return {key: value for key, value in state.items() if key not in _NOT_RECORD}
 
 
 class Mirror:
@@ -50,7 +44,7 @@ class Mirror:
 
     def follow(self, state: t.Mapping[str, t.Any]) -> None:
         """Bring the ledger to what the state file says."""
-        record = without_watcher(state)
+        record = record_in(state)
         if record["id"] != self.record["id"] or record["generation"] < self.record["generation"]:
             return
         if not self._is_news(record):

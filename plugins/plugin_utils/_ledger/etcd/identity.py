@@ -8,20 +8,15 @@
 from __future__ import annotations
 
 import typing as t
-import uuid
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound
 
 from ..audit import genesis
-from ..encoding import Damaged, Newer, decode, encode
-from ..keys import is_uuid
+from ..identity import NAME, Found, id_in, new
 from . import chain
 from .client import Client
 from .messages import KeyValue, end_of, is_empty, many, one, put, reading
 
-NAME = "ledger.json"
 CLUSTER = "cluster"
 
 
@@ -46,7 +41,8 @@ def ensure(client: Client, create: bool) -> Identity:
         known, cluster, first = _read(client, prefix)
     if known is None:
         raise _missing(client, first)
-    identity = Identity(_ledger_id(client, known), known.key, known.value)
+    where = Found(str(client.address), f"The key {known.key} of {client.address}", "Restore it from a backup.")
+    identity = Identity(id_in(known.value, where), known.key, known.value)
     _check_cluster(client, cluster)
     return identity
 
@@ -59,9 +55,8 @@ def _read(client: Client, prefix: str) -> tuple[t.Optional[KeyValue], t.Optional
 
 
 def _found(client: Client, prefix: str) -> None:
-    ledger_id = str(uuid.uuid4())
-    body = {"schema": SCHEMA, "ledger_id": ledger_id, "created_at": utc_now()}
-    values = {NAME: encode(body, 1), CLUSTER: str(client.cluster_id).encode("ascii"), **chain.heads(genesis(ledger_id))}
+    ledger_id, document = new()
+    values = {NAME: document, CLUSTER: str(client.cluster_id).encode("ascii"), **chain.heads(genesis(ledger_id))}
     writes = [put(f"{prefix}{key}", value) for key, value in values.items()]
     # Of several that make it at once one is first; the others read what it made.
     client.transaction([is_empty(prefix, end_of(prefix))], writes, [])
@@ -74,18 +69,6 @@ def _missing(client: Client, first: t.Optional[KeyValue]) -> Exception:
             "Name an unused prefix with 'ledger'.",
         )
     return NotFound(f"There is no ledger at {client.address}.", "The first task that moves or cordons something makes one.")
-
-
-def _ledger_id(client: Client, known: KeyValue) -> str:
-    try:
-        body = decode(known.value).body
-    except Newer as error:
-        raise NotSupported(f"The ledger {client.address} is of a later version: {error}.", "Update the collection on this control node.") from error
-    except Damaged as error:
-        raise InvalidState(f"The key {known.key} of {client.address} could not be read: {error}. Nothing was changed.", "Restore it from a backup.") from error
-    if not is_uuid(body.get("ledger_id")):
-        raise InvalidState(f"The key {known.key} of {client.address} names no ledger_id. Nothing was changed.", "Restore it from a backup.")
-    return str(body["ledger_id"])
 
 
 def _check_cluster(client: Client, cluster: t.Optional[KeyValue]) -> None:

@@ -11,19 +11,14 @@ import contextlib
 import os
 import stat
 import typing as t
-import uuid
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, InvalidState, NotFound, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, NotFound
 
-from ..encoding import Damaged, Newer, decode, encode
-from ..keys import is_uuid
+from ..identity import NAME, Found, id_in, new
 from .folder import Folder
 from .locks import flocked
 from .session import LOCK_NAME, LOCK_SECONDS
 
-NAME = "ledger.json"
 _MAY_PRECEDE = {NAME, LOCK_NAME, f".{NAME}.tmp"}
 
 
@@ -82,24 +77,19 @@ def _founded(root: Folder, create: bool) -> str:
 
 
 def _found(root: Folder) -> str:
-    ledger_id = str(uuid.uuid4())
-    root.write(NAME, encode({"schema": SCHEMA, "ledger_id": ledger_id, "created_at": utc_now()}, 1))
+    ledger_id, document = new()
+    root.write(NAME, document)
     return ledger_id
 
 
 def _identity(root: Folder) -> t.Optional[str]:
-    path = os.path.join(root.path, NAME)
     try:
-        body = decode(root.read(NAME)).body
+        document = root.read(NAME)
     except FileNotFoundError:
         return None
-    except Newer as error:
-        raise NotSupported(f"The ledger {root.path} is of a later version: {error}.", "Update the collection on this control node.") from error
-    except Damaged as error:
-        raise InvalidState(f"{path} could not be read: {error}. Nothing was changed.", "Restore that file from a backup.") from error
-    if not is_uuid(body.get("ledger_id")):
-        raise InvalidState(f"{path} names no ledger_id. Nothing was changed.", "Restore that file from a backup.")
+    where = Found(root.path, os.path.join(root.path, NAME), "Restore that file from a backup.")
+    ledger_id = id_in(document, where)
     # Definitions hold passwords: what a copy or a restore opened to others is closed again.
     if stat.S_IMODE(os.fstat(root.fd).st_mode) & 0o077:
         os.fchmod(root.fd, 0o700)
-    return str(body["ledger_id"])
+    return ledger_id
