@@ -70,7 +70,7 @@ class Stage:
         self.tasks = Tasks(self.site, self.folder / "tasks")
         stack.callback(self.tasks.end_all)
         for name, wish in GUESTS.items():
-            self.lab("guest", name, "--host", self.lab.host(wish["host"]), "--autostart", *_words(wish))
+            self.lab.make_guest(name, {"autostart": True, **wish})
         self.site.protect(guard=True)
         self.model = Model([Guest(name, "dirty_mib" in wish, wish.get("rate", 0) <= FASTEST_JUDGED) for name, wish in GUESTS.items()])
         self.eyes = Eyes(self.lab.prefix)
@@ -93,7 +93,3 @@ class Stage:
         if done.returncode:
             raise Violation(f"host {number} cannot be asked: {done.stderr.strip()}", hosts=[number])
         return done.stdout
-
-
-def _words(wish: t.Mapping[str, t.Any]) -> list[str]:
-    return [word for key in ("mib", "dirty_mib", "rate", "storage") if key in wish for word in (f"--{key.replace('_', '-')}", str(wish[key]))]

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 import subprocess
@@ -43,14 +42,11 @@ class Tasks:
 
     def ad_hoc(self, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True) -> Run:
         """Begin a task of one module on a host."""
-        given = json.dumps({**({"ledger": str(self._site.path)} if ledger else {}), **arguments})
-        command = ["ansible", "-i", self._site.inventory, self._site.name(host), "-m", f"kvmfleet.migration.{module}", "-a", given]
-        return self._begin(f"{module} on {host}", command)
+        return self._begin(f"{module} on {host}", self._site.ad_hoc(host, module, arguments, ledger))
 
     def playbook(self, name: str, **variables: t.Any) -> Run:
         """Begin one of the collection's playbooks."""
-        given = json.dumps({"kvmfleet_ledger": str(self._site.path), **variables})
-        return self._begin(name, ["ansible-playbook", "-i", self._site.inventory, f"kvmfleet.migration.{name}", "-e", given])
+        return self._begin(name, self._site.play(name, variables))
 
     def _begin(self, name: str, command: list[str]) -> Run:
         self._count += 1

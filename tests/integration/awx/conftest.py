@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.awx.support.jobs import Awx
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make, building
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
-from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import Hooks
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import hooked_lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}awx"
@@ -25,13 +25,8 @@ PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}awx"
 
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", str(len(HOSTS)))
-    for number in HOSTS:
-        Hooks(lab, number).install()
-    yield lab
-    lab("down")
+    with hooked_lab(PREFIX, len(HOSTS)) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make, building
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
-from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import Hooks
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import hooked_lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}evr"
@@ -22,14 +22,8 @@ PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}evr"
 
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", str(len(HOSTS)))
-    for number in HOSTS:
-        Hooks(lab, number).install()
-        lab("libvirtd", lab.host(number), "restart")
-    yield lab
-    lab("down")
+    with hooked_lab(PREFIX, len(HOSTS)) as lab:
+        yield lab
 
 
 @pytest.fixture

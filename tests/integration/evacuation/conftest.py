@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
-from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import Hooks
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import hooked_lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}eva"
@@ -26,15 +26,8 @@ Building = contextlib.AbstractContextManager[tuple[Site, Make]]
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
     """Three hosts whose libvirt calls a hook of ours."""
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", str(len(HOSTS)))
-    for number in HOSTS:
-        Hooks(lab, number).install()
-        lab("poweroff", lab.host(number))
-    lab("up", "--hosts", str(len(HOSTS)))
-    yield lab
-    lab("down")
+    with hooked_lab(PREFIX, len(HOSTS)) as lab:
+        yield lab
 
 
 @contextlib.contextmanager

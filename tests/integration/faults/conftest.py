@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
-from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import Hooks
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import hooked_lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}flt"
@@ -20,12 +20,5 @@ PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}flt"
 
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", str(len(HOSTS)))
-    for number in HOSTS:
-        Hooks(lab, number).install()
-        lab("libvirtd", lab.host(number), "restart")
-    lab("up", "--hosts", str(len(HOSTS)))
-    yield lab
-    lab("down")
+    with hooked_lab(PREFIX, len(HOSTS)) as lab:
+        yield lab

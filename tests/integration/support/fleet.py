@@ -46,6 +46,12 @@ class Lab:
     def host(self, number: int) -> str:
         return f"{self.prefix}{number}"
 
+    def make_guest(self, name: str, wish: t.Mapping[str, t.Any]) -> None:
+        """Make a guest: C(host) is a number, and what else is given are options of C(lab guest); a true one has no value."""
+        options = {key.replace("_", "-"): value for key, value in wish.items() if key != "host" and value is not False}
+        words = [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", str(value)])]
+        self("guest", name, "--host", self.host(wish["host"]), *words)
+
     def virsh(self, number: int, *arguments: str) -> str:
         return self("virsh", self.host(number), *arguments)
 

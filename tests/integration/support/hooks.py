@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
@@ -30,6 +32,20 @@ exit 0
 def disk_of(lab: Lab, number: int) -> pathlib.Path:
     """Return where the lab keeps what is a host's own."""
     return LABS / lab.prefix / "hosts" / lab.host(number)
+
+
+@contextlib.contextmanager
+def hooked_lab(prefix: str, hosts: int) -> t.Iterator[Lab]:
+    """Give a lab of so many hosts whose libvirt calls the hook; afterwards it is gone."""
+    lab = Lab(prefix)
+    lab("down")
+    lab("up", "--hosts", str(hosts))
+    for number in range(1, hosts + 1):
+        Hooks(lab, number).install()
+        lab("libvirtd", lab.host(number), "restart")
+    lab("up", "--hosts", str(hosts))
+    yield lab
+    lab("down")
 
 
 class Hooks:

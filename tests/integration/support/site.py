@@ -94,14 +94,25 @@ class Site(Control):
 
     # What an operator does
 
+    def ad_hoc(self, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True) -> list[str]:
+        """Return the command that runs one of the collection's modules on a host.
+
+        :arg ledger: whether the module has that option.
+        """
+        given = json.dumps({**({"ledger": str(self.path)} if ledger else {}), **arguments})
+        return ["ansible", "-i", self.inventory, self.name(host), "-m", f"kvmfleet.migration.{module}", "-a", given]
+
+    def play(self, name: str, variables: t.Mapping[str, t.Any]) -> list[str]:
+        """Return the command that runs one of the collection's playbooks."""
+        given = json.dumps({"kvmfleet_ledger": str(self.path), **variables})
+        return ["ansible-playbook", "-i", self.inventory, f"kvmfleet.migration.{name}", "-e", given]
+
     def begin(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Running:
-        given = json.dumps({"ledger": str(self.path), **arguments})
-        return Running(self.popen(["ansible", "-i", self.inventory, self.name(host), "-m", f"kvmfleet.migration.{module}", "-a", given, *options]))
+        return Running(self.popen([*self.ad_hoc(host, module, arguments), *options]))
 
     def playbook(self, name: str, *options: str, **variables: t.Any) -> tuple[int, str]:
         """Run one of the collection's playbooks; return its exit code and all that it printed."""
-        given = json.dumps({"kvmfleet_ledger": str(self.path), **variables})
-        process = self.popen(["ansible-playbook", "-i", self.inventory, f"kvmfleet.migration.{name}", "-e", given, *options])
+        process = self.popen([*self.play(name, variables), *options])
         text, dummy = process.communicate(timeout=PLAY_SECONDS)
         return process.returncode, text
 

@@ -26,7 +26,7 @@ def test_the_function_of_a_moment_is_there(moment: m.Moment) -> None:
 
 
 def test_each_moment_has_a_name_of_its_own_and_so_have_its_files() -> None:
-    names = [moment.name for moment in PROBED] + list(m.OF_LIBVIRT)
+    names = [moment.name for moment in PROBED] + [*m.OF_LIBVIRT, *m.OF_THE_GUEST]
     assert len(names) == len(set(names)) == len(m.NAMES)
     assert len({m.slug(name, "web") for name in names}) == len(names)
 

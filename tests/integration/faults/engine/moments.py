@@ -12,14 +12,14 @@ import typing as t
 
 from ...support.fleet import eventually
 from ...support.hooks import Hooks
-from ..probe.kvmfleet_moments import OF_LIBVIRT, slug
+from ..probe.kvmfleet_moments import OF_LIBVIRT, OF_THE_GUEST, slug
 
 PROBE = pathlib.Path(__file__).resolve().parents[1] / "probe"
 
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """A process that has come to a moment: its number where it runs, and the name of that machine; 0 for libvirt's hook."""
+    """A process that has come to a moment: its number where it runs, and the name of that machine; 0 for libvirt's hook and where nobody is held."""
 
     pid: int
     node: str
@@ -29,11 +29,13 @@ class Moments:
     """:arg folder: where the probe looks for what is armed.
 
     :arg hooks: libvirt's hooks by host number.
+    :arg state: gives a guest's state on its source, with its reason.
     """
 
-    def __init__(self, folder: pathlib.Path, hooks: t.Mapping[int, Hooks]) -> None:
+    def __init__(self, folder: pathlib.Path, hooks: t.Mapping[int, Hooks], state: t.Callable[[str], str]) -> None:
         self._folder = folder
         self._hooks = hooks
+        self._state = state
         self._tokens = 0
         folder.mkdir()
 
@@ -70,6 +72,8 @@ class Moments:
         return eventually(lambda: self._there(moment, guest, times), f"{times} come to '{moment}' of {guest}", limit_seconds)
 
     def _there(self, moment: str, guest: str, times: int) -> list[Arrival]:
+        if moment in OF_THE_GUEST:
+            return [Arrival(0, "")] if self._state(guest) == OF_THE_GUEST[moment] else []
         operation = OF_LIBVIRT.get(moment)
         found = [Arrival(0, str(number)) for number, hook in self._hooks.items() if operation and hook.seen(operation, guest)]
         reached = self._mark(moment, guest)

@@ -37,7 +37,7 @@ class Stage:
         self.lab = lab
         self.scenario = scenario
         self.site = Site(lab, folder)
-        self.moments = Moments(folder / "moments", self.site.hooks)
+        self.moments = Moments(folder / "moments", self.site.hooks, self.state_at_home)
         self.uuids: dict[str, str] = {}
         self.clocks: dict[t.Any, Clock] = {}
         self._folder = folder
@@ -87,12 +87,9 @@ class Stage:
             self.site.variable(number, "ansible_python_interpreter", str(wrapper))
 
     def _make_guest(self, name: str, wish: t.Mapping[str, t.Any]) -> None:
-        words = ["--host", self.lab.host(wish["host"]), "--mib", str(wish.get("mib", 32))]
-        words += [word for key in ("dirty_mib", "rate", "storage") if key in wish for word in (f"--{key.replace('_', '-')}", str(wish[key]))]
-        words += [f"--{key}" for key in ("paused", "off", "transient", "autostart") if wish.get(key)]
         # It is known before it is made: a guest that was made in part is removed too.
         self.uuids[name] = ""
-        self.lab("guest", name, *words)
+        self.lab.make_guest(name, {"mib": 32, **wish})
         self.uuids[name] = self.lab.uuid(name, wish["host"])
 
     # What the steps do
@@ -129,6 +126,11 @@ class Stage:
     def home(self, guest: str) -> int:
         """Return the host that a guest was made on."""
         return int(self.scenario.guests[guest]["host"])
+
+    def state_at_home(self, guest: str) -> str:
+        """Return a guest's state on the host that it was made on, with its reason, e.g. C(paused (migrating)); nothing where it is not known there."""
+        host = self.home(guest)
+        return self.lab.virsh(host, "domstate", guest, "--reason").strip() if host in self.lab.places(guest) else ""
 
     def hosts_on(self) -> list[int]:
         """Return the hosts whose libvirtd answers."""

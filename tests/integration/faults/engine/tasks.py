@@ -149,25 +149,15 @@ def _command(site: Site, task: Task, source: int) -> list[str]:
     own = task.own
     if task.kind in ("drain", "recover", "protect"):
         target = site.name(own["host"]) if "host" in own else "kvmfleet_hosts"
-        return _playbook(site, task.kind, {"target": target, **({"protect_host_guard": False} if task.kind == "protect" else {}), **task.options})
+        return site.play(task.kind, {"target": target, **({"protect_host_guard": False} if task.kind == "protect" else {}), **task.options})
     destination = {"destination": site.name(own["to"])} if "to" in own else {}
     if task.kind == "move":
-        return _ad_hoc(site, source, "live_migrate", {"name": own["guest"], **destination, **task.options})
+        return site.ad_hoc(source, "live_migrate", {"name": own["guest"], **destination, **task.options})
     if task.kind == "moves":
-        return _ad_hoc(site, source, "live_migrate", {"moves": [{"name": name, **destination} for name in own["guests"]], **task.options})
+        return site.ad_hoc(source, "live_migrate", {"moves": [{"name": name, **destination} for name in own["guests"]], **task.options})
     if task.kind in ("abort", "force"):
         module = {"abort": "migration_abort", "force": "migration_force_complete"}[task.kind]
-        return _ad_hoc(site, source, module, {"name": own["guest"], **task.options}, ledger=False)
+        return site.ad_hoc(source, module, {"name": own["guest"], **task.options}, ledger=False)
     if task.kind == "evacuate":
-        return _ad_hoc(site, own["on"], "evacuate", {"source": site.name(own["source"]), **task.options})
-    return _ad_hoc(site, own["host"], "evacuation_cleanup", dict(task.options))
-
-
-def _ad_hoc(site: Site, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True) -> list[str]:
-    given = {**({"ledger": str(site.path)} if ledger else {}), **arguments}
-    return ["ansible", "-i", site.inventory, site.name(host), "-m", f"kvmfleet.migration.{module}", "-a", json.dumps(given)]
-
-
-def _playbook(site: Site, name: str, variables: t.Mapping[str, t.Any]) -> list[str]:
-    given = json.dumps({"kvmfleet_ledger": str(site.path), **variables})
-    return ["ansible-playbook", "-i", site.inventory, f"kvmfleet.migration.{name}", "-e", given]
+        return site.ad_hoc(own["on"], "evacuate", {"source": site.name(own["source"]), **task.options})
+    return site.ad_hoc(own["host"], "evacuation_cleanup", dict(task.options))

@@ -4,7 +4,8 @@
 
 """The moments that a fault scenario can name: which function of the product each is before or after, and of which guest.
 
-Moments C(on the control node) and C(on a host) are functions of ours; those C(of libvirt) are operations of its own hook, each with the guest's name.
+Moments C(on the control node) and C(on a host) are functions of ours; those C(of libvirt) are operations of its own hook, each with the guest's name; those
+C(of the guest) are states that its source's libvirt tells of, at which nobody is held.
 This file is read by the Python of hosts too, so it needs nothing but the standard library.
 """
 
@@ -75,10 +76,6 @@ def _of_plan(arguments: Arguments) -> str:
     return str(arguments[1]["name"])
 
 
-def _is_paused_by_the_move(arguments: Arguments) -> bool:
-    return arguments[4] == "paused" and arguments[0]._journal.record["before"].get("state") != "paused"
-
-
 def _iteration(number: int) -> Moment:
     return Moment(
         f"iteration {number}",
@@ -120,7 +117,6 @@ ON_A_HOST = (
     Moment("job started", _JOURNAL, "Journal.enter", AFTER, _of_journal, lambda arguments: arguments[1] == "running"),
     Moment("memory moves", _JOURNAL, "Journal.measured", AFTER, _of_journal, lambda arguments: bool(arguments[0].record["progress"]["memory_processed_bytes"])),
     *(_iteration(number) for number in ITERATIONS),
-    Moment("switch-over", "module_utils._watcher.follow", "Follower._act", BEFORE, _of_its_journal, _is_paused_by_the_move),
     Moment("post-copy begun", _JOURNAL, "Journal.enter", AFTER, _of_journal, lambda arguments: arguments[1] == "running (post-copy)"),
     *(_act(f"force: {rung}") for rung in ("post_copy", "bandwidth", "downtime", "suspend")),
     *(_act(f"abort: {reason}") for reason in ("operator", "timeout", "stalled")),
@@ -137,4 +133,7 @@ ON_A_HOST = (
 # The operation as libvirt's hook is called with it. While it is held, the daemon holds the guest.
 OF_LIBVIRT = {"before QEMU starts": "prepare", "after QEMU has started": "started", "after QEMU has ended": "stopped"}
 
-NAMES = frozenset({moment.name for moment in (*ON_THE_CONTROL_NODE, *ON_A_HOST)} | set(OF_LIBVIRT))
+# The state and its reason. QEMU's monitor is silent until the last pages are sent, so no watcher of ours could be held here.
+OF_THE_GUEST = {"switch-over": "paused (migrating)"}
+
+NAMES = frozenset({moment.name for moment in (*ON_THE_CONTROL_NODE, *ON_A_HOST)} | set(OF_LIBVIRT) | set(OF_THE_GUEST))
