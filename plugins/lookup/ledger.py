@@ -42,7 +42,7 @@ options:
     type: dict
     suboptions:
       tls:
-        description: Whether to speak TLS.
+        description: Whether to speak TLS. By default where one of the three files is given.
         type: bool
       ca_file:
         description: PEM file on the control node with the certificates that those of the members are checked with; else the system's.

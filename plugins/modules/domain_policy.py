@@ -31,27 +31,35 @@ options:
     description:
       - Whether the guest's CPUs may be slowed down when it writes memory faster than it can be moved. V(false) forbids it for good.
       - Cannot be V(true) together with O(post_copy).
+      - Without it what the profile or the host says holds, else V(false).
     type: bool
   post_copy:
     description:
       - Whether the guest may be switched over before all of its memory has arrived. V(false) forbids it for good.
       - A guest is lost when a host dies in that phase.
+      - Without it what the profile or the host says holds, else V(false).
     type: bool
   timeout_seconds:
-    description: Absolute limit of a move. V(0) is no limit.
+    description: Absolute limit of a move. V(0) is no limit. Without it that of the profile or the host, else 800 seconds for each GiB of memory.
     type: int
   on_timeout:
-    description: What happens at the limit. With V(abort) the guest goes on running on the source.
+    description:
+      - What happens at the limit. With V(abort) the guest goes on running on the source, with V(force_complete) the move is made to end.
+      - Without it what the profile or the host says, else V(abort).
     type: str
     choices: [abort, force_complete]
   downtime_ms:
-    description: Longest pause of the guest at the end of a move.
+    description: Longest pause of the guest at the end of a move. Without it that of the profile or the host, else 500.
     type: int
   priority:
-    description: Domains with a higher number are moved first when a host is drained, from V(-1000) to V(1000).
+    description:
+      - Domains with a higher number are moved first when a host is drained, and started first when it is evacuated, from V(-1000) to V(1000).
+      - Without it that of the profile or the host, else 0.
     type: int
   drain:
-    description: What a drain does with the domain.
+    description:
+      - What a drain does with the domain. With V(leave) it stays, and its host is not safe to reboot.
+      - Without it what the profile or the host says, else V(migrate).
     type: str
     choices: [migrate, shutdown, leave]
   group:

@@ -95,16 +95,20 @@ options:
       - Means something only with O(downtime_strategy=stepped).
     type: int
   auto_converge: &auto_converge
-    description: Slow the guest's CPUs down step by step when it writes memory faster than it can be moved.
+    description:
+      - Slow the guest's CPUs down step by step when it writes memory faster than it can be moved. Excludes O(post_copy).
+      - By default what the domain's policy, its profile or its host says, else V(false).
     type: bool
   override_policy: &override_policy
     description:
       - Use the task's value also where the domain's own policy, or the profile it names, forbids auto-converge or post-copy. The record keeps it.
+      - By default V(false).
     type: bool
   post_copy: &post_copy
     description:
       - Permit to switch the guest over before all of its memory has moved, when the move is forced to its end.
       - From the switch on the guest needs both hosts and the link between them until the rest has come over. Excludes O(auto_converge).
+      - By default what the domain's policy, its profile or its host says, else V(false).
     type: bool
   bandwidth_mib: &bandwidth_mib
     description: Cap of the memory stream in MiB/s. V(0), the default, is no cap.
@@ -122,7 +126,7 @@ options:
     type: str
     choices: [xbzrle, zlib, zstd]
   tls: &tls
-    description: Encrypt the memory stream with the hosts' certificates for QEMU.
+    description: Encrypt the memory stream, and disks that are copied, with the hosts' certificates for QEMU. By default V(false).
     type: bool
   copy_storage: &copy_storage
     description:
