@@ -48,7 +48,7 @@ def test_one_domain_is_moved_with_a_limit_and_many_forks(lab: Lab, guest: Make, 
     assert lab.places(web) == {2: "running"}, hidden.text
 
 
-@pytest.mark.parametrize("kept", ["awx", "diskless"])
+@pytest.mark.parametrize("kept", [pytest.param("awx", marks=pytest.mark.long), "diskless"])
 def test_a_cancelled_drain_goes_on_under_its_watcher_and_the_next_job_ends_it(
     lab: Lab, site: Site, guest: Make, kept: str, request: pytest.FixtureRequest
 ) -> None:

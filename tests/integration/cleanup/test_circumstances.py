@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 HOST_ID = "/var/lib/kvmfleet/host-id"
 
 
+@pytest.mark.long
 def test_a_domain_that_came_back_is_no_leftover(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.protect(shared=True)
@@ -130,6 +131,7 @@ def test_the_wrong_user_uri_and_ledger_are_refused(scene: Scene) -> None:
     assert scene.status(record) == ("done", None)
 
 
+@pytest.mark.long
 def test_no_password_is_shown_and_the_kept_definition_is_root_s_alone(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.lab.virsh(1, "destroy", "web")

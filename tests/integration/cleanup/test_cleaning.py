@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.cleanup.support.scene import IMAGES, Scene
 
 DONE = ("done", None)
@@ -58,6 +60,7 @@ def test_a_disk_that_the_other_host_sees_too_stays(scene: Scene) -> None:
     assert scene.status(record) == COMPLETED
 
 
+@pytest.mark.long
 def test_a_saved_memory_image_is_put_aside_and_not_deleted(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()
@@ -105,6 +108,7 @@ def test_without_a_record_nothing_is_done(scene: Scene) -> None:
     assert scene.exists(f"{IMAGES}/web.qcow2")
 
 
+@pytest.mark.long
 def test_a_record_that_is_not_done_does_nothing(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()
@@ -130,6 +134,7 @@ def test_a_copy_that_may_be_the_only_one_stays(scene: Scene) -> None:
     assert scene.status(record) == DONE
 
 
+@pytest.mark.long
 def test_of_an_evacuation_that_only_defined_one_definition_is_enough(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()

@@ -68,6 +68,7 @@ def test_while_it_is_queued_and_not_the_one_before_it(lab: Lab, control: Session
     assert {record["status"] for record in control.records()} == {"cancelled"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("mended")
 def test_while_it_is_prepared(lab: Lab, control: Session, guest: Make, endless: str) -> None:
     """The destination does not answer for a while, so that the move stays in this phase; its job is never started."""
@@ -89,6 +90,7 @@ def test_while_it_is_prepared(lab: Lab, control: Session, guest: Make, endless: 
     assert not lab.has_job(prepared)
 
 
+@pytest.mark.long
 def test_one_of_several(lab: Lab, control: Session, endless: str, slow: str) -> None:
     running = control.begin_moves([(endless, 2), (slow, 3)], bandwidth_mib=CAP_MIB)
     for name in (endless, slow):
@@ -142,12 +144,14 @@ def test_nothing_to_abort(lab: Lab, control: Session, slow: str) -> None:
     assert lab.places(slow) == {1: "running"}
 
 
+@pytest.mark.long
 def test_after_its_end(lab: Lab, control: Session, slow: str) -> None:
     assert control.move(slow).ended() == ("completed", None)
     assert control.abort(slow).refused() == "not_found"
     assert lab.places(slow) == {2: "running"}
 
 
+@pytest.mark.long
 def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
     [found] = control.in_progress(endless)
     assert (found["id"], found["watched"], found["status"]) == (None, False, "running")

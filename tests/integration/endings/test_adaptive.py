@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed, check_stayed, course
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Record
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
@@ -57,6 +59,7 @@ def test_with_a_known_link_a_cap_does_not_keep_a_guest(lab: Lab, control: Sessio
     assert lab.check(endless)["intact"]
 
 
+@pytest.mark.long
 def test_never_more_than_the_longest_pause_where_the_link_is_not_known(lab: Lab, control: Session, endless: str) -> None:
     """What is allowed does not wait for half of the time; the time ends the move all the same."""
     done = control.move(endless, bandwidth_mib=8, timeout_seconds=32)
@@ -65,6 +68,7 @@ def test_never_more_than_the_longest_pause_where_the_link_is_not_known(lab: Lab,
     assert any(sample["allowed_downtime_ms"] == LONGEST_MS and sample["elapsed_ms"] < 16_000 for sample in done.record["samples"])
 
 
+@pytest.mark.long
 def test_who_describes_the_ramp_gets_it(lab: Lab, control: Session, guest: Make) -> None:
     name = guest("ramped", "--mib", "96", "--dirty-mib", "8", "--rate", "16000")
     done = control.move(name, bandwidth_mib=32, downtime_ms=400, timeout_seconds=20)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import subprocess
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed, check_pause, course
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -68,6 +70,7 @@ def test_what_has_not_begun(lab: Lab, control: Session, endless: str, guest: Mak
     assert (lab.places(queued), lab.places(endless)) == ({2: "running"}, {2: "running"})
 
 
+@pytest.mark.long
 def test_nothing_to_force(lab: Lab, control: Session, slow: str) -> None:
     assert control.force(slow).refused() == "not_found"
     assert control.force(slow, complete=False, bandwidth_mib=1).refused() == "not_found"
@@ -77,6 +80,7 @@ def test_nothing_to_force(lab: Lab, control: Session, slow: str) -> None:
     assert lab.places(slow) == {1: "running"}
 
 
+@pytest.mark.long
 def test_only_its_speed(lab: Lab, control: Session, endless: str) -> None:
     running = control.begin_move(endless, bandwidth_mib=CAP_MIB, timeout_seconds=60)
     lab.under_way(lab.uuid(endless))
@@ -89,6 +93,7 @@ def test_only_its_speed(lab: Lab, control: Session, endless: str) -> None:
     check_completed(lab, control, running.wait(), endless)
 
 
+@pytest.mark.long
 def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
     forced = control.force(endless)
     assert (forced.code, forced.changed) == (0, True), forced.text

@@ -95,6 +95,7 @@ def test_a_slow_cable_costs_the_pause_that_was_predicted(lab: Lab, control: Sess
     assert lab.check(endless)["intact"]
 
 
+@pytest.mark.long
 def test_the_last_rung_is_a_suspend(lab: Lab, control: Session, contradicted: str) -> None:
     """The guest runs again on the other side: we stopped it, not its owner."""
     done = control.move(contradicted, timeout_seconds=9, on_timeout="force_complete", force_suspend_seconds=3)
@@ -107,6 +108,7 @@ def test_the_last_rung_is_a_suspend(lab: Lab, control: Session, contradicted: st
     assert lab.check(contradicted)["intact"]
 
 
+@pytest.mark.long
 def test_a_watcher_that_takes_over_goes_on_forcing(lab: Lab, control: Session, contradicted: str) -> None:
     """It knows which rung was tried from the record; it comes to the next one."""
     running = control.begin_move(contradicted, timeout_seconds=9, on_timeout="force_complete", force_suspend_seconds=4)
@@ -135,6 +137,7 @@ def test_a_pause_that_overruns_is_ended_on_the_source(lab: Lab, control: Session
     assert lab.check(contradicted)["intact"]
 
 
+@pytest.mark.long
 def test_auto_converge_is_never_switched_to_post_copy(lab: Lab, control: Session, endless: str) -> None:
     done = control.move(endless, timeout_seconds=4, on_timeout="force_complete", bandwidth_mib=8, auto_converge=True)
     check_completed(lab, control, done, endless)

@@ -61,7 +61,7 @@ def test_without_evidence(site: Site) -> None:
     site.ended({2: ["other"], 3: []})
 
 
-@pytest.mark.parametrize("silenced", [[], ["--ssh"], ["--control"]])
+@pytest.mark.parametrize("silenced", [pytest.param([], marks=pytest.mark.long), pytest.param(["--ssh"], marks=pytest.mark.long), ["--control"]])
 def test_a_host_that_answers_is_not_evacuated_by_any_word(site: Site, silenced: list[str]) -> None:
     site.fencing(1, None)
     if silenced:
@@ -89,6 +89,7 @@ def test_an_image_in_use_is_not_started_twice_whatever_a_person_says(site: Site)
     assert {line[1] for line in site.told()} <= {"conflict", "failed"}
 
 
+@pytest.mark.long
 def test_an_agent_that_says_on_outweighs_a_persons_word(site: Site, tmp_path: pathlib.Path) -> None:
     site.fencing(1, site.agent(1, agents.write(tmp_path, "fence_on", agents.SAYS_ON)))
     cut_off(site)

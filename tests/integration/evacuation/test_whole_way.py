@@ -160,6 +160,7 @@ def test_a_host_that_was_scrapped_and_is_back_all_the_same(site: Site, guest: Ma
     assert site.fleet() == {1: set(), 2: {"web"}, 3: set()}
 
 
+@pytest.mark.long
 def test_a_guest_that_starts_with_its_host_is_held_on_the_host_that_returns(site: Site, guest: Make) -> None:
     guest("auto", "--autostart")
     guest("home", "--autostart", storage="local")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
 from ansible_collections.kvmfleet.migration.tests.integration.facts.conftest import Connect
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Facts, Running
@@ -156,6 +158,7 @@ def test_how_fast_guests_write_is_measured_on_request(control: Control, guest: M
     assert domain_of(facts, "held")["dirty_rate_mib"] is None
 
 
+@pytest.mark.long
 def test_a_guest_on_its_way_is_not_measured_and_goes_on(lab: Lab, control: Control, endless: str) -> None:
     running = control.begin_move(endless, bandwidth_mib=8)
     lab.under_way(lab.uuid(endless))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.ledger.conftest import Node
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
@@ -74,6 +76,7 @@ def test_another_control_node_takes_over_what_a_dead_one_began(lab: Lab, nodes: 
     check_arrived(lab, slow, 2)
 
 
+@pytest.mark.long
 def test_two_drains_at_once_never_overbook(lab: Lab, nodes: list[Node], etcd: Etcd, guest: Make) -> None:
     homes = {guest(f"web{on}{number}", *SMALL, on=on): on for on in (1, 2) for number in (1, 2)}
     for number in (1, 2):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -66,6 +68,7 @@ def test_check_mode_refuses_what_the_move_would_refuse(lab: Lab, control: Contro
     assert control.records() == []
 
 
+@pytest.mark.long
 def test_check_mode_leaves_a_move_in_flight_alone(lab: Lab, control: Control, slow: str) -> None:
     running = control.begin_move(slow, bandwidth_mib=2)
     state = lab.under_way(lab.uuid(slow))

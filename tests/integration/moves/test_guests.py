@@ -25,6 +25,7 @@ def test_a_paused_guest_arrives_paused(lab: Lab, control: Control, guest: Make) 
     assert lab.places(name) == {2: "paused"}
 
 
+@pytest.mark.long
 def test_a_paused_guest_that_cannot_go_stays_paused(lab: Lab, control: Control, endless: str) -> None:
     lab.virsh(1, "suspend", endless)
     done = control.move(endless, timeout_seconds=2, bandwidth_mib=8)
@@ -81,6 +82,7 @@ def test_a_person_who_knows_may_say_so(lab: Lab, control: Control, guest: Make) 
     assert lab.check(name)["intact"]
 
 
+@pytest.mark.long
 def test_several_connections_carry_one_guest(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("wide", *WRITER)
     moved = control.move(name, parallel_connections=2)

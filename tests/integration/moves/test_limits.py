@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -42,6 +44,7 @@ def test_a_guest_that_never_converges_stays_in_time(lab: Lab, control: Control, 
     assert after["increments"] > before
 
 
+@pytest.mark.long
 def test_after_a_timeout_the_same_task_is_a_new_move(lab: Lab, control: Control, endless: str) -> None:
     first = control.move(endless, timeout_seconds=2, bandwidth_mib=CAP_MIB)
     assert first.refused() == "timeout"

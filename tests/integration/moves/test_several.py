@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -70,6 +72,7 @@ def test_a_move_that_ends_badly_stops_no_other(lab: Lab, control: Control, guest
     assert (lab.places(endless), lab.places(good)) == ({1: "running"}, {2: "running"})
 
 
+@pytest.mark.long
 def test_a_domain_named_twice_is_refused_before_anything_moves(lab: Lab, control: Control, guest: Make) -> None:
     name, other = guest("twice"), guest("other")
     for moves in ([(name, 2), (other, 2), (name, 3)],):

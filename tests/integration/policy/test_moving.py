@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator, by_hand, told, written
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -41,6 +43,7 @@ def test_each_value_has_its_source(operator: Operator, web: str) -> None:
     assert policy["post_copy"] == {"value": False, "source": "default"}
 
 
+@pytest.mark.long
 def test_a_veto_holds_against_task_and_host_and_is_told(lab: Lab, operator: Operator, web: str) -> None:
     operator.policy(web, post_copy=False)
     done = operator.move_with(web, {"kvmfleet_migration_policy": {"post_copy": True}}, post_copy=True)
@@ -60,6 +63,7 @@ def test_override_policy_is_recorded(operator: Operator, web: str) -> None:
     assert "is not used" not in told(done)
 
 
+@pytest.mark.long
 def test_both_features_from_two_sources_start_nothing(lab: Lab, operator: Operator, web: str) -> None:
     operator.policy(web, post_copy=True)
     done = operator.move_with(web, {"kvmfleet_migration_policy": {"auto_converge": True}})
@@ -69,6 +73,7 @@ def test_both_features_from_two_sources_start_nothing(lab: Lab, operator: Operat
     assert lab.places(web) == {1: "running"}
 
 
+@pytest.mark.long
 def test_a_profile_that_is_gone_stops_its_domain_alone(lab: Lab, operator: Operator, web: str, guest: Make) -> None:
     other = guest("other")
     assert operator.policy(web, variables={"kvmfleet_profiles": {"gold": {}}}, profile="gold").changed

@@ -118,6 +118,7 @@ def test_what_a_newer_version_wrote_is_kept(lab: Lab, operator: Operator, web: s
         assert '<kvmfleet:priority since="2">6<' in xml.replace("'", '"')
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("element", "named"), [("<timeout_seconds>soon</timeout_seconds>", "timeout_seconds"), ("<downtime_ms>-5</downtime_ms>", "downtime_ms")]
 )
@@ -132,6 +133,7 @@ def test_a_policy_that_is_wrong_by_hand(lab: Lab, operator: Operator, web: str, 
     assert operator.move(web).record["policy"][named] == {"value": 20, "source": "domain"}
 
 
+@pytest.mark.long
 def test_absent_repairs_whatever_is_there(lab: Lab, operator: Operator, web: str) -> None:
     by_hand(lab, web, "<post_copy>maybe</post_copy><drain>now</drain><drain>later</drain>", "--live", "--config")
     done = operator.policy(web)

@@ -36,6 +36,7 @@ def without_root(lab: Lab) -> t.Iterator[AsUser]:
         set_qemu_user(lab, host, "root")
 
 
+@pytest.mark.long
 def test_facts_tell_what_a_host_can(operator: Operator, without_root: AsUser) -> None:
     assert operator.facts(1)["traits"] == [AUTO_CONVERGE, POST_COPY]
     without_root(1)

@@ -98,6 +98,7 @@ def test_only_what_changed_is_written_and_what_left_is_missing(lab: Lab, control
     assert control.document("passing")["protected"]["state"] == "running"
 
 
+@pytest.mark.long
 def test_what_a_record_gives_to_another_host_is_a_conflict_of_its_own(lab: Lab, control: Protection, guests: Make) -> None:
     one, two = lab.host(1), lab.host(2)
     guests("twice")
@@ -121,6 +122,7 @@ def test_what_a_record_gives_to_another_host_is_a_conflict_of_its_own(lab: Lab, 
     assert [place["host"] for place in control.document("twice")["possible_hosts"]] == [two]
 
 
+@pytest.mark.long
 def test_a_host_refuses_the_ledger_of_another_control_node_and_a_dead_one_stops_no_other(lab: Lab, control: Protection, guests: Make) -> None:
     one, two = lab.host(1), lab.host(2)
     guests("still")

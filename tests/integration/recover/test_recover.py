@@ -29,6 +29,7 @@ def boot_elsewhere(lab: Lab, name: str, xml: str, number: int) -> None:
     lab.virsh(number, "start", name)
 
 
+@pytest.mark.long
 def test_a_drained_host_that_was_rebooted_gets_everything_back(lab: Lab, operator: Operator, guest: Make) -> None:
     moved, stopped, off = guest("moved", "--autostart"), guest("stopped", "--acpi", "--autostart"), guest("off", "--off")
     operator.stop_on_drain(1, stopped)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk, check_moved, check_untouched, reasons, verdict
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
@@ -56,6 +58,7 @@ def test_by_name_and_by_saved_request(lab: Lab, control: Desk, web: str) -> None
     check_untouched(lab, web)
 
 
+@pytest.mark.long
 def test_what_a_saved_request_lacks(lab: Lab, control: Desk, web: str) -> None:
     request = control.check(name=web).result["request"]
     tasks = [("scheduler_check", {"request": {**request, **change}, "candidates": [lab.host(2)]}) for change, dummy, dummy in LACKING.values()]
@@ -100,6 +103,7 @@ def test_without_root_and_from_afar(lab: Lab, control: Desk, web: str) -> None:
     check_untouched(lab, web)
 
 
+@pytest.mark.long
 def test_the_request_of_a_record_answers_later(lab: Lab, control: Desk, web: str) -> None:
     """What a move recorded is enough to ask for the guest after its host is gone."""
     check_moved(lab, control.move(web), web, 2)

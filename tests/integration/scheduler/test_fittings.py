@@ -74,6 +74,7 @@ def test_a_disk_that_is_not_there(lab: Lab, control: Desk, guest: Make) -> None:
     check_moved(lab, control.move(name, 2, unsafe=True), name, 2)
 
 
+@pytest.mark.long
 def test_a_cpu_that_does_not_exist(lab: Lab, control: Desk, remade: Remake) -> None:
     name = remade("wide", parts={"</vcpu>": "</vcpu><cputune><vcpupin vcpu='0' cpuset='0,7'/></cputune>"})
     done = control.move(name, None)
@@ -81,6 +82,7 @@ def test_a_cpu_that_does_not_exist(lab: Lab, control: Desk, remade: Remake) -> N
     assert set(reasons(control.check(2, name=name).result, lab.host(2))) == {"numa"}
 
 
+@pytest.mark.long
 def test_a_cpu_that_is_dedicated_to_another(lab: Lab, control: Desk, guest: Make) -> None:
     here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
     for name, on in ((here, 1), (there, 2)):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import by_hand
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk, check_moved, check_refused, check_untouched, reasons, verdict
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
@@ -40,6 +42,7 @@ def join(lab: Lab, name: str, policy: str, on: int = 1) -> None:
     by_hand(lab, name, f"<group name='{GROUP}' policy='{policy}'/>", "--live", "--config", on=on)
 
 
+@pytest.mark.long
 def test_apart_in_one_task(lab: Lab, control: Desk, guest: Make) -> None:
     """Two that are to one host in one task: the second is refused, as the first is there by then."""
     names = [guest(name, *SMALL) for name in ("one", "two")]
@@ -68,6 +71,7 @@ def test_together(lab: Lab, control: Desk, guest: Make) -> None:
     check_moved(lab, control.move(third, 2), third, 2)
 
 
+@pytest.mark.long
 def test_a_wish_decides_between_equals(lab: Lab, control: Desk, guest: Make) -> None:
     here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
     for policy, chosen in (("soft-affinity", 2), ("soft-anti-affinity", 3)):
@@ -78,6 +82,7 @@ def test_a_wish_decides_between_equals(lab: Lab, control: Desk, guest: Make) -> 
         assert done.result["selected"] == lab.host(chosen), done.text
 
 
+@pytest.mark.long
 def test_one_group_of_two_minds(lab: Lab, control: Desk, guest: Make) -> None:
     here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
     join(lab, here, "affinity")
@@ -85,6 +90,7 @@ def test_one_group_of_two_minds(lab: Lab, control: Desk, guest: Make) -> None:
     check_refused(lab, control, control.move(here, 2), here, GROUP, "anti-affinity")
 
 
+@pytest.mark.long
 def test_a_policy_that_nobody_knows(lab: Lab, control: Desk, web: str, guest: Make) -> None:
     """Its own guest stays; another one may move there."""
     name = guest("handmade", *SMALL)

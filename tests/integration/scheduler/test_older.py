@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk, check_moved, check_refused, reasons, verdict
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -16,6 +18,7 @@ MACHINE = "pc-i440fx-7.2"
 OLDER = "pc-i440fx-7.1"
 
 
+@pytest.mark.long
 def test_an_older_machine_type_cannot_run_there_whoever_wants_it(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
     believing(2, "--without-machine", MACHINE, "--qemu", "6.2.0")
     by_libvirt = lab.try_("virsh", lab.host(1), "migrate", "--live", "--p2p", "--persistent", web, f"qemu+tcp://{lab.host(2)}/system")

@@ -62,6 +62,7 @@ def test_limits_and_labels(lab: Lab, control: Desk, web: str, guest: Make) -> No
     check_moved(lab, control.move(web, None), web, 2)
 
 
+@pytest.mark.long
 def test_the_best_host_by_weights(lab: Lab, control: Desk, web: str) -> None:
     control.scheduler(2, reserved_memory_mib=1024)
     control.scheduler(3, reserved_memory_mib=512)

@@ -74,6 +74,7 @@ def test_a_shared_disk_is_never_copied_onto_itself(lab: Lab, control: Control, g
     assert lab.places(name) == {1: "running"}
 
 
+@pytest.mark.long
 def test_one_store_that_libvirt_takes_for_two_is_recognised(lab: Lab, control: Control, guest: Make) -> None:
     """The folder is one file system under two mounts: only the token tells."""
     name = guest("local", "--mib", "64", "--storage", "shared")
@@ -117,6 +118,7 @@ def test_what_can_be_proved_neither_way_is_unsafe(lab: Lab, control: Control, di
     assert lab.places(name) == {1: "running"}
 
 
+@pytest.mark.long
 def test_a_folder_without_a_pool_serves_as_well(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("raw", "--mib", "64")
     path = disks.create(f"{ELSEWHERE}/raw.img", image_format="raw")
@@ -154,6 +156,7 @@ def test_a_file_that_a_domain_there_uses_is_never_replaced(lab: Lab, control: Co
     assert disks.content(WEB, 2) == there
 
 
+@pytest.mark.long
 def test_a_file_that_backs_another_image_there_is_never_replaced(lab: Lab, control: Control, disks: Disks, web: str) -> None:
     disks.create(WEB, on=2, mib=4)
     disks.create(f"{IMAGES}/overlay.qcow2", on=2, backing=WEB)
@@ -245,6 +248,7 @@ def _host_folder(lab: Lab) -> str:
     return f"{inventory.rsplit('/', 1)[0]}/hosts/{lab.host(1)}/var-lib-libvirt"
 
 
+@pytest.mark.long
 def test_a_full_copy_flattens_a_backing_chain(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("layers", "--mib", "64")
     base = disks.create(f"{IMAGES}/base.qcow2")

@@ -75,6 +75,7 @@ def test_memory_and_disks_go_encrypted(lab: Lab, control: Control, disks: Disks,
     assert disks.content(WEB, 2) == disks.content(WEB, 1)
 
 
+@pytest.mark.long
 def test_several_connections_are_encrypted_too(lab: Lab, control: Control, guest: Make, authority: Authority) -> None:
     name = guest("busy", "--mib", "64", "--dirty-mib", "16", "--rate", "500", "--integrity")
     outcome = control.move(name, transport="tcp", tls=True, parallel_connections=2)

@@ -43,6 +43,7 @@ def test_a_cap_makes_the_move_as_slow_as_it_says(lab: Lab, control: Control, bus
     assert arrived(lab, busy)
 
 
+@pytest.mark.long
 def test_a_cap_holds_for_copied_disks_too(lab: Lab, control: Control, disks: Disks, web: str) -> None:
     record = control.move(web, transport="tcp", copy_storage="auto", bandwidth_mib=16).record
     assert record["status"] == "completed"
@@ -58,6 +59,7 @@ def test_the_memory_arrives_whole_by_other_ways(lab: Lab, control: Control, busy
     assert arrived(lab, busy)
 
 
+@pytest.mark.long
 def test_post_copy_with_a_cap_of_its_own(lab: Lab, control: Control, busy: str) -> None:
     options: dict[str, t.Any] = {"post_copy": True, "on_timeout": "force_complete", "timeout_seconds": 2, "bandwidth_mib": 8}
     outcome = control.move(busy, transport="tcp", post_copy_bandwidth_mib=8, **options)

@@ -29,33 +29,34 @@ LANES = {
 MIXED = "mixed"
 # What is long of these has a suite of its own, faults.py.
 FAULTS = "faults"
-LONG_LANES = {"kvx": ("evacuation", "evacuate"), "kvz": ("recover", "cleanup")}
+LONG_TIMEOUT_SECONDS = 7200
 
 
 def run(results: Results) -> None:
     """Run all but what is marked as long; labs that tests leave up are taken down."""
-    _check_complete(results, "every folder of tests/integration is run", _folders(), LANES)
-    run_lanes(results, LANES, "not long")
+    _check_complete(results)
+    _run_lanes(results, LANES, "not long", TIMEOUT_SECONDS)
 
 
 def run_long(results: Results) -> None:
-    """Run what is marked as long."""
-    _check_complete(results, "every long test is run", {name for name in _folders() - {FAULTS} if _has_long(name)}, LONG_LANES)
-    run_lanes(results, LONG_LANES, "long")
+    """Run what is marked as long: further cases of what L(run) shows once."""
+    _check_complete(results)
+    lanes = {prefix: tuple(folder for folder in folders if folder != FAULTS) for prefix, folders in LANES.items()}
+    _run_lanes(results, lanes, "long", LONG_TIMEOUT_SECONDS)
 
 
-def run_lanes(results: Results, lanes: Mapping[str, tuple[str, ...]], marked: str) -> None:
+def _run_lanes(results: Results, lanes: Mapping[str, tuple[str, ...]], marked: str, timeout_seconds: float) -> None:
     """Run these lanes at once, each with hosts of its own."""
     with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
-        for lane in [pool.submit(_lane, results, prefix, folders, marked) for prefix, folders in lanes.items()]:
+        for lane in [pool.submit(_lane, results, prefix, folders, marked, timeout_seconds) for prefix, folders in lanes.items()]:
             lane.result()
 
 
-def _lane(results: Results, prefix: str, folders: tuple[str, ...], marked: str) -> None:
+def _lane(results: Results, prefix: str, folders: tuple[str, ...], marked: str, timeout_seconds: float) -> None:
     with labs(prefix, places.INTEGRATION_VENV) as env:
         python = places.tool("python", places.INTEGRATION_VENV)
         paths = ["-m", marked, *(str(FOLDER / folder) for folder in folders)]
-        pytest.run_with_second_try(results, prefix, python, paths, env, TIMEOUT_SECONDS)
+        pytest.run_with_second_try(results, prefix, python, paths, env, timeout_seconds)
 
 
 def _folders() -> set[str]:
@@ -63,11 +64,7 @@ def _folders() -> set[str]:
     return found - {MIXED}
 
 
-def _has_long(folder: str) -> bool:
-    return any("mark.long" in path.read_text(encoding="utf-8") for path in (places.COPY / FOLDER / folder).glob("test_*.py"))
-
-
-def _check_complete(results: Results, what: str, there: set[str], lanes: Mapping[str, tuple[str, ...]]) -> None:
+def _check_complete(results: Results) -> None:
     """A folder that no lane runs would be tests that nobody runs."""
-    wrong = there ^ {folder for folders in lanes.values() for folder in folders}
-    results.add(f"{what} ({', '.join(sorted(wrong)) or 'all are'})", passed=not wrong)
+    wrong = _folders() ^ {folder for folders in LANES.values() for folder in folders}
+    results.add(f"every folder of tests/integration is run ({', '.join(sorted(wrong)) or 'all are'})", passed=not wrong)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Scenarios on real hosts that take long: many ways in which hosts die and return, and cables that stay cut."""
+"""Further cases on real hosts, of what the suite C(integration) shows once: all ways in which hosts die and return, and others."""
 
 from __future__ import annotations
 
