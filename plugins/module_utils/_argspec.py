@@ -50,6 +50,7 @@ def move_spec() -> Spec:
         "timeout_seconds": {"type": "int"},
         "on_timeout": {"type": "str", "choices": ["abort", "force_complete"]},
         "stall_seconds": {"type": "int"},
+        "queue_timeout_seconds": {"type": "int"},
         "downtime_ms": {"type": "int"},
         "downtime_steps": {"type": "int"},
         "downtime_delay_seconds_per_gib": {"type": "int"},

@@ -72,6 +72,12 @@ options:
   stall_seconds: &stall_seconds
     description: Abort when not a single byte was moved for so many seconds, 60 by default. V(0) is never.
     type: int
+  queue_timeout_seconds: &queue_timeout_seconds
+    description:
+      - How long the move waits for its turn under C(kvmfleet_scheduler.limits), 3600 by default, counted from the moment at which O(parallel) has room for it.
+        V(0) is no limit.
+      - After it nothing was started, the guest runs where it was, and the record ends as V(cancelled), reason V(queue_timeout).
+    type: int
   downtime_ms: &downtime_ms
     description: Longest pause of the guest at the end of the move, 500 by default.
     type: int
@@ -181,6 +187,7 @@ options:
       force_pause_max_seconds: *force_pause_max_seconds
       link_mib: *link_mib
       stall_seconds: *stall_seconds
+      queue_timeout_seconds: *queue_timeout_seconds
       downtime_ms: *downtime_ms
       downtime_steps: *downtime_steps
       downtime_delay_seconds_per_gib: *downtime_delay_seconds_per_gib

@@ -64,8 +64,8 @@ options:
     description:
       - Settings in the form of the inventory variable C(kvmfleet_scheduler), for this check alone. They stand over those of every candidate.
       - Known are C(cpu_allocation_ratio) (4.0), C(ram_allocation_ratio) (1.0), C(disk_allocation_ratio) (1.0), C(reserved_memory_mib) (512),
-        C(reserved_cpus) (0), C(labels), C(limits) (C(domains), C(moves_in), C(moves_out)) and C(weights)
-        (C(free_memory), C(free_cpu), C(soft_groups), C(moves)).
+        C(reserved_cpus) (0), C(labels), C(limits) (C(domains), C(moves_in), C(moves_out), C(moves_total)) and C(weights)
+        (C(free_memory), C(free_cpu), C(soft_groups), C(moves)). At a limit of moves a move waits for its turn, which is a warning here.
     type: dict
 extends_documentation_fragment:
   - kvmfleet.migration._attributes

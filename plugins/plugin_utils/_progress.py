@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import typing as t
 
@@ -15,6 +16,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._printable impo
 MIB = 1024**2
 EVERY_SECONDS = 10.0
 EVERY_PERCENT = 10
+# Of a move that waits for its turn.
+EVERY_WAITING_SECONDS = 30.0
 
 
 def line_of(record: t.Mapping[str, t.Any]) -> str:
@@ -27,6 +30,9 @@ def line_of(record: t.Mapping[str, t.Any]) -> str:
         parts += _figures(record)
     elif record["result"]["elapsed_ms"] is not None:
         parts.append(f"{record['result']['elapsed_ms'] / 1000:.1f} s")
+    elif isinstance(record.get("turn"), t.Mapping):
+        turn = record["turn"]
+        parts.append(f"waits for its turn{f' until {until}' if (until := turn.get('until')) else ''}: {turn.get('waits_for')}")
     if record["result"]["downtime_ms"] is not None:
         parts.append(f"paused {record['result']['downtime_ms']} ms")
     return printable("  ".join(parts))
@@ -51,14 +57,15 @@ class ProgressLines:
     def __init__(self, show: t.Callable[[str], None], clock: t.Callable[[], float] = time.monotonic) -> None:
         self._show = show
         self._clock = clock
-        self._last: dict[str, tuple[str, int, float]] = {}
+        self._last: dict[str, tuple[tuple[str, int, bool], float]] = {}
 
     def see(self, record: t.Mapping[str, t.Any]) -> None:
         """Print a line on this record if one is due."""
-        now = self._clock()
-        step = record["progress"]["percent"] // EVERY_PERCENT
+        now, waits = self._clock(), bool(record.get("turn"))
+        told = (record["status"], record["progress"]["percent"] // EVERY_PERCENT, waits)
+        every = EVERY_SECONDS if record["status"].startswith("running") else EVERY_WAITING_SECONDS if waits else math.inf
         last = self._last.get(record["id"])
-        if last and last[:2] == (record["status"], step) and (now - last[2] < EVERY_SECONDS or not record["status"].startswith("running")):
+        if last and last[0] == told and now - last[1] < every:
             return
-        self._last[record["id"]] = (record["status"], step, now)
+        self._last[record["id"]] = (told, now)
         self._show(line_of(record))

@@ -52,6 +52,11 @@ def heartbeat_path(run_id: str, folder: str = RUN_FOLDER) -> str:
     return os.path.join(folder, f"{_checked(run_id)}.heartbeat")
 
 
+def turns_path(run_id: str, folder: str = RUN_FOLDER) -> str:
+    """Return where a run says which of its waiting moves have their turn."""
+    return os.path.join(folder, f"{_checked(run_id)}.turns")
+
+
 def seen_path(run_id: str, folder: str = RUN_FOLDER) -> str:
     """Return where a run's watcher writes, at its end, who is on the hosts of its moves."""
     return os.path.join(folder, f"{_checked(run_id)}.seen")

@@ -63,6 +63,7 @@ class Mover(threading.Thread):
         self._arrivals = arrivals
         self._clock = clock
         self._sleep = sleep
+        self._why_now = ""
 
     def run(self) -> None:
         limits = limits_of(self.order)
@@ -95,6 +96,16 @@ class Mover(threading.Thread):
         """Whether somebody began the move before: then its job may be running while it waits for its turn here."""
         return self.order.adopt
 
+    @property
+    def waits(self) -> bool:
+        """Whether it may not begin before its run says that it is its turn."""
+        return self.order.waits
+
+    def let(self, why: str) -> None:
+        """Permit to begin, for a reason that history keeps."""
+        self.order.waits = False
+        self._why_now = why
+
     def heed_while_waiting(self) -> bool:
         """Honour an abort while the move waits for its turn; returns whether it was cancelled. What was adopted heeds it when it is followed."""
         if self.is_adopted:
@@ -113,7 +124,7 @@ class Mover(threading.Thread):
         self._ownership.release()
 
     def _move(self, follower: Follower, limits: Limits) -> t.Optional[KvmfleetError]:
-        self.journal.advance(s.PREPARING)
+        self.journal.advance(s.PREPARING, self._why_now)
         try:
             call = self._begin(limits)
         except KvmfleetError as refusal:

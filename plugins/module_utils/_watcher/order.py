@@ -18,6 +18,7 @@ class Order:
     """One move: its record, and how libvirt is to be asked.
 
     C(adopt) is true for a move that somebody began before: it is followed, or settled where its job has ended.
+    C(waits) is true for one that may not begin before its run says that it is its turn.
     """
 
     record: Record
@@ -26,6 +27,7 @@ class Order:
     flags: t.List[str]
     parameters: t.Dict[str, t.Any]
     adopt: bool = False
+    waits: bool = False
 
     @property
     def uuid(self) -> str:
@@ -52,4 +54,5 @@ def order_from(document: t.Mapping[str, t.Any]) -> Order:
         flags=list(begun.get("flags") or document.get("flags", ())),
         parameters=dict(begun.get("parameters") or document.get("parameters", {})),
         adopt=bool(document.get("adopt", False)),
+        waits=bool(document.get("waits", False)),
     )

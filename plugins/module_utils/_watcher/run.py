@@ -25,6 +25,7 @@ from .mover import Mover
 from .order import Order
 from .ownership import Ownership
 from .process import identity
+from .turns import Turns
 from .window import Window
 
 _KEEP_SECONDS = 24 * 3600
@@ -45,7 +46,7 @@ def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_ho
         taken = {mover.order.uuid: mover.order.record["generation"] for mover in movers}
         forget(run_id, folder)
         report({"taken": taken, "refused": refused, "watcher": identity(run_id)})
-        Window(movers, parallel, heartbeat, arrivals.wait).run()
+        Window(movers, parallel, heartbeat, Turns(run_id, folder), arrivals.wait).run()
         arrivals.close()
         if movers:
             look([mover.order for mover in movers], run_id, open_host, folder)
@@ -114,5 +115,5 @@ def _sweep(folder: str) -> None:
     """Remove what runs of more than a day ago left: their last word is in the ledger."""
     now = time.time()
     for entry in os.scandir(folder):
-        if entry.name.endswith((".log", ".heartbeat", ".seen", ".new")) and now - entry.stat(follow_symlinks=False).st_mtime > _KEEP_SECONDS:
+        if entry.name.endswith((".log", ".heartbeat", ".turns", ".seen", ".new")) and now - entry.stat(follow_symlinks=False).st_mtime > _KEEP_SECONDS:
             os.unlink(entry.path)

@@ -12,6 +12,7 @@ import typing as t
 from .._records import statuses as s
 from .heartbeat import Heartbeat
 from .mover import Mover
+from .turns import Turns
 
 TICK_SECONDS = 0.1
 # A libvirt daemon has twenty workers, and each migrate call holds one to its very end; some are left for questions and aborts.
@@ -19,18 +20,19 @@ MAX_CALLS = 16
 
 
 class Window:
-    """Starts movers in their order. A move that runs is always watched to its end.
+    """Starts movers in their order; those that wait for their turn when they have it. A move that runs is always watched to its end.
 
     :arg parallel: as many guests are under way at most. One that runs at its destination makes room for the next, while libvirt ends its source;
       of both together there are no more than C(MAX_CALLS), unless C(parallel) itself is more.
     :arg pause: sleeps so many seconds, or less where something has changed.
     """
 
-    def __init__(self, movers: t.Sequence[Mover], parallel: int, heartbeat: Heartbeat, pause: t.Callable[[float], None]) -> None:
+    def __init__(self, movers: t.Sequence[Mover], parallel: int, heartbeat: Heartbeat, turns: Turns, pause: t.Callable[[float], None]) -> None:
         self._waiting = list(movers)
         self._running: t.List[Mover] = []
         self._parallel = parallel
         self._heartbeat = heartbeat
+        self._turns = turns
         self._pause = pause
 
     def run(self) -> None:
@@ -40,12 +42,35 @@ class Window:
             if self._waiting and not self._heartbeat.is_fresh():
                 self._cancel_waiting()
             self._waiting = [mover for mover in self._waiting if not mover.heed_while_waiting()]
-            while self._waiting and self._has_room():
-                mover = self._waiting.pop(0)
-                mover.start()
-                self._running.append(mover)
+            self._hear_turns()
+            self._start()
             self._pause(TICK_SECONDS)
         self._heartbeat.remove()
+        self._turns.remove()
+
+    def _hear_turns(self) -> None:
+        """Let those begin that have their turn, before all others since a place in the fleet is kept for them; end those that were given up."""
+        waiting = [mover for mover in self._waiting if mover.waits]
+        if not waiting:
+            return
+        self._turns.read()
+        for mover in waiting:
+            why, too_late = self._turns.given(mover.order.record["id"]), self._turns.ended(mover.order.record["id"])
+            if why is not None:
+                mover.let(why)
+                self._waiting.remove(mover)
+                self._waiting.insert(0, mover)
+            elif too_late is not None:
+                mover.cancel(s.REASON_QUEUE_TIMEOUT, too_late)
+                self._waiting.remove(mover)
+
+    def _start(self) -> None:
+        for mover in [mover for mover in self._waiting if not mover.waits]:
+            if not self._has_room():
+                return
+            self._waiting.remove(mover)
+            mover.start()
+            self._running.append(mover)
 
     def _has_room(self) -> bool:
         under_way = sum(not mover.has_arrived for mover in self._running)

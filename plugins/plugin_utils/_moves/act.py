@@ -18,9 +18,12 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.booking 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.conclude import already_there
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import Follower
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job, guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Facts, Job, guarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.order import check_hosts, order_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import State
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.turns import Turns
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.queue import Limits, limits_of
 
 # A watcher that dies is replaced so often within one task; then the record is left to the next run.
 MAX_ADOPTIONS = 3
@@ -29,13 +32,15 @@ MAX_ADOPTIONS = 3
 class Actor:
     """Carries out what was decided about the jobs of one task.
 
+    :arg show: is given each state of a move, for progress lines.
     :arg parallel: how many moves run at the same time.
     """
 
-    def __init__(self, context: Context, follower: Follower, parallel: int) -> None:
+    def __init__(self, context: Context, show: t.Callable[[State], None], parallel: int) -> None:
         self._context = context
-        self._follower = follower
         self._parallel = parallel
+        self._turns = Turns(context.ledger, context.by, parallel)
+        self._follower = Follower(context.source, self._turns, context.run_id, show)
 
     def seen(self, jobs: list[Job]) -> dict[str, t.Any] | None:
         """Return what the hosts of these jobs said, by libvirt URI, after all of their moves had ended; None where nobody has asked them."""
@@ -74,6 +79,15 @@ class Actor:
             job.mirror.write(decision.record)
         elif isinstance(decision, (d.Observe, d.Adopt)):
             self._join(job, decision)
+        if job.order and job.mirror:
+            self._turns.enter(job.mirror, self._limits(view, job, job.mirror), job.request.queue_timeout_seconds)
+
+    @staticmethod
+    def _limits(view: FleetView, job: Job, mirror: Mirror) -> Limits:
+        """Return the limits that the move is under: none where it has begun already, or is forced."""
+        if job.request.force or not isinstance(job.decision, d.Start):
+            return {}
+        return limits_of(view.scheduler(mirror.record["source"]["host"]), view.scheduler(mirror.record["destination"]["host"]))
 
     def _join(self, job: Job, decision: d.Observe | d.Adopt) -> None:
         self._warn_of_differences(job, decision.stored.record)
@@ -88,6 +102,9 @@ class Actor:
             return
         # What was booked is given back by the next run.
         self._follower.stop_if_orphaned()
+        self._turns.ask()
+        for job in jobs:
+            t.cast(Facts, job.order)["waits"] = self._turns.waits(t.cast(Mirror, job.mirror))
         work = {"run_id": self._context.run_id, "parallel": self._parallel, "orders": [job.order for job in jobs]}
         try:
             started = self._context.source.phase("start", work)
@@ -137,6 +154,7 @@ class Actor:
         job.domain = {**job.domain, "watch": fresh["watch"]}
         job.order = order_of(self._context, job, adopt=True)
         job.watcher = None
+        self._turns.leave(t.cast(Mirror, job.mirror))
 
     def _warn_of_differences(self, job: Job, record: schema.Record) -> None:
         for option, given in job.request.given.items():

@@ -16,6 +16,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import SourceHost, State
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.turns import Turns
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.queue import TURN
 
 # Between two polls, each of which waits on the host for news.
 POLL_SECONDS = 0.2
@@ -29,11 +31,13 @@ class ControllerGone(SystemExit):
 class Follower:
     """Polls the state files of one run's moves, and mirrors them.
 
-    :arg show: is given each state as it was read, for progress lines.
+    :arg turns: of the moves that wait for theirs.
+    :arg show: is given each state as it was read, for progress lines; of one that waits for its turn, with what it waits for.
     """
 
-    def __init__(self, source: SourceHost, run_id: str, show: t.Callable[[State], None], sleep: t.Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, source: SourceHost, turns: Turns, run_id: str, show: t.Callable[[State], None], sleep: t.Callable[[float], None] = time.sleep) -> None:
         self._source = source
+        self._turns = turns
         self._run_id = run_id
         self._show = show
         self._sleep = sleep
@@ -61,6 +65,7 @@ class Follower:
         open_moves = set(mirrors)
         while open_moves:
             self.stop_if_orphaned()
+            self._turns.ask()
             states = self._poll({uuid: watchers[uuid] for uuid in sorted(open_moves)})
             if states is not None:
                 open_moves -= {uuid for uuid in sorted(open_moves) if self._is_done(uuid, states.get(uuid), mirrors[uuid], watchers, orphans, lost)}
@@ -102,7 +107,7 @@ class Follower:
                 orphans.append(uuid)
             return True
         watchers[uuid] = state["watcher"]
-        self._show(state)
+        self._show({**state, TURN: mirror.record.get(TURN)})
         mirror.follow(state)
         if mirror.is_settled:
             return True
@@ -114,7 +119,7 @@ class Follower:
     def _poll(self, watchers: dict[str, t.Mapping[str, t.Any]]) -> dict[str, State] | None:
         self._counter += 1
         try:
-            states = self._source.poll(self._run_id, self._counter, watchers)
+            states = self._source.poll(self._run_id, self._counter, watchers, self._turns.told)
         except Unreachable as error:
             if time.monotonic() - self._answered_at > UNREACHABLE_SECONDS:
                 raise Unreachable(

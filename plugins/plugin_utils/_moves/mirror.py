@@ -74,6 +74,9 @@ class Mirror:
         self.stored = self._ledger.get(self.record["id"])
 
     def _is_news(self, record: dict[str, t.Any]) -> bool:
+        if record["status"] in s.BEFORE_JOB and self.record["status"] == s.PREPARING:
+            # It has its turn, and its watcher has not heard of that yet.
+            return False
         return (record["status"], record["generation"]) != (self.record["status"], self.record["generation"])
 
     def _is_overdue(self) -> bool:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.proces
 
 if t.TYPE_CHECKING:
     from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction  # pragma: no cover
+    from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.turns import Told  # pragma: no cover
 
 State = dict[str, t.Any]
 
@@ -45,16 +46,17 @@ class SourceHost:
         """Run one phase of the task's module there. Raises the error it failed with, or L(Unreachable)."""
         return self._action.phase(phase, work, self._uri, self._task_vars)
 
-    def poll(self, run_id: str, counter: int, watchers: dict[str, t.Mapping[str, t.Any]]) -> dict[str, State]:
+    def poll(self, run_id: str, counter: int, watchers: dict[str, t.Mapping[str, t.Any]], turns: Told | None) -> dict[str, State]:
         """Write the run's heartbeat, and return the state files of these domains with C(alive) set in each.
 
         It takes up to C(WAIT_SECONDS), less where a watcher ends meanwhile; C(seen) is then what this run's watcher has found on the hosts of its moves.
 
         :arg watchers: domain UUID to the watcher that is expected there.
+        :arg turns: what the run's watcher is told of moves that wait for their turn.
         Raises L(Unreachable) when the host does not answer this time.
         """
         try:
-            outcome = self._action._low_level_execute_command(_poll_command(run_id, counter, watchers))
+            outcome = self._action._low_level_execute_command(_poll_command(run_id, counter, watchers, turns))
         except AnsibleConnectionFailure as error:
             raise Unreachable(f"{self.name} cannot be reached: {error}") from error
         if outcome["rc"] != 0:
@@ -63,10 +65,11 @@ class SourceHost:
         return states
 
 
-def _poll_command(run_id: str, counter: int, watchers: dict[str, t.Mapping[str, t.Any]]) -> str:
+def _poll_command(run_id: str, counter: int, watchers: dict[str, t.Mapping[str, t.Any]], turns: Told | None) -> str:
     pids = sorted({int(watcher["pid"]) for watcher in watchers.values()})
     parts = [
         f"cd {RUN_FOLDER} && umask 077 && printf %s {counter} > {shlex.quote(run_id)}.heartbeat",
+        *([_turns_command(run_id, turns)] if turns else []),
         _wait_command(pids),
         *(f"cat {shlex.quote(uuid)}.json 2>/dev/null" for uuid in watchers),
         f"cat {shlex.quote(run_id)}.seen 2>/dev/null",
@@ -74,6 +77,12 @@ def _poll_command(run_id: str, counter: int, watchers: dict[str, t.Mapping[str, 
         "true",
     ]
     return "; ".join(parts)
+
+
+def _turns_command(run_id: str, turns: Told) -> str:
+    """Return what replaces the file of turns in one step: a watcher reads the old one or the new one."""
+    name, told = shlex.quote(f"{run_id}.turns"), shlex.quote(json.dumps(turns, separators=(",", ":")))
+    return f"printf %s {told} > {name}.new && mv {name}.new {name}"
 
 
 def _wait_command(pids: t.Sequence[int]) -> str:

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._module import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 MAX_PARALLEL = 64
+QUEUE_TIMEOUT_SECONDS = 3600
 
 
 @dataclass
@@ -44,6 +45,7 @@ class MoveRequest:
     label: str = ""
     override: bool = False
     force: bool = False
+    queue_timeout_seconds: int = QUEUE_TIMEOUT_SECONDS
     place: dict[str, t.Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -116,6 +118,7 @@ def _request(args: dict[str, t.Any], settings: Settings, source: str) -> MoveReq
         given={name: args[name] for name in DEFAULTS if args.get(name) is not None},
         override=bool(args.get("override_policy")),
         force=bool(args.get("force")),
+        queue_timeout_seconds=_queue_timeout_seconds(args.get("queue_timeout_seconds")),
     )
 
 
@@ -156,6 +159,12 @@ def _link_mib(link_mib: int | None) -> int | None:
     if link_mib is not None and not 1 <= link_mib <= MAX_BANDWIDTH_MIB:
         raise InvalidArgument(f"link_mib is {link_mib}.", f"Give what the link carries in MiB/s, a whole number from 1 to {MAX_BANDWIDTH_MIB}.")
     return link_mib
+
+
+def _queue_timeout_seconds(seconds: int | None) -> int:
+    if seconds is not None and seconds < 0:
+        raise InvalidArgument(f"queue_timeout_seconds is {seconds}.", "Give a number of seconds; 0 is no limit.")
+    return QUEUE_TIMEOUT_SECONDS if seconds is None else seconds
 
 
 def canonical_uuid(uuid: str | None) -> str | None:

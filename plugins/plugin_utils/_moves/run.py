@@ -14,7 +14,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.act impo
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.booking import Booking
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.conclude import already_there, conclude, goes_on
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import Follower
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.gather import gather
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job, guarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.order import check_hosts
@@ -27,7 +26,7 @@ class MoveRun:
 
     def __init__(self, context: Context, parallel: int, show: t.Callable[[State], None]) -> None:
         self._context = context
-        self._actor = Actor(context, Follower(context.source, context.run_id, show), parallel)
+        self._actor = Actor(context, show, parallel)
 
     def predict(self, requests: list[MoveRequest]) -> list[Job]:
         """Return what L(execute) would do, with the records it would write. Changes nothing."""

@@ -12,12 +12,13 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Conflict, Internal, KvmfleetError, MigrationFailed, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 
-_TIMEOUTS = (s.REASON_TIMEOUT, s.REASON_STALLED, s.REASON_PAUSE_OVERRUN)
+_TIMEOUTS = (s.REASON_TIMEOUT, s.REASON_STALLED, s.REASON_PAUSE_OVERRUN, s.REASON_QUEUE_TIMEOUT)
 
 _NEXT_STEPS = {
     s.REASON_TIMEOUT: "It writes memory faster than it could be moved: try auto_converge, more bandwidth, or a longer timeout_seconds.",
     s.REASON_STALLED: "Look at the network between the two hosts, then run the task again.",
     s.REASON_CONTROLLER_LOST: "Run the task again.",
+    s.REASON_QUEUE_TIMEOUT: "Run the task again when they have ended. One whose task was killed counts until that task is run again.",
     s.REASON_OPERATOR: "Somebody cancelled it; run the task again when it is wanted after all.",
 }
 

@@ -33,7 +33,7 @@ def towards(records: Iterable[Body], name: str, host_uuid: str, gathered_at: t.O
 
     That is every record that has booked this destination, and where a domain has none, its latest one if it arrived after the facts were gathered.
     """
-    since = _instant(gathered_at)
+    since = instant(gathered_at)
     booked: dict[str, Body] = {}
     latest: dict[str, tuple[datetime.datetime, Body]] = {}
     for record in records:
@@ -42,7 +42,7 @@ def towards(records: Iterable[Body], name: str, host_uuid: str, gathered_at: t.O
             if is_place(record["destination"], name, host_uuid):
                 booked[uuid] = record
         elif record["status"] in _ARRIVED and since is not None:
-            at = _instant(record.get("updated_at"))
+            at = instant(record.get("updated_at"))
             if at is not None and (since - at).total_seconds() <= GRACE_SECONDS and (uuid not in latest or at > latest[uuid][0]):
                 latest[uuid] = (at, record)
     arrived = {uuid: record for uuid, (_at, record) in latest.items() if is_place(record["destination"], name, host_uuid)}
@@ -58,7 +58,7 @@ def started(records: Iterable[Body], end: str, name: str, host_uuid: str) -> fro
     return frozenset(record["domain"]["uuid"] for record in moving if is_place(record[end], name, host_uuid))
 
 
-def _instant(stamp: t.Any) -> t.Optional[datetime.datetime]:
+def instant(stamp: t.Any) -> t.Optional[datetime.datetime]:
     """Return the point in time; None for what is no RFC 3339 stamp with a zone."""
     try:
         at = datetime.datetime.fromisoformat(stamp) if isinstance(stamp, str) else None

@@ -22,11 +22,12 @@ _HIGHEST = 1e9
 
 @dataclass(frozen=True)
 class Limits:
-    """How many domains a host may have active, and how many moves it may take part in at once; None is no limit."""
+    """How many domains a host may have active, how many moves it may take part in at once, and how many the whole fleet may; None is no limit."""
 
     domains: t.Optional[int] = None
     moves_in: t.Optional[int] = None
     moves_out: t.Optional[int] = None
+    moves_total: t.Optional[int] = None
 
 
 @dataclass(frozen=True)

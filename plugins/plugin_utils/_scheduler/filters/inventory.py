@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..fleet import Fleet
 from ..host_state import HostState
 from ..request import Request
+from ..settings import VARIABLE
 from ..words import names_text, one_or_many
 from .base import PASS, Finding, Rule
 
@@ -46,23 +47,21 @@ class MaxDomains(Rule):
 
 
 class MaxMoves(Rule):
-    """Neither the host nor the source takes part in more moves at once than its limit says. Moves count from the start of their job on."""
+    """A host that takes part in no move at all is left alone. At any other limit a move waits for its turn, which is only said."""
 
     name = "max_moves"
 
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Count moves into the host and out of the source."""
-        reasons = []
-        limit = host.settings.limits.moves_in
-        if limit is not None and len(host.moves_in - {request.uuid}) >= limit:
-            reasons.append(f"{_moves(len(host.moves_in - {request.uuid}))} to it, and its limit is {limit} (kvmfleet_scheduler.limits.moves_in).")
+        """Judge the limit of moves into the host, and of those out of the source. Moves count from the start of their job on."""
         source = fleet.source_of(request)
-        limit = source.settings.limits.moves_out if source else None
-        if source and limit is not None and len(source.moves_out - {request.uuid}) >= limit:
-            going = _moves(len(source.moves_out - {request.uuid}))
-            reasons.append(f"{going} away from {source.name}, whose limit is {limit} (kvmfleet_scheduler.limits.moves_out).")
-        return Finding(" ".join(reasons)) if reasons else PASS
-
-
-def _moves(count: int) -> str:
-    return f"{count} {one_or_many(count, 'domain is', 'domains are')} moving"
+        sides = [(f"to {host.name}", "moves_in", host.settings.limits.moves_in, host.moves_in)]
+        if source:
+            sides.append((f"away from {source.name}", "moves_out", source.settings.limits.moves_out, source.moves_out))
+        reached = [(where, name, limit) for where, name, limit, moving in sides if limit is not None and len(moving - {request.uuid}) >= limit]
+        if not reached:
+            return PASS
+        never = [f"No move {where} is permitted: {VARIABLE}.limits.{name} is 0." for where, name, limit in reached if limit == 0]
+        waits = (
+            f"As many domains are moving {where} as may, {limit}: it would wait for its turn ({VARIABLE}.limits.{name})." for where, name, limit in reached
+        )
+        return Finding(" ".join(never)) if never else Finding(warnings=tuple(waits))

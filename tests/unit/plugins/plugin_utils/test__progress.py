@@ -86,3 +86,21 @@ def test_each_move_has_lines_of_its_own() -> None:
 def test_a_domain_without_a_name_is_shown_by_its_uuid() -> None:
     nameless = {**moving(), "domain": {"uuid": "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", "name": None}}
     assert "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11" in line_of(nameless)
+
+
+def waiting(seconds: int = 0, until: t.Optional[str] = "2026-11-21T03:10:00.000Z") -> schema.Record:
+    return {**moving(0, "queued"), "turn": {"until": until, "waits_for": f"1 is moving to kvm2 (web{seconds}); the limit is 1"}}
+
+
+def test_one_that_waits_for_its_turn_says_what_for_and_until_when() -> None:
+    assert line_of(waiting()) == ("kvm1 -> kvm2  web1  queued  waits for its turn until 2026-11-21T03:10:00.000Z: 1 is moving to kvm2 (web0); the limit is 1")
+    assert line_of(waiting(until=None)).endswith("queued  waits for its turn: 1 is moving to kvm2 (web0); the limit is 1")
+
+
+def test_one_that_waits_is_heard_of_at_once_and_then_every_half_minute() -> None:
+    shown = Shown()
+    assert shown.new(moving(0, "queued")) == 1
+    assert shown.new(waiting(1), after=1) == 1
+    assert [shown.new(waiting(second), after=1) for second in range(29)] == [0] * 29
+    assert shown.new(waiting(31), after=2) == 1
+    assert shown.new(moving(0, "preparing"), after=1) == 1

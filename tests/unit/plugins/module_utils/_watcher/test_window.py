@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import types
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import heartbeat_path
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import heartbeat_path, turns_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.heartbeat import Heartbeat
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.turns import Turns
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.window import MAX_CALLS, Window
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN
@@ -26,6 +29,8 @@ class TimedMove:
         self.started_at: t.Optional[float] = None
         self.abort_at: t.Optional[float] = None
         self.is_adopted = False
+        self.waits = False
+        self.order = types.SimpleNamespace(record={"id": name})
         self.arrives_after: t.Optional[float] = None
 
     def start(self) -> None:
@@ -46,6 +51,10 @@ class TimedMove:
         self._log.append(f"abort {self.name}")
         return True
 
+    def let(self, why: str) -> None:
+        self.waits = False
+        self._log.append(f"let {self.name} {why}")
+
     def cancel(self, reason: str, detail: str) -> None:
         assert self.started_at is None, "only what waits is cancelled"
         self._log.append(f"cancel {self.name} {reason}")
@@ -63,6 +72,8 @@ class Running:
         aborts: t.Optional[t.Dict[int, float]] = None,
         adopted: t.Sequence[int] = (),
         arrives_after: t.Optional[float] = None,
+        waits: t.Sequence[int] = (),
+        told: t.Optional[t.Dict[float, t.Dict[str, t.Dict[str, str]]]] = None,
     ) -> None:
         self.clock = FakeClock()
         self.log: t.List[str] = []
@@ -74,10 +85,14 @@ class Running:
             self.moves[index].abort_at = at
         for index in adopted:
             self.moves[index].is_adopted = True
+        for index in waits:
+            self.moves[index].waits = True
+        self.told = told or {}
+        self.turns = pathlib.Path(turns_path(RUN, str(folder)))
         for move in self.moves:
             move.arrives_after = arrives_after
         self.clock.every_step(self._step)
-        Window(t.cast(t.Any, self.moves), parallel, Heartbeat(RUN, self.clock, str(folder)), self.clock.sleep).run()
+        Window(t.cast(t.Any, self.moves), parallel, Heartbeat(RUN, self.clock, str(folder)), Turns(RUN, str(folder)), self.clock.sleep).run()
 
     def _step(self, seconds: float) -> None:
         alive = [move for move in self.moves if move.is_alive()]
@@ -85,6 +100,8 @@ class Running:
         self.most_under_way = max(self.most_under_way, sum(not move.has_arrived for move in alive))
         if self.clock() <= self.beats_until:
             self.path.write_text(str(int(self.clock())), encoding="ascii")
+        for at in [at for at in self.told if at <= self.clock()]:
+            self.turns.write_text(json.dumps(self.told.pop(at)), encoding="ascii")
 
 
 @pytest.mark.parametrize("parallel", [1, 2, 4, 64])
@@ -158,3 +175,31 @@ def test_the_abort_of_all_that_wait_ends_the_run_with_what_runs(tmp_path: pathli
 def test_what_was_begun_before_is_watched_although_the_run_is_gone(tmp_path: pathlib.Path) -> None:
     running = Running(tmp_path, 1, 100, 5, 5, beats_until=10, adopted=[2])
     assert running.log == ["start a", "cancel b controller_lost", "start c"]
+
+
+def given(*names: str) -> t.Dict[str, t.Dict[str, str]]:
+    return {"given": dict.fromkeys(names, "its turn"), "ended": {}}
+
+
+def test_one_that_waits_for_its_turn_lets_others_go_first_and_goes_before_all_when_it_has_it(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 1, 5, 5, 5, 5, waits=[0], told={7: given("a")})
+    assert running.log == ["start b", "start c", "let a its turn", "start a", "start d"]
+
+
+def test_without_a_turn_nothing_begins_and_the_end_of_waiting_is_said(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 4, 5, 5, waits=[0, 1], told={20: given("b"), 30: {"given": {"b": "its turn"}, "ended": {"a": "It waited 30 s."}}})
+    assert running.log == ["let b its turn", "start b", "cancel a queue_timeout"]
+    assert 20 <= (running.moves[1].started_at or 0) < 20.5
+    assert not running.turns.exists()
+
+
+@pytest.mark.parametrize("said", ["{", "[]", "{}", '{"given": ["a"]}', '{"given": {"a": 1}, "ended": null}'])
+def test_what_is_said_wrongly_gives_no_turn(tmp_path: pathlib.Path, said: str) -> None:
+    pathlib.Path(turns_path(RUN, str(tmp_path))).write_text(said, encoding="ascii")
+    running = Running(tmp_path, 4, 5, 5, waits=[0], beats_until=10)
+    assert running.log == ["start b", "cancel a controller_lost"]
+
+
+def test_one_that_waits_is_aborted_and_cancelled_like_any_other(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 4, 5, 5, waits=[0, 1], aborts={0: 3}, beats_until=10)
+    assert running.log == ["abort a", "cancel b controller_lost"]

@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import follow
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import follow, turns
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import Control
 
 
@@ -18,4 +18,5 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._mov
 def control(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Control:
     """A ledger and a fleet of three, whose moves are polled without a pause."""
     monkeypatch.setattr(follow, "POLL_SECONDS", 0)
+    monkeypatch.setattr(turns, "ASK_SECONDS", 0)
     return Control(tmp_path)

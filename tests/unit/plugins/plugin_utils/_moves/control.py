@@ -98,12 +98,17 @@ class FakeSource:
         uri = LOCAL_URI if host == self.name else f"qemu+tcp://{host}/system"
         return self._differing(host, describe_host(self.fleet.open(uri), _describe))
 
-    def poll(self, run_id: str, counter: int, watchers: t.Dict[str, t.Mapping[str, t.Any]]) -> t.Dict[str, t.Dict[str, t.Any]]:
+    def poll(
+        self, run_id: str, counter: int, watchers: t.Dict[str, t.Mapping[str, t.Any]], turns: t.Optional[t.Dict[str, t.Dict[str, str]]]
+    ) -> t.Dict[str, t.Dict[str, t.Any]]:
         if self.silent_polls:
             self.silent_polls -= 1
             raise Unreachable(f"{self.name} cannot be reached.")
-        if self._waiting:
-            self._carry_on(self._waiting.pop(0))
+        self._hear(turns or {"given": {}, "ended": {}})
+        ready = next((mover for mover in self._waiting if not mover.waits), None)
+        if ready:
+            self._waiting.remove(ready)
+            self._carry_on(ready)
         states = {uuid: read_json(state_path(uuid, str(self._folder))) for uuid in watchers}
         return {uuid: {**state, "alive": self._is_watched(uuid)} for uuid, state in states.items() if state}
 
@@ -111,6 +116,12 @@ class FakeSource:
     def watchers(self) -> t.List[str]:
         """The domains that a watcher lives for."""
         return [mover.order.uuid for mover in self._waiting]
+
+    def lose_watcher(self) -> None:
+        """Let the watcher die, with all that it waits for."""
+        for mover in self._waiting:
+            mover._ownership.release()
+        self._waiting.clear()
 
     def state_of(self, uuid: str) -> t.Any:
         return read_json(state_path(uuid, str(self._folder)))
@@ -141,7 +152,16 @@ class FakeSource:
         watcher = {"pid": 4711, "start_ticks": 1, "run_id": work["run_id"]}
         taken, refused = {}, {}
         for order in map(order_from, work["orders"]):
-            self.orders.append({"uuid": order.uuid, "adopt": order.adopt, "flags": order.flags, "parameters": order.parameters, "to": order.destination_uri})
+            self.orders.append(
+                {
+                    "uuid": order.uuid,
+                    "adopt": order.adopt,
+                    "flags": order.flags,
+                    "parameters": order.parameters,
+                    "to": order.destination_uri,
+                    "waits": order.waits,
+                }
+            )
             try:
                 ownership = Ownership(order.uuid, str(self._folder))
                 if order.adopt:
@@ -156,6 +176,15 @@ class FakeSource:
             self._waiting.append(Mover(order, journal, ownership, self.fleet.open, ArrivalEvents(self.fleet.open), self.fleet.clock, self.fleet.clock.sleep))
             taken[order.uuid] = order.record["generation"]
         return {"taken": taken, "refused": refused, "watcher": watcher}
+
+    def _hear(self, turns: t.Dict[str, t.Dict[str, str]]) -> None:
+        for mover in list(self._waiting):
+            key = mover.order.record["id"]
+            if mover.waits and key in turns["given"]:
+                mover.let(turns["given"][key])
+            elif mover.waits and key in turns["ended"]:
+                self._waiting.remove(mover)
+                mover.cancel(s.REASON_QUEUE_TIMEOUT, turns["ended"][key])
 
     def _carry_on(self, mover: Mover) -> None:
         if self.deaths:
@@ -183,6 +212,7 @@ class Control:
         self.source = FakeSource(self.fleet, run_folder, hosts[0])
         self.settings = settings_of(**of_each_host)
         self.shown: t.List[t.Mapping[str, t.Any]] = []
+        self.show: t.Callable[[t.Mapping[str, t.Any]], None] = self.shown.append
         self.warnings: t.List[str] = []
 
     def say(self, host: str, **facts: t.Any) -> None:
@@ -198,7 +228,7 @@ class Control:
         """Run a task."""
         requests = requests_of(task_args(**given), self.settings, self.source.name)
         context = Context(self.ledger, self.settings, t.cast(t.Any, self.source), LOCAL_URI, "root@control pid 1")
-        run = MoveRun(context, 4, self.shown.append)
+        run = MoveRun(context, 4, self.show)
         try:
             return run.predict(requests) if check else run.execute(requests)
         finally:

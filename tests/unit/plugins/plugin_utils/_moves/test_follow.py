@@ -16,8 +16,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import follow
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import ControllerGone, Follower
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.remote import WAIT_SECONDS
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.turns import Turns
 
 WATCHER = {"pid": 7, "start_ticks": 1}
+NOBODY_WAITS = Turns(t.cast(t.Any, None), "root@control pid 1", 4)
 State = t.Dict[str, t.Any]
 
 
@@ -30,7 +32,7 @@ class ListedSource:
         self.answers = list(answers)
         self.polls: t.List[t.Tuple[int, t.List[str]]] = []
 
-    def poll(self, run_id: str, counter: int, watchers: t.Dict[str, t.Any]) -> t.Dict[str, State]:
+    def poll(self, run_id: str, counter: int, watchers: t.Dict[str, t.Any], turns: t.Any) -> t.Dict[str, State]:
         self.polls.append((counter, sorted(watchers)))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -81,7 +83,7 @@ class Followed:
         self.slept: t.List[float] = []
         for mirror in self.mirrors.values():
             mirror.refreshed = refreshed
-        follower = Follower(t.cast(t.Any, self.source), "run", lambda seen: self.shown.append(seen["status"]), self.slept.append)
+        follower = Follower(t.cast(t.Any, self.source), NOBODY_WAITS, "run", lambda seen: self.shown.append(seen["status"]), self.slept.append)
         self.lost: t.Dict[str, KvmfleetError] = {}
         self.mirrors.update(mirrors or {})
         self.orphans = follower.follow(t.cast(t.Any, self.mirrors), dict.fromkeys(domains, WATCHER), self.lost)
@@ -146,7 +148,7 @@ def test_a_host_that_stays_away_is_left_to_its_watcher(monkeypatch: pytest.Monke
 
 def test_a_process_whose_parent_is_gone_stops_before_it_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     source = ListedSource()
-    follower = Follower(t.cast(t.Any, source), "run", lambda seen: None, lambda seconds: None)
+    follower = Follower(t.cast(t.Any, source), NOBODY_WAITS, "run", lambda seen: None, lambda seconds: None)
     monkeypatch.setattr(os, "getppid", lambda: 1)
     with pytest.raises(ControllerGone):
         follower.follow(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER}, {})

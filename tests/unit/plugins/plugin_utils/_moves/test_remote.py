@@ -63,7 +63,7 @@ def write_state(folder: pathlib.Path, uuid: str, **more: t.Any) -> None:
 def test_a_poll_beats_and_reads_what_there_is(folder: pathlib.Path) -> None:
     write_state(folder, UUID, watcher=ME)
     write_state(folder, OTHER, watcher={**ME, "start_ticks": 1})
-    found = source(ShellAction()).poll(RUN, 42, {UUID: ME, OTHER: ME})
+    found = source(ShellAction()).poll(RUN, 42, {UUID: ME, OTHER: ME}, None)
     assert {uuid: state["alive"] for uuid, state in found.items()} == {UUID: True, OTHER: False}
     heartbeat = folder / f"{RUN}.heartbeat"
     assert heartbeat.read_text(encoding="ascii") == "42"
@@ -73,13 +73,13 @@ def test_a_poll_beats_and_reads_what_there_is(folder: pathlib.Path) -> None:
 def test_a_state_that_is_missing_is_left_out_and_a_dead_watcher_seen(folder: pathlib.Path) -> None:
     dead = {"pid": 2**22 + 1, "start_ticks": 5}
     write_state(folder, UUID, watcher=dead)
-    found = source(ShellAction()).poll(RUN, 1, {UUID: dead, OTHER: dead})
+    found = source(ShellAction()).poll(RUN, 1, {UUID: dead, OTHER: dead}, None)
     assert {uuid: state["alive"] for uuid, state in found.items()} == {UUID: False}
 
 
 def test_what_a_login_shell_prints_is_passed_over(folder: pathlib.Path) -> None:
     write_state(folder, UUID, watcher=ME)
-    found = source(ShellAction(noise="Welcome!\n\n  4 updates\nLast login: yesterday\n² 3\n" + "9" * 5000 + " x\n")).poll(RUN, 1, {UUID: ME})
+    found = source(ShellAction(noise="Welcome!\n\n  4 updates\nLast login: yesterday\n² 3\n" + "9" * 5000 + " x\n")).poll(RUN, 1, {UUID: ME}, None)
     assert found[UUID]["alive"] is True
 
 
@@ -100,7 +100,7 @@ def test_what_a_login_shell_prints_is_passed_over(folder: pathlib.Path) -> None:
 def test_a_state_file_that_is_damaged_is_named(folder: pathlib.Path, text: str) -> None:
     (folder / f"{UUID}.json").write_text(f"{text}\n", encoding="ascii")
     with pytest.raises(e.Internal, match="state file"):
-        source(ShellAction()).poll(RUN, 1, {UUID: ME})
+        source(ShellAction()).poll(RUN, 1, {UUID: ME}, None)
 
 
 def test_what_the_watcher_saw_at_its_end_is_read_with_the_states(folder: pathlib.Path) -> None:
@@ -108,7 +108,7 @@ def test_what_the_watcher_saw_at_its_end_is_read_with_the_states(folder: pathlib
     (folder / f"{RUN}.seen").write_text(json.dumps({"seen": {"qemu:///system": {"domains": []}}}, separators=(",", ":")) + "\n", encoding="utf-8")
     (folder / f"{OTHER}.seen").write_text('{"seen":{}}\n', encoding="utf-8")
     host = source(ShellAction())
-    assert list(host.poll(RUN, 1, {UUID: ME})) == [UUID]
+    assert list(host.poll(RUN, 1, {UUID: ME}, None)) == [UUID]
     assert host.seen == {"qemu:///system": {"domains": []}}
 
 
@@ -117,10 +117,10 @@ def test_a_watcher_that_ends_ends_the_wait(folder: pathlib.Path) -> None:
     watcher = {"pid": ending.pid, "start_ticks": start_ticks(ending.pid)}
     write_state(folder, UUID, watcher=watcher)
     threading.Thread(target=ending.wait).start()
-    assert source(ShellAction()).poll(RUN, 1, {UUID: watcher})[UUID]["alive"] is False
+    assert source(ShellAction()).poll(RUN, 1, {UUID: watcher}, None)[UUID]["alive"] is False
 
 
 def test_a_host_without_the_folder_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "RUN_FOLDER", "/nonexistent/kvmfleet")
-    result = source(ShellAction()).poll(RUN, 1, {UUID: ME})
+    result = source(ShellAction()).poll(RUN, 1, {UUID: ME}, None)
     assert result == {}

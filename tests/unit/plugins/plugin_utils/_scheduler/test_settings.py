@@ -69,7 +69,8 @@ def test_what_cannot_be_is_refused_with_a_sentence(value: object) -> None:
 
 
 def test_unknown_keys_are_named_with_the_known_ones() -> None:
-    with pytest.raises(InvalidArgument, match=r"kvmfleet_scheduler\.limits of kvm2 has the unknown moves\. Known are: domains, moves_in, moves_out\."):
+    known = r"Known are: domains, moves_in, moves_out, moves_total\."
+    with pytest.raises(InvalidArgument, match=rf"kvmfleet_scheduler\.limits of kvm2 has the unknown moves\. {known}"):
         SchedulerSettings.of({"limits": {"moves": 1}}, "kvm2")
 
 

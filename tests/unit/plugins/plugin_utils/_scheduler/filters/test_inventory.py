@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters import Finding
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import domain, host, judged, record, request
 
 
@@ -28,28 +29,37 @@ def test_a_domain_that_is_booked_there_counts_once() -> None:
     assert judged("max_domains", request(), there).reason is None
 
 
-@pytest.mark.parametrize(("limit", "passes"), [(None, True), (3, True), (2, False), (0, False)])
-def test_moves_into_a_host_have_a_limit(limit: int | None, passes: bool) -> None:
+@pytest.mark.parametrize(("limit", "waits"), [(None, False), (3, False), (2, True)])
+def test_a_move_into_a_host_at_its_limit_would_wait(limit: int | None, waits: bool) -> None:
     started = [record("a", "kvm3", "kvm2", "running"), record("b", "kvm3", "kvm2", "preparing"), record("c", "kvm3", "kvm2", "queued")]
     there = host(records=started, settings={"limits": {"moves_in": limit}})
-    assert (judged("max_moves", request(), there).reason is None) == passes
+    told = ("As many domains are moving to kvm2 as may, 2: it would wait for its turn (kvmfleet_scheduler.limits.moves_in).",)
+    assert judged("max_moves", request(), there) == Finding(warnings=told if waits else ())
 
 
-@pytest.mark.parametrize(("limit", "passes"), [(None, True), (3, True), (2, False)])
-def test_moves_out_of_the_source_have_a_limit(limit: int | None, passes: bool) -> None:
+@pytest.mark.parametrize(("limit", "waits"), [(None, False), (3, False), (2, True)])
+def test_a_move_out_of_a_source_at_its_limit_would_wait(limit: int | None, waits: bool) -> None:
     started = [record("a", "kvm1", "kvm3", "running (post-copy)"), record("b", "kvm1", "kvm3", "running"), record("c", "kvm1", "kvm2", "scheduled")]
     source = host("kvm1", records=started, settings={"limits": {"moves_out": limit}})
-    finding = judged("max_moves", request(), host(records=started), source)
-    assert (finding.reason is None) == passes
-    assert passes or "2 domains are moving away from kvm1, whose limit is 2" in str(finding.reason)
+    told = ("As many domains are moving away from kvm1 as may, 2: it would wait for its turn (kvmfleet_scheduler.limits.moves_out).",)
+    assert judged("max_moves", request(), host(records=started), source) == Finding(warnings=told if waits else ())
+
+
+def test_a_limit_of_none_at_all_refuses() -> None:
+    closed, open_host = {"limits": {"moves_in": 0, "moves_out": 0}}, {"limits": {"moves_in": 1}}
+    finding = judged("max_moves", request(), host("kvm2", settings=closed), host("kvm1", settings=closed))
+    assert finding.reason == (
+        "No move to kvm2 is permitted: kvmfleet_scheduler.limits.moves_in is 0. No move away from kvm1 is permitted: kvmfleet_scheduler.limits.moves_out is 0."
+    )
+    assert judged("max_moves", request(), host("kvm2", settings=open_host), host("kvm1", settings={"limits": {"moves_in": 0}})) == Finding()
 
 
 def test_a_move_that_has_no_record_counts_too() -> None:
     there = host("kvm2", domain("a", job="incoming migration"), settings={"limits": {"moves_in": 1}})
-    assert judged("max_moves", request(), there).reason == "1 domain is moving to it, and its limit is 1 (kvmfleet_scheduler.limits.moves_in)."
+    assert judged("max_moves", request(), there).warnings
 
 
 def test_its_own_move_is_no_other() -> None:
     own = record("web1", "kvm1", "kvm2", "running")
     there = host(records=[own], settings={"limits": {"moves_in": 1}})
-    assert judged("max_moves", request(), there).reason is None
+    assert judged("max_moves", request(), there) == Finding()
