@@ -13,11 +13,14 @@ import pathlib
 import sys
 import typing as t
 
-from . import bootcode, capabilities, domainxml, etcd, faults, fence, fleet, guest, hostfiles, inventory, releaseroot, releases, ssh, status, storage
+from . import bootcode, capabilities, domainxml, etcd, etcddata, faults, fence, fleet, guest, hostfiles, inventory, releaseroot, releases, ssh, status, storage
 from . import host as hosts
 from .errors import LabError, UsageError
 from .layout import Lab
 from .requirements import require_machine, require_program, require_root
+
+_ETCD_DATA = {"fill": etcddata.fill, "make-room": etcddata.make_room, "compact": etcddata.compact, "accept": etcddata.accept}
+_ETCD_BACKUPS = ("backup", "restore")
 
 
 def main(arguments: t.Sequence[str]) -> int:
@@ -136,11 +139,14 @@ def _add_access(verbs: t.Any) -> None:
 
 def _add_etcd(verbs: t.Any) -> None:
     cluster = _verb(verbs, "etcd", _etcd, "an etcd cluster on the loopback interface, for ledgers; it needs no lab of hosts")
-    cluster.add_argument("action", choices=("up", "down", "status", "variables", "start", *etcd.SIGNALS), help="variables: what a play needs, for -e @FILE")
-    cluster.add_argument("member", nargs="?", type=int, help="which member to start, kill, stop, freeze or thaw")
+    actions = ("up", "down", "status", "variables", "start", *etcd.SIGNALS, *_ETCD_DATA, *_ETCD_BACKUPS)
+    cluster.add_argument("action", choices=actions, help="variables: what a play needs, for -e @FILE")
+    cluster.add_argument("what", nargs="?", help="which member to start, kill, stop, freeze or thaw: a number, leader or all; the file of a backup")
     cluster.add_argument("--members", type=int, choices=range(1, 8), default=3, metavar="N", help="how many (3)")
     cluster.add_argument("--tls", action="store_true", help="members and clients show certificates")
     cluster.add_argument("--users", action="store_true", help=f"only the user {etcd.USER} may use the ledger's keys")
+    cluster.add_argument("--quota-mib", type=int, metavar="N", help="how large its database may become, so that it can be filled")
+    cluster.add_argument("--as-new", action="store_true", help="what is restored is another cluster")
 
 
 def _up(lab: Lab, options: argparse.Namespace) -> None:
@@ -225,13 +231,28 @@ def _ssh(lab: Lab, options: argparse.Namespace) -> t.NoReturn:
 def _etcd(lab: Lab, options: argparse.Namespace) -> None:
     cluster = etcd.Cluster(lab.etcd)
     if options.action == "up":
-        cluster.up(options.members, options.tls, etcd.PREFIX if options.users else None)
+        quota = [f"--quota-backend-bytes={options.quota_mib * 2**20}"] if options.quota_mib else []
+        cluster.up(options.members, options.tls, etcd.PREFIX if options.users else None, quota)
     elif options.action == "down":
         cluster.down()
         return
+    elif options.action in _ETCD_DATA:
+        _ETCD_DATA[options.action](cluster)
+    elif options.action in _ETCD_BACKUPS:
+        _etcd_backup(cluster, options)
     elif options.action not in ("status", "variables"):
-        cluster.act(options.action, options.member)
+        cluster.act(options.action, options.what)
     print(cluster.variables() if options.action == "variables" else cluster.table())
+
+
+def _etcd_backup(cluster: etcd.Cluster, options: argparse.Namespace) -> None:
+    if options.what is None:
+        raise UsageError(f"Say which file: lab etcd {options.action} FILE")
+    file = pathlib.Path(options.what).absolute()
+    if options.action == "restore":
+        etcddata.restore(cluster, file, options.as_new)
+    else:
+        etcddata.back_up(cluster, file)
 
 
 def _become(command: t.List[str]) -> t.NoReturn:

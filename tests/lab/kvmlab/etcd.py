@@ -29,6 +29,8 @@ ADDRESS = "127.0.0.1"
 USER = "fleet"
 PREFIX = "/fleet"
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGTERM, "freeze": signal.SIGSTOP, "thaw": signal.SIGCONT}
+# Which members an action may be about, beside the number of one.
+LEADER, ALL = "leader", "all"
 START_SECONDS = 60.0
 _SETTINGS = "cluster.json"
 _PORTS = (20000, 32000)
@@ -134,17 +136,26 @@ class Cluster:
             return bool(status.get("leader")) and status["leader"] == status["header"]["member_id"]
         return False
 
-    def act(self, action: str, number: t.Optional[int]) -> None:
-        """Start a member, or do one of L(SIGNALS) to it.
+    def act(self, action: str, which: t.Optional[str]) -> None:
+        """Start members, or do one of L(SIGNALS) to them.
 
+        :arg which: the number of one, L(LEADER) or L(ALL).
         :raises UsageError: there is no such member.
         """
-        if number not in self.members:
-            raise UsageError(f"Say which member: one of {', '.join(map(str, self.members))}.")
-        if action != "start":
-            self.signal(number, action)
-        elif not self.is_running(number):
-            self.start(number)
+        for number in self._named(which):
+            if action != "start":
+                self.signal(number, action)
+            elif not self.is_running(number):
+                self.start(number)
+
+    def _named(self, which: t.Optional[str]) -> t.List[int]:
+        if which == ALL:
+            return self.members
+        if which == LEADER:
+            return [self.leader()]
+        if which is None or which not in map(str, self.members):
+            raise UsageError(f"Say which member: one of {', '.join(map(str, self.members))}, {LEADER} or {ALL}.")
+        return [int(which)]
 
     # -- as a client sees it -------------------------------------------------------------------------------------------
 
@@ -222,7 +233,8 @@ class Cluster:
     def _log(self, number: int) -> pathlib.Path:
         return self.folder / f"member{number}.log"
 
-    def _data(self, number: int) -> pathlib.Path:
+    def data(self, number: int) -> pathlib.Path:
+        """Return the folder of a member's database."""
         return self.folder / f"member{number}"
 
     def _pid(self, number: int) -> t.Optional[int]:
@@ -232,29 +244,34 @@ class Cluster:
             command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
         except (FileNotFoundError, ValueError, ProcessLookupError):
             return None
-        return pid if str(self._data(number)).encode() in command.split(b"\0") else None
+        return pid if str(self.data(number)).encode() in command.split(b"\0") else None
 
-    def _command(self, number: int) -> t.List[str]:
+    def founding(self, number: int) -> t.Dict[str, str]:
+        """Return the options that make a data folder that member's of this cluster; the cluster's own id comes of them."""
         settings = self.settings
-        scheme = "https" if settings["tls"] else "http"
-        client, peer = f"{scheme}://{ADDRESS}:{settings['clients'][number - 1]}", f"http://{ADDRESS}:{settings['peers'][number - 1]}"
         everyone = ",".join(f"member{one}=http://{ADDRESS}:{port}" for one, port in zip(self.members, settings["peers"], strict=True))
-        options = {
+        return {
             "name": f"member{number}",
-            "data-dir": str(self._data(number)),
-            "listen-client-urls": client,
-            "advertise-client-urls": client,
-            "listen-peer-urls": peer,
-            "initial-advertise-peer-urls": peer,
+            "data-dir": str(self.data(number)),
+            "initial-advertise-peer-urls": f"http://{ADDRESS}:{settings['peers'][number - 1]}",
             "initial-cluster": everyone,
             "initial-cluster-token": settings["token"],
+        }
+
+    def _command(self, number: int) -> t.List[str]:
+        settings, founding = self.settings, self.founding(number)
+        client = f"{'https' if settings['tls'] else 'http'}://{ADDRESS}:{settings['clients'][number - 1]}"
+        options = {
+            **founding,
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": founding["initial-advertise-peer-urls"],
             "logger": "zap",
         }
         if settings["tls"]:
             tls = Authority(self.folder / "tls")
             options.update({"cert-file": tls.certificate("member"), "key-file": tls.key("member"), "trusted-ca-file": tls.certificate("ca")})
-        words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        return ["etcd", *words, *(["--client-cert-auth"] if settings["tls"] else []), *settings["more"]]
+        return ["etcd", *as_words(options), *(["--client-cert-auth"] if settings["tls"] else []), *settings["more"]]
 
     def _open(self, number: int, path: str, data: t.Optional[bytes], token: t.Optional[str] = None, timeout: float = 10) -> t.Any:
         scheme, context = "http", None
@@ -265,6 +282,10 @@ class Cluster:
         request = urllib.request.Request(f"{scheme}://{self.endpoints[number - 1]}{path}", data, {"Authorization": token} if token else {})
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
         return opener.open(request, timeout=timeout)
+
+    def renew_token(self) -> None:
+        """Make it another cluster, with another id, from the next founding of its members on."""
+        self._settings_file.write_text(json.dumps({**self.settings, "token": os.urandom(8).hex()}))
 
     def _add_user(self, prefix: str) -> None:
         """Make root and L(USER), and have everyone asked who he is from here on."""
@@ -281,6 +302,11 @@ class Cluster:
         ):
             self.call(name, payload)
         self._settings_file.write_text(json.dumps(settings))
+
+
+def as_words(options: t.Mapping[str, str]) -> t.List[str]:
+    """Return options as a command line has them."""
+    return [word for name, value in options.items() for word in (f"--{name}", value)]
 
 
 def _coded(text: str) -> str:
