@@ -14,7 +14,8 @@ import signal
 import subprocess
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 
 from .fleet import Lab, eventually
 
@@ -89,12 +90,13 @@ class Running:
 
 
 class Control:
-    """A control node with a ledger of its own."""
+    """A control node with a ledger of its own; C(where) is what its tasks are told of that."""
 
     def __init__(self, lab: Lab, folder: pathlib.Path, *inventory: str) -> None:
         self.lab = lab
         self.folder = folder
         self.path = folder / "ledger"
+        self.where = str(self.path)
         self.inventory = lab("inventory", *inventory).strip()
         settings = folder / "ansible.cfg"
         settings.touch()
@@ -108,16 +110,17 @@ class Control:
         }
 
     @property
-    def ledger(self) -> FileLedger:
-        return FileLedger(str(self.path))
+    def ledger(self) -> Ledger:
+        return open_ledger(self.where)
 
     def records(self) -> list[Record]:
         """Return all records of the ledger, oldest first; none where there is no ledger yet."""
-        found = self.ledger.records() if self.path.exists() else []
-        return sorted(found, key=lambda record: str(record["created_at"]))
+        ledger = open_if_any(self.where)
+        return sorted(ledger.records() if ledger else [], key=lambda record: str(record["created_at"]))
 
     def verify_audit(self) -> None:
-        assert not self.path.is_dir() or self.ledger.verify_audit() == []
+        ledger = open_if_any(self.where)
+        assert ledger is None or ledger.verify_audit() == []
 
     def only_record(self) -> Record:
         records = self.records()
@@ -127,7 +130,7 @@ class Control:
     def begin(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Running:
         """Begin an ad hoc task on a host."""
         name = f"kvmfleet.migration.{module}"
-        given = json.dumps({"ledger": str(self.path), **arguments})
+        given = json.dumps({"ledger": self.where, **arguments})
         command = ["ansible", "-i", self.inventory, self.lab.host(host), "-m", name, "-a", given, *options]
         return Running(self.popen(command))
 
@@ -153,7 +156,7 @@ class Control:
         answer = self.folder / "answer.json"
         names = [f"answer{number}" for number in range(len(tasks))]
         keep = {"content": f"{{{{ [{', '.join(names)}] | to_json }}}}", "dest": str(answer), "mode": "0600"}
-        steps = [_step(name, task, str(self.path)) for name, task in zip(names, tasks, strict=True)]
+        steps = [_step(name, task, self.where) for name, task in zip(names, tasks, strict=True)]
         steps.append({"ansible.builtin.copy": keep, "delegate_to": "localhost", "check_mode": False, "vars": {"ansible_connection": "local"}})
         plays = [{"hosts": "all", "gather_facts": False, "tasks": [{"kvmfleet.migration.host_facts": {}}]}] if facts else []
         plays.append({"hosts": self.lab.host(host), "gather_facts": False, "tasks": steps})

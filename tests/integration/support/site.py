@@ -99,12 +99,12 @@ class Site(Control):
 
         :arg ledger: whether the module has that option.
         """
-        given = json.dumps({**({"ledger": str(self.path)} if ledger else {}), **arguments})
+        given = json.dumps({**({"ledger": self.where} if ledger else {}), **arguments})
         return ["ansible", "-i", self.inventory, self.name(host), "-m", f"kvmfleet.migration.{module}", "-a", given]
 
     def play(self, name: str, variables: t.Mapping[str, t.Any]) -> list[str]:
         """Return the command that runs one of the collection's playbooks."""
-        given = json.dumps({"kvmfleet_ledger": str(self.path), **variables})
+        given = json.dumps({"kvmfleet_ledger": self.where, **variables})
         return ["ansible-playbook", "-i", self.inventory, f"kvmfleet.migration.{name}", "-e", given]
 
     def begin(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Running:

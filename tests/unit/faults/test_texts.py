@@ -76,6 +76,13 @@ def test_a_text_becomes_steps(tmp_path: pathlib.Path) -> None:
         ("{kill: qemu of web on 2}", "{kill: qemu on 2}", 10, "needs 'of"),
         ("{kill: watcher}", "{kill: watcher on 1}", 10, "takes no 'on"),
         ("{kill: watcher}", "{hit: watcher}", 10, "no verb 'hit'"),
+        ("{kill: watcher}", "{kill: etcd member}", 10, "needs 'number"),
+        ("{kill: watcher}", "{kill: watcher 1}", 10, "takes no 'number"),
+        ("{kill: watcher}", "{kill: etcd member 4}", 10, "kill takes"),
+        ("{kill: watcher}", "{kill: etcd leader}", 9, "'kill: etcd leader' needs 'ledger: etcd'"),
+        ("{kill: watcher}", "{accept: new cluster}", 9, "needs 'ledger: etcd'"),
+        ("title: One", "title: One\nledger: paper", 3, "one of files, etcd"),
+        ("title: One", "title: One\nledger: etcd\nledger_mib: 4", 4, "'ledger_mib' is about"),
         ("only: [data]", "only: [dat]", 10, "'only' takes"),
         ("peer: 2", "pear: 2", 10, "no key 'pear'"),
         ("exit: failed", "exit: true", 12, "ok, failed or any"),
@@ -95,6 +102,14 @@ def test_what_is_not_understood_is_named_with_its_line(tmp_path: pathlib.Path, o
         read(tmp_path, GOOD.replace(old, new, 1))
     assert told in str(caught.value)
     assert f"one.yml:{line}:" in str(caught.value)
+
+
+def test_a_text_says_what_happens_to_its_etcd(tmp_path: pathlib.Path) -> None:
+    on_etcd = GOOD.replace("title: One", "title: One\nledger: etcd")
+    scenario = read(tmp_path, on_etcd.replace("{kill: watcher}", "{freeze: etcd member 2}, {stop: all etcd members}"))
+    assert scenario.steps[1].actions[:2] == (phrases.Action("freeze", what="etcd member", number=2), phrases.Action("stop", what="all etcd members"))
+    with pytest.raises(TextError, match="'write-protect: ledger' needs 'ledger: files'"):
+        read(tmp_path, on_etcd.replace("{kill: watcher}", "{write-protect: ledger}"))
 
 
 def test_what_is_no_yaml_is_named_with_its_file(tmp_path: pathlib.Path) -> None:

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encodin
 from ...support.hooks import AFTER, BEFORE
 from . import disks
 from .moments import Arrival
-from .phrases import Action
+from .phrases import ETCD_ALL, ETCD_LEADER, ETCD_MEMBER, Action
 
 if t.TYPE_CHECKING:
     from .stage import Stage
@@ -27,6 +27,8 @@ if t.TYPE_CHECKING:
 _KILL_SSHD = 'for one in /proc/[0-9]*; do [ "$(cat $one/comm)" = sshd ] && kill -9 "${one#/proc/}"; done; true'
 _PID_FILES = {"libvirtd": "/run/libvirtd.pid", "qemu": "/run/libvirt/qemu/{guest}.pid"}
 _LOSS = "FAULT-LOSS"
+# What the lab calls them; a member by its number.
+ETCD_WHICH = {ETCD_LEADER: "leader", ETCD_ALL: "all", ETCD_MEMBER: ""}
 
 
 def method_of(verb: str) -> str:
@@ -48,7 +50,10 @@ class Actions:
 
     def do(self, action: Action) -> None:
         """Do it."""
-        getattr(self, method_of(action.verb))(action)
+        if action.what in ETCD_WHICH:
+            self._stage.etcd.do(action.verb, ETCD_WHICH[action.what] or str(int(action.number)))
+        else:
+            getattr(self, method_of(action.verb))(action)
 
     # Processes
 
@@ -67,10 +72,10 @@ class Actions:
             self._signal(action, "KILL")
 
     def freeze(self, action: Action) -> None:
-        self._signal(action, "STOP")
+        self._hold(action, "STOP")
 
     def thaw(self, action: Action) -> None:
-        self._signal(action, "CONT")
+        self._hold(action, "CONT")
 
     def restart(self, action: Action) -> None:
         self._lab("libvirtd", self._host(action), "restart")
@@ -80,6 +85,12 @@ class Actions:
 
     def start(self, action: Action) -> None:
         self._lab("libvirtd", self._host(action), "start")
+
+    def _hold(self, action: Action, name: str) -> None:
+        if action.what == "control node":
+            self._stage.run(action.of).signal_all(signal.Signals[f"SIG{name}"])
+        else:
+            self._signal(action, name)
 
     def _kill_those_there(self) -> None:
         assert self._there
@@ -135,13 +146,13 @@ class Actions:
 
     def fill(self, action: Action) -> None:
         if action.what == "ledger":
-            self._stage.ledger_disk.fill()
+            self._stage.store.fill()
         else:
             disks.fill(self._lab, t.cast(int, action.on), action.what)
 
     def make_room_in(self, action: Action) -> None:
         if action.what == "ledger":
-            self._stage.ledger_disk.make_room()
+            self._stage.store.make_room()
         else:
             disks.make_room(self._lab, t.cast(int, action.on), action.what)
 
@@ -156,6 +167,19 @@ class Actions:
             self._stage.ledger_disk.allow_writing()
         else:
             disks.allow_writing_run(self._lab, t.cast(int, action.on))
+
+    def back_up(self, dummy: Action) -> None:
+        self._stage.store.back_up()
+
+    def restore(self, action: Action) -> None:
+        self._stage.set_back(as_new=action.what != "ledger")
+
+    def accept(self, dummy: Action) -> None:
+        """Say that the cluster which answers takes the place of the one that the ledger was made in."""
+        self._stage.etcd.accept()
+
+    def compact(self, dummy: Action) -> None:
+        self._stage.etcd.compact()
 
     def clock(self, action: Action) -> None:
         self._stage.clocks[action.options["on"]].jump(action.options["seconds"])

@@ -15,9 +15,13 @@ from .located import Located
 HOSTS = (1, 2, 3)
 CONTROL = "control"
 CHANNELS = ("data", "control", "ssh", "storage")
-PHRASE = re.compile(r"(?P<what>[a-z][a-z -]*?)(?: of (?P<of>[a-z0-9-]+))?(?: on (?P<on>[1-3]))?")
+PHRASE = re.compile(r"(?P<what>[a-z][a-z -]*?)(?: (?P<number>[1-3]))?(?: of (?P<of>[a-z0-9-]+))?(?: on (?P<on>[1-3]))?")
 
-# Verb, then what it may be done to, then which of "of" and "on" that needs (!) or may have (?).
+ETCD_MEMBER, ETCD_LEADER, ETCD_ALL = "etcd member", "etcd leader", "all etcd members"
+_OF_ETCD: dict[str, tuple[str, ...]] = {ETCD_MEMBER: ("number!",), ETCD_LEADER: (), ETCD_ALL: ()}
+_ONE_OR_ALL = {what: _OF_ETCD[what] for what in (ETCD_MEMBER, ETCD_ALL)}
+
+# Verb, then what it may be done to, then which of "of", "on" and a number that needs (!) or may have (?).
 PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
     "kill": {
         "ansible": ("of?",),
@@ -27,12 +31,17 @@ PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
         "libvirtd": ("on!",),
         "sshd": ("on!",),
         "qemu": ("of!", "on!"),
+        **_OF_ETCD,
     },
     "restart": {"libvirtd": ("on!",)},
-    "stop": {"libvirtd": ("on!",)},
-    "start": {"libvirtd": ("on!",)},
-    "freeze": {"libvirtd": ("on!",), "watcher": ("of?",), "qemu": ("of!", "on!")},
-    "thaw": {"libvirtd": ("on!",), "watcher": ("of?",), "qemu": ("of!", "on!")},
+    "stop": {"libvirtd": ("on!",), **_OF_ETCD},
+    "start": {"libvirtd": ("on!",), **_ONE_OR_ALL},
+    "freeze": {"control node": ("of?",), "libvirtd": ("on!",), "watcher": ("of?",), "qemu": ("of!", "on!"), **_OF_ETCD},
+    "thaw": {"control node": ("of?",), "libvirtd": ("on!",), "watcher": ("of?",), "qemu": ("of!", "on!"), **_ONE_OR_ALL},
+    "compact": {"etcd": ()},
+    "back up": {"ledger": ()},
+    "restore": {"ledger": (), "ledger in a new cluster": ()},
+    "accept": {"new cluster": ()},
     "fill": {"ledger": (), "run": ("on!",), "images": ("on!",)},
     "make room in": {"ledger": (), "run": ("on!",), "images": ("on!",)},
     "write-protect": {"ledger": (), "run": ("on!",)},
@@ -59,7 +68,7 @@ VERBS = frozenset({*PHRASES, *NUMBERS, *MAPPINGS})
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """One thing that happens. Of a phrase C(what), C(guest_or_task) and C(host); of a number C(number); of a mapping C(options)."""
+    """One thing that happens. Of a phrase C(what), C(of), C(on) and a member's C(number); of a number C(number); of a mapping C(options)."""
 
     verb: str
     what: str = ""
@@ -67,6 +76,16 @@ class Action:
     on: int | None = None
     number: float = 0
     options: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_of_etcd(self) -> bool:
+        """Whether only a ledger on etcd can have that happen to it."""
+        return self.what in _OF_ETCD or self.what in ("etcd", "ledger in a new cluster", "new cluster")
+
+    @property
+    def is_of_the_ledgers_files(self) -> bool:
+        """Whether only a ledger in a folder can have that happen to it."""
+        return self.verb == "damage" or (self.what == "ledger" and self.verb in ("write-protect", "allow writing"))
 
 
 def action_of(found: t.Any, where: Located) -> Action:
@@ -88,12 +107,12 @@ def _phrase(verb: str, given: str, found: Located) -> Action:
     parts = PHRASES[verb].get(match["what"]) if match else None
     if match is None or parts is None:
         raise found.wrong(f"{verb} takes {' or '.join(PHRASES[verb])}, not '{given}'", verb)
-    for part in ("of", "on"):
+    for part in ("of", "on", "number"):
         if f"{part}!" in parts and match[part] is None:
             raise found.wrong(f"'{verb}: {given}' needs '{part} …'", verb)
         if match[part] is not None and not {f"{part}!", f"{part}?"} & set(parts):
             raise found.wrong(f"'{verb}: {match['what']}' takes no '{part} …'", verb)
-    return Action(verb, what=match["what"], of=match["of"], on=int(match["on"]) if match["on"] else None)
+    return Action(verb, what=match["what"], of=match["of"], on=int(match["on"]) if match["on"] else None, number=int(match["number"] or 0))
 
 
 def _number(verb: str, given: t.Any, found: Located) -> Action:

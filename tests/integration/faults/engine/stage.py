@@ -7,13 +7,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
 
 from ...support.control import Record
 from ...support.fleet import Lab, eventually
 from ...support.site import HOSTS, Site
-from . import disks
+from . import disks, ledgers
 from .actions import Actions
 from .clocks import Clock
 from .moments import PROBE, Arrival, Moments
@@ -22,6 +25,7 @@ from .tasks import Run, begin
 from .text import Scenario, Task
 
 LEDGER_MIB = 4
+_DONE_TO_A_DISK = ("fill", "make room in", "write-protect", "allow writing")
 _WRAPPER = """#!/bin/sh
 export PYTHONPATH='{probe}' KVMFLEET_MOMENTS='{moments}' PYTHONDONTWRITEBYTECODE=1 {clock}
 exec /usr/bin/python3 "$@"
@@ -43,6 +47,8 @@ class Stage:
         self._folder = folder
         self._runs: dict[str, Run] = {}
         self._ledger_disk: disks.LedgerDisk | None = None
+        self._etcd: ledgers.Etcd | None = None
+        self._set_back: set[str] = set()
         self._is_repaired = False
         self._stack = contextlib.ExitStack()
 
@@ -60,7 +66,10 @@ class Stage:
 
     def _set_up(self, stack: contextlib.ExitStack) -> None:
         actions = self._all_actions()
-        if self.scenario.ledger_mib or any(action.what == "ledger" for action in actions):
+        if self.scenario.ledger == ledgers.ETCD:
+            self._etcd = stack.enter_context(ledgers.etcd(self.lab, self._folder))
+            self.site.where = self._etcd.where
+        elif self.scenario.ledger_mib or any(action.what == "ledger" and action.verb in _DONE_TO_A_DISK for action in actions):
             self._ledger_disk = stack.enter_context(disks.small_ledger(self.site.path, self.scenario.ledger_mib or LEDGER_MIB))
         for number in {action.on for action in actions if action.what == "images" and action.on}:
             disks.own_images(self.lab, number)
@@ -98,8 +107,16 @@ class Stage:
         """Begin a task on the host that its text names, else where its guest was made."""
         guest = task.own.get("guest") or next(iter(task.own.get("guests") or ()), None)
         home = task.own.get("from") or source or (self.home(guest) if guest else 1)
+        if task.kind == "settle":
+            task = self._about_its_record(task)
         self._runs[name] = begin(self.site, name, task, self._folder / f"{name.replace(' ', '-')}.log", home)
         return self._runs[name]
+
+    def _about_its_record(self, task: Task) -> Task:
+        """Name the record that a host remembers as the last one of a guest."""
+        state = self.lab.state_file(self.uuids[task.own["guest"]], task.own["on"])
+        assert state is not None, f"host {task.own['on']} remembers no move of {task.own['guest']}"
+        return dataclasses.replace(task, own={**task.own, "id": state["id"]})
 
     def run(self, name: str | None) -> Run:
         """Return a task by its name; without one, that which was begun last."""
@@ -120,6 +137,26 @@ class Stage:
         """The ledger's file system; only scenarios that do something to it have one."""
         assert self._ledger_disk is not None
         return self._ledger_disk
+
+    @property
+    def etcd(self) -> ledgers.Etcd:
+        """What keeps the ledger, where the text says C(ledger: etcd)."""
+        assert self._etcd is not None
+        return self._etcd
+
+    @property
+    def store(self) -> ledgers.Store:
+        """What keeps the ledger."""
+        return self._etcd or ledgers.Folder(self.site.path, self._ledger_disk)
+
+    def set_back(self, as_new: bool) -> None:
+        """Put the ledger back to its backup: it may not know what tasks have returned before."""
+        self._set_back = {str(record["id"]) for run in self.runs() for record in run.records}
+        self.store.restore(as_new)
+
+    def may_be_unknown(self, record_id: str) -> bool:
+        """Whether a record was returned before the ledger was set back."""
+        return record_id in self._set_back
 
     # What there is
 
@@ -166,7 +203,10 @@ class Stage:
 
     def story(self) -> str:
         """Return all that helps to understand what has happened."""
-        records = [_told(record) for record in self.site.records()]
+        try:
+            records = [_told(record) for record in self.site.records()]
+        except KvmfleetError as error:
+            records = [str(error)]
         places = [f"{name}: {self.lab.places(name)}" for name in self.scenario.guests]
         printed = [f"--- {run.name} (exit code {run.code})\n{run.summary}" for run in self.runs()]
         return "\n".join([*records, *places, *printed])
@@ -178,9 +218,7 @@ class Stage:
         self.moments.release_all()
         for clock in self.clocks.values():
             clock.jump(0)
-        if self._ledger_disk:
-            self._ledger_disk.allow_writing()
-            self._ledger_disk.make_room()
+        self.store.mend()
         for number in HOSTS:
             self.do([Action("heal", number=number)])
         rows = self.lab.rows()

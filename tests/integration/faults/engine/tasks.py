@@ -100,13 +100,17 @@ class Run:
             os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
 
-    def kill_all(self) -> None:
-        """Kill all its processes at once, as when the control node loses its power."""
+    def signal_all(self, what: signal.Signals) -> None:
+        """Send it to all its processes at once, as when the control node sleeps, or loses its power."""
         if self.code == NEVER_ENDED:
             self._left += [*descendants(self._process.pid), self._process.pid]
-        for pid in filter(_is_a_tasks, self._left):
+        for pid in filter(_is_a_tasks, dict.fromkeys(self._left)):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, what)
+
+    def kill_all(self) -> None:
+        """Kill all its processes at once."""
+        self.signal_all(signal.SIGKILL)
         self._left = []
         self._process.wait(30)
 
@@ -158,6 +162,9 @@ def _command(site: Site, task: Task, source: int) -> list[str]:
     if task.kind in ("abort", "force"):
         module = {"abort": "migration_abort", "force": "migration_force_complete"}[task.kind]
         return site.ad_hoc(source, module, {"name": own["guest"], **task.options}, ledger=False)
+    if task.kind == "settle":
+        decision = {"settle": {"id": own["id"], "status": own["status"]}, "reason": "the scenario says so"}
+        return site.ad_hoc(own["on"], "host", {**decision, **task.options})
     if task.kind == "evacuate":
         return site.ad_hoc(own["on"], "evacuate", {"source": site.name(own["source"]), **task.options})
     return site.ad_hoc(own["host"], "evacuation_cleanup", dict(task.options))

@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ..probe.kvmfleet_moments import NAMES
+from .ledgers import ETCD, FILES, KINDS
 from .located import Located, TextError, load
 from .phrases import HOSTS, Action, action_of
 
@@ -28,6 +29,7 @@ TASKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "drain": (("host",), ("host",)),
     "recover": (("host",), ("host",)),
     "protect": ((), ()),
+    "settle": (("guest", "on", "status"), ("guest", "on", "status")),
 }
 GUEST_KEYS = ("host", "mib", "dirty_mib", "rate", "storage", "paused", "off", "transient", "autostart")
 VERDICT_KEYS = ("exit", "error", "says", "does_not_say", "changed")
@@ -36,7 +38,7 @@ RECORD_KEYS = (
     *("percent", "superseded", "as_written", "at_least_seconds", "at_most_seconds"),
 )
 SEEN_KEYS = ("guests", "records", "either", "state", "possible_hosts", "tasks")
-TOP_KEYS = ("title", "shows", "essential", "protect", "ledger_mib", "guests", "steps", "expect", "unsettled")
+TOP_KEYS = ("title", "shows", "essential", "protect", "ledger", "ledger_mib", "guests", "steps", "expect", "unsettled")
 DEFAULT_LIMIT_SECONDS = 90.0
 
 
@@ -92,6 +94,7 @@ class Scenario:
     shows: str
     is_essential: bool
     protect: bool
+    ledger: str
     ledger_mib: int | None
     guests: t.Mapping[str, t.Mapping[str, t.Any]]
     steps: tuple[Step, ...]
@@ -120,6 +123,7 @@ def read(file: pathlib.Path) -> Scenario:
         " ".join(str(text["shows"]).split()),
         _truth(text, "essential"),
         _truth(text, "protect"),
+        str(text.get("ledger", FILES)),
         text.get("ledger_mib"),
         guests,
         tuple(_step(found, text, tuple(guests)) for found in text["steps"]),
@@ -128,6 +132,7 @@ def read(file: pathlib.Path) -> Scenario:
     )
     check_seen(scenario.expect, text, scenario.guests)
     _check_names(scenario, text)
+    _check_ledger(scenario, text)
     return scenario
 
 
@@ -283,6 +288,19 @@ def _check_names(scenario: Scenario, text: Located) -> None:
     for guest in scenario.unsettled:
         if guest not in scenario.guests:
             raise text.wrong(f"there is no guest {guest!r}", "unsettled")
+
+
+def _check_ledger(scenario: Scenario, text: Located) -> None:
+    """Nothing happens to a ledger that only the other kind of ledger could have happen to it."""
+    if scenario.ledger not in KINDS:
+        raise text.wrong(f"'ledger' is one of {', '.join(KINDS)}", "ledger")
+    on_etcd = scenario.ledger == ETCD
+    if on_etcd and scenario.ledger_mib:
+        raise text.wrong("'ledger_mib' is about the disk of a ledger in files", "ledger_mib")
+    for step in scenario.steps:
+        for action in step.actions:
+            if action.is_of_the_ledgers_files if on_etcd else action.is_of_etcd:
+                raise TextError(f"{scenario.file}:{step.line}: '{action.verb}: {action.what}' needs 'ledger: {FILES if on_etcd else ETCD}'")
 
 
 def _check_ends(scenario: Scenario, names: t.Collection[str]) -> None:

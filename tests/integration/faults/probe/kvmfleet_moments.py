@@ -92,12 +92,13 @@ def _act(act: str) -> Moment:
     return Moment(act, "module_utils._watcher.journal", "Journal.intend", AFTER, _of_journal, lambda arguments: arguments[1] == act)
 
 
-_LEDGER = "plugin_utils._ledger.file.store"
+_LEDGER = "plugin_utils._ledger.document_ledger"
 _JOURNAL = "module_utils._watcher.journal"
 
 ON_THE_CONTROL_NODE = (
-    Moment("before the record", _LEDGER, "FileLedger.open_record", BEFORE, _of_record),
-    Moment("after the record", _LEDGER, "FileLedger.open_record", AFTER, _of_record),
+    Moment("before the record", _LEDGER, "DocumentLedger.open_record", BEFORE, _of_record),
+    Moment("after the record", _LEDGER, "DocumentLedger.open_record", AFTER, _of_record),
+    Moment("while it holds the destination", "plugin_utils._moves.booking", "Booking._scheduled", BEFORE, _of_stored),
     Moment("after the booking", "plugin_utils._moves.booking", "Booking._booked", AFTER, _of_stored),
     Moment(
         "before the record is closed",
