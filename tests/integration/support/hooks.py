@@ -39,13 +39,15 @@ def hooked_lab(prefix: str, hosts: int) -> t.Iterator[Lab]:
     """Give a lab of so many hosts whose libvirt calls the hook; afterwards it is gone."""
     lab = Lab(prefix)
     lab("down")
-    lab("up", "--hosts", str(hosts))
-    for number in range(1, hosts + 1):
-        Hooks(lab, number).install()
-        lab("libvirtd", lab.host(number), "restart")
-    lab("up", "--hosts", str(hosts))
-    yield lab
-    lab("down")
+    try:
+        lab("up", "--hosts", str(hosts))
+        for number in range(1, hosts + 1):
+            Hooks(lab, number).install()
+            lab("libvirtd", lab.host(number), "restart")
+        lab("up", "--hosts", str(hosts))
+        yield lab
+    finally:
+        lab("down")
 
 
 class Hooks:
