@@ -98,6 +98,13 @@ class Ledger(abc.ABC):
         """
 
     @abc.abstractmethod
+    def closed_since(self, since: str) -> set[str]:
+        """Return the ids of records that were closed at that time or later, perhaps with some of up to a day before; none of them is read.
+
+        :arg since: RFC 3339.
+        """
+
+    @abc.abstractmethod
     def hosts(self) -> list[Document]:
         """Return all hosts' documents, by name."""
 

@@ -11,6 +11,7 @@ import datetime
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 
@@ -29,14 +30,23 @@ class Arrivals:
     def __init__(self, ledger: Ledger | None) -> None:
         self._ledger = ledger
         self._since = (datetime.datetime.now(datetime.UTC) - _WINDOW).isoformat()
-        self._before = {record["id"] for record in self._completed()}
+        self._known: dict[str, Body | None] = dict.fromkeys(self._closed())
 
     def records(self) -> list[Body]:
         """Return the completed records that are new, of each domain the latest: one that has moved on is no longer where an earlier move took it."""
+        self._known |= {key: self._read(key) for key in self._closed() if key not in self._known}
         latest: dict[str, Body] = {}
-        for record in sorted(self._completed(), key=lambda record: str(record["updated_at"])):
+        for record in sorted((record for record in self._known.values() if record), key=lambda record: str(record["updated_at"])):
             latest[record["domain"]["uuid"]] = record
-        return [record for record in latest.values() if record["id"] not in self._before]
+        return list(latest.values())
 
-    def _completed(self) -> list[Body]:
-        return list(self._ledger.records(statuses=[s.COMPLETED], since=self._since)) if self._ledger else []
+    def _closed(self) -> set[str]:
+        return self._ledger.closed_since(self._since) if self._ledger else set()
+
+    def _read(self, key: str) -> Body | None:
+        """Return the record of a move that was completed. One that cannot be read is told of by the ledger, which sets a damaged one aside."""
+        try:
+            record = t.cast(Ledger, self._ledger).get(key).record
+        except (NotFound, NotSupported):
+            return None
+        return record if record["status"] == s.COMPLETED else None

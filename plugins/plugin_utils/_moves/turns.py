@@ -115,26 +115,25 @@ class Turns:
         return list(self._waiting.values())[: max(0, self._parallel - under_way)]
 
     def _serve(self, ready: Sequence[_Waiting]) -> None:
+        """Look before taking the lock: of many runs that wait, only those whose turn it is ask for it."""
         records = self._open_records()
+        if any(not self._full(waiting, records) for waiting in ready):
+            with self._ledger.locked(LOCK):
+                records = self._open_records()
+                for waiting in ready:
+                    if not self._full(waiting, records):
+                        self._begin(waiting)
+                        records = [*(record for record in records if record["id"] != waiting.mirror.record["id"]), waiting.mirror.record]
         for waiting in ready:
-            full = self._full(waiting, records) or self._take(waiting)
+            full = self._full(waiting, records) if self.waits(waiting.mirror) else []
             if full:
                 self._say(waiting, full)
-            records = [*(record for record in records if record["id"] != waiting.mirror.record["id"]), waiting.mirror.record]
 
     def _open_records(self) -> list[Body]:
         return list(self._ledger.records(unsettled_only=True))
 
     def _full(self, waiting: _Waiting, records: Sequence[Body]) -> list[Full]:
         return what_is_full(records, waiting.mirror.record, waiting.limits, self._now())
-
-    def _take(self, waiting: _Waiting) -> list[Full]:
-        """Take the turn; return what is full where another process was first."""
-        with self._ledger.locked(LOCK):
-            full = self._full(waiting, self._open_records())
-            if not full:
-                self._begin(waiting)
-            return full
 
     def _begin(self, waiting: _Waiting) -> None:
         mirror, seconds = waiting.mirror, self._clock() - t.cast(float, waiting.since)

@@ -26,6 +26,7 @@ from .writer import Fence, Writer
 
 HOLDERS = "holders"
 MONTHS = "months"
+CLOSED_AT = "closed.at"
 
 
 class Session(Access):
@@ -95,8 +96,10 @@ class Session(Access):
         self._writer.write(self.snapshot.unchanged(), acts, self._fences)
 
     def _index(self, place: Place, version: int, record: Body) -> list[Message]:
-        """Return what has to be written beside a record: who holds its domain, and the month it was closed in."""
-        acts = [self._put(f"{MONTHS}/{key_of(place)}", "/".join(place[2:4]))] if place[:2] == CLOSED else []
+        """Return what has to be written beside a record: who holds its domain; when it was closed, and in which month it lies."""
+        acts = []
+        if place[:2] == CLOSED:
+            acts = [self._put(f"{MONTHS}/{key_of(place)}", "/".join(place[2:4])), self._put(f"{CLOSED_AT}/{record['updated_at']}/{key_of(place)}", "")]
         key = _holder_key(record["domain"]["uuid"].lower())
         if holds_domain(record):
             return [*acts, self._put(key, key_of(place))] if version == 1 else acts

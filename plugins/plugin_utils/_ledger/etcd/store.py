@@ -21,7 +21,7 @@ from ..audit import genesis
 from ..document_ledger import DocumentLedger
 from ..keys import check_lock_key
 from ..layout import CLOSED, OPEN
-from ..selection import Selection
+from ..selection import Selection, select
 from ..store import Body
 from . import chain, identity, locks
 from .address import Address
@@ -30,7 +30,7 @@ from .failures import Overtaken
 from .messages import end_of
 from .options import Options
 from .reader import Reader, path_of
-from .session import Session
+from .session import CLOSED_AT, Session
 from .snapshot import Snapshot
 from .writer import Fence, Writer
 
@@ -92,6 +92,11 @@ class EtcdLedger(DocumentLedger):
         reader = Reader(self._client, Snapshot(self._client, at_one_revision=False), self.report)
         for document in reader.read_between(start, end_of(end), selection.screen):
             yield document.body
+
+    def closed_since(self, since: str) -> set[str]:
+        start = f"{CLOSED_AT}/{select(since=since).since}"
+        snapshot = Snapshot(self._client, at_one_revision=False)
+        return {key.rpartition("/")[2] for key, _found in snapshot.each(start, end_of(f"{CLOSED_AT}/"), keys_only=True, counts=False)}
 
     @contextlib.contextmanager
     def locked(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:

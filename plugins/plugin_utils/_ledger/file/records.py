@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotSupported
 
-from ..layout import CLOSED, OPEN, Place, place_of
+from ..keys import is_uuid
+from ..layout import CLOSED, OPEN, Place, key_of, place_of
 from ..rules import holds_domain
 from ..selection import Selection
 from ..store import Body, Stored
@@ -34,6 +35,19 @@ def closed_records(path: str, selection: Selection, report: Callable[[str], None
                 if selection.wants_month(year, month):
                     found = (document.body for document in shelf.read_all((*CLOSED, year, month), None, selection.screen))
                     yield from (record for record in found if selection.wants(record))
+
+
+def closed_since(path: str, selection: Selection) -> set[str]:
+    """Return the ids of the closed records that were written since, by the names and times of their files."""
+    found: set[str] = set()
+    with Folder.at(path) as root:
+        shelf = Shelf(root, lambda sentence: None)
+        for year in shelf.folders(CLOSED):
+            for month in shelf.folders((*CLOSED, year)):
+                if selection.wants_month(year, month):
+                    with root.sub(*CLOSED, year, month) as folder:
+                        found.update(key for name in folder.each_name(selection.screen.written_since) if is_uuid(key := key_of((name,))))
+    return found
 
 
 def holder(shelf: Shelf, domain_uuid: str) -> t.Optional[Stored]:

@@ -16,12 +16,12 @@ from ..access import Access
 from ..audit import genesis, read_link, verify_lines
 from ..document_ledger import DocumentLedger
 from ..keys import check_lock_key
-from ..selection import Selection
+from ..selection import Selection, select
 from ..store import Body
 from . import creation
 from .disk_errors import reported
 from .locks import flocked
-from .records import closed_records, open_records
+from .records import closed_records, closed_since, open_records
 from .session import Session, Step, session
 
 _LOCKS = "locks"
@@ -72,6 +72,10 @@ class FileLedger(DocumentLedger):
             seen = {record["id"] for record in found}
             with reported(self.path):
                 yield from (record for record in closed_records(self.path, selection, self.report) if record["id"] not in seen)
+
+    def closed_since(self, since: str) -> set[str]:
+        with reported(self.path):
+            return closed_since(self.path, select(since=since))
 
     @contextlib.contextmanager
     def locked(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:

@@ -116,6 +116,7 @@ def test_what_is_closed_leaves_nothing_that_holds(store: EtcdStore, ledger: Etcd
     assert {name.split("/")[0] for name in store.names()} == {
         "audit",
         "audit.heads",
+        "closed.at",
         "cluster",
         "domains",
         "ledger.json",
