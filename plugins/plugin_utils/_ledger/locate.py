@@ -23,13 +23,13 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN = "a folder on the control node, or to etcd://host:2379/prefix"
 
 
-def default_path() -> str:
-    """Return the ledger of the user who runs this: C(kvmfleet/ledger) in the state folder of the XDG base directory specification."""
+def state_path(name: str) -> str:
+    """Return where the user who runs this keeps something: C(kvmfleet/<name>) in the state folder of the XDG base directory specification."""
     state = os.environ.get("XDG_STATE_HOME", "")
     # That specification wants a relative path ignored.
     if not os.path.isabs(state):
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "kvmfleet", "ledger")
+    return os.path.join(state, "kvmfleet", name)
 
 
 def open_ledger(location: t.Optional[str] = None, etcd: t.Any = None, *, create: bool = True) -> Ledger:
@@ -41,7 +41,7 @@ def open_ledger(location: t.Optional[str] = None, etcd: t.Any = None, *, create:
     Raises L(InvalidArgument), L(Forbidden), L(NotSupported) or L(Unreachable), naming the location.
     """
     if location is None:
-        return FileLedger(default_path(), create)
+        return FileLedger(state_path("ledger"), create)
     if not isinstance(location, str) or not location.strip() or not _is_name(location):
         raise InvalidArgument(f"The ledger {location!r} is not the path of a folder.", f"Set 'ledger' or 'kvmfleet_ledger' to {_KNOWN}.")
     scheme = _SCHEME.match(location)
