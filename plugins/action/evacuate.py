@@ -40,7 +40,8 @@ class ActionModule(FleetAction):
         check_wish(args["parallel"], args["lock_wait_seconds"])
         settings, here = Settings(task_vars), self.here(task_vars)
         work = args["_work"] or {}
-        ledger = open_ledger(*settings.ledger(here, args["ledger"]), create=False)
+        place = settings.ledger(here, args["ledger"])
+        ledger = self.announced(open_ledger(*place, create=False), settings, here, place)
         parent = os.getppid()
         context = Context(
             ledger=ledger,

@@ -38,7 +38,8 @@ class ActionModule(FleetAction):
         if not 0 <= args["retention_days"] <= _MAX_RETENTION_DAYS:
             raise InvalidArgument(f"retention_days is {args['retention_days']}.", f"Give 0 to {_MAX_RETENTION_DAYS}. Nothing was changed.")
         settings, here = Settings(task_vars), self.here(task_vars)
-        ledger = open_if_any(*settings.ledger(here, args["ledger"]))
+        where = settings.ledger(here, args["ledger"])
+        ledger = open_if_any(*where)
 
         def phase(name: str, work: Result) -> Result:
             return self.phase(name, work, args["uri"], task_vars)
@@ -46,6 +47,7 @@ class ActionModule(FleetAction):
         identity = _identity(here, phase("identify", {"ledger_id": ledger.ledger_id if ledger else None}))
         outcome = Outcome()
         if ledger and _has_identity(ledger, identity):
+            self.announced(ledger, settings, here, where)
             me = place(here, identity.host_id, identity.host_uuid)
             uris = _others(settings, here, ledger, identity)
             cleanup = Cleanup(ledger, me, phase, uris, args["storage"], args["retention_days"], acting(), self._task.check_mode)

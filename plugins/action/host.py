@@ -58,7 +58,9 @@ class ActionModule(FleetAction):
 
     def _decide(self, decision: str, name: str, here: str, args: Result, task_vars: Result) -> Result:
         """Write down a person's decision. Without a ledger there is nothing to decide about: L(NotFound)."""
-        ledger = open_ledger(*Settings(task_vars).ledger(here, args["ledger"]), create=False)
+        settings = Settings(task_vars)
+        place = settings.ledger(here, args["ledger"])
+        ledger = self.announced(open_ledger(*place, create=False), settings, here, place)
         asked = name == here
 
         def phase(step: str, work: Result) -> Result:

@@ -39,7 +39,8 @@ class ActionModule(FleetAction):
         source = SourceHost(self, task_vars, args["uri"])
         settings = Settings(task_vars)
         requests = requests_of(args, settings, source.name)
-        ledger = open_ledger(*settings.ledger(source.name, args["ledger"]))
+        place = settings.ledger(source.name, args["ledger"])
+        ledger = self.announced(open_ledger(*place), settings, source.name, place)
         lines = ProgressLines(lambda line: Display().display(f"[{source.name}] {line}"))
         silent = self._task.no_log or args["progress"] == "none"
         context = Context(ledger, settings, source, args["uri"], acting())

@@ -19,6 +19,10 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidArgument, KvmfleetError, Unreachable, error_for_code
 from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._notices.notices import Notices, notices_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
 
 Result = dict[str, t.Any]
 
@@ -35,6 +39,8 @@ class FleetAction(ActionBase):
     _supports_diff = True
     # Refused in act's place, in words and with an error code.
     _supports_async = True
+    _notices: Notices | None = None
+    _notice_warnings: tuple[str, ...] = ()
 
     def spec(self) -> Result:
         """Return the argument specification that the module shares."""
@@ -53,6 +59,9 @@ class FleetAction(ActionBase):
             result = {**result, "failed": True, "changed": False, **error.as_result()}
         finally:
             self._remove_tmp_path(self._connection._shell.tmpdir)
+        told = [*self._notice_warnings, *(self._notices.finish() if self._notices else ())]
+        if told:
+            result["warnings"] = [*result.get("warnings", ()), *told]
         if "warnings" in result:
             result["warnings"] = [printable_text(str(warning)) for warning in result["warnings"]]
         return result
@@ -66,6 +75,13 @@ class FleetAction(ActionBase):
         except AnsibleActionFail as error:
             raise InvalidArgument(f"{str(error).rstrip('.')}.", "Nothing was changed.") from error
         return self.act(args, task_vars)
+
+    def announced(self, ledger: Ledger, settings: Settings, host: str, place: LedgerPlace) -> Ledger:
+        """Return the ledger, which from here on tells the receiver in C(kvmfleet_notices) of that host what happens to its records."""
+        if not self._task.check_mode:
+            self._notices, self._notice_warnings = notices_of(settings, host, ledger, lambda: open_ledger(*place, create=False))
+            ledger.witness = self._notices or ledger.witness
+        return ledger
 
     def here(self, task_vars: Result) -> str:
         """Return the inventory name of the host that the task runs on."""

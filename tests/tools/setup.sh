@@ -28,7 +28,7 @@ missing_packages() {
 
 # the packages with services of which a machine that is no hypervisor should run none because of a test
 installed_services() {
-    dpkg-query -W -f '${db:Status-Status} ${Package}\n' 'libvirt-*' openssh-server 2>/dev/null | sed -n 's/^installed //p'
+    dpkg-query -W -f '${db:Status-Status} ${Package}\n' 'libvirt-*' openssh-server 'prometheus*' 2>/dev/null | sed -n 's/^installed //p'
 }
 
 disable_units_of() {

@@ -87,7 +87,7 @@ class Cleanup:
         for tombstone in waiting:
             plan = plans[tombstone.record["id"]]
             if plan["kind"] == REFUSE:
-                outcome.refused.append({**tombstone.said(), "reason": plan["reason"]})
+                self._refuse(tombstone, plan["reason"], outcome)
             elif self.check:
                 _predict(tombstone, plan, self.storage, outcome)
             else:
@@ -96,9 +96,12 @@ class Cleanup:
     def _is_busy(self, tombstone: Tombstone, outcome: Outcome) -> bool:
         unsettled = self.ledger.unsettled_of(tombstone.uuid)
         if unsettled is not None:
-            reason = f"{describe(unsettled.record)} is not settled ('{unsettled.record['status']}')"
-            outcome.refused.append({**tombstone.said(), "reason": reason})
+            self._refuse(tombstone, f"{describe(unsettled.record)} is not settled ('{unsettled.record['status']}')", outcome)
         return unsettled is not None
+
+    def _refuse(self, tombstone: Tombstone, reason: str, outcome: Outcome) -> None:
+        outcome.refused.append({**tombstone.said(), "reason": reason})
+        self.ledger.witness.tell(tombstone.record, "cleanup.refused", self.by, reason)
 
     def _survey(self, waiting: list[Tombstone]) -> dict[str, Body]:
         if not waiting:
@@ -109,6 +112,8 @@ class Cleanup:
 
     def _raise_alarm(self, plans: list[Body]) -> None:
         if plans:
+            for plan in plans:
+                self.ledger.witness.tell(self.ledger.get(plan["record"]).record, "cleanup.refused", self.by, plan["reason"])
             told = " ".join(f"Domain {plan['name']} ({plan['uuid']}): {plan['reason']}." for plan in plans)
             raise DoubleRunAlarm(f"{told} Nothing was touched on {self.here['host']}.", _STOP)
 
@@ -123,9 +128,12 @@ class Cleanup:
             with self.ledger.locked(f"host-{self.here['host_uuid']}"):
                 if self._is_still_open(tombstone) and not self._is_busy(tombstone, outcome):
                     self._clean(tombstone, outcome)
-        except (DoubleRunAlarm, Unreachable):
+        except DoubleRunAlarm:
             raise
         except KvmfleetError as error:
+            self.ledger.witness.tell(tombstone.record, "cleanup.failed", self.by, str(error))
+            if isinstance(error, Unreachable):
+                raise
             outcome.refused.append({**tombstone.said(), "reason": str(error)})
 
     def _is_still_open(self, tombstone: Tombstone) -> bool:
@@ -134,12 +142,13 @@ class Cleanup:
 
     def _clean(self, tombstone: Tombstone, outcome: Outcome) -> None:
         asked = question(tombstone, self.ledger, self.here)
+        self.ledger.witness.tell(tombstone.record, "cleanup.started", self.by)
         answer = self.phase("clean", {"host_id": self.here["host_id"], "uris": dict(self.uris), "domains": [asked], "storage": self.storage})
         plan = answer["plan"]
         if plan["kind"] == ALARM:
             self._raise_alarm([plan])
         elif plan["kind"] == REFUSE:
-            outcome.refused.append({**tombstone.said(), "reason": plan["reason"]})
+            self._refuse(tombstone, plan["reason"], outcome)
         elif plan["kind"] == SUPERSEDED:
             # One that was given up says that the domain is not here: that is left to a person.
             came_back = [record for record in (tombstone.record, *tombstone.older) if record["status"] == s.DONE]

@@ -49,7 +49,8 @@ class DocumentLedger(Ledger):
     # Records
 
     def open_record(self, record: Body) -> Stored:
-        return self._change(lambda current: record_changes.open_record(current, record))
+        with self.witness.change(None, record):
+            return self._change(lambda current: record_changes.open_record(current, record))
 
     def get(self, record_id: str) -> Stored:
         key = check_uuid(record_id, "record id")
@@ -63,7 +64,8 @@ class DocumentLedger(Ledger):
         return self._read(lambda current: current.holder(key))
 
     def update(self, stored: Stored, record: Body) -> Stored:
-        return self._change(lambda current: record_changes.update(current, stored, record))
+        with self.witness.change(stored.record, record):
+            return self._change(lambda current: record_changes.update(current, stored, record))
 
     def records(
         self,

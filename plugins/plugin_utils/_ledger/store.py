@@ -32,6 +32,18 @@ class Document:
     version: int
 
 
+class Witness:
+    """Who is told what happens to a ledger's records. This one does nothing with it."""
+
+    def change(self, before: t.Optional[Body], after: Body) -> contextlib.AbstractContextManager[None]:
+        """Return what is held while a record is written over C(before); None where it is a new one."""
+        return contextlib.nullcontext()
+
+    def tell(self, record: Body, event: str, by: str, detail: str = "") -> None:
+        """Hear of an event that is no line of the record's history, e.g. C(cleanup.started)."""
+        return
+
+
 class Ledger(abc.ABC):
     """Every operation is safe between processes and complete when it returns.
 
@@ -42,6 +54,7 @@ class Ledger(abc.ABC):
     def __init__(self) -> None:
         self.problems: list[str] = []
         """Sentences on what was found damaged or could not be read; for warnings. Nothing is listed twice."""
+        self.witness = Witness()
 
     def report(self, problem: str) -> None:
         """Add a sentence to C(problems), once."""
@@ -96,6 +109,10 @@ class Ledger(abc.ABC):
         :arg since: RFC 3339; C(updated_at) is not before it.
         :arg until: RFC 3339; C(updated_at) is before it.
         """
+
+    @abc.abstractmethod
+    def closed_ids(self) -> set[str]:
+        """Return the ids of all closed records, of which none is read."""
 
     @abc.abstractmethod
     def closed_since(self, since: str) -> set[str]:

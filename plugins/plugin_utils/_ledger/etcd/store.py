@@ -30,7 +30,7 @@ from .failures import Overtaken
 from .messages import end_of
 from .options import Options
 from .reader import Reader, path_of
-from .session import CLOSED_AT, Session
+from .session import CLOSED_AT, MONTHS, Session
 from .snapshot import Snapshot
 from .writer import Fence, Writer
 
@@ -92,6 +92,10 @@ class EtcdLedger(DocumentLedger):
         reader = Reader(self._client, Snapshot(self._client, at_one_revision=False), self.report)
         for document in reader.read_between(start, end_of(end), selection.screen):
             yield document.body
+
+    def closed_ids(self) -> set[str]:
+        snapshot = Snapshot(self._client, at_one_revision=False)
+        return {key.rpartition("/")[2] for key, _found in snapshot.each(f"{MONTHS}/", keys_only=True, counts=False)}
 
     def closed_since(self, since: str) -> set[str]:
         start = f"{CLOSED_AT}/{select(since=since).since}"

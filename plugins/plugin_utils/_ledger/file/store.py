@@ -73,6 +73,10 @@ class FileLedger(DocumentLedger):
             with reported(self.path):
                 yield from (record for record in closed_records(self.path, selection, self.report) if record["id"] not in seen)
 
+    def closed_ids(self) -> set[str]:
+        with reported(self.path):
+            return closed_since(self.path, select())
+
     def closed_since(self, since: str) -> set[str]:
         with reported(self.path):
             return closed_since(self.path, select(since=since))

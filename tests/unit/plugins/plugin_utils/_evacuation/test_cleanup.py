@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.cleanup import Cleanup, Outcome
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored, Witness
 
 KVM1, KVM2, KVM3 = (place(f"kvm{number}", str(uuid.UUID(int=number)), str(uuid.UUID(int=number + 16))) for number in (1, 2, 3))
 WEB = str(uuid.UUID(int=64))
@@ -299,3 +299,38 @@ def test_a_second_run_that_was_faster_leaves_nothing_to_do(scene: Scene) -> None
     scene.host.phase = slow  # type: ignore[method-assign]
     outcome = scene.run()
     assert (outcome.cleaned, outcome.refused) == ([], [])
+
+
+class Ear(Witness):
+    """Hears what is told beside the ledger's own changes."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, str]] = []
+
+    def tell(self, record: Body, event: str, by: str, detail: str = "") -> None:
+        self.heard.append((record["domain"]["uuid"], event, detail))
+
+
+def test_who_listens_hears_of_each_begin_and_of_each_that_did_not_end_well(scene: Scene) -> None:
+    failing, refused, gone = (str(uuid.UUID(int=number)) for number in (65, 66, 67))
+    for domain in (WEB, failing, refused, gone):
+        scene.evacuation(domain)
+    scene.host.said[refused] = {"kind": "refuse", "reason": "it is nowhere"}
+    scene.host.cleans |= {failing: Internal("no room left"), gone: Unreachable("gone")}
+    scene.ledger.witness = ear = Ear()
+    scene.run(check=True)
+    ear.heard.clear()
+    with pytest.raises(Unreachable):
+        scene.run()
+    begun = "cleanup.started"
+    of_each = [(WEB, begun, ""), (failing, begun, ""), (failing, "cleanup.failed", "no room left")]
+    assert ear.heard == [*of_each, (refused, "cleanup.refused", "it is nowhere"), (gone, begun, ""), (gone, "cleanup.failed", "gone")]
+
+
+def test_who_listens_hears_of_an_alarm(scene: Scene) -> None:
+    scene.evacuation()
+    scene.host.said[WEB] = {"kind": "alarm", "reason": "it is active on this host"}
+    scene.ledger.witness = ear = Ear()
+    with pytest.raises(Unsafe):
+        scene.run()
+    assert ear.heard == [(WEB, "cleanup.refused", "it is active on this host")]

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A move, an abort, an evacuation and a cleanup on real hosts: a receiver hears exactly what happened, and a dead one changes nothing."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Running
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, silence
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
+
+Make = t.Callable[..., str]
+SECRET = "open sesame of the receiver"
+ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000")
+CAP_MIB = 8
+
+
+@pytest.fixture
+def receiver(site: Site) -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        for number in HOSTS:
+            site.variable(number, "kvmfleet_notices", {"url": receiver.url, "secret": SECRET, "timeout_seconds": 2})
+        yield receiver
+
+
+def told(receiver: Receiver, number: int) -> list[tuple[str, str, str, str]]:
+    """Return the events after that number of them: what, which domain, from where to where."""
+    data = [event["data"] for event in receiver.events()[number:]]
+    kinds = receiver.kinds()[number:]
+    return [(kind, one["domain"]["name"], one["source"]["host"], one["destination"]["host"]) for kind, one in zip(kinds, data, strict=True)]
+
+
+def test_a_receiver_hears_of_a_move_an_abort_an_evacuation_and_a_cleanup(site: Site, guest: Make, receiver: Receiver) -> None:
+    guest("web")
+    guest("endless", *ENDLESS)
+    one, two, three = (site.name(number) for number in HOSTS)
+
+    moved = site.task(1, "live_migrate", {"name": "web", "destination": two, "unsafe": True})
+    assert moved.code == 0, moved.text
+    assert told(receiver, 0) == [("move.started", "web", one, two), ("move.completed", "web", one, two)]
+    last = receiver.events()[-1]["data"]
+    assert (last["record"], last["result"]["downtime_ms"]) == (moved.record["id"], moved.record["result"]["downtime_ms"])
+
+    running = site.begin(1, "live_migrate", {"name": "endless", "destination": two, "unsafe": True, "bandwidth_mib": CAP_MIB})
+    site.lab.under_way(site.lab.uuid("endless"))
+    aborted = Running(site.popen(site.ad_hoc(1, "migration_abort", {"name": "endless"}, ledger=False))).wait()
+    assert aborted.code == 0, aborted.text
+    assert running.wait().ended() == ("cancelled", "operator")
+    ends = ("endless", one, two)
+    assert told(receiver, 2) == [("move.started", *ends), ("abort.started", *ends), ("abort.completed", *ends), ("move.cancelled", *ends)]
+    assert receiver.events()[-1]["data"]["reason"] == "operator"
+
+    site.protect()
+    assert told(receiver, 6) == []
+    site.lose(1)
+    assert site.evacuate(3).code == 0
+    ends = ("endless", one, three)
+    assert told(receiver, 6) == [("evacuation.started", *ends), ("evacuation.completed", *ends)]
+
+    site.bring_back(1)
+    assert site.clean(1, "--check").changed
+    assert told(receiver, 8) == []
+    cleaned = site.clean()
+    assert cleaned.code == 0, cleaned.text
+    assert told(receiver, 8) == [("cleanup.started", *ends), ("cleanup.completed", *ends)]
+    assert len({request.event["id"] for request in receiver.requests}) == len(receiver.requests) == 10
+
+
+def test_a_receiver_that_never_answers_leaves_the_move_as_it_is_and_hears_of_it_from_the_next_task(site: Site, guest: Make, receiver: Receiver) -> None:
+    guest("web")
+    guest("db")
+    two = site.name(2)
+    receiver.answers.extend([silence] * 1000)
+    moved = site.task(1, "live_migrate", {"name": "web", "destination": two, "unsafe": True}, "-vvvvv")
+    assert (moved.code, moved.ended()) == (0, ("completed", None)), moved.text
+    assert "notices were not sent to http://127.0.0.1" in moved.warnings
+    assert SECRET not in moved.text
+    assert "confidential-path" not in moved.text
+    assert site.lab.places("web") == {2: "running"}
+
+    receiver.answers.clear()
+    assert site.task(1, "live_migrate", {"name": "db", "destination": two, "unsafe": True}).code == 0
+    eventually(lambda: not list((site.folder / "state").rglob("*.json")), "all notices were sent")
+    assert sorted(receiver.kinds()) == sorted(["move.started", "move.completed"] * 2)

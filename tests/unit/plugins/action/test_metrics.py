@@ -1,0 +1,216 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The task metrics: a file that Prometheus' tool and a real node exporter take, written at once and for others to read."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import subprocess
+import time
+import types
+import typing as t
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action.metrics import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._metrics.records import ended
+
+Result = dict[str, t.Any]
+
+
+class Node:
+    """A control node with a ledger, and the folder of its node exporter."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.ledger = FileLedger(str(folder / "ledger"))
+        self.textfiles = folder / "textfiles"
+        self.textfiles.mkdir()
+        self.path = self.textfiles / "kvmfleet.prom"
+        self.variables: Result = {"kvmfleet_ledger": self.ledger.path}
+
+    def task(self, check_mode: bool = False, **args: t.Any) -> Result:
+        action = ActionModule.__new__(ActionModule)
+        given = {"path": str(self.path), **args}
+        action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=check_mode, diff=True, delegate_to=None)
+        return action.outcome({"inventory_hostname": "kvm1", "hostvars": {"kvm1": self.variables}})
+
+    def values(self) -> dict[str, float]:
+        """Return what is in the file: series to value."""
+        lines = [line for line in self.path.read_text().splitlines() if not line.startswith("#")]
+        return {series: float(value) for series, _space, value in (line.rpartition(" ") for line in lines)}
+
+    def host(self, name: str, state: str, protected_at: str | None = None) -> None:
+        body = {"host_id": str(uuid.uuid4()), "name": name, "host_uuid": str(uuid.uuid4()), "machine_id": name, "state": state, "reason": None}
+        body |= {"host_key": body["host_id"], "since": "2026-11-21T03:00:00.000Z", "by": "me"}
+        self.ledger.put_host({**body, "protected": {"at": protected_at}} if protected_at else body, None)
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Node(tmp_path)
+
+
+def full(node: Node) -> None:
+    """Put one of everything into the ledger."""
+    ended(node.ledger, s.COMPLETED, elapsed_ms=1500, downtime_ms=95, bytes=1000, mode="pre-copy")
+    ended(node.ledger, s.CANCELLED, reason="timeout")
+    ended(node.ledger, s.RUNNING)
+    ended(node.ledger, s.ERROR)
+    ended(node.ledger, s.DONE, s.EVACUATION)
+    node.host("kvm1", "enabled", "2026-11-21T03:00:00.000Z")
+    node.host("kvm2", "maintenance", "2026-11-20T03:00:00.000Z")
+    node.host("kvm3", "fenced")
+
+
+def test_the_figures_are_those_of_the_ledger(node: Node) -> None:
+    full(node)
+    result = node.task()
+    values = node.values()
+    assert (result["changed"], result["path"], result["series"]) == (True, str(node.path), len(values))
+    assert values['kvmfleet_moves_total{outcome="completed"}'] == 1
+    assert values['kvmfleet_moves_cancelled_total{reason="timeout"}'] == 1
+    assert values['kvmfleet_move_downtime_seconds_bucket{le="0.05"}'] == 0
+    assert values['kvmfleet_move_downtime_seconds_bucket{le="0.1"}'] == 1
+    assert values['kvmfleet_move_downtime_seconds_bucket{le="+Inf"}'] == values["kvmfleet_move_downtime_seconds_count"] == 1
+    assert values["kvmfleet_move_duration_seconds_sum"] == 1.5
+    assert values['kvmfleet_moves_open{status="running"}'] == values['kvmfleet_moves_open{status="error"}'] == 1
+    assert values['kvmfleet_evacuations_open{status="done"}'] == values['kvmfleet_evacuations_total{outcome="done"}'] == 1
+    assert [values[f'kvmfleet_hosts{{state="{state}"}}'] for state in ("enabled", "maintenance", "fenced")] == [1, 1, 1]
+    assert values["kvmfleet_newest_protect_timestamp_seconds"] - values["kvmfleet_oldest_protect_timestamp_seconds"] == 86400
+    assert 0 <= time.time() - values["kvmfleet_oldest_open_record_timestamp_seconds"] < 600
+    assert 0 <= values["kvmfleet_export_timestamp_seconds"] - values["kvmfleet_oldest_open_record_timestamp_seconds"] < 600
+    assert values["kvmfleet_ledger_problems"] == 0
+
+
+def test_no_name_becomes_a_label(node: Node) -> None:
+    full(node)
+    node.task()
+    text = node.path.read_text()
+    assert "web1" not in text
+    assert "kvm1" not in text
+    before = len(node.values())
+    for _number in range(3):
+        full(node)
+    node.task()
+    assert len(node.values()) == before
+
+
+@pytest.mark.parametrize("fill", [lambda node: None, full])
+def test_prometheus_finds_nothing_to_say(node: Node, fill: t.Callable[[Node], None]) -> None:
+    fill(node)
+    node.task()
+    done = subprocess.run(["promtool", "check", "metrics"], input=node.path.read_text(), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_again_without_a_move_is_no_change_but_a_new_time(node: Node) -> None:
+    full(node)
+    node.task()
+    before = node.values()
+    again = node.task()
+    assert not again["changed"]
+    assert node.values()["kvmfleet_export_timestamp_seconds"] > before["kvmfleet_export_timestamp_seconds"]
+    ended(node.ledger, s.FAILED)
+    assert node.task()["changed"]
+
+
+def test_check_mode_writes_neither_file_nor_state(node: Node, tmp_path: pathlib.Path) -> None:
+    full(node)
+    result = node.task(check_mode=True)
+    assert result["changed"]
+    assert 'kvmfleet_moves_total{outcome="completed"} 1\n' in result["diff"]["after"]
+    assert not node.path.exists()
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(None, 0o644), ("0640", 0o640), ("600", 0o600), (0o640, 0o640)])
+def test_others_may_read_it_as_the_mode_says(node: Node, mode: t.Any, expected: int) -> None:
+    old = os.umask(0o077)
+    try:
+        node.task(**({} if mode is None else {"mode": mode}))
+    finally:
+        os.umask(old)
+    assert node.path.stat().st_mode & 0o7777 == expected
+    assert list(node.textfiles.iterdir()) == [node.path]
+
+
+@pytest.mark.parametrize("args", [{"mode": "u=rw"}, {"mode": "0999"}, {"mode": 644}, {"path": "/tmp/kvmfleet.txt"}, {"path": "/none/kvmfleet.prom"}])
+def test_what_cannot_be_is_refused_and_nothing_written(node: Node, args: Result) -> None:
+    with pytest.raises(InvalidArgument):
+        node.task(**args)
+    assert list(node.textfiles.iterdir()) == []
+
+
+def test_a_folder_in_its_place_is_named_and_nothing_left_behind(node: Node) -> None:
+    node.path.mkdir()
+    with pytest.raises(KvmfleetError, match=r"kvmfleet\.prom"):
+        node.task()
+    assert list(node.textfiles.iterdir()) == [node.path]
+
+
+def test_no_ledger_is_made(node: Node, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NotFound):
+        node.task(ledger=str(tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
+
+
+def test_notices_that_wait_are_counted(node: Node, tmp_path: pathlib.Path) -> None:
+    node.task()
+    assert "kvmfleet_notices_waiting" not in node.values()
+    spool = tmp_path / "spool" / node.ledger.ledger_id
+    spool.mkdir(parents=True)
+    (spool / f"{7:020d}-{uuid.uuid4().hex}.json").touch()
+    node.variables["kvmfleet_notices"] = {"url": "https://hooks.example/", "spool": str(tmp_path / "spool")}
+    node.task()
+    assert node.values()["kvmfleet_notices_waiting"] == 1
+
+
+@pytest.fixture
+def exporter(node: Node) -> Iterator[str]:
+    """A node exporter that collects from the folder, and where its metrics are."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = ["prometheus-node-exporter", "--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={node.textfiles}"]
+    process = subprocess.Popen([*command, f"--web.listen-address={address}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    yield f"http://{address}/metrics"
+    process.terminate()
+    process.wait(30)
+
+
+def scraped(url: str) -> str:
+    """Return what the exporter shows, as soon as it answers."""
+    deadline = time.monotonic() + 60
+    while (text := shown_by(url)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return text
+
+
+def shown_by(url: str) -> str | None:
+    """Return what is there; None where nobody answers yet."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+    except urllib.error.URLError:
+        return None
+
+
+def test_a_real_node_exporter_shows_each_series(node: Node, exporter: str) -> None:
+    full(node)
+    node.task()
+    text = scraped(exporter)
+    assert "node_textfile_scrape_error 0" in text
+    shown = {line.rpartition(" ")[0] for line in text.splitlines() if line.startswith("kvmfleet_")}
+    assert shown == set(node.values())

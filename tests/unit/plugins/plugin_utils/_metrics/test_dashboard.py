@@ -1,0 +1,98 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Dashboard and alerts ask for metrics that are written, and Prometheus' own tool takes them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._metrics.families import export_of, families_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._metrics.present import present_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._metrics.totals import Totals
+
+EXTENSIONS = next(parent for parent in Path(__file__).resolve().parents if parent.name == "tests").parent / "extensions"
+DASHBOARD = EXTENSIONS / "grafana" / "kvmfleet.json"
+ALERTS = EXTENSIONS / "prometheus" / "alerts.yml"
+NAME = re.compile(r"\bkvmfleet_[a-z_]+")
+SELECTOR = re.compile(r"(kvmfleet_[a-z_]+)\{([^}]*)\}")
+VARIABLES = {"$__rate_interval": "5m", "$__range": "1d", "$instance": ".*"}
+
+
+def promtool(*words: str | Path) -> None:
+    done = subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> dict[str, set[str]]:
+    """Return what is written: each name of a series, and its labels."""
+    ledger = FileLedger(str(tmp_path / "ledger"))
+    families = [*families_of(Totals(), present_of(ledger, []), 0, ledger), *export_of(0)]
+    names: dict[str, set[str]] = {family.name: set() for family in families if family.kind != "histogram"}
+    for family in families:
+        for suffix, labels, _value in family.samples:
+            names.setdefault(family.name + suffix, set()).update(labels)
+    return names
+
+
+def expressions() -> list[str]:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    texts = [target["expr"] for panel in panels for target in panel["targets"]]
+    for name, value in VARIABLES.items():
+        texts = [text.replace(name, value) for text in texts]
+    return texts
+
+
+def asked_by_alerts() -> list[str]:
+    groups: list[dict[str, t.Any]] = yaml.safe_load(ALERTS.read_text())["groups"]
+    return [rule["expr"] for group in groups for rule in group["rules"]]
+
+
+def test_each_metric_that_is_asked_for_is_written(written: dict[str, set[str]]) -> None:
+    asked = [*expressions(), *asked_by_alerts()]
+    assert len(asked) > 30
+    for text in asked:
+        assert NAME.findall(text), text
+        assert set(NAME.findall(text)) <= set(written), text
+        for name, selectors in SELECTOR.findall(text):
+            labels = set(re.findall(r"([a-z_]+)\s*(?:=~|!~|!=|=)", selectors))
+            assert labels - {"instance"} <= written[name], text
+
+
+def test_each_metric_is_looked_at(written: dict[str, set[str]]) -> None:
+    asked = " ".join([*expressions(), *asked_by_alerts()])
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in written}
+    assert [name for name in sorted(families) if name not in asked] == []
+
+
+def test_each_expression_of_the_dashboard_can_be_parsed(tmp_path: Path) -> None:
+    rules = [{"record": f"job:panel{number}:test", "expr": text} for number, text in enumerate(expressions())]
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    promtool("check", "rules", tmp_path / "rules.yml")
+
+
+def test_panels_have_places_of_their_own() -> None:
+    taken: set[tuple[int, int]] = set()
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    for panel in panels:
+        grid = panel["gridPos"]
+        cells = {(x, y) for x in range(grid["x"], grid["x"] + grid["w"]) for y in range(grid["y"], grid["y"] + grid["h"])}
+        assert not cells & taken, panel["title"]
+        assert all(x < 24 for x, _y in cells), panel["title"]
+        taken |= cells
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def test_alerts_are_rules_and_fire_as_they_should() -> None:
+    promtool("check", "rules", ALERTS)
+    promtool("test", "rules", ALERTS.parent / "alerts_test.yml")
