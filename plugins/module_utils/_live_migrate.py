@@ -11,6 +11,7 @@ import typing as t
 
 from ._hypervisor.storage_host import open_storage_host as open_host
 from ._module import require_local, require_root
+from ._patience import patient
 from ._surveying import surveyed
 from ._watcher.files import read_json, state_path
 from ._watcher.order import order_from
@@ -20,6 +21,7 @@ from ._watcher.run import start_watcher
 Work = t.Mapping[str, t.Any]
 
 
+@patient
 def prepare(uri: str, work: Work) -> t.Dict[str, t.Any]:
     """Survey both ends of the moves in C(work["wanted"]), with what a watcher has written about each. Leaves both hosts as they were."""
     require_root()

@@ -11,11 +11,13 @@ import os
 import typing as t
 
 from ._hypervisor.uri import check_uri, is_local
+from ._patience import patient
 from ._surveying import surveyed
 
 Work = t.Mapping[str, t.Any]
 
 
+@patient
 def look(uri: str, work: Work) -> t.Dict[str, t.Any]:
     """Return the C(survey) of what C(work["wanted"]) names."""
     may_examine = is_local(check_uri(uri, "uri")) and os.geteuid() == 0

@@ -288,11 +288,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.facts_host import open_facts_host as open_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._patience import patient
 from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
 
 MAX_DIRTY_RATE_SECONDS = 60
 
 
+@patient
 def host_facts(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """Return the facts of the host. Raises L(InvalidArgument) for a measuring time that libvirt does not know."""
     seconds = module.params["dirty_rate_seconds"]

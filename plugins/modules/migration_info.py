@@ -108,8 +108,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.migratio
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.host import open_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri, is_local
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._patience import patient
 
 
+@patient
 def migration_info(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """Return the migrations in progress."""
     uri, name = module.params["uri"], module.params["name"]

@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 import concurrent.futures
-import threading
 import typing as t
 
 from .._errors import KvmfleetError, Unreachable
 from .._migration import hypervisor as h
+from .._patience import within
 
 MAX_AT_ONCE = 32
 # A libvirt daemon whose domain is being started answers nothing meanwhile, and its connection stays alive.
@@ -55,11 +55,8 @@ def ask_fleet(
 
 
 def _in_time(uri: str, open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.Collection[str]], seconds: float) -> Answer:
-    answers: t.List[Answer] = []
-    asking = threading.Thread(target=lambda: answers.append(_ask(uri, open_host, uuids)), name="ask-fleet", daemon=True)
-    asking.start()
-    asking.join(seconds)
-    return answers[0] if answers else {"answered": False, **Unreachable(f"libvirt at {uri} did not answer within {seconds:.0f} s.").as_result()}
+    answer = within(seconds, lambda: _ask(uri, open_host, uuids))
+    return answer or {"answered": False, **Unreachable(f"libvirt at {uri} did not answer within {seconds:.0f} s.").as_result()}
 
 
 def _ask(uri: str, open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.Collection[str]]) -> Answer:

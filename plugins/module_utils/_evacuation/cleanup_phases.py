@@ -18,6 +18,7 @@ from .._facts.identity import read_host_id
 from .._hypervisor.cleaning import open_cleaning_host
 from .._hypervisor.storage import innermost, read_mounts
 from .._module import require_local, require_root
+from .._patience import patient
 from .belonging import check_belongs
 from .cleanup import CLEAN
 from .cleanup_expiry import expire as expire_quarantine
@@ -32,6 +33,7 @@ _SAVE, _DISK = "managed_save", "disk"
 _PEER_SECONDS = 15.0
 
 
+@patient
 def identify(uri: str, work: Work) -> Json:
     """Return who this host is. Raises L(Forbidden) without root, L(NotSupported) for another host's URI, L(Conflict) for another ledger's host."""
     require_root()
@@ -40,6 +42,7 @@ def identify(uri: str, work: Work) -> Json:
     return host_phases.read(uri, work)
 
 
+@patient
 def survey(uri: str, work: Work) -> Json:
     """Return C(plans): for each domain what may be done. Changes nothing.
 

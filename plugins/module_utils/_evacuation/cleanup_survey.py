@@ -13,9 +13,9 @@ import typing as t
 
 from .._errors import KvmfleetError, NotFound
 from .._facts.disks import disks_of
-from .._facts.patience import within
 from .._hypervisor.domain import definition_root
 from .._migration import hypervisor as h
+from .._patience import within
 from .._storage.ports import Folder
 from .._storage.token import SEPARATE, SHARED, UNPROVED, Finding, compare
 from .ask import AskedHost, ask_fleet

@@ -19,6 +19,7 @@ from .._hypervisor.facts_host import LibvirtFactsHost, open_facts_host
 from .._hypervisor.host import open_host
 from .._hypervisor.starting import LibvirtStartingHost, open_starting_host
 from .._module import require_local, require_root
+from .._patience import patient
 from .._watcher.files import run_folder
 from . import locks
 from .ask import ask_fleet
@@ -34,6 +35,7 @@ _POLL_SECONDS = 1.0
 _COMPARED_MODES = ("custom", "host-model")
 
 
+@patient
 def look(uri: str, work: Work) -> Json:
     """Return what this host sees; changes nothing.
 

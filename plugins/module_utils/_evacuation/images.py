@@ -13,8 +13,8 @@ from xml.etree.ElementTree import Element
 
 from .._facts.block_devices import BlockDevices
 from .._facts.mounts import store_of
-from .._facts.patience import within
 from .._hypervisor.storage import Mount, innermost, read_mounts
+from .._patience import within
 
 Json = t.Dict[str, t.Any]
 Pools = t.Sequence[t.Mapping[str, t.Any]]

@@ -15,7 +15,6 @@ from .._errors import Conflict, KvmfleetError, NotFound
 from .._facts import host_phases
 from .._facts.identity import HOST_ID_FILE, create_host_id, read_host_id
 from .._facts.mounts import LocalStores
-from .._facts.patience import within
 from .._facts.ports import Definition, GatheredHost
 from .._facts.request import request_of
 from .._guard.install import NOT_HELD, install
@@ -24,6 +23,7 @@ from .._hypervisor.definitions import open_definitions_host
 from .._hypervisor.domain import definition_root, info_of
 from .._migration import hypervisor as h
 from .._module import require_local, require_root
+from .._patience import patient, within
 from .._policy.document import parse
 from . import tokens
 from .belonging import belong, check_belongs
@@ -49,6 +49,7 @@ class ProtectedHost(GatheredHost, t.Protocol):
         """Close the connection; never raises."""
 
 
+@patient
 def identify(uri: str, work: Work) -> Json:
     """Return who this host is, as C(host) does. Raises L(Forbidden) without root, L(Conflict) where it belongs to another ledger."""
     require_root()
@@ -92,6 +93,7 @@ def see(uri: str, work: Work) -> Json:
     return {"changed": False, "sees": {host_id: seen for host_id, seen in sees.items() if seen}}
 
 
+@patient
 def save(uri: str, work: Work) -> Json:
     """Return C(domains) as they could be started elsewhere, C(arriving) (UUIDs that are still moving here), C(unreadable) (name, uuid, why).
 

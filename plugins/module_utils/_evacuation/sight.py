@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._facts.patience import within
+from .._patience import within
 from . import locks, tokens
 from .images import PATIENCE_SECONDS, Images
 

@@ -13,8 +13,8 @@ import stat
 import typing as t
 
 from .._hypervisor.storage import SHARED_KINDS, Mount, innermost, read_mounts
+from .._patience import within
 from .block_devices import Answer, BlockDevices
-from .patience import within
 
 Facts = t.Dict[str, t.Any]
 

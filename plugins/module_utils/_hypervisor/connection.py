@@ -11,6 +11,7 @@ import threading
 import typing as t
 
 from .._errors import KvmfleetError, Unreachable
+from .._patience import limited
 from .errors import libvirt_errors
 from .library import libvirt, start_event_loop
 from .uri import check_uri
@@ -45,7 +46,7 @@ def open_connection(uri: str, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> 
 
 def _open(uri: str, outcome: t.List[t.Any]) -> None:
     try:
-        with libvirt_errors(f"connect to libvirt at {uri}"):
+        with limited(), libvirt_errors(f"connect to libvirt at {uri}"):
             connection = libvirt().open(uri)
             connection.setKeepAlive(KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_COUNT)
     except KvmfleetError as error:

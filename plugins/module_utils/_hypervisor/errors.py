@@ -24,6 +24,7 @@ from .._errors import (
     Unreachable,
     Unsafe,
 )
+from .._patience import asking
 from .library import libvirt
 
 # Numbers from virErrorNumber, so that a client library older than a code does not matter.
@@ -65,6 +66,7 @@ def translated(error: t.Any, attempt: str) -> KvmfleetError:
 def libvirt_errors(attempt: str) -> t.Iterator[None]:
     """Turn any libvirt error inside the block into one of ours that names the attempt."""
     try:
-        yield
+        with asking(attempt):
+            yield
     except libvirt().libvirtError as error:
         raise translated(error, attempt) from error

@@ -11,7 +11,8 @@ import concurrent.futures
 import dataclasses
 import typing as t
 
-from .._errors import KvmfleetError, NotFound
+from .._errors import KvmfleetError, NotFound, Unreachable
+from .._patience import within
 from .._policy.document import parse
 from . import hypervisor as h
 
@@ -37,6 +38,8 @@ Wanted = t.Mapping[str, t.Any]
 Facts = t.Dict[str, t.Any]
 Destinations = t.Mapping[str, t.Mapping[str, t.Any]]
 
+# All that a destination is asked at first: some ten questions, for which libvirt may start QEMU.
+DESTINATION_SECONDS = 90.0
 _COMPARED_MODES = ("custom", "host-model")
 _PATH_KINDS = ("file", "dir", "block")
 _NO_FIT: Facts = {"cpu": {}, "paths": {}}
@@ -59,7 +62,7 @@ def survey(
     """
     uris = sorted({uri for move in wanted for uri in move["destination_uris"]})
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
-        destinations = dict(zip(uris, pool.map(lambda uri: _destination(uri, open_host, describe), uris)))
+        destinations = dict(zip(uris, pool.map(lambda uri: _in_time(uri, open_host, describe), uris)))
     try:
         here = describe_host(source, describe)
         domains = [_domain(source, here, move, destinations, is_shared, examine) for move in wanted]
@@ -73,6 +76,12 @@ def survey(
 def describe_host(host: SurveyedHost, describe: Describe) -> Facts:
     """Return C(answered) true and C(kvmfleet_host) of a host."""
     return {"answered": True, **describe(host)}
+
+
+def _in_time(uri: str, open_host: Open, describe: Describe) -> Facts:
+    """One destination that hangs is no reason not to ask the others."""
+    found = within(DESTINATION_SECONDS, lambda: _destination(uri, open_host, describe))
+    return found or {"answered": False, **Unreachable(f"libvirt at {uri} did not answer within {DESTINATION_SECONDS:.0f} s.").as_result()}
 
 
 def _destination(uri: str, open_host: Open, describe: Describe) -> Facts:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 import typing as t
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import survey as survey_module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -49,6 +51,23 @@ def test_a_destination_that_does_not_answer_does_not_hide_the_others(fleet: Fake
     found = surveyed(fleet, TO_2, TO_3, "qemu+tcp://nowhere/system", name="web1")["destinations"]
     assert [found[uri]["answered"] for uri in (TO_2, TO_3, "qemu+tcp://nowhere/system")] == [True, False, False]
     assert found[TO_3]["error_code"] == "unreachable"
+
+
+def test_a_destination_that_hangs_does_not_hide_the_others(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.guest()
+    released = threading.Event()
+    monkeypatch.setattr(survey_module, "DESTINATION_SECONDS", 1.0)
+
+    def described(host: t.Any) -> t.Dict[str, t.Any]:
+        return facts_of(host) if host.uri != TO_3 or released.wait(60) else {}
+
+    move = {"name": "web1", "uuid": None, "known_uuids": [], "destination_uris": [TO_2, TO_3]}
+    try:
+        found = survey(fleet.open(LOCAL_URI), [move], fleet.open, lambda path: True, described)["destinations"]
+    finally:
+        released.set()
+    assert [found[uri]["answered"] for uri in (TO_2, TO_3)] == [True, False]
+    assert (found[TO_3]["error_code"], TO_3 in found[TO_3]["msg"]) == ("unreachable", True)
 
 
 def test_a_domain_that_is_gone_is_looked_for_at_the_destination_under_its_uuid(fleet: FakeFleet) -> None:
