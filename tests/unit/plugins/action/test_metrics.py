@@ -10,6 +10,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import sys
 import time
 import types
 import typing as t
@@ -27,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.st
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._metrics.records import ended
 
 Result = dict[str, t.Any]
+COLLECTIONS = next(parent.parent for parent in pathlib.Path(__file__).resolve().parents if parent.name == "ansible_collections")
 
 
 class Node:
@@ -214,3 +216,15 @@ def test_a_real_node_exporter_shows_each_series(node: Node, exporter: str) -> No
     assert "node_textfile_scrape_error 0" in text
     shown = {line.rpartition(" ")[0] for line in text.splitlines() if line.startswith("kvmfleet_")}
     assert shown == set(node.values())
+
+
+def test_the_playbook_writes_them_once_and_asks_no_host(node: Node, tmp_path: pathlib.Path) -> None:
+    full(node)
+    unreachable = "".join(f"{name} ansible_host=192.0.2.{number}\n" for number, name in enumerate(("kvm1", "kvm2"), 1))
+    (tmp_path / "hosts.ini").write_text(f"[kvmfleet_hosts]\n{unreachable}[all:vars]\nkvmfleet_ledger={node.ledger.path}\n")
+    command = ["playbook", "-i", str(tmp_path / "hosts.ini"), "kvmfleet.migration.metrics", "-e", f"metrics_path={node.path}"]
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_NOCOLOR": "1", "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-m", "ansible", *command], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("changed: [") == 1
+    assert node.values()['kvmfleet_moves_total{outcome="completed"}'] == 1
