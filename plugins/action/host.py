@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import DECISIONS, host_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts import adopt
@@ -18,10 +18,13 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_by_name, entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.settle import discarded, settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document, Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document, Ledger, Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import BEFORE_A_WATCHER
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.restored import restored, write
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
+Phase = t.Callable[[str, Result], Result]
 
 
 class ActionModule(FleetAction):
@@ -68,7 +71,7 @@ class ActionModule(FleetAction):
 
         reason, check = str(args["reason"]), self._task.check_mode
         if decision == "settle":
-            result = _settle(ledger, args["settle"], reason, check)
+            result = _settle(ledger, args["settle"], reason, phase if asked else None, name, check)
         elif decision == "adopt_identity":
             result = _adopt(ledger, _who(phase("read", {}), name) if asked else None, name, reason, phase, check)
         elif decision == "source_discarded":
@@ -146,8 +149,14 @@ def _decision(args: Result) -> str:
     return chosen[0] if chosen else ""
 
 
-def _settle(ledger: Ledger, wanted: Result, reason: str, check: bool) -> Result:
-    stored = ledger.get(wanted["id"])
+def _settle(ledger: Ledger, wanted: Result, reason: str, phase: Phase | None, name: str, check: bool) -> Result:
+    stored = _known(ledger, wanted["id"], asked=phase is not None)
+    if phase and (stored is None or stored.record["status"] in BEFORE_A_WATCHER):
+        told = phase("recall", {"id": wanted["id"]})["told"]
+        if told is not None:
+            return _restore(ledger, stored, restored(told, wanted["status"], name, reason, acting()), check)
+    if stored is None:
+        raise NotFound(f"There is no record {wanted['id']}, neither in the ledger nor in what {name} remembers.", "Run the task on the host that remembers it.")
     after = settled(stored, wanted["status"], reason, acting())
     if after is not None and not check:
         after = ledger.update(stored, after).record
@@ -155,12 +164,30 @@ def _settle(ledger: Ledger, wanted: Result, reason: str, check: bool) -> Result:
     return {"changed": after is not None, "host": None, "records": [after or stored.record], "diff": diff}
 
 
+def _known(ledger: Ledger, record_id: str, asked: bool) -> Stored | None:
+    """Return the record as the ledger has it; None where only the host can know it, and will be asked. Raises L(NotFound)."""
+    try:
+        return ledger.get(record_id)
+    except NotFound:
+        if not asked:
+            raise
+        return None
+
+
+def _restore(ledger: Ledger, stored: Stored | None, record: tuple[Result, Result], check: bool) -> Result:
+    before, after = record
+    if not check:
+        after = write(ledger, stored, before, after)
+    diff = {"before": {"status": stored.record["status"] if stored else None}, "after": {"status": after["status"]}}
+    return {"changed": True, "host": None, "records": [after], "diff": diff}
+
+
 def _who(answer: Result, name: str) -> Identity:
     said = answer["identity"]
     return Identity(name, said["host_id"], said["host_uuid"], said["machine_id"])
 
 
-def _adopt(ledger: Ledger, identity: Identity | None, name: str, reason: str, phase: t.Callable[[str, Result], Result], check: bool) -> Result:
+def _adopt(ledger: Ledger, identity: Identity | None, name: str, reason: str, phase: Phase, check: bool) -> Result:
     if identity is None:
         raise InvalidArgument(f"adopt_identity is about {name}, and the task runs on another host.", f"Run it on {name} itself. Nothing was changed.")
     change = adopt.adoption(ledger, identity, reason, acting())
@@ -175,7 +202,7 @@ def _adopt(ledger: Ledger, identity: Identity | None, name: str, reason: str, ph
     return {"changed": True, "host": body, "records": [], "diff": {"before": shown(change.entry.body), "after": shown(body)}}
 
 
-def _discard(ledger: Ledger, name: str, phase: t.Callable[[str, Result], Result] | None, reason: str, check: bool) -> Result:
+def _discard(ledger: Ledger, name: str, phase: Phase | None, reason: str, check: bool) -> Result:
     if phase is not None:
         phase("read", {})
         raise InvalidState(
@@ -194,7 +221,7 @@ def _discard(ledger: Ledger, name: str, phase: t.Callable[[str, Result], Result]
     return {"changed": bool(records or after), "host": body, "records": records, "diff": {"before": shown(entry.body), "after": shown(body)}}
 
 
-def _revoke(ledger: Ledger, name: str, phase: t.Callable[[str, Result], Result] | None, reason: str, check: bool) -> Result:
+def _revoke(ledger: Ledger, name: str, phase: Phase | None, reason: str, check: bool) -> Result:
     entry = entry_by_name(ledger, name)
     removed = bool(phase("revoke", {"check": check})["changed"]) if phase is not None else False
     after = without_token(entry.body, reason, acting())

@@ -46,6 +46,6 @@ class ActionModule(FleetAction):
         context = Context(ledger, settings, source, args["uri"], acting())
         run = MoveRun(context, args["parallel"], (lambda state: None) if silent else lines.see)
         jobs = run.predict(requests) if self._task.check_mode else run.execute(requests)
-        result = result_of(jobs, context.warnings + ledger.problems, self._task.diff)
+        result = result_of(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)
         # A role's wish, which saves it a module on each host.
         return {**result, "_seen": run.seen(jobs)} if (args["_work"] or {}).get("look") else result

@@ -13,6 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._protect_spec import protect_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import sentence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import Outcome, notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings, port_of
@@ -49,7 +50,8 @@ class ActionModule(FleetAction):
             result = _added(result, steps.read())
         if only in (None, SAVE):
             result = self._saved(result, steps, args)
-        warnings = [*[conflict["msg"] for conflict in result.get("conflicts", [])], *(ledger.problems if ledger else [])]
+        conflicts = [conflict["msg"] for conflict in result.get("conflicts", [])]
+        warnings = [*conflicts, *map(sentence, result.get("missing_records", [])), *(ledger.problems if ledger else [])]
         return {**result, "warnings": warnings} if warnings else result
 
     def _saved(self, before: Result, steps: Steps, args: Result) -> Result:

@@ -61,7 +61,8 @@ options:
   settle:
     description:
       - The record gets the status that a person has found to be true, which says where its domain is from now on.
-      - Only a record that is C(error); or C(done), as V(completed), for a source that will not return; or given up for a newer one, as V(failed).
+      - Only a record that is C(error); or C(done), as V(completed), for a source that will not return; or given up for a newer one, as V(failed);
+        or one that the ledger has lost, and the host that the task runs on remembers. That one is put into the ledger again.
     type: dict
     suboptions:
       id:
@@ -125,6 +126,13 @@ EXAMPLES = r"""
       status: failed
     reason: The guest runs on kvm1, seen on its console
   delegate_to: localhost
+
+- name: Put a record back that an old backup of the ledger has lost, from what this host remembers
+  kvmfleet.migration.host:
+    settle:
+      id: 2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10
+      status: completed
+    reason: The guest runs on kvm2, seen by virsh list
 
 - name: Read the entry
   kvmfleet.migration.host:

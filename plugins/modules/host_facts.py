@@ -206,6 +206,22 @@ ansible_facts:
           description: Traits that the host does not have, with the reason.
           type: dict
           sample: {}
+        remembered:
+          description:
+            - The last move of each domain that was begun here since the host's boot, as this host remembers it, to be compared with the ledger.
+            - Null where the user may not read it, or the host was reached through a remote URI.
+          type: list
+          elements: dict
+          sample:
+            - id: 2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10
+              generation: 7
+              type: live-migration
+              status: completed
+              updated_at: '2026-11-21T03:00:00.000Z'
+              domain: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1}
+              source: {host: kvm1, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01}
+              destination: {host: kvm2, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c02}
+              ledger_id: 7d0a1a0e-6d0b-4a55-8f3a-1f0e9d6c2b31
         domains:
           description:
             - Every domain, by name.

@@ -16,6 +16,7 @@ from .._facts import host_phases
 from .._facts.identity import HOST_ID_FILE, create_host_id, read_host_id
 from .._facts.mounts import LocalStores
 from .._facts.ports import Definition, GatheredHost
+from .._facts.remembered import remembered
 from .._facts.request import request_of
 from .._guard.install import NOT_HELD, install
 from .._guard.state import state
@@ -97,12 +98,14 @@ def see(uri: str, work: Work) -> Json:
 def save(uri: str, work: Work) -> Json:
     """Return C(domains) as they could be started elsewhere, C(arriving) (UUIDs that are still moving here), C(unreadable) (name, uuid, why).
 
+    Beside them C(remembered), the moves that were begun here.
+
     :arg work: C(host_id) that this host has to have; C(uuids), those that are asked for, null for all.
     """
     require_root()
     _check_identity(work["host_id"])
     with _open(uri) as host:
-        return {"changed": False, **_read(host, work["uuids"], is_held=bool(state().held))}
+        return {"changed": False, **_read(host, work["uuids"], is_held=bool(state().held)), "remembered": remembered()}
 
 
 def guard(uri: str, work: Work) -> Json:

@@ -19,6 +19,7 @@ from .identity import read_host_id, read_machine_id
 from .links import BRIDGES, read_links
 from .mounts import LocalStores
 from .ports import Definition, Facts, GatheredHost, Roll, Stores
+from .remembered import remembered
 from .request import request_of
 from .traits import host_traits
 
@@ -55,6 +56,7 @@ def gather(host: GatheredHost, dirty_rate_seconds: int = 0) -> t.Tuple[Facts, t.
         **around,
         **itself,
         **traits,
+        "remembered": remembered() if own_files else None,
     }
     domains, problems = _domains(definitions, own, stores, facts)
     running = [definition.info.uuid for definition in definitions if _is_measurable(definition.info.view)]

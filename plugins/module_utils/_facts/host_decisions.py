@@ -15,6 +15,7 @@ from .._errors import Conflict, Forbidden, InvalidArgument
 from .._guard.install import revoke as revoke_grant
 from .._module import require_local, require_root
 from .identity import HOST_ID_FILE, read_host_id
+from .remembered import recalled
 
 Json = t.Dict[str, t.Any]
 Work = t.Mapping[str, t.Any]
@@ -69,4 +70,11 @@ def _write(path: str, content: str) -> None:
         os.fsync(stream.fileno())
 
 
-PHASES: t.Dict[str, t.Callable[[str, Work], Json]] = {"adopt": adopt, "revoke": revoke}
+def recall(uri: str, work: Work) -> Json:
+    """Return C(told): the record of C(work["id"]) as this host remembers it and whether it is C(watched), or null."""
+    require_root()
+    require_local(uri)
+    return {"changed": False, "told": recalled(work["id"])}
+
+
+PHASES: t.Dict[str, t.Callable[[str, Work], Json]] = {"adopt": adopt, "revoke": revoke, "recall": recall}

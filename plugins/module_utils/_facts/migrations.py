@@ -31,14 +31,19 @@ class ListedHost(h.Host, t.Protocol):
 
 def read_states(folder: str = RUN_FOLDER) -> t.Optional[t.Dict[str, schema.Record]]:
     """Return the state files of unfinished moves by domain UUID; null where this user may not read them."""
+    states = read_files(folder)
+    return None if states is None else {uuid: state for uuid, state in states.items() if _is_unfinished(state, uuid)}
+
+
+def read_files(folder: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """Return what stands in each state file, by the domain UUID in its name; null where this user may not read them."""
     try:
         names = [name for name in os.listdir(folder) if name.endswith(".json")]
-        states = {name[: -len(".json")]: read_json(os.path.join(folder, name)) for name in names}
+        return {name[: -len(".json")]: read_json(os.path.join(folder, name)) for name in names}
     except FileNotFoundError:
         return {}
     except PermissionError:
         return None
-    return {uuid: state for uuid, state in states.items() if _is_unfinished(state, uuid)}
 
 
 def in_progress(host: ListedHost, states: t.Optional[States], uuid: t.Optional[str] = None) -> t.List[schema.Record]:

@@ -36,6 +36,7 @@ def lists_of(run: Evacuation) -> Body:
         "not_selected": run.not_selected,
         "lost_until_return": [{**job.as_entry(), "reasons": job.lost} for job in run.jobs if job.lost],
         "unaccounted": run.unaccounted,
+        "missing_records": run.missing_records,
         "ages": {job.name: age_seconds(job.saved.get("at")) for job in run.jobs},
     }
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import time
-from collections.abc import Callable
+import typing as t
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, KvmfleetError, Unsafe
@@ -23,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema
 from .._hosts.identity import Identity, entry_of
 from .._ledger.places import same_host
 from .._ledger.store import Body
+from .._memory.missing import check_known, missing_records, sentence
 from .._moves.arrivals import Arrivals
 from .._moves.fleet_view import FleetView
 from .._protect.answer import age_seconds
@@ -51,6 +53,7 @@ class Evacuation:
     before: list[Body] = field(default_factory=list)
     not_selected: list[Body] = field(default_factory=list)
     unaccounted: list[Body] = field(default_factory=list)
+    missing_records: list[Body] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -85,8 +88,10 @@ class Evacuation:
         self.silent = self.fleet.check_silent(self.context.wish.accept_silent, self.others)
         self.uris = {name: uri for name, uri in uris.items() if name in self.fleet.answering}
         self.seen = seen
+        self.missing_records = missing_records(self.context.ledger, self._remembered(seen["facts"]))
         for job in self.jobs:
             self._guarded(job, lambda job: d.check_inactive(job, self.fleet))
+            self._guarded(job, lambda job: check_known(job.name, job.uuid, self.missing_records))
         held = {str(record["domain"]["uuid"]) for record in self.context.ledger.records(unsettled_only=True)}
         self.unaccounted = self.fleet.unaccounted([document.body for document in self.context.ledger.domains()], held)
         self._warn()
@@ -202,8 +207,17 @@ class Evacuation:
             if facts is not None and name != self.source.name and facts.get("host_id") == self.source.host_id:
                 raise Unsafe(f"{name} answers, and says that it is {self.source.host_id}: the host to be evacuated.", "Nothing was started.")
 
+    def _remembered(self, own: Body) -> Iterator[tuple[str, t.Optional[Sequence[Body]]]]:
+        """Yield what this host remembers of moves, and the hosts that told of themselves lately."""
+        yield self.context.here, own.get("remembered")
+        for name in self.context.settings.fleet():
+            facts = self.context.settings.fresh_facts(name)
+            if name != self.context.here and facts is not None:
+                yield name, facts.get("remembered")
+
     def _warn(self) -> None:
         context = self.context
+        context.warnings += map(sentence, self.missing_records)
         if not self.source.is_held_at_boot:
             context.warnings.append(f"Nothing holds {self.source.name} at its next boot: keep it off the network until it has been cleaned up.")
         for job in self.jobs:

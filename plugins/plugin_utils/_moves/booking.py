@@ -94,6 +94,7 @@ class Booking:
             request=judge.needs(host).as_json(),
             forced=FORCED_MIGRATE if request.force else None,
         )
+        record["ledger_id"] = self.context.ledger.ledger_id
         record["connection"] = {"destination_uri": request.uris[host], "bandwidth_mib": request.options.bandwidth_mib, "link_mib": request.link_mib}
         plan_storage(record, request, job.domain, host)
         return record

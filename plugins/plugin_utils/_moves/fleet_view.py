@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
@@ -68,6 +68,14 @@ class FleetView:
     def source_facts(self) -> Facts:
         """Return what is known of the host that the task runs on."""
         return filled(self.survey["source"], self._fresh_facts(self.source))
+
+    def remembered(self) -> Iterator[tuple[str, t.Optional[Sequence[Body]]]]:
+        """Yield what the source remembers of moves, and the hosts that this task asks about and that told of themselves lately."""
+        yield self.source, self.survey["source"].get("remembered")
+        for host in self.uris:
+            facts = self._fresh_facts(host)
+            if host != self.source and facts is not None:
+                yield host, facts.get("remembered")
 
     def own_facts(self) -> Body | None:
         """Return what the host that the task runs on said of itself lately; None where it did not."""

@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import check_known, missing_records, sentence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
@@ -39,6 +40,8 @@ def gather(context: Context, requests: t.Sequence[MoveRequest]) -> tuple[FleetVi
     check_unique(uuids)
     uris = {host: uri for request in requests for host, uri in request.uris.items()}
     view = FleetView(context.ledger, context.settings, context.source.name, survey, uris, arrivals, frozenset(uuids))
+    context.missing = missing_records(context.ledger, view.remembered())
+    context.warnings += [told for told in map(sentence, context.missing) if told not in context.warnings]
     for job in jobs:
         guarded(job, lambda job: _decide(context, view, job))
     view.check_settings({host for job in jobs if isinstance(job.decision, d.Start) for host in job.decision.candidates})
@@ -46,7 +49,11 @@ def gather(context: Context, requests: t.Sequence[MoveRequest]) -> tuple[FleetVi
 
 
 def _decide(context: Context, view: FleetView, job: Job) -> None:
-    job.decision = d.decide(job.request, context.source.name, view.survey, job.domain, _unsettled(context, job))
+    stored = _unsettled(context, job)
+    # Another record that holds the domain may be settled, which moves nothing.
+    if job.domain["found"] and (stored is None or stored.record["id"] in {one["id"] for one in context.missing}):
+        check_known(job.request.label, job.domain_uuid, context.missing)
+    job.decision = d.decide(job.request, context.source.name, view.survey, job.domain, stored)
     if isinstance(job.decision, (d.Start, d.AdoptForeign)):
         _ask_policy(context, view, job)
     if isinstance(job.decision, d.Start) and not job.error:

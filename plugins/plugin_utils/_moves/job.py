@@ -25,7 +25,7 @@ Facts = dict[str, t.Any]
 
 @dataclass
 class Context:
-    """What stays the same for all moves of one task; C(warnings) grows.
+    """What stays the same for all moves of one task; C(warnings) grows, and C(missing): moves that hosts remember and the ledger is behind.
 
     :arg uri: of the source's own libvirt.
     :arg by: who acts, for histories.
@@ -38,6 +38,7 @@ class Context:
     by: str
     run_id: str = field(default_factory=lambda: str(uuid_module.uuid4()))
     warnings: list[str] = field(default_factory=list)
+    missing: list[Facts] = field(default_factory=list)
 
 
 @dataclass

@@ -16,12 +16,15 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job impo
 Result = dict[str, t.Any]
 
 
-def result_of(jobs: Sequence[Job], warnings: list[str], diff: bool) -> Result:
-    """Return the task's result: all records, a truthful C(changed), and of several failures the first one's code."""
+def result_of(jobs: Sequence[Job], warnings: list[str], missing: Sequence[Result], diff: bool) -> Result:
+    """Return the task's result: all records, a truthful C(changed), and of several failures the first one's code.
+
+    :arg missing: moves that hosts remember and the ledger is behind.
+    """
     migrations: list[Result] = []
     for job in jobs:
         migrations += [job.record] if job.record else (job.error.result.get("migrations", []) if job.error else [])
-    result: Result = {"changed": any(job.moved for job in jobs), "migrations": migrations}
+    result: Result = {"changed": any(job.moved for job in jobs), "migrations": migrations, "missing_records": list(missing)}
     if warnings:
         result["warnings"] = warnings
     if diff:

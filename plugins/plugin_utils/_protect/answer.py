@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
 
 from .._ledger.store import Body
+from .._memory.missing import sentence
 from .documents import KEPT, Judgement
 
 _HIDDEN = "definition"
@@ -30,13 +31,15 @@ class Outcome:
     conflicts: list[Body] = field(default_factory=list)
     skipped: list[Body] = field(default_factory=list)
     unproved: list[Body] = field(default_factory=list)
+    missing_records: list[Body] = field(default_factory=list)
     before: dict[str, Body] = field(default_factory=dict)
     after: dict[str, Body] = field(default_factory=dict)
 
     def as_result(self) -> Body:
         """Return the lists, each by name."""
         lists = {key: getattr(self, key) for key in ("saved", "unchanged", "missing", "conflicts", "skipped", "unproved")}
-        return {key: sorted(value, key=lambda entry: (str(entry["name"]), str(entry["uuid"]), str(entry.get("target")))) for key, value in lists.items()}
+        named = {key: sorted(value, key=lambda entry: (str(entry["name"]), str(entry["uuid"]), str(entry.get("target")))) for key, value in lists.items()}
+        return {**named, "missing_records": self.missing_records}
 
 
 def entry(body: Body) -> Body:
@@ -60,6 +63,7 @@ def notes(result: Body, unwritable: Mapping[str, str]) -> list[str]:
     """
     sentences = [
         *(conflict["msg"] for conflict in result["conflicts"]),
+        *map(sentence, result["missing_records"]),
         *(f"Domain {one['name']} is not saved now: {one['reason']}." for one in result["skipped"]),
         *(f"Domain {one['name']} is not here any more, and the ledger does not know where it went; {_last(one)}." for one in result["missing"]),
         *(f"{_disk(one)} could not be started elsewhere: {one['reason']}." for one in result["unproved"]),

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema
 from .._hosts.change import changed_entry
 from .._hosts.identity import Identity, entry_of
 from .._ledger.store import Body, Document, Ledger
+from .._memory.missing import missing_records
 from .answer import Outcome
 from .entries import change_entry
 from .saving import Saving
@@ -77,10 +78,16 @@ class Steps:
         own = self.entry() or {}
         here = place(self.name, own.get("host_id"), own.get("host_uuid"))
 
-        def ask(uuids: t.Optional[list[str]]) -> Body:
-            return self.phase("save", {"host_id": own.get("host_id"), "uuids": uuids})
+        told: list[t.Optional[list[Body]]] = []
 
-        return Saving(self.ledger, here, ask, self.by, write=not self.check and self.ledger is not None).run()
+        def ask(uuids: t.Optional[list[str]]) -> Body:
+            answer = self.phase("save", {"host_id": own.get("host_id"), "uuids": uuids})
+            told.append(answer.get("remembered"))
+            return answer
+
+        outcome = Saving(self.ledger, here, ask, self.by, write=not self.check and self.ledger is not None).run()
+        outcome.missing_records = missing_records(self.ledger, [(self.name, moves) for moves in told])
+        return outcome
 
     def guard(self, install: bool, with_token: bool) -> Body:
         """Install the boot guard, or only look at it; C(changed), C(guard). Writes in any case when the host was protected."""

@@ -271,3 +271,58 @@ def test_a_host_that_nothing_ties_to_the_ledger_is_not_adopted(fleet: Deciding) 
         fleet.task(here="stranger", adopt_identity=True, reason="mine")
     with pytest.raises(InvalidArgument, match="another host"):
         fleet.task(here="localhost", name="kvm1", adopt_identity=True, reason="mine")
+
+
+class Remembering(Host):
+    """The host kvm1, which remembers a move."""
+
+    def __init__(self, told: dict[str, t.Any] | None) -> None:
+        super().__init__(ID)
+        self.told = told
+
+    def run(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        work = module_args["_work"]
+        if work["phase"] != "recall":
+            return super().run(module_name, module_args, task_vars)
+        self.phases.append("recall")
+        asked = self.told is not None and self.told["record"]["id"] == work["id"]
+        return {"told": copy.deepcopy(self.told) if asked else None}
+
+
+def moved(status: str = s.COMPLETED) -> dict[str, t.Any]:
+    record = new_record(s.LIVE_MIGRATION, {"uuid": WEB, "name": "web"}, HERE, OTHER, {}, "me")
+    advance(record, status, "the watcher")
+    return {"record": {**record, "generation": 3}, "watched": False}
+
+
+def test_a_record_that_only_the_host_remembers_is_settled_from_there(fleet: Deciding) -> None:
+    told = moved()
+    fleet.host = Remembering(told)
+    wanted = {"id": told["record"]["id"], "status": "completed"}
+    fleet.check_mode = True
+    assert fleet.task(settle=wanted, reason="seen")["changed"]
+    assert list(fleet.ledger.records()) == []
+    fleet.check_mode = False
+    result = fleet.task(settle=wanted, reason="seen")
+    assert (result["changed"], result["diff"]["before"]) == (True, {"status": None})
+    (record,) = fleet.ledger.records()
+    assert result["records"] == [record]
+    assert (record["status"], record["generation"]) == (s.COMPLETED, 3)
+    assert "seen" in record["history"][-1]["detail"]
+
+
+def test_a_record_that_the_ledger_knows_too_little_of_is_settled_from_there(fleet: Deciding) -> None:
+    told = moved()
+    record = fleet.record(kind=s.LIVE_MIGRATION, id=told["record"]["id"])
+    told["record"]["generation"] = 1
+    fleet.host = Remembering(told)
+    assert fleet.task(settle={"id": record, "status": "completed"}, reason="seen")["changed"]
+    assert fleet.status(record) == (s.COMPLETED, None)
+
+
+def test_a_record_that_nobody_knows_is_not_found(fleet: Deciding) -> None:
+    fleet.host = Remembering(None)
+    for options in ({}, {"name": "kvm2"}):
+        with pytest.raises(NotFound):
+            fleet.task(settle={"id": str(uuid.uuid4()), "status": "completed"}, reason="seen", **options)
+    assert fleet.host.phases == ["recall"]

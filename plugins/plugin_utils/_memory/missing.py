@@ -1,0 +1,104 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What hosts remember of moves beside what the ledger knows of them: whether the ledger was set back, as by an old backup."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+
+from .._ledger.store import Body, Ledger
+
+# A watcher is only begun when its record has come further than that: no crash can leave these behind a state file of the same generation.
+BEFORE_A_WATCHER = (s.ACCEPTED, s.SCHEDULED)
+
+Told = Iterable[tuple[str, t.Optional[Sequence[Mapping[str, t.Any]]]]]
+
+
+def missing_records(ledger: t.Optional[Ledger], told: Told) -> list[Body]:
+    """Return the moves that hosts remember and the ledger does not, or of which it knows less than can be after any crash.
+
+    A move raises its domain's generation in the ledger before a host hears of it. So a ledger that has neither the record nor its generation
+    was set back; where it has given the generation to another record meanwhile, it has found the domain by itself.
+
+    :arg told: what each host remembers, by its name; None for one that could not tell.
+    """
+    if ledger is None:
+        return []
+    comparison, found = _Comparison(ledger), dict[str, Body]()
+    for host, moves in told:
+        for move in moves or ():
+            if move.get("ledger_id") == ledger.ledger_id and move["id"] not in found and comparison.is_behind(move):
+                found[move["id"]] = {**move, "remembered_by": host, "ledger_status": comparison.status_of(move)}
+    return list(found.values())
+
+
+class _Comparison:
+    """One reading of a ledger. What a later version has written is left to that."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def is_behind(self, move: Mapping[str, t.Any]) -> bool:
+        """Whether the ledger lacks the move, or knows less of it than a crash can leave."""
+        try:
+            document = self._ledger.domain(move["domain"]["uuid"])
+            known = document.body if document else {}
+            newest = int(known.get("generation") or 0)
+            if known.get("last_record") == move["id"] or move["generation"] < newest:
+                return False
+            return self.status_of(move) in BEFORE_A_WATCHER if move["generation"] == newest else self._is_unknown(move["id"])
+        except NotSupported:
+            return False
+
+    def status_of(self, move: Mapping[str, t.Any]) -> t.Optional[str]:
+        """Return the status that the ledger has of this very move, if it is unsettled there."""
+        record = self._held.get(move["id"])
+        return str(record["status"]) if record and record["generation"] == move["generation"] else None
+
+    def _is_unknown(self, record_id: str) -> bool:
+        try:
+            self._ledger.get(record_id)
+        except NotFound:
+            return True
+        return False
+
+    @functools.cached_property
+    def _held(self) -> dict[str, Body]:
+        return {str(record["id"]): record for record in self._ledger.records(unsettled_only=True)}
+
+
+def sentence(one: Body) -> str:
+    """Return what is reported of a move that the ledger is behind, and what a person is to do."""
+    return f"{_what(one)} {_next_step(one)}"
+
+
+def check_known(name: str, uuid: t.Optional[str], missing: Iterable[Body]) -> None:
+    """Raise L(Conflict) where the ledger is behind a move of the domain: where that is, and whether it may be moved or started, is not known."""
+    own = [one for one in missing if one["domain"]["uuid"] == uuid]
+    if own:
+        raise Conflict(f"{' '.join(map(_what, own))} Domain {name} was neither moved nor started.", " ".join(map(_next_step, own)))
+
+
+def _what(one: Body) -> str:
+    ends = f"{one['source']['host']} to {one['destination']['host']}"
+    lack = "which the ledger does not have" if one["ledger_status"] is None else f"of which the ledger says '{one['ledger_status']}'"
+    return (
+        f"{one['remembered_by']} remembers the move of domain {one['domain']['name']} from {ends} (record {one['id']}, '{one['status']}'), {lack}: "
+        "the ledger was set back, as by an old backup."
+    )
+
+
+def _next_step(one: Body) -> str:
+    return (
+        f"See where domain {one['domain']['name']} is (virsh list --all), then settle the record by kvmfleet.migration.host on {one['remembered_by']}: "
+        f"settle: {{id: {one['id']}, status: completed}} (or failed, where it is still on {one['source']['host']}), and a reason. "
+        "Until then it is neither moved nor started."
+    )
