@@ -81,10 +81,9 @@ def check_returned(stage: Stage) -> None:
     told = {record["id"]: _lasting(record) for record in stage.site.records()}
     for run in stage.runs():
         returned = [record for record in run.records if run.task and run.task.kind in ("move", "moves") and record["id"] and record["status"] in s.CLOSED]
-        for record in returned:
-            # What the ledger has lost, a task that ended well never returns, unless a backup was restored since.
-            is_excused = bool(run.code) or stage.may_be_unknown(record["id"])
-            there = told.get(record["id"], _lasting(record) if is_excused else None)
+        for record in (one for one in returned if not stage.was_set_back_after(one["id"])):
+            # What the ledger has lost, a task that ended well never returns.
+            there = told.get(record["id"], _lasting(record) if run.code else None)
             assert there == _lasting(record), f"'{run.name}' has returned another record {record['id']} than the ledger has"
 
 

@@ -154,8 +154,8 @@ class Stage:
         self._set_back = {str(record["id"]) for run in self.runs() for record in run.records}
         self.store.restore(as_new)
 
-    def may_be_unknown(self, record_id: str) -> bool:
-        """Whether a record was returned before the ledger was set back."""
+    def was_set_back_after(self, record_id: str) -> bool:
+        """Whether the ledger was set back after a task had returned that record: it may have none of it, or what a person has said of it."""
         return record_id in self._set_back
 
     # What there is
