@@ -70,12 +70,12 @@ class Notices(Witness):
         receiver, told = self._config.receiver, list(self._warnings)
         if unsent:
             kept = f"They are kept in {self._spool.path}, and the next task tries again" if self._spool else "They are lost: there is no folder to keep them"
-            told.append(f"{unsent} notices were not sent to {receiver} ({self._sender.failure or 'it has not answered yet'}). {kept}.")
+            told.append(f"Notices that were not sent to {receiver}: {unsent} ({self._sender.failure or 'it has not answered yet'}). {kept}.")
         if self._sender.refused:
-            told.append(f"{receiver} refused {len(self._sender.refused)} notices ({self._sender.refused[-1]}). They are not sent again.")
+            told.append(f"Notices that {receiver} refused: {len(self._sender.refused)} ({self._sender.refused[-1]}). They are not sent again.")
         if self._spool:
             if self._spool.dropped:
-                told.append(f"{self._spool.dropped} notices for {receiver} were dropped: they were too old, too many or damaged.")
+                told.append(f"Notices for {receiver} that were too old, too many or damaged, and are dropped: {self._spool.dropped}.")
             self._spool.close()
         return told
 

@@ -80,7 +80,7 @@ def test_a_receiver_that_never_answers_leaves_the_move_as_it_is_and_hears_of_it_
     receiver.answers.extend([silence] * 1000)
     moved = site.task(1, "live_migrate", {"name": "web", "destination": two, "unsafe": True}, "-vvvvv")
     assert (moved.code, moved.ended()) == (0, ("completed", None)), moved.text
-    assert "notices were not sent to http://127.0.0.1" in moved.warnings
+    assert "not sent to http://127.0.0.1" in moved.warnings
     assert SECRET not in moved.text
     assert "confidential-path" not in moved.text
     assert site.lab.places("web") == {2: "running"}

@@ -9,12 +9,19 @@ from __future__ import annotations
 import re
 import types
 import typing as t
+import uuid
+from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _errors as e
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, copied, new_record, place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, status
 
 TASK_VARS = {"inventory_hostname": "kvm1"}
 
@@ -106,3 +113,42 @@ def test_a_delegated_task_is_about_the_host_it_runs_on() -> None:
     action = Reading({})
     action._task.delegate_to = "kvm2"
     assert action.here(TASK_VARS) == "kvm2"
+
+
+class Announcing(Reading):
+    """An action plugin that refuses a move, and then fails."""
+
+    def act(self, args: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+        settings = Settings(task_vars)
+        where = settings.ledger("kvm1", None)
+        ledger = self.announced(open_ledger(*where), settings, "kvm1", where)
+        record = new_record(s.LIVE_MIGRATION, {"uuid": str(uuid.uuid4()), "name": "web1"}, place("kvm1"), place("kvm2"), {}, "me")
+        stored = ledger.open_record(record)
+        refused = copied(stored.record)
+        advance(refused, s.CONFLICT, "me")
+        ledger.update(stored, refused)
+        raise e.Conflict("No room.")
+
+
+def announcing(folder: Path, notices: t.Any, check_mode: bool = False) -> t.Dict[str, t.Any]:
+    action = Announcing({})
+    action._task.check_mode = check_mode
+    variables = {"kvmfleet_ledger": str(folder / "ledger"), "kvmfleet_notices": notices}
+    result: t.Dict[str, t.Any] = action.run(task_vars={**TASK_VARS, "hostvars": {"kvm1": variables}})
+    assert (result["failed"], result["msg"], result["error_code"]) == (True, "No room.", "conflict")
+    return result
+
+
+def test_a_task_that_fails_tells_of_it_and_is_the_same_whatever_the_receiver_does(tmp_path: Path) -> None:
+    with Receiver() as receiver:
+        wanted = {"url": receiver.url, "spool": str(tmp_path / "spool"), "retries": 0}
+        assert "warnings" not in announcing(tmp_path, wanted)
+        assert receiver.kinds() == ["move.conflict"]
+        assert "warnings" not in announcing(tmp_path, wanted, check_mode=True)
+        assert "warnings" not in announcing(tmp_path, None)
+        assert len(receiver.requests) == 1
+        receiver.answers.append(status(500))
+        (warning,) = announcing(tmp_path, wanted)["warnings"]
+        assert "not sent" in warning
+    (warning,) = announcing(tmp_path, {"url": "none"})["warnings"]
+    assert "No notices are sent" in warning
