@@ -11,9 +11,11 @@
 # make soak    anything may happen to a small fleet, MINUTES=10 SEED=1, and nothing may be lost or run twice; REPLAY=.build/soak/1/journal.jsonl plays one again
 # make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
 # make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
+# make browser  the report's page in a real Chromium; make charts: its chart library anew, from npm's packages
 # make format  puts Python code in shape
 
 SUITES = lint types units sanity importer integration molecule bench-quick
+SUITES += browser
 PYTHON = .build/venv/bin/python
 # Which fault scenarios: a pattern of topic and name.
 export ONLY
@@ -25,6 +27,16 @@ help:
 
 setup:
 	@sh tests/tools/setup.sh
+
+# What only the tests of the report's page need is brought for those who run them.
+.PHONY: setup-browser charts
+setup-browser: setup
+	@sh tests/tools/setup.sh browser
+
+test browser: setup-browser
+
+charts: setup-browser
+	@$(PYTHON) tests/tools/charts.py
 
 sync: setup
 	@$(PYTHON) tests/tools/sync.py

@@ -28,7 +28,7 @@ MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix", "bench-quick": "be
 # What runs beside them all, for most suites keep one processor busy or wait. Whatever is in none of these stages comes with the first.
 STAGES = (
     (("lint", "types", "units"), ("sanity",)),
-    (("integration",), ("importer", "molecule", "bench-quick")),
+    (("integration",), ("importer", "browser", "molecule", "bench-quick")),
 )
 STOP_SECONDS = 180
 

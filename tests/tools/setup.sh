@@ -4,6 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Installs what the tests and the lab need: Debian packages that are missing, and two virtual environments in .build.
+# With the argument "browser" also what the tests of the report's page need: a browser, and packages of npm.
 # Quick when there is nothing to do. Services of packages that it installs are neither started nor left enabled: the lab
 # starts its own, each in its own namespaces.
 
@@ -12,15 +13,20 @@ set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(CDPATH='' cd -- "$here/../.." && pwd)
 build=$root/.build
+for_browser=${1:+yes}
 policy=/usr/sbin/policy-rc.d
 made_policy=no
 
 wanted_packages() {
-    grep -v '^#' "$here/debian-packages.txt"
+    grep -hv '^#' "$here/debian-packages.txt" ${for_browser:+"$here/browser-packages.txt"}
 }
 
 missing_packages() {
     for package in $(wanted_packages); do
+        # Node.js of another origin brings its own npm, beside which Debian's cannot be installed.
+        if [ "$package" = npm ] && command -v npm >/dev/null; then
+            continue
+        fi
         status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
         test "$status" = installed || echo "$package"
     done
@@ -103,3 +109,6 @@ fi
 make_venv venv "$(find_python)" "$root/test-requirements.txt"
 "$build/venv/bin/python" "$here/awx_collection.py"
 make_venv venv-integration /usr/bin/python3 "$here/integration-requirements.txt" --system-site-packages
+if [ "$for_browser" ]; then
+    "$build/venv/bin/python" "$here/charts.py" --install
+fi

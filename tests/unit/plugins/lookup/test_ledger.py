@@ -34,9 +34,14 @@ def play(tmp_path: Path, tasks: list[dict[str, t.Any]], variables: dict[str, t.A
     playbook = tmp_path / "play.yml"
     variables = {"ansible_python_interpreter": sys.executable, **variables}
     playbook.write_text(json.dumps([{"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables, "tasks": tasks}]))
-    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": _collections(), "HOME": str(tmp_path), "ANSIBLE_NOCOLOR": "1", "COLUMNS": "1000"}
+    return run_playbook(tmp_path, "-i", "localhost,", str(playbook))
+
+
+def run_playbook(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run ansible-playbook in a process of its own, at home in that folder, with more environment variables."""
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": _collections(), "HOME": str(tmp_path), "ANSIBLE_NOCOLOR": "1", "COLUMNS": "1000", **variables}
     environment.pop("XDG_STATE_HOME", None)
-    argv = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", str(playbook)]
+    argv = [sys.executable, "-m", "ansible", "playbook", *arguments]
     return subprocess.run(argv, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
 
 

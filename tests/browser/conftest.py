@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A browser, and reports to open in it."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.as_html import as_html
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.document import document_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.gather import Found, Scope, gather
+from ansible_collections.kvmfleet.migration.tests.browser.window import Window
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._report import nights
+
+MANY = 10_000
+
+
+@dataclass
+class Page:
+    """A report on disk, and the records of the ledger that it is about."""
+
+    path: Path
+    records: list[Body]
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Window]:
+    window = Window(tmp_path_factory.mktemp("profile"))
+    yield window
+    window.close()
+
+
+@pytest.fixture
+def window(browser: Window) -> Window:
+    """The browser, as somebody at a desk in daylight has it."""
+    browser.look()
+    return browser
+
+
+@pytest.fixture(scope="session")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """A night with everything in it, names that are markup among it."""
+    ledger = open_ledger(str(tmp_path_factory.mktemp("night") / "ledger"))
+    nights.night(ledger, strange=True)
+    path = _written(tmp_path_factory, gather(ledger, Scope(), nights.DRAINS), "Kernel updates in November")
+    return Page(path, list(ledger.records()))
+
+
+@pytest.fixture(scope="session")
+def nothing(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """A report of no move at all."""
+    return Page(_written(tmp_path_factory, Found()), [])
+
+
+@pytest.fixture(scope="session")
+def month(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """A report of very many moves."""
+    records = nights.many(MANY)
+    return Page(_written(tmp_path_factory, Found(records=records)), records)
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The accessibility checker."""
+    return Path(os.environ["KVMFLEET_NODE_MODULES"], "axe-core", "axe.min.js").read_text(encoding="utf-8")
+
+
+def _written(factory: pytest.TempPathFactory, found: Found, title: str | None = None) -> Path:
+    path = factory.mktemp("report") / "report.html"
+    path.write_text(as_html(document_of(found, Scope(), nights.MADE_AT, title)), encoding="utf-8")
+    return path

@@ -1,0 +1,239 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The report's page in a browser: what it shows is what the ledger has, and it shows it to everybody."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report import words
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.downtimes import downtimes_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.moves import move_of
+from ansible_collections.kvmfleet.migration.tests.browser.conftest import MANY, Page
+from ansible_collections.kvmfleet.migration.tests.browser.window import DESK, PHONE, Window
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._report import nights
+
+NOT_MOVED = ("conflict", "cancelled", "failed", "error")
+CHARTS = ("timeline-chart", "convergence-chart", "downtimes-chart")
+
+
+def named(page: Page, name: str) -> Body:
+    """Return the record of that domain."""
+    return next(record for record in page.records if record["domain"]["name"] == name)
+
+
+def see_all(window: Window) -> None:
+    """Come past every chart, so that each is drawn."""
+    for chart in CHARTS:
+        window.scroll_to(f"#{chart}")
+        window.until("return document.querySelector(`#${arguments[0]} :is(svg, canvas)`) !== null", chart)
+    window.run("window.scrollTo(0, 0)")
+
+
+# -- what it loads and says ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("which", "dark"), [("night", False), ("night", True), ("nothing", False), ("nothing", True), ("month", False)])
+def test_it_opens_without_a_word_on_the_console_and_asks_nobody(window: Window, request: pytest.FixtureRequest, which: str, dark: bool) -> None:
+    page: Page = request.getfixturevalue(which)
+    window.look(dark=dark)
+    window.open(page.path)
+    if page.records:
+        see_all(window)
+    window.photograph(f"{which}{'-dark' if dark else ''}")
+    assert window.said() == []
+    assert window.fetched() == {page.path.as_uri()}
+
+
+def test_its_policy_forbids_what_it_does_not_bring(window: Window, night: Page) -> None:
+    window.open(night.path)
+    window.run("const one = document.createElement('script'); one.textContent = 'window.taken = true'; document.body.append(one);")
+    window.run("const one = document.createElement('img'); one.src = 'https://example.invalid/x.png'; document.body.append(one);")
+    assert window.run("return window.taken") is None
+    assert len([line for line in window.said() if "Content Security Policy" in line]) == 2
+
+
+# -- what it shows ---------------------------------------------------------------------------------------------------
+
+
+def test_the_moves_are_the_ledgers(window: Window, night: Page) -> None:
+    window.open(night.path)
+    shown = {(row["Domain"], row["Begun"]): row for row in window.rows("moves-table")}
+    assert len(shown) == len(night.records)
+    for record in night.records:
+        move, result = move_of(record), record["result"]
+        row = shown[record["domain"]["name"], words.at(move["started_at"] or move["created_at"])]
+        assert row["From → to"].replace("\u00a0", " ") == words.way(move)
+        assert (row["Took"], row["Downtime"]) == (words.in_time(result["elapsed_ms"]), words.in_time(result["downtime_ms"]))
+        assert (row["Data"], row["Mode"]) == (words.in_bytes(result["bytes"]), result["mode"] or words.NOTHING)
+        assert row["Outcome"] == move["outcome"]
+
+
+def test_the_first_figures_are_the_ledgers(window: Window, night: Page) -> None:
+    window.open(night.path)
+    arrived = sum(1 for record in night.records if record["status"] in ("completed", "done"))
+    stayed = sum(1 for record in night.records if record["status"] in NOT_MOVED)
+    downtimes = downtimes_of([move_of(record) for record in night.records])
+    moved = words.in_bytes(sum(record["result"]["bytes"] or 0 for record in night.records))
+    assert window.texts(".tile-figure") == [str(arrived), str(stayed), words.in_time(downtimes["median_ms"]), moved, "1"]
+    assert window.texts("#downtimes-figures dd") == [str(downtimes["count"]), *(words.in_time(downtimes[key]) for key in QUANTILES)]
+
+
+QUANTILES = ("least_ms", "median_ms", "p95_ms", "p99_ms", "most_ms")
+
+
+def test_hosts_refusals_forced_moves_and_evidence(window: Window, night: Page) -> None:
+    window.open(night.path)
+    hosts = {row["Host"]: row for row in window.rows("hosts-table")}
+    assert [hosts[name]["Safe to reboot"] for name in ("kvm1", "kvm2", "kvm6")] == ["yes", "no", "not known"]
+    assert "gpu1 is running here." in hosts["kvm2"]["Why"]
+    assert hosts["kvm6"]["State"].startswith("fenced")
+    refused = {row["Domain"]: row["Why"] for row in window.rows("refused-table")}
+    assert set(refused) == {record["domain"]["name"] for record in night.records if record["status"] in NOT_MOVED}
+    assert refused["gpu1"].endswith("(vfio) cannot leave the host.")
+    forced = {row["Domain"]: row for row in window.rows("forced-table")}
+    assert (forced["erp1"]["How"], forced["db2"]["How"]) == ("FORCED_MIGRATE", "ended by suspend")
+    assert "It is in maintenance" in forced["erp1"]["What was overridden"]
+    assert {row["Domain"] for row in window.rows("evacuations-table")} == {"shop1", "shop2", "search1"}
+    window.run("document.querySelectorAll('#evacuations-table details').forEach((one) => { one.open = true; })")
+    assert "Status: OFF" in window.find("#evacuations-table").text
+
+
+def test_one_move_is_shown_with_its_readings(window: Window, night: Page) -> None:
+    db1 = named(night, "db1")
+    window.open(night.path, f"#move={db1['id']}")
+    assert window.find("#move-h").text.startswith("db1")
+    window.until("return document.querySelectorAll('#convergence-chart svg path').length > 5")
+    window.run("document.querySelectorAll('#move details').forEach((one) => { one.open = true; })")
+    readings = window.run("return [...document.querySelectorAll('#move .plain tbody tr')].map((row) => [...row.children].map((cell) => cell.innerText))")
+    keys = (("elapsed_ms", words.in_time), ("remaining_bytes", words.in_bytes))
+    assert [reading[:2] for reading in readings] == [[say(sample[key]) for key, say in keys] for sample in db1["samples"]]
+    assert window.texts("#move .history strong") == [line["status"] for line in db1["history"]]
+    assert "284 ms" in window.find("#move .facts").text
+
+
+def test_a_bar_of_the_timeline_leads_to_its_move(window: Window, night: Page) -> None:
+    window.open(night.path)
+    see_all(window)
+    window.run("document.querySelector('#timeline-chart').scrollIntoView({block: 'start'})")
+    place = window.run(
+        "const bars = [...document.querySelectorAll('#timeline-chart svg text')].filter((one) => one.textContent.startsWith('db1'));"
+        "const box = bars[0].getBoundingClientRect(); return [box.x + 3, box.y + box.height / 2];"
+    )
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        window.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1})
+    window.until("return document.querySelector('#move-h').innerText.startsWith('db1')")
+    assert window.run("return location.hash") == f"#move={named(night, 'db1')['id']}"
+
+
+def test_names_with_markup_stay_text(window: Window, night: Page) -> None:
+    window.open(night.path)
+    see_all(window)
+    for name in (nights.MARKUP, nights.BREAKOUT):
+        box = window.find("#moves-table input")
+        box.clear()
+        box.send_keys(name.rsplit("=", maxsplit=1)[-1])
+        assert name in window.texts("#moves-table tbody th")
+        window.run("document.querySelector('#moves-table tbody button').click()")
+        window.until("return document.querySelector('#move-h').innerText.startsWith(arguments[0])", name)
+    assert window.run("return document.querySelectorAll('main img, main script').length") == 0
+    assert window.driver.title == "Kernel updates in November"
+
+
+# -- how it is used --------------------------------------------------------------------------------------------------
+
+
+def test_tables_sort_by_figures_and_by_names(window: Window, night: Page) -> None:
+    window.open(night.path)
+    lived = sorted((record["result"]["downtime_ms"] for record in night.records if record["result"]["downtime_ms"] is not None), reverse=True)
+    heading = window.find("#moves-table thead th:nth-child(6) button")
+    heading.click()
+    assert window.find("#moves-table thead th:nth-child(6)").get_attribute("aria-sort") == "descending"
+    assert [row["Downtime"] for row in window.rows("moves-table")][: len(lived)] == [words.in_time(one) for one in lived]
+    heading.send_keys(Keys.ENTER)
+    assert window.find("#moves-table thead th:nth-child(6)").get_attribute("aria-sort") == "ascending"
+    window.find("#moves-table thead th:nth-child(1) button").click()
+    assert window.texts("#moves-table thead [aria-sort=ascending]") == ["Domain↑"] or window.texts("#moves-table thead [aria-sort=ascending]") == ["Domain"]
+
+
+def test_tables_can_be_searched_by_what_stands_in_them_and_by_id(window: Window, night: Page) -> None:
+    window.open(night.path)
+    for words_typed, found in (("kvm2 db2", ["db2"]), (named(night, "db1")["id"], ["db1"]), ("no such guest", [])):
+        box = window.find("#moves-table input")
+        box.clear()
+        box.send_keys(words_typed)
+        assert [row["Domain"] for row in window.rows("moves-table")] == found
+    assert window.find("#moves-table .table-status").text == "No row is found."
+
+
+@pytest.mark.parametrize(("size", "dark"), [(DESK, False), (DESK, True), (PHONE, False)])
+def test_the_accessibility_checker_finds_nothing(window: Window, night: Page, axe: str, size: tuple[int, int], dark: bool) -> None:
+    window.look(size, dark)
+    window.open(night.path)
+    see_all(window)
+    window.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    window.run(axe + "; window.axe = axe;")
+    found: list[t.Any] = window.driver.execute_async_script("const done = arguments[0]; axe.run().then((told) => done(told.violations));")
+    assert [(one["id"], one["impact"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found] == []
+
+
+def test_a_phone_does_not_scroll_sideways(window: Window, night: Page) -> None:
+    window.look(PHONE)
+    window.open(night.path)
+    see_all(window)
+    window.photograph("night-phone")
+    assert window.run("return document.documentElement.scrollWidth") <= PHONE[0]
+    wider = "return [...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > 361 && !one.closest('.sideways, svg')).length"
+    assert window.run(wider) == 0
+
+
+def test_in_the_dark_page_and_charts_are_dark_and_change_with_the_day(window: Window, night: Page) -> None:
+    window.open(night.path)
+    see_all(window)
+    fills = "[...document.querySelectorAll('#downtimes-chart svg :is(rect, path)')].map((one) => one.getAttribute('fill')).join()"
+    colours = f"return [getComputedStyle(document.body).backgroundColor, {fills}]"
+    day = window.run(colours)
+    window.look(dark=True)
+    window.until("return getComputedStyle(document.body).backgroundColor !== arguments[0]", day[0])
+    assert window.run(colours)[1] != day[1]
+
+
+def test_paper_has_all_rows_in_light_colours_and_is_folded_up_again(window: Window, night: Page) -> None:
+    window.look(dark=True)
+    window.open(night.path)
+    window.run("window.addEventListener('beforeprint', () => { window.printed = document.querySelectorAll('#moves-table tbody tr').length; })")
+    assert window.on_paper().startswith(b"%PDF")
+    assert window.run("return window.printed") == len(night.records)
+    assert window.run("return document.querySelectorAll('#moves-table tbody tr').length") == 25
+    assert window.run("return document.documentElement.classList.contains('on-paper')") is False
+    assert window.said() == []
+
+
+def test_without_javascript_it_is_text(window: Window, night: Page) -> None:
+    window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        window.driver.get(night.path.as_uri())
+        text = window.driver.find_element(By.CSS_SELECTOR, "noscript pre").text
+    finally:
+        window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert "## Moves" in text
+    assert named(night, "db1")["id"] in text
+
+
+def test_ten_thousand_moves_open_and_only_what_is_looked_at_is_read(window: Window, month: Page, record_property: t.Callable[[str, object], None]) -> None:
+    window.open(month.path)
+    timing = window.run("const one = performance.getEntriesByType('navigation')[0]; return [one.domInteractive, one.loadEventEnd];")
+    record_property("milliseconds until the page could be used", timing[0])
+    record_property("megabytes", month.path.stat().st_size // 10**6)
+    assert window.find("#moves-table .table-status").text.replace("\u202f", "") == f"1–25 of {MANY}"
+    assert window.run("return document.querySelectorAll('*').length") < 2500
+    box = window.find("#moves-table input")
+    box.send_keys(month.records[-1]["id"])
+    assert [row["Downtime"] for row in window.rows("moves-table")] == [words.in_time(month.records[-1]["result"]["downtime_ms"])]
