@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
-# make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up)
+# make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up; LEDGER=etcd: on three members, of which one dies)
 # make test    every suite but sanity-matrix, long, fuzz, faults, soak and test-mixed; its last line is "N passed, N failed"
 # make SUITE   one of: lint types units sanity sanity-matrix importer integration molecule bench-quick long fuzz
 # make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
@@ -17,8 +17,8 @@
 SUITES = lint types units sanity importer integration molecule bench-quick
 SUITES += browser
 PYTHON = .build/venv/bin/python
-# Which fault scenarios: a pattern of topic and name.
-export ONLY
+# Which fault scenarios: a pattern of topic and name. What keeps the ledger of the demo.
+export ONLY LEDGER
 
 .PHONY: help setup sync demo test test-mixed bench format clean sanity-matrix long fuzz faults soak $(SUITES)
 
