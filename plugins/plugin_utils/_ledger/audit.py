@@ -18,9 +18,12 @@ from .encoding import canonical, digest
 from .store import Body
 
 
-def genesis(ledger_id: str) -> str:
-    """Return what stands for the hash of the line before the first: it binds the chain to its ledger."""
-    return digest(ledger_id)
+def genesis(ledger_id: str, seal: t.Optional[str] = None) -> str:
+    """Return what stands for the hash of the line before the first: it binds the chain to its ledger.
+
+    :arg seal: what the chains of the ledger's former places come to, which it binds the chain to as well.
+    """
+    return digest(ledger_id) if seal is None else digest(ledger_id, seal)
 
 
 def line_for(record: Body, old_status: t.Optional[str], previous_hash: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import re
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema
 
 from . import host_changes, record_changes
 from .access import Access
+from .contents import Contents
+from .identity import Identity
 from .keys import check_uuid
 from .layout import DOMAINS, HOSTS, place_of
 from .rules import check_domain, document_overtaken
@@ -33,6 +36,42 @@ class DocumentLedger(Ledger):
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> Identity:
+        """What the ledger is known by, as this process knows it."""
+
+    @property
+    def ledger_id(self) -> str:
+        return self.identity.ledger_id
+
+    @abc.abstractmethod
+    def contents(self) -> contextlib.AbstractContextManager[Contents]:
+        """Return what the ledger keeps, byte by byte, and may be changed by others meanwhile."""
+
+    @abc.abstractmethod
+    def examine(self, act: Callable[[Contents], _T]) -> _T:
+        """Call it with what the ledger keeps at one moment, and return its answer."""
+
+    @abc.abstractmethod
+    def leave(self, to: str, by: str) -> None:
+        """Close the ledger, which is copied elsewhere: nobody writes it from here on. Raises L(Conflict) while a record is unsettled."""
+
+    def left(self) -> None:
+        """Say that the copy is finished."""
+        self._become(self.identity.gone())
+
+    def stay(self) -> None:
+        """Open the ledger again, where the copy was given up."""
+        self._become(self.identity.back())
+
+    @abc.abstractmethod
+    def _become(self, after: Identity) -> None:
+        """Write that identity in place of the one that this process knows. Raises L(InvalidState) where another process wrote one since."""
+
+    def verify_audit(self) -> list[str]:
+        return self.examine(lambda contents: contents.audit_problems())
 
     @abc.abstractmethod
     def _read(self, act: Callable[[Access], _T]) -> _T:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
@@ -26,12 +27,19 @@ DOMAINS = ("domains",)
 HOSTS = ("hosts",)
 SET_ASIDE = ("set_aside",)
 
+_PLACE = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts)/[0-9a-f-]{36}\.json")
 _ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key"}
 
 
 def place_of(folder: Sequence[str], key: str) -> Place:
     """Return where the document of that (checked) key lies below the ledger."""
     return (*folder, f"{key}.json")
+
+
+def is_place(parts: Sequence[str]) -> bool:
+    """Whether documents lie there."""
+    path = "/".join(parts)
+    return _PLACE.fullmatch(path) is not None and path.split("/") == list(parts)
 
 
 def closed_place(record: Body) -> Place:

@@ -13,11 +13,14 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotFound
 
+from .document_ledger import DocumentLedger
 from .etcd import address
 from .etcd.options import options_of
 from .etcd.store import EtcdLedger
+from .etcd.target import EtcdTarget
 from .file.store import FileLedger
-from .store import Ledger
+from .file.target import FileTarget
+from .target import Target
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN = "a folder on the control node, or to etcd://host:2379/prefix"
@@ -32,31 +35,46 @@ def state_path(name: str) -> str:
     return os.path.join(state, "kvmfleet", name)
 
 
-def open_ledger(location: t.Optional[str] = None, etcd: t.Any = None, *, create: bool = True) -> Ledger:
+def open_ledger(location: t.Optional[str] = None, etcd: t.Any = None, *, create: bool = True, moved: bool = False) -> DocumentLedger:
     """Return the ledger at a folder or under the prefix of an etcd cluster, or the user's own for None.
 
     :arg etcd: the variable C(kvmfleet_etcd), where one is set; it says nothing about a folder.
     :arg create: whether to make a ledger where there is none; else that is L(NotFound).
+    :arg moved: whether to open also one that was moved elsewhere, to be read only; else that is L(InvalidState), naming the new place.
 
     Raises L(InvalidArgument), L(Forbidden), L(NotSupported) or L(Unreachable), naming the location.
     """
+    where = _located(location)
+    if isinstance(where, str):
+        return FileLedger(where, create, moved=moved)
+    return EtcdLedger(where, options_of(etcd, where), create, moved)
+
+
+def open_target(location: str, etcd: t.Any = None) -> Target:
+    """Return the folder or the prefix that a ledger is to be copied to. Raises as L(open_ledger); nothing is asked or made yet."""
+    where = _located(location, "to")
+    return FileTarget(where) if isinstance(where, str) else EtcdTarget(where, options_of(etcd, where))
+
+
+def _located(location: t.Optional[str], option: str = "ledger") -> t.Union[str, address.Address]:
+    """Return the folder or the address in a location. Raises L(InvalidArgument) for what is neither."""
     if location is None:
-        return FileLedger(state_path("ledger"), create)
+        return state_path("ledger")
     if not isinstance(location, str) or not location.strip() or not _is_name(location):
-        raise InvalidArgument(f"The ledger {location!r} is not the path of a folder.", f"Set 'ledger' or 'kvmfleet_ledger' to {_KNOWN}.")
+        set_it = "'ledger' or 'kvmfleet_ledger'" if option == "ledger" else f"'{option}'"
+        raise InvalidArgument(f"The ledger {location!r} is not the path of a folder.", f"Set {set_it} to {_KNOWN}.")
     scheme = _SCHEME.match(location)
     if scheme and scheme.group(1).lower() == "etcd":
-        where = address.parse(location)
-        return EtcdLedger(where, options_of(etcd, where), create)
+        return address.parse(location)
     if scheme:
         raise InvalidArgument(
             f"The ledger {location} cannot be used: there is no store for '{scheme.group(1)}://'.",
             "Use a folder on the control node, or etcd://host:2379/prefix.",
         )
-    return FileLedger(os.path.expanduser(location), create)
+    return os.path.expanduser(location)
 
 
-def open_if_any(location: t.Optional[str] = None, etcd: t.Any = None, *, create: bool = False) -> t.Optional[Ledger]:
+def open_if_any(location: t.Optional[str] = None, etcd: t.Any = None, *, create: bool = False) -> t.Optional[DocumentLedger]:
     """Return the ledger as L(open_ledger) does, and None where there is none and it is not to be made."""
     try:
         return open_ledger(location, etcd, create=create)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from collections.abc import Iterable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal, InvalidArgument, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
@@ -19,6 +20,8 @@ from .keys import check_uuid
 from .shape import HOST_STATES, is_places
 from .store import Body
 
+# So many records are named in a sentence.
+_NAMED = 5
 _TIME = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z")
 
 
@@ -61,6 +64,21 @@ def check_change(old: Body, new: Body) -> None:
     if new["generation"] < old["generation"]:
         raise Internal(f"Failed to change {describe(old)}: its generation may not fall to {new['generation']}.")
     check_transition(old["type"], old["status"], new["status"])
+
+
+def refuse_unsettled(ledger: str, records: Iterable[Body]) -> None:
+    """Raise L(Conflict), naming them and how to settle them, where records are unsettled."""
+    unsettled = [record for record in records if is_unsettled(record)]
+    if not unsettled:
+        return
+    named = "; ".join(f"{describe(record)}, '{record['status']}' since {record['updated_at']}" for record in unsettled[:_NAMED])
+    more = f"; and {len(unsettled) - _NAMED} more" if len(unsettled) > _NAMED else ""
+    raise Conflict(
+        f"The ledger {ledger} has {len(unsettled)} unsettled record{'s' if len(unsettled) > 1 else ''}: {named}{more}. Nothing was changed.",
+        "Wait for moves that are under way, or run their tasks again, which settles them. What stays in 'error' a person settles with the module host: "
+        f"'settle: {{id: {unsettled[0]['id']}, status: completed}}' or another status.",
+        records=unsettled,
+    )
 
 
 def held(existing: Body) -> Conflict:

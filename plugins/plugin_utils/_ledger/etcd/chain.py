@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
 
+from ..archive import Chain, is_archived, lost_ends
+from ..archive import name_of as name_in_archive
 from ..audit import line_for, read_link, verify_lines
 from ..encoding import Unreadable, decode, digest, encode
 from ..store import Body
@@ -52,8 +54,7 @@ def head_key(chain: str) -> str:
 
 def heads(genesis: str) -> dict[str, bytes]:
     """Return the heads of a new ledger: of all chains, so that a missing one shows."""
-    chains = [f"{number:02d}" for number in range(CHAINS)]
-    return {head_key(chain): Head(0, _first(genesis, chain)).encoded() for chain in chains}
+    return {head_key(chain): Head(0, _first(genesis, chain)).encoded() for chain in _names()}
 
 
 def appended(snapshot: Snapshot, record: Body, old_status: t.Optional[str], genesis: str) -> dict[str, bytes]:
@@ -72,11 +73,27 @@ def verified(snapshot: Snapshot, genesis: str) -> list[str]:
     problems, seen = [], set()
     for chain, entries in groups:
         seen.add(chain)
-        problems += _verified(chain, (found.value for _key, found in entries), heads_there.get(chain), genesis)
-    for chain in (f"{number:02d}" for number in range(CHAINS)):
+        if not is_archived(chain):
+            problems += _verified(chain, (found.value for _key, found in entries), heads_there.get(chain), genesis)
+    for chain in _names():
         if chain not in seen:
             problems += _verified(chain, iter(()), heads_there.get(chain), genesis)
     return problems
+
+
+def ended(snapshot: Snapshot, home: int, genesis: str) -> Iterator[tuple[str, Chain]]:
+    """Yield each chain by its name, and as it is kept once the ledger has left this place.
+
+    :arg home: the number of the place.
+    """
+    snapshot.fetch(*map(head_key, _names()))
+    for name in _names():
+        head = _head(snapshot.get(head_key(name))) or _guessed(snapshot, name, genesis)
+        yield name, Chain(name_in_archive(home, name), _first(genesis, name), head.lines, head.last, head.lost)
+
+
+def _names() -> Iterator[str]:
+    return (f"{number:02d}" for number in range(CHAINS))
 
 
 def _verified(chain: str, lines: Iterator[bytes], head: t.Optional[Head], genesis: str) -> list[str]:
@@ -84,7 +101,7 @@ def _verified(chain: str, lines: Iterator[bytes], head: t.Optional[Head], genesi
     if head is None:
         problems.append("The key that says where it ends is missing or damaged.")
     else:
-        problems += [f"After line {number} its end was lost: further lines may be missing there." for number in head.lost]
+        problems += lost_ends(head.lost)
     return [f"Audit chain {chain}: {problem}" for problem in problems]
 
 

@@ -11,8 +11,8 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound
 
-from ..audit import genesis
-from ..identity import NAME, Found, id_in, new
+from .. import identity as common
+from ..identity import COPYING, NAME, Found, identity_in, new, unfinished
 from . import chain
 from .client import Client
 from .messages import KeyValue, end_of, is_empty, many, one, put, reading
@@ -21,51 +21,82 @@ CLUSTER = "cluster"
 
 
 class Identity(t.NamedTuple):
-    """:arg key: that holds C(value), byte by byte, as long as the ledger is this one."""
+    """:arg key: that holds the C(value) of what is known, byte by byte, as long as the ledger is this one."""
 
-    ledger_id: str
+    known: common.Identity
     key: str
-    value: bytes
+
+    @property
+    def value(self) -> bytes:
+        return self.known.data
+
+    @property
+    def genesis(self) -> str:
+        return self.known.genesis
+
+
+class There(t.NamedTuple):
+    """The keys that tell what is under a prefix, as far as they are there; C(first) is any other key."""
+
+    known: t.Optional[KeyValue]
+    cluster: t.Optional[KeyValue]
+    copying: t.Optional[KeyValue]
+    first: t.Optional[KeyValue]
 
 
 def ensure(client: Client, create: bool) -> Identity:
     """Return the identity of the ledger under the address's prefix, making it where it is missing and C(create).
 
     Raises L(NotFound) where there is none and it is not to be made, L(InvalidArgument) for a prefix that holds other things, L(NotSupported) for a ledger of a
-    later version, L(InvalidState) for a damaged one and for one of another cluster.
+    later version, L(InvalidState) for a damaged one, for an unfinished copy, and for one of another cluster.
     """
-    prefix = client.address.prefix
-    known, cluster, first = _read(client, prefix)
-    if known is None and first is None and create:
-        _found(client, prefix)
-        known, cluster, first = _read(client, prefix)
-    if known is None:
-        raise _missing(client, first)
-    where = Found(str(client.address), f"The key {known.key} of {client.address}", "Restore it from a backup.")
-    identity = Identity(id_in(known.value, where), known.key, known.value)
-    _check_cluster(client, cluster)
+    there = read(client)
+    if there.known is None and there.first is None and create:
+        _found(client)
+        there = read(client)
+    return checked(client, there)
+
+
+def checked(client: Client, there: There) -> Identity:
+    """Return the identity among these keys. Raises as L(ensure)."""
+    if there.known is None:
+        raise _missing(client, there)
+    identity = Identity(identity_in(there.known.value, found_at(client)), there.known.key)
+    _check_cluster(client, there.cluster)
     return identity
 
 
-def _read(client: Client, prefix: str) -> tuple[t.Optional[KeyValue], t.Optional[KeyValue], t.Optional[KeyValue]]:
-    """Return the identity, the cluster's and any other key, as far as they are there."""
-    reads = [one(f"{prefix}{NAME}"), one(f"{prefix}{CLUSTER}"), many(prefix, end_of(prefix), limit=1, keys_only=True)]
-    known, cluster, first = client.transaction([], [reading(read) for read in reads], []).found
-    return known[0] if known else None, cluster[0] if cluster else None, first[0] if first else None
+def found_at(client: Client) -> Found:
+    """Return where the identity of a ledger lies."""
+    return Found(str(client.address), f"The key {client.address.prefix}{NAME} of {client.address}", "Restore it from a backup.")
 
 
-def _found(client: Client, prefix: str) -> None:
-    ledger_id, document = new()
-    values = {NAME: document, CLUSTER: str(client.cluster_id).encode("ascii"), **chain.heads(genesis(ledger_id))}
-    writes = [put(f"{prefix}{key}", value) for key, value in values.items()]
+def read(client: Client) -> There:
+    """Return what is under the prefix."""
+    prefix = client.address.prefix
+    reads = [*(one(f"{prefix}{name}") for name in (NAME, CLUSTER, COPYING)), many(prefix, end_of(prefix), limit=1, keys_only=True)]
+    found = client.transaction([], [reading(read) for read in reads], []).found
+    return There(*(keys[0] if keys else None for keys in found))
+
+
+def first_values(client: Client, known: common.Identity) -> dict[str, bytes]:
+    """Return the keys that a ledger has from its beginning in this cluster."""
+    return {NAME: known.data, CLUSTER: str(client.cluster_id).encode("ascii"), **chain.heads(known.genesis)}
+
+
+def _found(client: Client) -> None:
+    prefix = client.address.prefix
+    writes = [put(f"{prefix}{key}", value) for key, value in first_values(client, new()).items()]
     # Of several that make it at once one is first; the others read what it made.
     client.transaction([is_empty(prefix, end_of(prefix))], writes, [])
 
 
-def _missing(client: Client, first: t.Optional[KeyValue]) -> Exception:
-    if first is not None:
+def _missing(client: Client, there: There) -> Exception:
+    if there.copying is not None:
+        return unfinished(there.copying.value, str(client.address))
+    if there.first is not None:
         return InvalidArgument(
-            f"The prefix of {client.address} is not a ledger and holds other things (e.g. {first.key!r}); nothing was written there.",
+            f"The prefix of {client.address} is not a ledger and holds other things (e.g. {there.first.key!r}); nothing was written there.",
             "Name an unused prefix with 'ledger'.",
         )
     return NotFound(f"There is no ledger at {client.address}.", "The first task that moves or cordons something makes one.")

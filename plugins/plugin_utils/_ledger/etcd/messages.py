@@ -81,6 +81,11 @@ def delete(key: str) -> Message:
     return {"request_delete_range": {"key": coded(key)}}
 
 
+def delete_all(prefix: str) -> Message:
+    """Remove all keys that begin with the prefix, within a transaction."""
+    return {"request_delete_range": {"key": coded(prefix), "range_end": coded(end_of(prefix))}}
+
+
 def reading(request: Message) -> Message:
     """Read something, within a transaction."""
     return {"request_range": request}

@@ -29,6 +29,11 @@ def path_of(parts: Sequence[str]) -> str:
     return "/".join(parts)
 
 
+def key_name(client: Client, place: Sequence[str]) -> str:
+    """Return what a person calls the key of that place."""
+    return f"The key {client.address.prefix}{path_of(place)} of {client.address}"
+
+
 class Reader:
     """:arg report: takes a sentence on what could not be read."""
 
@@ -82,11 +87,8 @@ class Reader:
             self._set_aside(place, found, str(error))
         return None
 
-    def _name(self, place: Sequence[str]) -> str:
-        return f"The key {self._client.address.prefix}{path_of(place)} of {self._client.address}"
-
     def _newer(self, place: Place, error: Newer) -> str:
-        sentence = f"{self._name(place)} was left as it is: {error}."
+        sentence = f"{key_name(self._client, place)} was left as it is: {error}."
         self._report(sentence)
         return sentence
 
@@ -96,7 +98,7 @@ class Reader:
         try:
             self._client.transaction([is_at(found.key, found.mod_revision)], acts, [])
         except Forbidden:
-            self._report(f"{self._name(place)} could not be read: {why}. It was left where it is.")
+            self._report(f"{key_name(self._client, place)} could not be read: {why}. It was left where it is.")
         else:
-            self._report(f"{self._name(place)} could not be read: {why}. It was moved to {aside}.")
+            self._report(f"{key_name(self._client, place)} could not be read: {why}. It was moved to {aside}.")
         self._snapshot.forget(path_of(place))

@@ -37,7 +37,8 @@ class Snapshot:
         if not missing:
             return
         done = self._client.transaction([], [reading(one(self._prefix + key, self._revision)) for key in missing], [])
-        self._revision = self._revision or done.revision
+        if self._is_fixed:
+            self._revision = self._revision or done.revision
         self._known.update(zip(missing, (found[0] if found else None for found in done.found), strict=True))
 
     def get(self, key: str) -> t.Optional[KeyValue]:

@@ -16,18 +16,20 @@ from collections.abc import Callable, Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import TimedOut
 
-from ..access import Access
-from ..audit import genesis
+from ..contents import Contents
 from ..document_ledger import DocumentLedger
+from ..identity import Identity, refuse_moved
 from ..keys import check_lock_key
 from ..layout import CLOSED, OPEN
+from ..rules import refuse_unsettled
 from ..selection import Selection, select
 from ..store import Body
-from . import chain, identity, locks
+from . import identity, locks
 from .address import Address
 from .client import Client
+from .contents import EtcdContents
 from .failures import Overtaken
-from .messages import end_of
+from .messages import end_of, put
 from .options import Options
 from .reader import Reader, path_of
 from .session import CLOSED_AT, MONTHS, Session
@@ -42,19 +44,23 @@ _LONGEST_PAUSE_SECONDS = 0.1
 
 
 class EtcdLedger(DocumentLedger):
-    """:arg create: whether to make a ledger where there is none; else that is L(NotFound)."""
+    """:arg create: whether to make a ledger where there is none; else that is L(NotFound).
 
-    def __init__(self, address: Address, options: Options, create: bool = True) -> None:
+    :arg moved: whether to open also one that was moved elsewhere; it is read only.
+    """
+
+    def __init__(self, address: Address, options: Options, create: bool = True, moved: bool = False) -> None:
         super().__init__(str(address))
         self._client = Client(address, options)
         self._identity = identity.ensure(self._client, create)
-        self._genesis = genesis(self._identity.ledger_id)
+        if not moved:
+            refuse_moved(self._identity.known, self.name)
         self._writer = Writer(self._client, self._identity)
         self._own = threading.local()
 
     @property
-    def ledger_id(self) -> str:
-        return self._identity.ledger_id
+    def identity(self) -> Identity:
+        return self._identity.known
 
     @property
     def _fences(self) -> tuple[Fence, ...]:
@@ -62,12 +68,12 @@ class EtcdLedger(DocumentLedger):
         return getattr(self._own, "fences", ())
 
     def _session(self) -> Session:
-        return Session(self._client, self._writer, self._fences, self._genesis, self.report)
+        return Session(self._client, self._writer, self._fences, self._identity, self.report)
 
-    def _read(self, act: Callable[[Access], _T]) -> _T:
+    def _read(self, act: Callable[[Session], _T]) -> _T:
         return self._change(act)
 
-    def _change(self, act: Callable[[Access], _T]) -> _T:
+    def _change(self, act: Callable[[Session], _T]) -> _T:
         deadline, pause = time.monotonic() + CHANGE_SECONDS, _FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -112,5 +118,25 @@ class EtcdLedger(DocumentLedger):
             finally:
                 self._own.fences = before
 
-    def verify_audit(self) -> list[str]:
-        return self._read(lambda _current: chain.verified(Snapshot(self._client), self._genesis))
+    @contextlib.contextmanager
+    def contents(self) -> Iterator[Contents]:
+        yield EtcdContents(self._client, Snapshot(self._client, at_one_revision=False), self._identity)
+
+    def examine(self, act: Callable[[Contents], _T]) -> _T:
+        return self._read(lambda _current: act(EtcdContents(self._client, Snapshot(self._client), self._identity)))
+
+    def leave(self, to: str, by: str) -> None:
+        self._change(lambda current: self._leave(current, self.identity.leaving(to, by)))
+
+    def _leave(self, current: Session, after: Identity) -> None:
+        refuse_moved(self.identity, self.name)
+        refuse_unsettled(self.name, (document.body for document in current.read_all(OPEN)))
+        self._write_identity(current, after)
+
+    def _become(self, after: Identity) -> None:
+        self._change(lambda current: self._write_identity(current, after))
+
+    def _write_identity(self, current: Session, after: Identity) -> None:
+        self._writer.write(current.snapshot.unchanged(), [put(self._identity.key, after.data)], self._fences)
+        self._identity = self._identity._replace(known=after)
+        self._writer = Writer(self._client, self._identity)

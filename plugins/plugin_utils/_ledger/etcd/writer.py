@@ -13,11 +13,12 @@ import typing as t
 import uuid
 from collections.abc import Callable, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidState, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Unreachable
 
+from ..identity import replaced
 from .client import Client
 from .failures import Overtaken, Refused
-from .identity import Identity
+from .identity import Identity, found_at
 from .messages import Done, Message, has_value, is_from, one, put, reading
 
 # How long a writer's last number is kept; no answer is waited for nearly as long.
@@ -92,9 +93,7 @@ class Writer:
         if mark and mark[0].value.decode("utf-8", "replace") == number:
             return
         if not identity or identity[0].value != self._identity.value:
-            raise InvalidState(
-                f"The ledger {self._client.address} was removed or replaced by another one meanwhile. Nothing was written.", "See what became of it."
-            )
+            raise replaced(identity[0].value if identity else None, found_at(self._client))
         for fence, now in zip(fences, held, strict=True):
             if not now or now[0].create_revision != fence.create_revision:
                 raise Conflict(

@@ -14,12 +14,23 @@ from collections.abc import Callable, Iterator
 from ..audit import Link, read_link
 from .folder import Folder, write_all
 
-NAME = "audit.jsonl"
 _TAIL_BYTES = 65536
+
+
+def lines_in(folder: Folder, name: str) -> Iterator[bytes]:
+    """Yield all lines of a file without their ends, a torn one included; none where the file is missing."""
+    try:
+        fd = folder.open(name, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    with open(fd, "rb") as file:
+        yield from (line.rstrip(b"\n") for line in file)
 
 
 class AuditFile:
     """:arg report: takes a sentence on what was repaired."""
+
+    NAME = "audit.jsonl"
 
     def __init__(self, root: Folder, report: Callable[[str], None]) -> None:
         self._root = root
@@ -42,7 +53,7 @@ class AuditFile:
         torn = len(self._tail().rpartition(b"\n")[2])
         if not torn:
             return False
-        fd = self._root.open(NAME, os.O_RDWR)
+        fd = self._root.open(self.NAME, os.O_RDWR)
         try:
             os.ftruncate(fd, os.fstat(fd).st_size - torn)
             os.fsync(fd)
@@ -51,22 +62,13 @@ class AuditFile:
         self._report(f"The last line of {self._path} was torn by a crash ({torn} bytes) and was repaired.")
         return True
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield all lines, a torn one included."""
-        try:
-            fd = self._root.open(NAME, os.O_RDONLY)
-        except FileNotFoundError:
-            return
-        with open(fd, "rb") as file:
-            yield from file
-
     @property
     def _path(self) -> str:
-        return os.path.join(self._root.path, NAME)
+        return os.path.join(self._root.path, self.NAME)
 
     def _tail(self) -> bytes:
         try:
-            fd = self._root.open(NAME, os.O_RDONLY)
+            fd = self._root.open(self.NAME, os.O_RDONLY)
         except FileNotFoundError:
             return b""
         try:
@@ -76,7 +78,7 @@ class AuditFile:
             os.close(fd)
 
     def _append(self, data: bytes) -> None:
-        fd = self._root.open(NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        fd = self._root.open(self.NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             write_all(fd, data)
             os.fsync(fd)

@@ -14,32 +14,37 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, NotFound
 
-from ..identity import NAME, Found, id_in, new
+from ..identity import COPYING, NAME, Found, Identity, identity_in, new, replaced, unfinished
 from .folder import Folder
-from .locks import flocked
-from .session import LOCK_NAME, LOCK_SECONDS
+from .locks import LOCK_NAME, LOCK_SECONDS, flocked
 
-_MAY_PRECEDE = {NAME, LOCK_NAME, f".{NAME}.tmp"}
+MAY_PRECEDE = {NAME, LOCK_NAME, f".{NAME}.tmp"}
 
 
-def ensure(path: str, create: bool) -> str:
-    """Return the UUID of the ledger at the path, making both where C(create).
+def ensure(path: str, create: bool) -> Identity:
+    """Return the identity of the ledger at the path, making both where C(create).
 
     Raises L(NotFound) where there is none and it is not to be made, L(InvalidArgument) for a folder that holds other things,
-    L(InvalidState) for a damaged ledger, L(NotSupported) for one of a later version, L(Forbidden) for somebody else's folder, and C(OSError).
+    L(InvalidState) for a damaged ledger and an unfinished copy of one, L(NotSupported) for one of a later version, L(Forbidden) for somebody else's folder,
+    and C(OSError).
     """
     if create:
-        with contextlib.suppress(FileExistsError):
-            _make_parents(os.path.dirname(path))
-            os.mkdir(path, 0o700)
-            os.chmod(path, 0o700)
+        make(path)
     try:
         root = Folder.at(path)
     except FileNotFoundError as error:
         raise NotFound(f"There is no ledger at {path}.", "The first task that moves or cordons something makes one.") from error
     with root:
-        _check_owner(root)
+        check_owner(root)
         return _identity(root) or _founded(root, create)
+
+
+def make(path: str) -> None:
+    """Make the folder, where it is missing, and those on the way, the user's alone."""
+    with contextlib.suppress(FileExistsError):
+        _make_parents(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+        os.chmod(path, 0o700)
 
 
 def _make_parents(path: str) -> None:
@@ -51,7 +56,8 @@ def _make_parents(path: str) -> None:
             os.chmod(path, 0o700)
 
 
-def _check_owner(root: Folder) -> None:
+def check_owner(root: Folder) -> None:
+    """Raise L(Forbidden) for somebody else's folder."""
     owner = os.fstat(root.fd).st_uid
     if owner != os.geteuid():
         raise Forbidden(
@@ -61,8 +67,11 @@ def _check_owner(root: Folder) -> None:
         )
 
 
-def _founded(root: Folder, create: bool) -> str:
-    foreign = sorted(set(root.names()) - _MAY_PRECEDE)
+def _founded(root: Folder, create: bool) -> Identity:
+    names = set(root.names())
+    if COPYING in names:
+        raise unfinished(root.read(COPYING), root.path)
+    foreign = sorted(names - MAY_PRECEDE)
     if foreign:
         raise InvalidArgument(
             f"The folder {root.path} is not a ledger and holds other things (e.g. {foreign[0]!r}); nothing was written there.",
@@ -76,20 +85,38 @@ def _founded(root: Folder, create: bool) -> str:
         return found or _found(root)
 
 
-def _found(root: Folder) -> str:
-    ledger_id, document = new()
-    root.write(NAME, document)
-    return ledger_id
+def _found(root: Folder) -> Identity:
+    made = new()
+    root.write(NAME, made.data)
+    return made
 
 
-def _identity(root: Folder) -> t.Optional[str]:
+def found_at(path: str) -> Found:
+    """Return where the identity of a ledger in that folder lies."""
+    return Found(path, os.path.join(path, NAME), "Restore that file from a backup.")
+
+
+def read(root: Folder, name: str = NAME) -> t.Optional[bytes]:
+    """Return the bytes of the ledger's identity, or of another file beside it; None where there is none."""
     try:
-        document = root.read(NAME)
+        return root.read(name)
     except FileNotFoundError:
         return None
-    where = Found(root.path, os.path.join(root.path, NAME), "Restore that file from a backup.")
-    ledger_id = id_in(document, where)
+
+
+def check_unchanged(root: Folder, identity: Identity) -> None:
+    """Raise L(InvalidState) where the ledger is another one than when it was opened, or was moved elsewhere since."""
+    now = read(root)
+    if now != identity.data:
+        raise replaced(now, found_at(root.path))
+
+
+def _identity(root: Folder) -> t.Optional[Identity]:
+    document = read(root)
+    if document is None:
+        return None
+    identity = identity_in(document, found_at(root.path))
     # Definitions hold passwords: what a copy or a restore opened to others is closed again.
     if stat.S_IMODE(os.fstat(root.fd).st_mode) & 0o077:
         os.fchmod(root.fd, 0o700)
-    return ledger_id
+    return identity

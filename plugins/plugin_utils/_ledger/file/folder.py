@@ -8,11 +8,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import typing as t
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_MODE = 0o600
+# What opening says of what a person put in a file's place.
+NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 _FOLDER_MODE = 0o700
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import typing as t
 from dataclasses import asdict, dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState
 
 from ..encoding import canonical, digest
+from ..layout import is_place
 from .folder import Folder, write_all
 
 NAME = "journal"
@@ -45,10 +45,6 @@ class Unit:
     line: t.Optional[str] = None
 
 
-# Where documents lie; a unit names no other place, for what it names is written or removed.
-_PLACE = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts)/[0-9a-f-]{36}\.json")
-
-
 def _parse(text: str) -> Unit:
     """Return the unit of a text. Raises C(ValueError) for what L(Journal.write) never wrote, whatever its checksum."""
     try:
@@ -63,9 +59,9 @@ def _parse(text: str) -> Unit:
 
 
 def _place(parts: t.Sequence[t.Any]) -> tuple[str, ...]:
-    path = "/".join(parts)
-    if not _PLACE.fullmatch(path) or path.split("/") != list(parts):
-        raise ValueError(f"{path!r} is no place of a document")
+    # A unit names nothing else, for what it names is written or removed.
+    if not is_place(parts):
+        raise ValueError(f"{'/'.join(parts)!r} is no place of a document")
     return tuple(parts)
 
 

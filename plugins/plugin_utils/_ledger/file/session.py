@@ -15,19 +15,17 @@ from ..access import Access
 from ..access import Write as DocumentWrite
 from ..audit import line_for, read_link
 from ..encoding import encode
+from ..identity import Identity, refuse_moved
 from ..layout import SET_ASIDE, Place
 from ..selection import select
 from ..store import Body, Document, Stored
-from . import records
+from . import creation, records
 from .audit_file import AuditFile
 from .disk_errors import reported
 from .folder import Folder
 from .journal import Journal, Unit, Write
-from .locks import flocked
+from .locks import LOCK_NAME, LOCK_SECONDS, flocked
 from .shelf import Shelf
-
-LOCK_NAME = "ledger.lock"
-LOCK_SECONDS = 60.0
 
 Step = Callable[[str], None]
 
@@ -35,12 +33,12 @@ Step = Callable[[str], None]
 class Session(Access):
     """:arg step: called with the name of each step of a unit after it was made; tests end the process there."""
 
-    def __init__(self, root: Folder, genesis: str, report: Callable[[str], None], step: Step) -> None:
+    def __init__(self, root: Folder, identity: Identity, report: Callable[[str], None], step: Step) -> None:
         self.root = root
         self.shelf = Shelf(root, report)
         self.journal = Journal(root)
         self.audit = AuditFile(root, report)
-        self._genesis = genesis
+        self._genesis = identity.genesis
         self._step = step
 
     def read(self, place: Place) -> t.Optional[Document]:
@@ -130,13 +128,17 @@ class Session(Access):
 
 
 @contextlib.contextmanager
-def session(path: str, genesis: str, exclusive: bool, report: Callable[[str], None], step: Step) -> Iterator[Session]:
-    """Open the ledger's folder and hold its lock. Raises L(TimedOut), and what L(reported) makes of any C(OSError)."""
+def session(path: str, identity: Identity, exclusive: bool, report: Callable[[str], None], step: Step) -> Iterator[Session]:
+    """Open the ledger's folder and hold its lock.
+
+    Raises L(InvalidState) where it is to be written, and is not the ledger any more that it was; L(TimedOut), and what L(reported) makes of any C(OSError)."""
     with reported(path), Folder.at(path) as root:
-        current = Session(root, genesis, report, step)
+        current = Session(root, identity, report, step)
         while True:
             with flocked(root, LOCK_NAME, exclusive, LOCK_SECONDS):
                 if exclusive:
+                    refuse_moved(identity, path)
+                    creation.check_unchanged(root, identity)
                     current.recover()
                 if exclusive or not current.journal.is_pending():
                     yield current

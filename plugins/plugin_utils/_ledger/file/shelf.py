@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 import typing as t
@@ -20,10 +19,9 @@ from ..encoding import Damaged, Newer, decode, decode_opened, opened
 from ..layout import SET_ASIDE, Place, check_document, may_pass, name_aside
 from ..screen import Screen
 from ..store import Body, Document
-from .folder import Folder
+from .folder import NOT_A_FILE, Folder
 
 _EVERYTHING: t.Final = Screen()
-_NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 
 
 class Shelf:
@@ -92,7 +90,7 @@ class Shelf:
         except Damaged as error:
             self._set_aside(place, str(error))
         except OSError as error:
-            if error.errno not in _NOT_A_FILE:
+            if error.errno not in NOT_A_FILE:
                 raise
             self._set_aside(place, "it is not a regular file")
         return None

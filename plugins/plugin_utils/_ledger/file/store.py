@@ -13,14 +13,17 @@ import typing as t
 from collections.abc import Callable, Iterator
 
 from ..access import Access
-from ..audit import genesis, read_link, verify_lines
+from ..contents import Contents
 from ..document_ledger import DocumentLedger
+from ..identity import NAME, Identity, refuse_moved
 from ..keys import check_lock_key
+from ..rules import refuse_unsettled
 from ..selection import Selection, select
 from ..store import Body
 from . import creation
+from .contents import FileContents
 from .disk_errors import reported
-from .locks import flocked
+from .locks import LOCK_NAME, LOCK_SECONDS, flocked
 from .records import closed_records, closed_since, open_records
 from .session import Session, Step, session
 
@@ -35,22 +38,25 @@ def _no_step(_name: str) -> None:
 class FileLedger(DocumentLedger):
     """:arg path: the folder; made, with mode 0700, where it is missing and C(create).
 
+    :arg moved: whether to open also one that was moved elsewhere; it is read only.
     :arg step: called after each step of a unit with its name; for tests.
     """
 
-    def __init__(self, path: str, create: bool = True, step: Step = _no_step) -> None:
+    def __init__(self, path: str, create: bool = True, step: Step = _no_step, moved: bool = False) -> None:
         self.path = os.path.abspath(path)
         super().__init__(self.path)
         self._step = step
         with reported(self.path):
-            self._ledger_id = creation.ensure(self.path, create)
+            self._identity = creation.ensure(self.path, create)
+        if not moved:
+            refuse_moved(self._identity, self.path)
 
     @property
-    def ledger_id(self) -> str:
-        return self._ledger_id
+    def identity(self) -> Identity:
+        return self._identity
 
     def _session(self, exclusive: bool) -> contextlib.AbstractContextManager[Session]:
-        return session(self.path, genesis(self._ledger_id), exclusive, self.report, self._step)
+        return session(self.path, self._identity, exclusive, self.report, self._step)
 
     def _read(self, act: Callable[[Access], _T]) -> _T:
         with self._session(exclusive=False) as current:
@@ -91,8 +97,25 @@ class FileLedger(DocumentLedger):
                 stack.enter_context(flocked(folder, name, True, timeout_seconds))
             yield
 
-    def verify_audit(self) -> list[str]:
+    @contextlib.contextmanager
+    def contents(self) -> Iterator[Contents]:
+        with reported(self.path), creation.Folder.at(self.path) as root:
+            yield FileContents(root, self._identity)
+
+    def examine(self, act: Callable[[Contents], _T]) -> _T:
         with self._session(exclusive=False) as current:
-            last = current.journal.last()
-            link = read_link(last.line) if last and last.line else None
-            return verify_lines(current.audit.lines(), genesis(self._ledger_id), link.own if link else None)
+            return act(FileContents(current.root, self._identity))
+
+    def leave(self, to: str, by: str) -> None:
+        with self._session(exclusive=True) as current:
+            refuse_unsettled(self.name, open_records(current.shelf))
+            self._write_identity(current.root, self._identity.leaving(to, by))
+
+    def _become(self, after: Identity) -> None:
+        with reported(self.path), creation.Folder.at(self.path) as root, flocked(root, LOCK_NAME, True, LOCK_SECONDS):
+            creation.check_unchanged(root, self._identity)
+            self._write_identity(root, after)
+
+    def _write_identity(self, root: creation.Folder, after: Identity) -> None:
+        root.write(NAME, after.data)
+        self._identity = after

@@ -41,6 +41,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return FileStore(tmp_path / "ledger") if request.param == "file" else request.getfixturevalue("etcd")
 
 
+@pytest.fixture(params=["to-file", "to-etcd"])
+def elsewhere(request: pytest.FixtureRequest, tmp_path: Path, member: Cluster) -> Store:
+    """Each of the stores, at another place where there is nothing yet."""
+    return (
+        FileStore(tmp_path / "elsewhere" / "ledger") if request.param == "to-file" else EtcdStore(parse(member.location(f"/tests/{uuid.uuid4()}")), Options())
+    )
+
+
 @pytest.fixture
 def ledger(store: Store) -> Ledger:
     return store.open()

@@ -14,18 +14,27 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.address import Address
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.client import Client
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import delete, end_of, many, one, put
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import delete, delete_all, end_of, many, one, put
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.options import Options
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.session import closed_keys
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.target import EtcdTarget
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.target import FileTarget
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.layout import closed_place
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.target import Target
 
 
 class Store(abc.ABC):
     """What a ledger is kept in. Documents are named by their path, e.g. C(hosts/<uuid>.json)."""
 
     @abc.abstractmethod
-    def open(self, create: bool = True) -> DocumentLedger:
+    def open(self, create: bool = True, moved: bool = False) -> DocumentLedger:
         """Return a new access to the ledger, as another process has it."""
+
+    @abc.abstractmethod
+    def target(self) -> Target:
+        """Return the place as one that a ledger is copied to."""
 
     @abc.abstractmethod
     def read(self, path: str) -> t.Optional[bytes]:
@@ -34,6 +43,10 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def write(self, path: str, data: bytes) -> None:
         """Put something there."""
+
+    @abc.abstractmethod
+    def remove(self, path: str) -> None:
+        """Remove what is kept there."""
 
     @abc.abstractmethod
     def names(self, folder: str = "") -> list[str]:
@@ -60,8 +73,11 @@ class FileStore(Store):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def open(self, create: bool = True) -> FileLedger:
-        return FileLedger(str(self.folder), create)
+    def open(self, create: bool = True, moved: bool = False) -> FileLedger:
+        return FileLedger(str(self.folder), create, moved=moved)
+
+    def target(self) -> FileTarget:
+        return FileTarget(str(self.folder))
 
     def read(self, path: str) -> t.Optional[bytes]:
         file = self.folder / path
@@ -71,6 +87,9 @@ class FileStore(Store):
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
+
+    def remove(self, path: str) -> None:
+        (self.folder / path).unlink()
 
     def names(self, folder: str = "") -> list[str]:
         return sorted(str(file.relative_to(self.folder)) for file in (self.folder / folder).rglob("*") if file.is_file())
@@ -90,8 +109,11 @@ class EtcdStore(Store):
         self.options = options
         self.client = Client(address, options)
 
-    def open(self, create: bool = True) -> EtcdLedger:
-        return EtcdLedger(self.address, self.options, create)
+    def open(self, create: bool = True, moved: bool = False) -> EtcdLedger:
+        return EtcdLedger(self.address, self.options, create, moved)
+
+    def target(self) -> EtcdTarget:
+        return EtcdTarget(self.address, self.options)
 
     def read(self, path: str) -> t.Optional[bytes]:
         found = self.client.range(one(self.address.prefix + path)).found
@@ -100,9 +122,22 @@ class EtcdStore(Store):
     def write(self, path: str, data: bytes) -> None:
         self.client.transaction([], [put(self.address.prefix + path, data)], [])
 
+    def remove(self, path: str) -> None:
+        self.client.transaction([], [delete(self.address.prefix + path)], [])
+
     def names(self, folder: str = "") -> list[str]:
         start = f"{self.address.prefix}{folder}{'/' if folder else ''}"
         return [found.key[len(self.address.prefix) :] for found in self.client.range(many(start, end_of(start))).found]
+
+    def put_closed(self, record: dict[str, t.Any], at: str) -> dict[str, t.Any]:
+        kept = super().put_closed(record, at)
+        for key, value in closed_keys(closed_place(kept), kept).items():
+            self.write(key, value.encode())
+        return kept
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self.client.transaction([], [delete_all(self.address.prefix)], [])
 
     def lines(self) -> list[str]:
         start = f"{self.address.prefix}audit/"

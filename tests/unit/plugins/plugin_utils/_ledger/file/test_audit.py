@@ -31,7 +31,7 @@ def test_a_lost_file_shows_also_after_the_next_transition(ledger: FileLedger, au
     audit.unlink()
     assert len(ledger.verify_audit()) == 1
     ledger.open_record(new_move())
-    assert [problem[:13] for problem in ledger.verify_audit()] == ["Before line 1"]
+    assert ["Before line 1" in problem for problem in ledger.verify_audit()] == [True]
 
 
 def test_lines_lost_at_the_end_stay_visible_after_the_next_transition(ledger: FileLedger, audit: Path, new_move: NewMove) -> None:
@@ -54,4 +54,4 @@ def test_a_torn_end_is_repaired_by_the_next_writer_and_noted(ledger: FileLedger,
 def test_a_line_is_bound_to_its_ledger(ledger: FileLedger, audit: Path, tmp_path: Path) -> None:
     other = FileLedger(str(tmp_path / "other"))
     (tmp_path / "other" / "audit.jsonl").write_text(audit.read_text())
-    assert [problem[:13] for problem in other.verify_audit()] == ["Before line 1"]
+    assert ["Before line 1" in problem for problem in other.verify_audit()] == [True]

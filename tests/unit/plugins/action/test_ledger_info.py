@@ -1,0 +1,128 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module ledger_info: counts, lists, one record, verification; and it changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import types
+import typing as t
+import uuid
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action.ledger_info import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy as copied
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.target import FileTarget
+
+
+class Node:
+    """A control node with two moves in its ledger, the first one in error."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.path = folder / "ledger"
+        ledger = FileLedger(str(self.path))
+        stored = [
+            ledger.open_record(new_record(s.LIVE_MIGRATION, {"uuid": str(uuid.uuid4()), "name": name}, place("kvm1"), place("kvm2"), {}, "me"))
+            for name in ("web1", "web2")
+        ]
+        record = copy.deepcopy(stored[0].record)
+        advance(record, s.ERROR, "me")
+        self.records = [ledger.update(stored[0], record).record, stored[1].record]
+
+    def task(self, **args: t.Any) -> dict[str, t.Any]:
+        action = ActionModule.__new__(ActionModule)
+        action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=True, diff=False, delegate_to=None)
+        return action.outcome({"inventory_hostname": "localhost", "hostvars": {"localhost": {"kvmfleet_ledger": str(self.path)}}})
+
+    def files(self) -> dict[str, bytes]:
+        return {str(file): file.read_bytes() for file in self.path.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_alone_it_counts(node: Node) -> None:
+    result = node.task()
+    assert not result["changed"]
+    assert (result["counts"]["unsettled"], result["counts"]["open_by_status"]) == (2, {"accepted": 1, "error": 1})
+    assert str(node.path) in result["msg"]
+    assert "2 unsettled, 0 done and 0 closed records" in result["msg"]
+    assert (result["moved_to"], result["copied_from"]) == (None, None)
+
+
+def test_it_lists_by_the_lookups_conditions_and_shows_one(node: Node) -> None:
+    result = node.task(list=["migrations", "evacuations"], status=["error"], id=node.records[1]["id"])
+    assert result["migrations"] == [node.records[0]]
+    assert result["evacuations"] == []
+    assert result["record"] == node.records[1]
+    assert "hosts" not in result
+    assert node.task(list=["domains"], query="[].name")["domains"] == ["web1", "web2"]
+
+
+def test_a_whole_ledger_is_intact_and_nothing_is_written(node: Node) -> None:
+    before = node.files()
+    result = node.task(verify=True)
+    assert result["intact"]
+    assert result["problems"] == []
+    assert "the audit holds" in result["msg"]
+    assert not result.get("failed")
+    assert node.files() == before
+
+
+def test_what_is_wrong_fails_the_task_and_is_named(node: Node) -> None:
+    (node.path / "domains" / f"{node.records[0]['domain']['uuid']}.json").write_text("torn")
+    audit = node.path / "audit.jsonl"
+    audit.write_text(audit.read_text().replace("web1", "web9", 1))
+    before = node.files()
+    result = node.task(verify=True)
+    assert (result["failed"], result["error_code"], result["intact"]) == (True, "invalid_state", False)
+    assert len(result["problems"]) == 2
+    assert node.records[0]["domain"]["uuid"] in result["problems"][0]
+    assert "audit.jsonl: Line 1 was changed" in result["problems"][1]
+    assert "compared with a backup" in result["msg"]
+    assert node.files() == before
+
+
+def test_no_ledger_is_made(node: Node, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NotFound, match="There is no ledger at"):
+        node.task(ledger=str(tmp_path / "none"), verify=True)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"status": ["error"]},
+        {"list": ["hosts"], "status": ["error"]},
+        {"list": ["migrations"], "status": ["lost"]},
+        {"list": ["migrations"], "since": "yesterday"},
+        {"list": ["migrations"], "query": "[?"},
+        {"list": ["records"]},
+        {"id": "x"},
+    ],
+)
+def test_bad_conditions_are_refused(node: Node, args: dict[str, t.Any]) -> None:
+    with pytest.raises(InvalidArgument):
+        node.task(**args)
+
+
+def test_a_ledger_that_was_moved_is_read_and_says_where_it_is(tmp_path: pathlib.Path, node: Node) -> None:
+    settled = tmp_path / "settled"
+    made = FileLedger(str(settled))
+    copied(made, FileTarget(str(tmp_path / "new")), "me")
+    result = node.task(ledger=str(settled), verify=True)
+    assert (result["intact"], result["moved_to"]) == (True, str(tmp_path / "new"))
+    assert str(tmp_path / "new") in result["msg"]
+    assert node.task(ledger=str(tmp_path / "new"))["copied_from"] == str(settled)
+    with pytest.raises(InvalidState, match="was moved to"):
+        FileLedger(str(settled))
