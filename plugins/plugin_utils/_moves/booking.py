@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, KvmfleetError, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
@@ -55,7 +56,7 @@ class Booking:
         chosen = best(list(verdicts.values()))
         stored = self.context.ledger.open_record(self._record(job, judge, chosen.host if chosen else decision.candidates[0]))
         while chosen is not None:
-            booked = self._booked(stored, job, judge, chosen.host, verdicts)
+            booked = self._tried(stored, job, judge, chosen.host, verdicts)
             if booked is not None:
                 return booked
             verdicts |= judge.rank([host for host, verdict in verdicts.items() if verdict.passed])
@@ -63,6 +64,15 @@ class Booking:
         refusal = _refusal(job, decision, verdicts)
         refusal.result["migrations"] = [self._advance(stored, s.CONFLICT, refusal.message).record]
         raise refusal
+
+    def _tried(self, stored: Stored, job: Job, judge: Judge, host: str, verdicts: Verdicts) -> Stored | None:
+        """Book the host; where that cannot be done for want of its lock, close the record, for nothing came of it."""
+        try:
+            return self._booked(stored, job, judge, host, verdicts)
+        except (Conflict, TimedOut) as error:
+            with contextlib.suppress(KvmfleetError):
+                error.result["migrations"] = [self._advance(stored, s.CONFLICT, f"Nothing was booked: {error.message}").record]
+            raise
 
     def _booked(self, stored: Stored, job: Job, judge: Judge, host: str, verdicts: Verdicts) -> Stored | None:
         """Ask once more under the host's lock, where nobody else can take the room, and book it; return None where it does not pass any more."""

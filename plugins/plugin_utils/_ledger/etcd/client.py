@@ -27,6 +27,8 @@ from .options import Options
 _T = t.TypeVar("_T")
 # A member without a leader takes up to 7 s to say so; another one is asked before.
 REQUEST_SECONDS = 5.0
+# A login costs a member much work (bcrypt). Many at once take their time; asked elsewhere meanwhile, they would cost the other members the same.
+LOGIN_SECONDS = 30.0
 # Before the first answer the address may be wrong; after it the members are expected back.
 FIRST_SECONDS = 10.0
 PATIENCE_SECONDS = 40.0
@@ -129,8 +131,9 @@ class Client:
 
     def _login(self, connection: Connection) -> t.Optional[str]:
         if self._token is None and self.options.user:
+            patient = Connection(connection.endpoint, self._context, LOGIN_SECONDS)
             try:
-                answer = self._post(connection, "auth/authenticate", {"name": self.options.user, "password": self.options.password}, None)
+                answer = self._post(patient, "auth/authenticate", {"name": self.options.user, "password": self.options.password}, None)
             except f.Refused as error:
                 if error.code != f.FAILED_PRECONDITION:
                     raise refusals.no_login(error, self.address, self.options.user) from error

@@ -16,9 +16,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 
 from ..identity import COPYING, NAME, Found, Identity, identity_in, new, replaced, unfinished
 from .folder import Folder
-from .locks import LOCK_NAME, LOCK_SECONDS, flocked
+from .locks import GATE_NAME, LOCK_NAME, LOCK_SECONDS, flocked
 
-MAY_PRECEDE = {NAME, LOCK_NAME, f".{NAME}.tmp"}
+MAY_PRECEDE = {NAME, LOCK_NAME, GATE_NAME, f".{NAME}.tmp"}
 
 
 def ensure(path: str, create: bool) -> Identity:

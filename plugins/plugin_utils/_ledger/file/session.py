@@ -24,7 +24,7 @@ from .audit_file import AuditFile
 from .disk_errors import reported
 from .folder import Folder
 from .journal import Journal, Unit, Write
-from .locks import LOCK_NAME, LOCK_SECONDS, flocked
+from .locks import GATE_NAME, LOCK_NAME, LOCK_SECONDS, flocked
 from .shelf import Shelf
 
 Step = Callable[[str], None]
@@ -128,14 +128,24 @@ class Session(Access):
 
 
 @contextlib.contextmanager
+def _held(root: Folder, exclusive: bool) -> Iterator[None]:
+    """Hold the ledger's lock. Whoever waits for it stands in the gate: readers, of whom one always comes before the last one goes, keep no writer out."""
+    with contextlib.ExitStack() as stack:
+        with flocked(root, GATE_NAME, True, LOCK_SECONDS):
+            stack.enter_context(flocked(root, LOCK_NAME, exclusive, LOCK_SECONDS))
+        yield
+
+
+@contextlib.contextmanager
 def session(path: str, identity: Identity, exclusive: bool, report: Callable[[str], None], step: Step) -> Iterator[Session]:
     """Open the ledger's folder and hold its lock.
 
-    Raises L(InvalidState) where it is to be written, and is not the ledger any more that it was; L(TimedOut), and what L(reported) makes of any C(OSError)."""
+    Raises L(InvalidState) where it is to be written, and is not the ledger any more that it was; L(TimedOut), and what L(reported) makes of any C(OSError).
+    """
     with reported(path), Folder.at(path) as root:
         current = Session(root, identity, report, step)
         while True:
-            with flocked(root, LOCK_NAME, exclusive, LOCK_SECONDS):
+            with _held(root, exclusive):
                 if exclusive:
                     refuse_moved(identity, path)
                     creation.check_unchanged(root, identity)
@@ -143,5 +153,5 @@ def session(path: str, identity: Identity, exclusive: bool, report: Callable[[st
                 if exclusive or not current.journal.is_pending():
                     yield current
                     return
-            with flocked(root, LOCK_NAME, True, LOCK_SECONDS):
+            with _held(root, exclusive=True):
                 current.recover()

@@ -202,3 +202,18 @@ def test_check_mode_does_not_say_that_it_booked(control: Control) -> None:
     for given, words in (({}, "The destination would be verified and booked."), ({"force": True}, "The destination would be booked by force.")):
         detail = one(control, check=True, **given).record["history"][-1]["detail"]
         assert detail.startswith(f"Predicted in check mode. {words}")
+
+
+def test_a_host_whose_lock_is_not_had_leaves_no_open_record(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    control.fleet.guest()
+
+    def taken() -> None:
+        raise e.TimedOut("The lock host-kvm2 was held by another process for more than 30 s; nothing was changed.")
+
+    first_time_under_lock(control, monkeypatch, taken)
+    job = one(control)
+    assert isinstance(job.error, e.TimedOut)
+    (record,) = control.records()
+    assert (record["status"], job.moved) == (s.CONFLICT, False)
+    assert record["history"][-1]["detail"].startswith("Nothing was booked: The lock host-kvm2 was held")
+    assert job.error.result["migrations"] == [record]

@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import typing as t
 import uuid
 from collections.abc import Callable
@@ -137,3 +139,29 @@ def test_a_ledger_that_stays_locked_is_named(ledger: FileLedger, path: str, monk
             ledger.open_record(new_move())
         with pytest.raises(TimedOut, match=r"ledger\.lock"):
             list(ledger.records())
+
+
+def test_readers_who_come_and_go_keep_no_writer_out(ledger: FileLedger, monkeypatch: pytest.MonkeyPatch, new_move: NewMove) -> None:
+    """Six readers at a time, so that there is always one while another goes."""
+    monkeypatch.setattr(session, "LOCK_SECONDS", 8)
+    written, failed = threading.Event(), []
+
+    def read() -> None:
+        try:
+            while not written.is_set():
+                ledger._read(lambda current: time.sleep(0.1))
+        except TimedOut as error:
+            failed.append(error)
+
+    readers = [threading.Thread(target=read) for _reader in range(6)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(5):
+            ledger.open_record(new_move(f"web{number}"))
+    finally:
+        written.set()
+        for reader in readers:
+            reader.join()
+    assert failed == []
+    assert len(list(ledger.records(unsettled_only=True))) == 5
