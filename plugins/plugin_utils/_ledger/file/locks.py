@@ -17,8 +17,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 
 from .folder import Folder
 
-# The lock of the ledger itself, and how long it is waited for.
+# The lock of the ledger itself, where those stand who wait for it, and how long they wait.
 LOCK_NAME = "ledger.lock"
+GATE_NAME = "ledger.gate"
 LOCK_SECONDS = 60.0
 _FIRST_WAIT_SECONDS = 0.001
 _LONGEST_WAIT_SECONDS = 0.02
