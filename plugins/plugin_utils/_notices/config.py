@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 
+from .._values import text_of
 from .signature import key_of
 
 VARIABLE = "kvmfleet_notices"
@@ -54,7 +55,7 @@ def config_of(value: t.Any) -> Config:
     unknown = sorted(str(key) for key in value if key not in _KNOWN)
     if unknown:
         raise InvalidArgument(f"{VARIABLE} has the unknown {unknown[0]!r}.", f"It knows {', '.join(_KNOWN)}.")
-    texts = {key: _text(value.get(key), key) for key in _TEXTS}
+    texts = {key: text_of(value.get(key), key, VARIABLE) for key in _TEXTS}
     numbers = {key: _number(value.get(key), key) for key in _NUMBERS}
     secret = texts["secret"]
     return Config(
@@ -66,15 +67,6 @@ def config_of(value: t.Any) -> Config:
         ca_file=os.path.expanduser(texts["ca_file"]) if texts["ca_file"] else None,
         spool=os.path.expanduser(texts["spool"]) if texts["spool"] else None,
     )
-
-
-def _text(value: t.Any, key: str) -> str | None:
-    if value is None or value == "":
-        return None
-    if isinstance(value, (bool, int, float, Mapping, list, tuple)):
-        raise InvalidArgument(f"'{key}' of {VARIABLE} is not a text.")
-    # A vaulted one is a text only when it is asked for as one.
-    return "".join(str(value))
 
 
 def _number(value: t.Any, key: str) -> float:

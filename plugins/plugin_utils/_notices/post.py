@@ -20,9 +20,8 @@ import typing as t
 import urllib.error
 import urllib.request
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-
 from .._ledger.store import Body
+from .._values import trusting
 from .config import VARIABLE, Config
 from .signature import headers_of
 
@@ -72,7 +71,7 @@ class Poster:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._tls = _trusting(config.ca_file) if config.url.startswith("https:") else None
+        self._tls = trusting(config.ca_file, VARIABLE) if config.url.startswith("https:") else None
 
     def post(self, event: Body) -> Answer:
         """Send the event once."""
@@ -113,14 +112,6 @@ class Poster:
         if isinstance(cause, (ConnectionResetError, BrokenPipeError, http.client.HTTPException, ssl.SSLEOFError)):
             return "the connection was ended before there was an answer"
         return getattr(cause, "strerror", None) or type(cause).__name__
-
-
-def _trusting(ca_file: str | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ValueError) as error:
-        cause = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise InvalidArgument(f"The ca_file {ca_file} of {VARIABLE} cannot be used: {cause}.") from error
 
 
 def _connection(opened: list[http.client.HTTPConnection], kind: type[http.client.HTTPConnection], host: str, **options: t.Any) -> http.client.HTTPConnection:

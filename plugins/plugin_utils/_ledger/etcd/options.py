@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 
+from ..._values import text_of, trusting, unusable
 from .address import Address
 
 VARIABLE = "kvmfleet_etcd"
@@ -37,26 +38,14 @@ class Options:
         """Return what TLS is spoken with, or None. Raises L(InvalidArgument) naming a file that cannot be used."""
         if not self.tls:
             return None
-        context = _trusting(self.ca_file)
+        context = trusting(self.ca_file, VARIABLE)
         if self.cert_file:
             try:
                 # An empty password, so that nobody is asked for that of an encrypted key.
                 context.load_cert_chain(self.cert_file, self.key_file, password="")
             except (OSError, ValueError) as error:
-                raise _unusable(f"certificate {self.cert_file} with key {self.key_file or self.cert_file}", error) from error
+                raise unusable(f"certificate {self.cert_file} with key {self.key_file or self.cert_file}", VARIABLE, error) from error
         return context
-
-
-def _trusting(ca_file: t.Optional[str]) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ValueError) as error:
-        raise _unusable(f"ca_file {ca_file}", error) from error
-
-
-def _unusable(what: str, error: Exception) -> InvalidArgument:
-    cause = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-    return InvalidArgument(f"The {what} of {VARIABLE} cannot be used: {cause}.", "Name PEM files that the control node can read; a key has no passphrase.")
 
 
 def options_of(value: t.Any, address: Address) -> Options:
@@ -68,20 +57,11 @@ def options_of(value: t.Any, address: Address) -> Options:
     unknown = sorted(str(key) for key in value if key not in _KNOWN)
     if unknown:
         raise InvalidArgument(f"{VARIABLE} has the unknown {unknown[0]!r}.", f"It knows {', '.join(_KNOWN)}.")
-    texts = {key: _text(value.get(key), key) for key in (*_FILES, "user", "password")}
+    texts = {key: text_of(value.get(key), key, VARIABLE) for key in (*_FILES, "user", "password")}
     files = {key: os.path.expanduser(text) if text else None for key, text in texts.items() if key in _FILES}
     options = Options(_is_tls(value.get("tls"), files), **files, user=texts["user"], password=texts["password"])
     _check(options, address)
     return options
-
-
-def _text(value: t.Any, key: str) -> t.Optional[str]:
-    if value is None or value == "":
-        return None
-    if isinstance(value, (bool, int, float, Mapping, list, tuple)):
-        raise InvalidArgument(f"'{key}' of {VARIABLE} is not a text.")
-    # A vaulted one is a text only when it is asked for as one.
-    return "".join(str(value))
 
 
 def _is_tls(value: t.Any, files: Mapping[str, t.Optional[str]]) -> bool:
