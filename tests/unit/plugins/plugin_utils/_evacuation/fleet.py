@@ -51,6 +51,7 @@ class Site:
         self.memory = dict.fromkeys(HOSTS, 65536)
         self.agents: dict[str, Agent] = {}
         self.phases: list[tuple[str, str]] = []
+        self.remembered: dict[str, list[Body]] = {}
         self.before_start: t.Callable[[], None] = lambda: None
         self.after_start: t.Callable[[], None] = lambda: None
         self.deferred: set[str] = set()
@@ -140,7 +141,7 @@ class Site:
         guests = self.hosts[name].guests.items()
         domains = [f.domain(guest["name"], uuid=uuid, active=self.hosts[name].view(uuid).active, state=guest["state"]) for uuid, guest in guests]
         known = {"host_uuid": self.uuids[name], "host_id": host_id(name), "machine_id": name, "gathered_at": utc_now()}
-        return f.host(name, self.memory[name], domains=domains, **known)
+        return f.host(name, self.memory[name], domains=domains, remembered=self.remembered.get(name, []), **known)
 
     def phase(self, on: str, phase: str, work: t.Mapping[str, t.Any]) -> Body:
         self.phases.append((on, phase))

@@ -52,6 +52,22 @@ def test_all_domains_are_started_the_most_important_first(site: Site) -> None:
     assert not site.ledger.verify_audit()
 
 
+@pytest.mark.parametrize("who", ["kvm2", "kvm3"])
+def test_a_domain_of_a_move_that_the_ledger_has_lost_is_not_started(site: Site, who: str) -> None:
+    """The task runs on kvm2; kvm3 has told its facts lately."""
+    site.save("web")
+    domain = {"uuid": site.save("app"), "name": "app"}
+    lost = schema.new_record(s.LIVE_MIGRATION, domain, site.place(who), site.place("kvm1"), {}, "x")
+    site.remembered[who] = [{**lost, "generation": 1, "status": s.COMPLETED, "ledger_id": site.ledger.ledger_id}]
+    run = site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    result = result_of(run, diff=False)
+    assert (result["failed"], result["error_code"]) == (True, "conflict")
+    assert [(one["id"], one["remembered_by"]) for one in result["missing_records"]] == [(lost["id"], who)]
+    assert [record["domain"]["name"] for record in site.ledger.records()] == ["web"]
+    assert any(lost["id"] in warning for warning in run.context.warnings)
+
+
 def test_a_definition_is_in_no_result_and_no_record(site: Site) -> None:
     site.save("web")
     result = result_of(site.evacuate(), diff=True)

@@ -12,8 +12,10 @@ import uuid as uuid_module
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal, KvmfleetError, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._protect.builders import (
     DOMAIN,
@@ -38,6 +40,7 @@ class Host:
         self.host_id: str | None = None
         self.domains = [said()]
         self.error: str | None = None
+        self.remembered: list[Body] = []
         self.meanwhile: t.Callable[[], None] = lambda: None
         self.asked: list[tuple[str, Body]] = []
 
@@ -61,7 +64,7 @@ class Host:
         act, self.meanwhile = self.meanwhile, lambda: None
         act()
         wanted = [domain for domain in self.domains if work["uuids"] is None or domain["uuid"] in work["uuids"]]
-        return {"domains": wanted, "arriving": [], "unreadable": []}
+        return {"domains": wanted, "arriving": [], "unreadable": [], "remembered": self.remembered}
 
     def guard(self, work: Body) -> Body:
         return {"changed": False, "guard": {"installed": work["install"], "systemd": True, "held_at_boot": work["install"], "held": False, "note": ""}}
@@ -112,6 +115,19 @@ def test_check_mode_predicts_and_writes_nothing_with_and_without_a_ledger(ledger
         changed, outcome = all_of(steps_of(given, host, check=True))
         assert (changed, names(outcome)) == ([True, False, True, False], {"saved": ["web1"]})
     assert (ledger.hosts(), ledger.domains(), host.host_id) == ([], [], None)
+
+
+def test_a_move_that_the_ledger_has_lost_is_told_and_nothing_is_written_of_it(ledger: FileLedger, host: Host, steps: Steps) -> None:
+    steps.leave({})
+    lost = schema.new_record(s.LIVE_MIGRATION, {"uuid": str(uuid_module.uuid4()), "name": "gone"}, schema.place("kvm1"), schema.place("kvm2"), {}, "x")
+    host.remembered = [{**lost, "generation": 2, "status": s.COMPLETED, "ledger_id": ledger.ledger_id}]
+    outcome = steps.save().as_result()
+    (told,) = outcome["missing_records"]
+    assert (told["id"], told["remembered_by"]) == (lost["id"], "kvm1")
+    assert list(ledger.records()) == []
+    assert [document.body["name"] for document in ledger.domains()] == ["web1"]
+    sentences = notes({**outcome, "guard": {"note": ""}}, {})
+    assert [one for one in sentences if lost["id"] in one]
 
 
 def test_no_result_holds_a_definition(steps: Steps) -> None:
