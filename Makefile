@@ -9,6 +9,7 @@
 # make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
 # make faults  every fault scenario on real hosts, and docs/faults.md written anew (ONLY='disks/*' for some of them)
 # make soak    anything may happen to a small fleet, MINUTES=10 SEED=1, and nothing may be lost or run twice; REPLAY=.build/soak/1/journal.jsonl plays one again
+# make simulate  many control processes over one ledger, and the figures of docs/scale.md written anew (SIMULATE="--processes 10 --ledger etcd" for some of it)
 # make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
 # make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
 # make browser  the report's page in a real Chromium; make charts: its chart library anew, from npm's packages
@@ -20,7 +21,7 @@ PYTHON = .build/venv/bin/python
 # Which fault scenarios: a pattern of topic and name. What keeps the ledger of the demo.
 export ONLY LEDGER
 
-.PHONY: help setup sync demo test test-mixed bench format clean sanity-matrix long fuzz faults soak $(SUITES)
+.PHONY: help setup sync demo test test-mixed simulate bench format clean sanity-matrix long fuzz faults soak $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -49,6 +50,9 @@ test: sync
 
 test-mixed: sync
 	@$(PYTHON) tests/tools/run_suites.py mixed
+
+simulate: sync
+	@PYTHONPATH=.build $(PYTHON) -m ansible_collections.kvmfleet.migration.tests.simulator.crowd --page docs/scale.md $(SIMULATE)
 
 bench: sync
 	@$(PYTHON) tests/tools/bench.py $(BENCH)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Two drains at once into one host that has room for some of the guests, not for all."""
+"""Two drains at once into one host that has room for some of the guests, not for all, and takes one at a time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import collections
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.integration.awx.support.jobs import Awx
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
+from ansible_collections.kvmfleet.migration.tests.simulator.crowd.findings import most_at_once
+from ansible_collections.kvmfleet.migration.tests.simulator.crowd.stores import audit_lines
 
 EACH, ROOM = 3, 4
 # A guest of the site.
@@ -25,7 +28,7 @@ def test_two_jobs_never_overbook(lab: Lab, site: Site, guest: Make, kept: str, r
     """Each host's guests would find room; those of both do not."""
     names = {number: [guest(f"web{number}{one}", on=number) for one in range(EACH)] for number in (1, 2)}
     total = site.facts(3)["memory"]["total_bytes"] // 1024**2
-    site.variable(3, "kvmfleet_scheduler", {"reserved_memory_mib": total - ROOM * GUEST_MIB - GUEST_MIB // 2})
+    site.variable(3, "kvmfleet_scheduler", {"reserved_memory_mib": total - ROOM * GUEST_MIB - GUEST_MIB // 2, "limits": {"moves_in": 1}})
     awx: Awx = request.getfixturevalue(kept)
     jobs = {number: awx.launch("drain", target=lab.host(number), drain_host_candidates=[lab.host(3)]) for number in names}
     ended = {number: job.wait() for number, job in jobs.items()}
@@ -39,3 +42,5 @@ def test_two_jobs_never_overbook(lab: Lab, site: Site, guest: Make, kept: str, r
     assert sum(left.values()) == 2 * EACH - ROOM
     assert {number for number, job in ended.items() if job.status == "failed"} == set(left)
     assert {number for number, result in results.items() if result["safe_to_reboot"]} == set(results) - set(left)
+    most = most_at_once(audit_lines(*awx.ledger), open_ledger(*awx.ledger).records())
+    assert most["moves_in", lab.host(3)] == 1

@@ -104,6 +104,11 @@ class Awx:
         self._variables = dict(variables)
         self._count = 0
 
+    @property
+    def ledger(self) -> tuple[str, t.Any]:
+        """Where the jobs' ledger is, and the variable C(kvmfleet_etcd)."""
+        return self._variables["kvmfleet_ledger"], self._variables.get("kvmfleet_etcd")
+
     def launch(self, name: str, limit: str = "", forks: int = 5, own: bool = False, **extra: t.Any) -> Job:
         """Launch one of the collection's playbooks.
 

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How long each operation of a ledger takes, in one process."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+from collections.abc import Iterator
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body, Ledger
+
+Seconds = dict[str, list[float]]
+_TIMED = ("open_record", "update", "unsettled_of", "get", "find_host", "hosts", "domain", "find_domains", "closed_since")
+
+
+class Timed:
+    """A ledger that a task has opened. What it was asked, and how long that took, is added to C(seconds)."""
+
+    def __init__(self, ledger: Ledger, seconds: Seconds) -> None:
+        self._ledger = ledger
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> t.Any:
+        found = getattr(self._ledger, name)
+        return self._timed(name, found) if name in _TIMED else found
+
+    def records(self, **conditions: t.Any) -> Iterator[Body]:
+        """Read all of them at once, which is what is timed."""
+        kind = "records (open)" if conditions.get("unsettled_only") else "records (closed)"
+        return iter(self._timed(kind, lambda: list(self._ledger.records(**conditions)))())
+
+    @contextlib.contextmanager
+    def locked(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:
+        """Time the wait for the lock."""
+        begin = time.monotonic()
+        with self._ledger.locked(key, timeout_seconds):
+            self._seconds.setdefault(f"lock ({key.partition('-')[0]})", []).append(time.monotonic() - begin)
+            yield
+
+    def _timed(self, name: str, call: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+        def timed(*given: t.Any, **options: t.Any) -> t.Any:
+            begin = time.monotonic()
+            try:
+                return call(*given, **options)
+            finally:
+                self._seconds.setdefault(name, []).append(time.monotonic() - begin)
+
+        return timed
