@@ -70,6 +70,7 @@ function timelineOption(colour, lanes, data, extent) {
     handleStyle: { color: colour.surface, borderColor: colour.accent }, moveHandleStyle: { color: colour.accent, opacity: 0.4 },
     textStyle: { color: colour.muted }, showDetail: false,
   };
+  const drawn = { type: 'custom', encode: { x: [1, 2], y: 0 } };
   return {
     grid: { left: narrow ? 64 : 96, right: 18, top: 30, bottom: 44 },
     xAxis: {
@@ -86,22 +87,23 @@ function timelineOption(colour, lanes, data, extent) {
     dataZoom: fine ? [slider, { ...zoom, type: 'inside', zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false }] : [slider],
     tooltip: tooltip(colour, { trigger: 'item', formatter: (item) => moveCard(moves[item.value[3]]) }),
     series: [
-      { type: 'custom', data: bandsOf(lanes), encode: { y: 0 }, silent: true, tooltip: { show: false }, renderItem: (area, api) => band(area, api, colour) },
-      { type: 'custom', data, encode: { x: [1, 2], y: 0 }, clip: true, progressive: 0, renderItem: (area, api) => bar(area, api, colour) },
+      { ...drawn, data: bandsOf(lanes, extent), z: -1, silent: true, tooltip: { show: false }, renderItem: (area, api) => band(area, api, colour) },
+      { ...drawn, data, clip: true, progressive: 0, renderItem: (area, api) => bar(area, api, colour) },
     ],
   };
 }
 
 // Every other host lies on a ground of its own: its first row, and how many it has.
-function bandsOf(lanes) {
+function bandsOf(lanes, extent) {
   const firsts = lanes.map((lane, row) => (lane.isFirst ? row : -1)).filter((row) => row >= 0);
-  return firsts.map((row, index) => [row, (firsts[index + 1] ?? lanes.length) - row]).filter((unused, index) => index % 2 === 1);
+  return firsts.map((row, index) => [row, extent.min, extent.max, (firsts[index + 1] ?? lanes.length) - row]).filter((unused, index) => index % 2 === 1);
 }
 
 function band(area, api, colour) {
   const height = api.size([0, 1])[1];
   const top = api.coord([0, api.value(0)])[1] - height / 2;
-  return { type: 'rect', shape: { x: 0, y: top, width: area.coordSys.x + area.coordSys.width, height: height * api.value(1) }, style: { fill: colour.page }, silent: true };
+  const shape = { x: area.coordSys.x, y: top, width: area.coordSys.width, height: height * api.value(3) };
+  return { type: 'rect', shape, style: { fill: colour.page }, silent: true };
 }
 
 function bar(area, api, colour) {
