@@ -180,8 +180,11 @@ class LibvirtHost:
             self._lookup(uuid, "set the downtime").migrateSetMaxDowntime(milliseconds)
 
     def set_bandwidth_mib(self, uuid: str, mib: int) -> None:
+        # Libvirt keeps two: what is set for pre-copy means nothing once the guest has switched over.
+        in_post_copy = self.state(uuid)[1] in (h.POST_COPY, h.POST_COPY_FAILED)
+        flags = libvirt().VIR_DOMAIN_MIGRATE_MAX_SPEED_POSTCOPY if in_post_copy else 0
         with libvirt_errors(f"set the bandwidth of domain {uuid}"):
-            self._lookup(uuid, "set the bandwidth").migrateSetMaxSpeed(mib or _NO_CAP_MIB)
+            self._lookup(uuid, "set the bandwidth").migrateSetMaxSpeed(mib or _NO_CAP_MIB, flags)
 
     def start_post_copy(self, uuid: str) -> None:
         with libvirt_errors(f"switch domain {uuid} to post-copy"):

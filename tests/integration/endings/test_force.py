@@ -94,6 +94,18 @@ def test_only_its_speed(lab: Lab, control: Session, endless: str) -> None:
 
 
 @pytest.mark.long
+def test_its_speed_in_post_copy(lab: Lab, control: Session, endless: str) -> None:
+    """Libvirt keeps that of post-copy apart from the one before it."""
+    running = control.begin_move(endless, bandwidth_mib=CAP_MIB, post_copy=True, post_copy_bandwidth_mib=1)
+    lab.under_way(lab.uuid(endless))
+    assert control.force(endless, wait_seconds=1).refused() == "timeout"
+    changed = control.force(endless, complete=False, bandwidth_mib=2)
+    assert (changed.code, changed.record["status"]) == (0, "running (post-copy)"), changed.text
+    assert lab.virsh(1, "migrate-getspeed", endless, "--postcopy").strip() == "2"
+    assert control.force(endless, complete=False, bandwidth_mib=0).changed
+    check_completed(lab, control, running.wait(), endless)
+
+
 def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
     forced = control.force(endless)
     assert (forced.code, forced.changed) == (0, True), forced.text
