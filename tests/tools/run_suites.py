@@ -27,7 +27,7 @@ from suites.results import Results, read
 MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix", "bench-quick": "bench"}
 # What runs beside them all, for most suites keep one processor busy or wait. Whatever is in none of these stages comes with the first.
 STAGES = (
-    (("lint", "types", "units"), ("sanity",)),
+    (("lint", "types", "units", "docs"), ("sanity",)),
     (("integration",), ("importer", "browser", "molecule", "bench-quick")),
 )
 STOP_SECONDS = 180

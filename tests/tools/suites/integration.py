@@ -22,7 +22,7 @@ LANES = {
     "kvt": ("moves", "fencing", "facts", "protect", "ledger"),
     "kvu": ("endings", "faults", "guard"),
     "kvv": ("lab", "contract", "storage", "awx"),
-    "kvw": ("scheduler", "policy", "shutdown"),
+    "kvw": ("scheduler", "policy", "shutdown", "guides"),
     "kvx": ("cleanup", "evacuation", "evacuate", "recover"),
 }
 # A suite of its own, mixed.py: it needs the root of another release.

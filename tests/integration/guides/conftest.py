@@ -1,0 +1,44 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A lab of three hosts for all guides, and a reader for each."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.guides.support.reader import Reader
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, end_what_moves
+
+PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}gui"
+LEFT = "rm -rf /var/lib/kvmfleet/* /run/kvmfleet /etc/systemd/system/*kvmfleet* /etc/systemd/system/*/*kvmfleet*"
+
+
+@pytest.fixture(scope="session")
+def lab() -> t.Iterator[Lab]:
+    lab = Lab(PREFIX)
+    lab("down")
+    lab("up", "--hosts", "3")
+    yield lab
+    lab("down")
+
+
+@pytest.fixture
+def reader(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[Reader]:
+    """Somebody who has done what the first guide says to write; afterwards the hosts are as if nobody had ever been there."""
+    reader = Reader(lab, tmp_path)
+    reader.files_of("first-drain.md")
+    yield reader
+    reader.close()
+    lab("up", "--hosts", "3")
+    for number in (1, 2, 3):
+        lab.on(number, "sh", "-c", LEFT)
+    for name in reader.guests:
+        end_what_moves(lab, name)
+        lab("rmguest", name)
+    reader.verify_audit()
