@@ -4,7 +4,7 @@
 
 # make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
 # make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up; LEDGER=etcd: on three members, of which one dies)
-# make test    every suite but sanity-matrix, long, fuzz, faults, soak and test-mixed; its last line is "N passed, N failed"
+# make test    every suite but sanity-matrix, long, fuzz, faults, soak, eda and test-mixed; its last line is "N passed, N failed"
 # make SUITE   one of: lint types units docs sanity sanity-matrix importer integration molecule bench-quick long fuzz
 # make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
 # make faults  every fault scenario on real hosts, and docs/faults.md written anew (ONLY='disks/*' for some of them)
@@ -12,6 +12,7 @@
 # make simulate  many control processes over one ledger, and the figures of docs/scale.md written anew (SIMULATE="--processes 10 --ledger etcd" for some of it)
 # make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
 # make docs    the documentation as a site: .build/site/html/index.html
+# make eda     the event source and the rulebooks under a real ansible-rulebook (needs Java 17, Debian: openjdk-17-jre-headless)
 # make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
 # make browser  the report's page in a real Chromium; make charts: its chart library anew, from npm's packages
 # make format  puts Python code in shape
@@ -22,7 +23,7 @@ PYTHON = .build/venv/bin/python
 # Which fault scenarios: a pattern of topic and name. What keeps the ledger of the demo.
 export ONLY LEDGER
 
-.PHONY: help setup sync demo test test-mixed simulate bench format clean sanity-matrix long fuzz faults soak $(SUITES)
+.PHONY: help setup sync demo test test-mixed simulate bench format clean sanity-matrix long fuzz faults soak eda $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -58,7 +59,7 @@ simulate: sync
 bench: sync
 	@$(PYTHON) tests/tools/bench.py $(BENCH)
 
-$(SUITES) sanity-matrix long fuzz faults soak: sync
+$(SUITES) sanity-matrix long fuzz faults soak eda: sync
 	@$(PYTHON) tests/tools/run_suites.py $@
 
 format: setup

@@ -25,8 +25,9 @@ LANES = {
     "kvw": ("scheduler", "policy", "shutdown", "guides"),
     "kvx": ("cleanup", "evacuation", "evacuate", "recover"),
 }
-# A suite of its own, mixed.py: it needs the root of another release.
+# Suites of their own: mixed.py needs the root of another release, eda.py needs Java.
 MIXED = "mixed"
+EDA = "eda"
 # What is long of these has a suite of its own, faults.py.
 FAULTS = "faults"
 LONG_TIMEOUT_SECONDS = 7200
@@ -61,7 +62,7 @@ def _lane(results: Results, prefix: str, folders: tuple[str, ...], marked: str, 
 
 def _folders() -> set[str]:
     found = {path.name for path in (places.COPY / FOLDER).iterdir() if path.is_dir() and list(path.glob("test_*.py"))}
-    return found - {MIXED}
+    return found - {MIXED, EDA}
 
 
 def _check_complete(results: Results) -> None:

@@ -28,13 +28,16 @@ def _is(path: Path, version: str) -> bool:
     return done.returncode == 0 and done.stdout.strip() == version
 
 
-def make_venv(python: Path, venv: Path, requirements: list[str]) -> bool:
-    """Make a virtual environment with these requirements unless it is there; whether it can be used."""
+def make_venv(python: Path, venv: Path, requirements: list[str], *options: str) -> bool:
+    """Make a virtual environment with these requirements unless it is there; whether it can be used.
+
+    :arg options: more words for C(python -m venv).
+    """
     stamp = venv / ".complete"
-    wanted = f"{python} {' '.join(requirements)}\n"
+    wanted = f"{' '.join([str(python), *options, *requirements])}\n"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return True
-    steps = ([str(python), "-m", "venv", "--clear", str(venv)], [places.tool("python", venv), "-m", "pip", "install", "-q", *requirements])
+    steps = ([str(python), "-m", "venv", "--clear", *options, str(venv)], [places.tool("python", venv), "-m", "pip", "install", "-q", *requirements])
     if any(subprocess.run(step, check=False, timeout=600).returncode for step in steps):
         return False
     stamp.write_text(wanted, encoding="utf-8")

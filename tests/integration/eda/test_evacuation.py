@@ -1,0 +1,81 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host whose power goes: nothing without a person's word, an evacuation with it, and never more hosts than the brake allows."""
+
+from __future__ import annotations
+
+import json
+
+from ansible_collections.kvmfleet.migration.tests.integration.eda.conftest import Begin
+from ansible_collections.kvmfleet.migration.tests.integration.eda.support.rulebook import PLAY_SECONDS
+from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
+
+
+def evacuated(site: Site, guest: str) -> bool:
+    return any(name == guest and status == "done" for name, status, *_rest in site.told())
+
+
+def test_disarmed_nothing_is_done(site: Site, guest: Make, begin: Begin) -> None:
+    """Neither without the variable that arms, nor with the file that disarms."""
+    guest("web")
+    site.protect()
+    unarmed = begin("kvmfleet.migration.host_gone")
+    site.lose(1)
+    unarmed.says(f"{site.name(1)} is gone")
+    unarmed.says("nothing is done")
+    unarmed.end()
+    code, text = site.playbook("react_host_gone", source=site.name(3))
+    assert code == 0, text
+    assert f"no domain may be on {site.name(3)}" in text
+
+    folder = site.folder / "events"
+    folder.mkdir()
+    (folder / "disarmed").touch()
+    armed = begin("kvmfleet.migration.host_gone", kvmfleet_events_evacuate=True)
+    armed.says("Reactions to events are disarmed", PLAY_SECONDS)
+    armed.says(f"Nothing was done for {site.name(1)}")
+    site.ended({2: [], 3: []})
+    assert not (folder / "brake.json").exists()
+
+
+def test_armed_one_host_is_evacuated_and_the_brake_holds_for_the_second_after_the_rulebook_was_killed(site: Site, guest: Make, begin: Begin) -> None:
+    for number in (1, 2):
+        guest(f"web{number}", on=number)
+    site.protect()
+    # A consent that is given for the first host, and would be for any.
+    asked = site.folder / "asked"
+    for number in (1, 2, 3):
+        site.variable(number, "kvmfleet_events_consent", ["sh", "-c", f'echo "$0" >> {asked}'])
+    rulebook = begin("kvmfleet.migration.host_gone", kvmfleet_events_evacuate=True)
+    site.lose(1)
+    rulebook.meanwhile(lambda: evacuated(site, "web1"), "web1 is evacuated", PLAY_SECONDS)
+    rulebook.kill()
+    before = site.fleet()
+    assert [host for host, active in before.items() if "web1" in active] in ([2], [3])
+    places = json.loads((site.folder / "events" / "brake.json").read_text())["places"]
+    assert [(place["reaction"], place["host"]) for place in places] == [("evacuate", site.name(1))]
+
+    site.lose(2)
+    again = begin("kvmfleet.migration.host_gone", kvmfleet_events_evacuate=True)
+    again.says(f"Nothing was done for {site.name(2)}", 2 * PLAY_SECONDS)
+    again.says("The brake holds")
+    again.end()
+    assert "web2" not in site.fleet()[3]
+    assert set(asked.read_text().split()) == {site.name(1)}
+    assert not evacuated(site, "web2")
+
+
+def test_without_consent_nothing_is_fenced_and_no_place_is_taken(site: Site, guest: Make, begin: Begin) -> None:
+    guest("web")
+    site.protect()
+    for number in (1, 2, 3):
+        site.variable(number, "kvmfleet_events_consent", ["sh", "-c", 'echo "The owner of $0 says no" >&2; exit 1'])
+    rulebook = begin("kvmfleet.migration.host_gone", kvmfleet_events_evacuate=True)
+    site.lose(1)
+    rulebook.says(f"The owner of {site.name(1)} says no", PLAY_SECONDS)
+    rulebook.end()
+    site.ended({2: [], 3: []})
+    assert not (site.folder / "events" / "brake.json").exists()

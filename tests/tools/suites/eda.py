@@ -1,0 +1,33 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The event source and the rulebooks under a real ansible-rulebook, on real libvirt hosts. It needs Java 17, and a virtual environment of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from . import interpreters, places, pytest
+from .integration import EDA
+from .lab import labs
+from .results import Results
+
+TIMEOUT_SECONDS = 1800
+VENV = places.BUILD / "venv-eda"
+# The distribution's Python, for its libvirt binding.
+PYTHON = Path("/usr/bin/python3")
+# ansible-rulebook says pyparsing 3.0, which Debian 12 has, and needs 3.1.
+REQUIREMENTS = ["ansible-core >= 2.19.0, < 2.20", "ansible-rulebook >= 1.3, < 2", "jmespath >= 1.0.0", "pyparsing >= 3.1, != 3.3.3", "pytest >= 8.4, < 10"]
+
+
+def run(results: Results) -> None:
+    """Run all of them, one after the other: each wants the whole fleet."""
+    if shutil.which("java", path=places.SYSTEM_PATH) is None:
+        results.add("ansible-rulebook needs Java 17 (Debian: apt-get install --no-install-recommends openjdk-17-jre-headless)", passed=False)
+    elif not interpreters.make_venv(PYTHON, VENV, REQUIREMENTS, "--system-site-packages"):
+        results.add("no virtual environment with ansible-rulebook", passed=False)
+    else:
+        with labs("kvn", VENV) as env:
+            pytest.run_with_second_try(results, "kvn", places.tool("python", VENV), [f"tests/integration/{EDA}"], env, TIMEOUT_SECONDS)
