@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 import time
 from collections.abc import Sequence
 
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.figures import Figures
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.world import Size
 
+_WIDTH = 160
 _BEGIN, _END = "<!-- figures -->", "<!-- end of the figures -->"
 
 
@@ -26,11 +28,11 @@ def written(text: str, size: Size, runs: Sequence[Figures]) -> str:
 
 def _block(size: Size, runs: Sequence[Figures]) -> str:
     limits = ", ".join(f"`{name}` {limit}" for name, limit in size.limits.items())
-    lines = [
-        f"{size.processes} control processes, {size.hosts} simulated hosts with {size.guests} guests, {size.tasks} tasks of each process with up to",
-        f"{size.moves} moves of {size.move_seconds:g} s each, room for {size.rooms} guests on a host, limits {limits}; {_where()}",
-        "",
-    ]
+    text = (
+        f"{size.processes} control processes, {size.hosts} simulated hosts with {size.guests} guests, up to {size.tasks} x {size.moves} moves of each process, "
+        f"of {size.move_seconds:g} s each, room for {size.rooms} guests on a host, limits {limits}; {_where()}"
+    )
+    lines = [*textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False), ""]
     lines += [f"- {run.summary()}." for run in runs]
     for run in runs:
         lines += ["", f"### {run.store[0].upper()}{run.store[1:]}", "", "| what | times | median ms | p99 ms | longest ms |", "| --- | --- | --- | --- | --- |"]

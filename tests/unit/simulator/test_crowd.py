@@ -16,7 +16,10 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.tests.simulator.crowd.control import Log
+from ansible_collections.kvmfleet.migration.tests.simulator.crowd.figures import Figures
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.findings import Line, Replay, most_at_once
+from ansible_collections.kvmfleet.migration.tests.simulator.crowd.page import written
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.world import Size, World
 
 COLLECTIONS = next(parent.parent for parent in pathlib.Path(__file__).parents if parent.name == "ansible_collections")
@@ -111,3 +114,15 @@ def test_a_guest_that_arrives_where_there_is_no_room_is_counted() -> None:
     assert world.overfull == 0
     world.move(2, 1)
     assert (world.overfull, world.guests_on(1)) == (1, [0, 1, 2, 5])
+
+
+def test_the_page_has_the_figures_of_the_last_run_alone() -> None:
+    log = Log(ended={"a": s.COMPLETED, "b": s.CONFLICT}, task_seconds=[2.0], seconds={"update": [0.001, 0.003, 0.002]})
+    first = written("# Scale\n", SMALL, [Figures("a folder", 10.0, [log], 12, [])])
+    assert "- a folder: 10 s, 1 completed, 1 conflict; 0.1 completed moves and 1 changes of a record a second; nothing wrong." in first
+    assert "| update | 3 | 2 | 3 | 3 |" in first
+    second = written(first, SMALL, [Figures("etcd", 5.0, [log], 12, ["something"])])
+    assert "a folder" not in second
+    assert "1 wrong" in second
+    assert second.startswith("# Scale\n\n<!-- figures -->\n")
+    assert max(map(len, second.splitlines())) <= 160
