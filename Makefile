@@ -5,7 +5,7 @@
 # make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
 # make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up; LEDGER=etcd: on three members, of which one dies)
 # make test    every suite but sanity-matrix, long, fuzz, faults, soak, eda and test-mixed; its last line is "N passed, N failed"
-# make SUITE   one of: lint types units docs sanity sanity-matrix importer integration molecule bench-quick long fuzz
+# make SUITE   one of: lint types units docs sanity sanity-matrix importer browser integration molecule bench-quick long fuzz
 # make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
 # make faults  every fault scenario on real hosts, and docs/faults.md written anew (ONLY='disks/*' for some of them)
 # make soak    anything may happen to a small fleet, MINUTES=10 SEED=1, and nothing may be lost or run twice; REPLAY=.build/soak/1/journal.jsonl plays one again
@@ -17,8 +17,7 @@
 # make browser  the report's page in a real Chromium; make charts: its chart library anew, from npm's packages
 # make format  puts Python code in shape
 
-SUITES = lint types units docs sanity importer integration molecule bench-quick
-SUITES += browser
+SUITES = lint types units docs sanity importer browser integration molecule bench-quick
 PYTHON = .build/venv/bin/python
 # Which fault scenarios: a pattern of topic and name. What keeps the ledger of the demo.
 export ONLY LEDGER
