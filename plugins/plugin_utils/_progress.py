@@ -32,7 +32,8 @@ def line_of(record: t.Mapping[str, t.Any]) -> str:
         parts.append(f"{record['result']['elapsed_ms'] / 1000:.1f} s")
     elif isinstance(record.get("turn"), t.Mapping):
         turn = record["turn"]
-        parts.append(f"waits for its turn{f' until {until}' if (until := turn.get('until')) else ''}: {turn.get('waits_for')}")
+        until = f" until {turn['until']}" if turn.get("until") else ""
+        parts.append(f"waits for its turn{until}: {turn.get('waits_for')}")
     if record["result"]["downtime_ms"] is not None:
         parts.append(f"paused {record['result']['downtime_ms']} ms")
     return printable("  ".join(parts))

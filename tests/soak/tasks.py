@@ -42,11 +42,11 @@ class Tasks:
 
     def ad_hoc(self, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True) -> Run:
         """Begin a task of one module on a host."""
-        return self._begin(f"{module} on {host}", self._site.ad_hoc(host, module, arguments, ledger))
+        return self._begin(f"{module} on {host}", self._site.ad_hoc_command(host, module, arguments, ledger))
 
     def playbook(self, name: str, **variables: t.Any) -> Run:
         """Begin one of the collection's playbooks."""
-        return self._begin(name, self._site.play(name, variables))
+        return self._begin(name, self._site.playbook_command(name, variables))
 
     def _begin(self, name: str, command: list[str]) -> Run:
         self._count += 1

@@ -50,7 +50,7 @@ def test_a_receiver_hears_of_a_move_an_abort_an_evacuation_and_a_cleanup(site: S
 
     running = site.begin(1, "live_migrate", {"name": "endless", "destination": two, "unsafe": True, "bandwidth_mib": CAP_MIB})
     site.lab.under_way(site.lab.uuid("endless"))
-    aborted = Running(site.popen(site.ad_hoc(1, "migration_abort", {"name": "endless"}, ledger=False))).wait()
+    aborted = Running(site.popen(site.ad_hoc_command(1, "migration_abort", {"name": "endless"}, ledger=False))).wait()
     assert aborted.code == 0, aborted.text
     assert running.wait().ended() == ("cancelled", "operator")
     ends = ("endless", one, two)

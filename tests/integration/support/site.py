@@ -94,7 +94,7 @@ class Site(Control):
 
     # What an operator does
 
-    def ad_hoc(self, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True) -> list[str]:
+    def ad_hoc_command(self, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True) -> list[str]:
         """Return the command that runs one of the collection's modules on a host.
 
         :arg ledger: whether the module has that option.
@@ -102,17 +102,17 @@ class Site(Control):
         given = json.dumps({**({"ledger": self.where} if ledger else {}), **arguments})
         return ["ansible", "-i", self.inventory, self.name(host), "-m", f"kvmfleet.migration.{module}", "-a", given]
 
-    def play(self, name: str, variables: t.Mapping[str, t.Any]) -> list[str]:
+    def playbook_command(self, name: str, variables: t.Mapping[str, t.Any]) -> list[str]:
         """Return the command that runs one of the collection's playbooks."""
         given = json.dumps({"kvmfleet_ledger": self.where, **variables})
         return ["ansible-playbook", "-i", self.inventory, f"kvmfleet.migration.{name}", "-e", given]
 
     def begin(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Running:
-        return Running(self.popen([*self.ad_hoc(host, module, arguments), *options]))
+        return Running(self.popen([*self.ad_hoc_command(host, module, arguments), *options]))
 
     def playbook(self, name: str, *options: str, **variables: t.Any) -> tuple[int, str]:
         """Run one of the collection's playbooks; return its exit code and all that it printed."""
-        process = self.popen([*self.play(name, variables), *options])
+        process = self.popen([*self.playbook_command(name, variables), *options])
         text, dummy = process.communicate(timeout=PLAY_SECONDS)
         return process.returncode, text
 

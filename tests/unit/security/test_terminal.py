@@ -73,7 +73,17 @@ def test_the_table_and_the_problems_of_a_recovery() -> None:
 def test_the_notes_of_protect() -> None:
     named = {"msg": EVIL, "name": EVIL, "reason": EVIL, "saved_at": EVIL, "state": EVIL, "target": EVIL, "path": EVIL}
     lists = {key: [named] for key in ("conflicts", "skipped", "missing", "unproved")}
-    assert is_clean(notes({**lists, "guard": {"note": EVIL}}, {EVIL: EVIL}))
+    end = {"host": EVIL}
+    forgotten = {
+        "domain": {"name": EVIL, "uuid": EVIL},
+        "id": EVIL,
+        "status": EVIL,
+        "ledger_status": EVIL,
+        "remembered_by": EVIL,
+        "source": end,
+        "destination": end,
+    }
+    assert is_clean(notes({**lists, "missing_records": [forgotten], "guard": {"note": EVIL}}, {EVIL: EVIL}))
 
 
 def test_the_message_of_every_error_and_the_warnings_of_every_action() -> None:

@@ -153,18 +153,18 @@ def _command(site: Site, task: Task, source: int) -> list[str]:
     own = task.own
     if task.kind in ("drain", "recover", "protect"):
         target = site.name(own["host"]) if "host" in own else "kvmfleet_hosts"
-        return site.play(task.kind, {"target": target, **({"protect_host_guard": False} if task.kind == "protect" else {}), **task.options})
+        return site.playbook_command(task.kind, {"target": target, **({"protect_host_guard": False} if task.kind == "protect" else {}), **task.options})
     destination = {"destination": site.name(own["to"])} if "to" in own else {}
     if task.kind == "move":
-        return site.ad_hoc(source, "live_migrate", {"name": own["guest"], **destination, **task.options})
+        return site.ad_hoc_command(source, "live_migrate", {"name": own["guest"], **destination, **task.options})
     if task.kind == "moves":
-        return site.ad_hoc(source, "live_migrate", {"moves": [{"name": name, **destination} for name in own["guests"]], **task.options})
+        return site.ad_hoc_command(source, "live_migrate", {"moves": [{"name": name, **destination} for name in own["guests"]], **task.options})
     if task.kind in ("abort", "force"):
         module = {"abort": "migration_abort", "force": "migration_force_complete"}[task.kind]
-        return site.ad_hoc(source, module, {"name": own["guest"], **task.options}, ledger=False)
+        return site.ad_hoc_command(source, module, {"name": own["guest"], **task.options}, ledger=False)
     if task.kind == "settle":
         decision = {"settle": {"id": own["id"], "status": own["status"]}, "reason": "the scenario says so"}
-        return site.ad_hoc(own["on"], "host", {**decision, **task.options})
+        return site.ad_hoc_command(own["on"], "host", {**decision, **task.options})
     if task.kind == "evacuate":
-        return site.ad_hoc(own["on"], "evacuate", {"source": site.name(own["source"]), **task.options})
-    return site.ad_hoc(own["host"], "evacuation_cleanup", dict(task.options))
+        return site.ad_hoc_command(own["on"], "evacuate", {"source": site.name(own["source"]), **task.options})
+    return site.ad_hoc_command(own["host"], "evacuation_cleanup", dict(task.options))

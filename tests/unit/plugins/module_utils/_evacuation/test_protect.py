@@ -148,7 +148,7 @@ def test_on_a_held_host_what_is_off_says_nothing(fleet: FakeFleet, monkeypatch: 
 
 def test_what_is_still_arriving_is_not_saved(fleet: FakeFleet) -> None:
     fleet.guest(state=h.PAUSED, reason=h.MIGRATION, job=h.JOB_INCOMING)
-    assert save() == {"changed": False, "domains": [], "arriving": [UUID], "unreadable": []}
+    assert save() == {"changed": False, "domains": [], "arriving": [UUID], "unreadable": [], "remembered": []}
 
 
 def test_one_that_cannot_be_read_stops_no_other_and_one_that_went_away_is_not_there(fleet: FakeFleet) -> None:

@@ -82,6 +82,10 @@ def statuses(*mirrors: Mirror) -> list[str]:
     return [str(mirror.record["status"]) for mirror in mirrors]
 
 
+def gone(*_given: t.Any, **_options: t.Any) -> t.Any:
+    raise Unreachable("The ledger could not be reached.")
+
+
 def test_a_move_under_no_limit_needs_no_turn(site: Site) -> None:
     run, move = site.run(), site.queued("a")
     run.enter(move, {}, 10)
@@ -184,9 +188,6 @@ def test_without_the_ledger_nothing_begins_and_nobody_is_lost(site: Site, monkey
     move, run = site.queued("a"), site.run()
     run.enter(move, ONE_IN, 30)
 
-    def gone(*_given: t.Any, **_options: t.Any) -> t.Any:
-        raise Unreachable("The ledger could not be reached.")
-
     with monkeypatch.context() as patched:
         patched.setattr(site.ledger, "records", gone)
         site.ask(run)
@@ -198,7 +199,7 @@ def test_without_the_ledger_nothing_begins_and_nobody_is_lost(site: Site, monkey
 def test_without_the_ledger_patience_ends_with_its_reason(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     move, run = site.queued("a"), site.run()
     run.enter(move, ONE_IN, 30)
-    monkeypatch.setattr(site.ledger, "records", lambda **_options: (_ for _ in ()).throw(Unreachable("The ledger could not be reached.")))
+    monkeypatch.setattr(site.ledger, "records", gone)
     site.ask(run)
     site.ask(run, seconds=40)
     assert run.told is not None
