@@ -7,23 +7,39 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.policy import LEAVE
 
 _OWN = ("name", "uuid", "destination", "moves", "parallel")
 
 
-def drain_moves(plan: Mapping[str, t.Any], source: str, options: t.Optional[Mapping[str, t.Any]] = None) -> list[dict[str, t.Any]]:
-    """Return the C(moves) of C(live_migrate) for one source of the plan."""
+Body = Mapping[str, t.Any]
+
+
+def drain_moves(plan: Body, source: str, options: t.Optional[Body] = None, records: Sequence[Body] = ()) -> list[dict[str, t.Any]]:
+    """Return the C(moves) of C(live_migrate) for one source of the plan, and for those of these unsettled records whose domain has left it already."""
     taken = [option for option in _OWN if option in (options or {})]
     if taken:
         raise AnsibleFilterError(f"drain_moves: the plan says {', '.join(taken)}; leave that out of the options.")
     try:
         share = [move for move in plan["moves"] if move["source"] == source]
-        return [{"uuid": move["uuid"], "destination": move["destination"], **(options or {})} for move in share]
+        moves = [{"uuid": move["uuid"], "destination": move["destination"], **(options or {})} for move in share]
+        return moves + _begun(plan, source, records)
     except (KeyError, TypeError) as error:
         raise AnsibleFilterError(f"drain_moves: this is not a drain's plan ({type(error).__name__}: {error}).") from error
+
+
+def _begun(plan: Body, source: str, records: Sequence[Body]) -> list[dict[str, t.Any]]:
+    """Return the moves that a run before this one has begun, and of which nothing is left on the source: the same task again settles their records."""
+    away = {record["domain"]["uuid"]: record["destination"]["host"] for record in records if record["source"]["host"] == source}
+    if not away:
+        return []
+    here = {entry["uuid"] for key in ("moves", "shutdowns", "unplaced") for entry in plan[key]}
+    here |= {entry["uuid"] for entry in plan["skipped"] if entry["drain"] == LEAVE}
+    return [{"uuid": uuid, "destination": destination} for uuid, destination in away.items() if uuid not in here]
 
 
 class FilterModule:

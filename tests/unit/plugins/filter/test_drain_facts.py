@@ -112,6 +112,18 @@ def test_a_host_s_share_comes_with_the_options() -> None:
     assert drain_moves(PLAN, "kvm2") == []
 
 
+def begun(name: str, source: str = "kvm1") -> dict[str, t.Any]:
+    return {"domain": {"uuid": uuid_of(name)}, "source": {"host": source}, "destination": {"host": "kvm3"}}
+
+
+def test_a_domain_that_arrived_in_a_run_before_is_settled() -> None:
+    plan = {**PLAN, "shutdowns": [], "unplaced": [], "skipped": [{"uuid": uuid_of("d"), "drain": "leave"}, {"uuid": uuid_of("e"), "drain": ""}]}
+    records = [begun("a"), begun("c"), begun("d"), begun("e"), begun("f", source="kvm2")]
+    settled = [{"uuid": uuid_of(name), "destination": "kvm3"} for name in ("c", "e")]
+    assert drain_moves(plan, "kvm1", {"timeout_seconds": 9}, records=records)[1:] == settled
+    assert drain_moves(PLAN, "kvm1", records=[])[1:] == []
+
+
 @pytest.mark.parametrize("option", ["name", "uuid", "destination", "moves", "parallel"])
 def test_what_the_plan_decides_cannot_be_an_option(option: str) -> None:
     with pytest.raises(AnsibleFilterError, match=option):
