@@ -115,12 +115,16 @@ class Control:
 
     def records(self) -> list[Record]:
         """Return all records of the ledger, oldest first; none where there is no ledger yet."""
-        ledger = open_if_any(self.where)
+        ledger = self._ledger_if_any()
         return sorted(ledger.records() if ledger else [], key=lambda record: str(record["created_at"]))
 
     def verify_audit(self) -> None:
-        ledger = open_if_any(self.where)
+        ledger = self._ledger_if_any()
         assert ledger is None or ledger.verify_audit() == []
+
+    def _ledger_if_any(self) -> Ledger | None:
+        """Return the ledger; none where there is none yet, or a file in its place."""
+        return None if self.path.is_file() else open_if_any(self.where)
 
     def only_record(self) -> Record:
         records = self.records()
