@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._metrics_spec import metrics_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._files import mode_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger, state_path
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._metrics import textfile
@@ -37,7 +38,7 @@ class ActionModule(FleetAction):
     def act(self, args: Result, task_vars: Result) -> Result:
         """Gather the metrics, and write them but in check mode."""
         began = time.monotonic()
-        path, mode = textfile.check_path(args["path"]), textfile.mode_of(args["mode"])
+        path, mode = textfile.check_path(args["path"]), mode_of(args["mode"])
         settings, here = Settings(task_vars), self.here(task_vars)
         ledger = open_ledger(*settings.ledger(here, args["ledger"]), create=False)
         families = self._gathered(ledger, waiting(settings, here, ledger.ledger_id))

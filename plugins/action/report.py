@@ -14,9 +14,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._report_spec import report_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._files import mode_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import plain
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._metrics.textfile import mode_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.document import document_of, summary_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.gather import Found, Scope, gather
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.render import contents_of, names_of

@@ -7,26 +7,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import tempfile
-import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, Internal, InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._files import replace_file
 
-_MODE = re.compile(r"0?[0-7]{3}")
 _MAY_NOT = (PermissionError,)
 _NO_PLACE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-
-
-def mode_of(value: t.Any) -> int:
-    """Return the permissions of an octal text like C(0644), or of the number that YAML makes of one without quotes. Raises L(InvalidArgument)."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 0o777:
-        return value
-    if not isinstance(value, str) or not _MODE.fullmatch(value):
-        raise InvalidArgument(f"The mode {value!r} is none.", "Give it as a text of three octal digits, e.g. '0644'.")
-    return int(value, 8)
 
 
 def check_path(path: str) -> str:
@@ -47,18 +34,8 @@ def read(path: str) -> str | None:
 
 def write(path: str, text: str, mode: int) -> None:
     """Replace the file. Raises L(Forbidden), L(InvalidArgument) or L(Internal), naming it."""
-    folder, name = os.path.split(path)
     try:
-        fd, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-        try:
-            with open(fd, "w", encoding="utf-8") as file:
-                file.write(text)
-                os.fchmod(file.fileno(), mode)
-            os.rename(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        replace_file(path, text.encode(), mode)
     except _MAY_NOT as error:
         raise Forbidden(f"Failed to write {path}: {error.strerror}.", "Run this as a user who may write there, or name another path.") from error
     except _NO_PLACE as error:

@@ -7,12 +7,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._files import replace_file
 
 
 def check_name(name: str) -> str:
@@ -30,20 +29,6 @@ def write_all(folder: str, files: Mapping[str, bytes], mode: int) -> None:
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         for name, content in files.items():
-            _replace(os.path.join(folder, name), content, mode)
+            replace_file(os.path.join(folder, name), content, mode)
     except OSError as error:
         raise Internal(f"The report cannot be written to {folder}: {error.strerror}.", "Files that were there are whole, old or new.") from error
-
-
-def _replace(path: str, content: bytes, mode: int) -> None:
-    temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.new")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as stream:
-            os.fchmod(stream.fileno(), mode)
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)

@@ -13,19 +13,15 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.guides.support.reader import Reader
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, end_what_moves
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, end_what_moves, forget_collection, fresh_lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}gui"
-LEFT = "rm -rf /var/lib/kvmfleet/* /run/kvmfleet /etc/systemd/system/*kvmfleet* /etc/systemd/system/*/*kvmfleet*"
 
 
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", "3")
-    yield lab
-    lab("down")
+    with fresh_lab(PREFIX, 3) as lab:
+        yield lab
 
 
 @pytest.fixture
@@ -35,9 +31,7 @@ def reader(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[Reader]:
     reader.files_of("first-drain.md")
     yield reader
     reader.close()
-    lab("up", "--hosts", "3")
-    for number in (1, 2, 3):
-        lab.on(number, "sh", "-c", LEFT)
+    forget_collection(lab, 3)
     for name in reader.guests:
         end_what_moves(lab, name)
         lab("rmguest", name)

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record, Running
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, fresh_lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'etc')}e"
 
@@ -54,11 +54,8 @@ class Node(Control):
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
     """Three hosts of their own: they are drained."""
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", "3")
-    yield lab
-    lab("down")
+    with fresh_lab(PREFIX, 3) as lab:
+        yield lab
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, forget_collection, fresh_lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'rec')}r"
 
@@ -22,11 +22,8 @@ Make = t.Callable[..., str]
 
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", "3")
-    yield lab
-    lab("down")
+    with fresh_lab(PREFIX, 3) as lab:
+        yield lab
 
 
 @pytest.fixture
@@ -34,9 +31,7 @@ def operator(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[Operator]:
     """Return an operator whose hosts were never seen by any ledger; all are up, and forget this one in the end."""
     operator = Operator(lab, tmp_path)
     yield operator
-    lab("up", "--hosts", "3")
-    for number in (1, 2, 3):
-        lab.on(number, "sh", "-c", "rm -rf /var/lib/kvmfleet/* /run/kvmfleet /etc/systemd/system/*kvmfleet* /etc/systemd/system/*/*kvmfleet*")
+    forget_collection(lab, 3)
     operator.verify_audit()
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import subprocess
@@ -110,3 +111,22 @@ def end_what_moves(lab: Lab, name: str) -> None:
     """Abort a job that a failed scenario left: a guest with a job cannot be removed."""
     if lab.has_job(name):
         lab.try_("virsh", lab.host(1), "domjobabort", name)
+
+
+@contextlib.contextmanager
+def fresh_lab(prefix: str, hosts: int) -> t.Iterator[Lab]:
+    """Give a lab of so many hosts; afterwards it is gone."""
+    lab = Lab(prefix)
+    lab("down")
+    try:
+        lab("up", "--hosts", str(hosts))
+        yield lab
+    finally:
+        lab("down")
+
+
+def forget_collection(lab: Lab, hosts: int) -> None:
+    """Bring all hosts up, and take away what the collection has left on them."""
+    lab("up", "--hosts", str(hosts))
+    for number in range(1, hosts + 1):
+        lab.on(number, "sh", "-c", "rm -rf /var/lib/kvmfleet/* /run/kvmfleet /etc/systemd/system/*kvmfleet* /etc/systemd/system/*/*kvmfleet*")

@@ -11,7 +11,7 @@ import os
 import pathlib
 import typing as t
 
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually, fresh_lab
 
 LABS = pathlib.Path(os.environ.get("KVMFLEET_LAB_STATE") or "/run/kvmfleet-lab")
 
@@ -37,17 +37,12 @@ def disk_of(lab: Lab, number: int) -> pathlib.Path:
 @contextlib.contextmanager
 def hooked_lab(prefix: str, hosts: int) -> t.Iterator[Lab]:
     """Give a lab of so many hosts whose libvirt calls the hook; afterwards it is gone."""
-    lab = Lab(prefix)
-    lab("down")
-    try:
-        lab("up", "--hosts", str(hosts))
+    with fresh_lab(prefix, hosts) as lab:
         for number in range(1, hosts + 1):
             Hooks(lab, number).install()
             lab("libvirtd", lab.host(number), "restart")
         lab("up", "--hosts", str(hosts))
         yield lab
-    finally:
-        lab("down")
 
 
 class Hooks:
