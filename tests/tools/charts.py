@@ -24,6 +24,7 @@ LIBRARY = Path("plugins", "plugin_utils", "_report", "page", "echarts.min.js")
 NODE = ROOT / ".build" / "node"
 MODULES = NODE / "node_modules"
 NAMES = ("package.json", "package-lock.json", ".npmrc", "charts.mjs")
+# REUSE-IgnoreStart: this is said of what the script makes, not of the script.
 HEAD = """/*!
  * Apache ECharts {echarts} with ZRender {zrender} and tslib, made by tests/tools/charts.py. Do not edit.
  * SPDX-FileCopyrightText: 2017-2026 The Apache Software Foundation
@@ -34,6 +35,7 @@ HEAD = """/*!
 {notice}
  */
 """
+# REUSE-IgnoreEnd
 
 
 def main() -> int:

@@ -17,7 +17,9 @@ import pytest
 
 BUILD = pathlib.Path(__file__).resolve().parents[6]
 
-Documents = dict[str, dict[str, t.Any]]
+Body = dict[str, t.Any]
+Documents = dict[str, Body]
+Found = t.Iterator[tuple[str, Body]]
 
 
 def run_ansible(program: str, *arguments: str, cwd: pathlib.Path) -> subprocess.CompletedProcess[str]:
@@ -28,9 +30,22 @@ def run_ansible(program: str, *arguments: str, cwd: pathlib.Path) -> subprocess.
     return subprocess.run(argv, cwd=cwd, env={**os.environ, **own}, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False)
 
 
-@pytest.fixture(scope="session")
-def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Documents]:
+def ask_ansible_doc(cwd: pathlib.Path) -> dict[str, Documents]:
     """Return, by kind of plugin and by name, what is documented."""
-    done = run_ansible("ansible-doc", "--metadata-dump", "kvmfleet.migration", cwd=tmp_path_factory.mktemp("doc"))
+    done = run_ansible("ansible-doc", "--metadata-dump", "kvmfleet.migration", cwd=cwd)
     assert done.returncode == 0, done.stderr
     return t.cast("dict[str, Documents]", json.loads(done.stdout)["all"])
+
+
+def nested(options: dict[str, Body], inner: str, where: str = "") -> Found:
+    """Return all options or values with their paths, those within others too."""
+    for name, option in options.items():
+        path = f"{where}.{name}" if where else name
+        yield path, option
+        yield from nested(option.get(inner) or {}, inner, path)
+
+
+@pytest.fixture(scope="session")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Documents]:
+    """Return what is documented, asked once."""
+    return ask_ansible_doc(tmp_path_factory.mktemp("doc"))

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from .conftest import Documents
+from .conftest import Documents, Found, nested
 
 PLUGINS = ("module", "filter", "lookup")
 # What says in which unit a number is.
@@ -19,19 +19,9 @@ UNITS = re.compile(r"_(seconds|ms|mib|bytes|days|gib)$")
 COUNTS = re.compile(r"\b(how many|number|numbers|MiB|seconds|days|milliseconds|percent)\b", re.IGNORECASE)
 DEFAULTS = re.compile(r"\b(default|without|not given|exactly one|needed|unless|else|only|all)\b", re.IGNORECASE)
 
-Body = dict[str, t.Any]
-Found = t.Iterator[tuple[str, Body]]
-
 
 def sentences(value: t.Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or [])
-
-
-def nested(options: dict[str, Body], inner: str, where: str) -> Found:
-    """Return all options or values with their paths, those within others too."""
-    for name, option in options.items():
-        yield f"{where}.{name}", option
-        yield from nested(option.get(inner) or {}, inner, f"{where}.{name}")
 
 
 def options(documents: dict[str, Documents]) -> Found:
