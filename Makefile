@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
-# make demo    the product's main job on three real libvirt hosts on this machine (KEEP=1 leaves them up; LEDGER=etcd: on three members, of which one dies)
+# make demo    protect, drain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them up; LEDGER=etcd: on three members, of which one dies)
+# make demo-files  the report's files of docs/demo anew from docs/demo/report.json, after a change of what a report looks like
 # make test    every suite but sanity-matrix, long, fuzz, faults, soak, eda and test-mixed; its last line is "N passed, N failed"
 # make SUITE   one of: lint types units docs sanity sanity-matrix importer browser integration molecule bench-quick long fuzz
 # make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
@@ -12,7 +13,7 @@
 # make simulate  many control processes over one ledger, and the figures of docs/scale.md written anew (SIMULATE="--processes 10 --ledger etcd" for some of it)
 # make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
 # make docs    the documentation as a site: .build/site/html/index.html
-# make eda     the event source and the rulebooks under a real ansible-rulebook (needs Java 17, Debian: openjdk-17-jre-headless)
+# make eda     the event source and the rulebooks under a real ansible-rulebook (installs Java where there is none of version 17 or newer)
 # make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
 # make browser  the report's page in a real Chromium; make charts: its chart library anew, from npm's packages
 # make format  puts Python code in shape
@@ -30,12 +31,14 @@ help:
 setup:
 	@sh tests/tools/setup.sh
 
-# What only the tests of the report's page need is brought for those who run them.
-.PHONY: setup-browser charts
-setup-browser: setup
-	@sh tests/tools/setup.sh browser
+# What only the tests of the report's page, or those of the rulebooks need is brought for those who run them.
+.PHONY: setup-browser setup-eda charts
+setup-browser setup-eda: setup
+	@sh tests/tools/setup.sh $(@:setup-%=%)
 
 test browser: setup-browser
+
+eda: setup-eda
 
 charts: setup-browser
 	@$(PYTHON) tests/tools/charts.py
@@ -43,8 +46,12 @@ charts: setup-browser
 sync: setup
 	@$(PYTHON) tests/tools/sync.py
 
+.PHONY: demo-files
 demo: sync
 	@bash tests/tools/demo.sh
+
+demo-files: sync
+	@PYTHONPATH=.build $(PYTHON) -m ansible_collections.kvmfleet.migration.tests.demo.files docs/demo
 
 test: sync
 	@$(PYTHON) tests/tools/run_suites.py $(SUITES)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import typing as t
 from dataclasses import dataclass
@@ -53,6 +54,13 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Page:
     nights.night(ledger, strange=True)
     path = _written(tmp_path_factory, gather(ledger, Scope(), nights.DRAINS), "Kernel updates in November")
     return Page(path, list(ledger.records()))
+
+
+@pytest.fixture(scope="session")
+def demo() -> Page:
+    """The report of a real night that is kept with the documentation."""
+    folder = Path(__file__).resolve().parents[2] / "docs" / "demo"
+    return Page(folder / "report.html", json.loads((folder / "report.json").read_text(encoding="utf-8"))["moves"])
 
 
 @pytest.fixture(scope="session")

@@ -17,10 +17,12 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.downtimes import downtimes_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.moves import move_of
 from ansible_collections.kvmfleet.migration.tests.browser.conftest import MANY, Page
-from ansible_collections.kvmfleet.migration.tests.browser.window import DESK, PHONE, Window
+from ansible_collections.kvmfleet.migration.tests.browser.window import DESK, PHONE, TABLET, Window
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._report import nights
 
 NOT_MOVED = ("conflict", "cancelled", "failed", "error")
+# What README and docs/report.md show of a page.
+PICTURE = (960, 1060)
 CHARTS = ("timeline-chart", "convergence-chart", "downtimes-chart")
 
 
@@ -50,6 +52,20 @@ def test_it_opens_without_a_word_on_the_console_and_asks_nobody(window: Window, 
     window.photograph(f"{which}{'-dark' if dark else ''}")
     assert window.said() == []
     assert window.fetched() == {page.path.as_uri()}
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "dark"), [("demo", PICTURE, False), ("demo-desk", DESK, False), ("demo-dark", DESK, True), ("demo-phone", PHONE, False)]
+)
+def test_the_report_that_the_documentation_shows(window: Window, demo: Page, name: str, size: tuple[int, int], dark: bool) -> None:
+    window.look(size, dark)
+    window.open(demo.path)
+    see_all(window)
+    window.photograph(name, whole=size != PICTURE)
+    assert window.said() == []
+    assert len(window.rows("moves-table")) == len(demo.records)
+    named = window.run("return [...document.querySelectorAll('#timeline-chart svg text')].map((one) => one.textContent)")
+    assert {record["domain"]["name"] for record in demo.records} - set(named) == set()
 
 
 def test_its_policy_forbids_what_it_does_not_bring(window: Window, night: Page) -> None:
@@ -184,14 +200,16 @@ def test_the_accessibility_checker_finds_nothing(window: Window, night: Page, ax
     assert [(one["id"], one["impact"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found] == []
 
 
-def test_a_phone_does_not_scroll_sideways(window: Window, night: Page) -> None:
-    window.look(PHONE)
+@pytest.mark.parametrize("size", [PHONE, TABLET, PICTURE, DESK])
+def test_nobody_has_to_scroll_sideways(window: Window, night: Page, size: tuple[int, int]) -> None:
+    window.look(size)
     window.open(night.path)
     see_all(window)
-    window.photograph("night-phone")
-    assert window.run("return document.documentElement.scrollWidth") <= PHONE[0]
-    wider = "return [...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > 361 && !one.closest('.sideways, svg')).length"
-    assert window.run(wider) == 0
+    window.photograph(f"night-{size[0]}")
+    assert window.run("return document.documentElement.scrollWidth") <= size[0]
+    wide = "[...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > arguments[0])"
+    wider = window.run(f"return {wide}.filter((one) => !one.closest('.sideways, svg'))", size[0] + 1)
+    assert [one.get_attribute("outerHTML")[:200] for one in wider[:5]] == []
 
 
 def test_in_the_dark_page_and_charts_are_dark_and_change_with_the_day(window: Window, night: Page) -> None:

@@ -23,6 +23,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 BROWSER, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
 WAIT_SECONDS = 60
 PHONE = (360, 740)
+TABLET = (768, 1024)
 DESK = (1280, 900)
 
 

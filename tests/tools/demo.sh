@@ -3,16 +3,26 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# The product's main job, shown on three real libvirt hosts on this machine: guests run on kvm1, kvm1 is drained.
+# The product's main jobs, shown on three real libvirt hosts on this machine: the fleet is protected, kvm1 is drained and taken back into service,
+# kvm2 dies, is evacuated, and taken back. The files of that night are in .build/demo; an end that is not the one of docs/demo/outcome.txt is a failure.
 # KEEP=1 leaves the hosts up to play with. LEDGER=etcd keeps the ledger on three members of etcd, and kills their leader in the middle of the drain.
 
 set -eu
 cd "$(dirname "$0")/../.."
 
-prefix=kvm
-lab() { tests/lab/lab --prefix "$prefix" "$@"; }
+# The names are those of the documentation, and of the hosts that KEEP=1 leaves.
+unset KVMFLEET_LAB_PREFIX KVMFLEET_LAB_STATE
+files=.build/demo
+# What it needs in Python.
+demo=ansible_collections.kvmfleet.migration.tests.demo
+lab() { tests/lab/lab "$@"; }
 on_etcd() { [ "${LEDGER:-}" = etcd ]; }
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+# Shows a command as one types it, and runs it; OPTIONS is what is typed less often.
+play() {
+    say "$1   ansible-playbook kvmfleet.migration.${*:2}"
+    ansible-playbook "kvmfleet.migration.$2" "${@:3}" ${OPTIONS:+-e "@$OPTIONS"}
+}
 
 if [ -n "${LEDGER:-}" ] && ! on_etcd; then
     echo "LEDGER is '$LEDGER'. The demo knows 'etcd', or nothing for a folder." >&2
@@ -24,10 +34,12 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 killing=
+receiver=
 # shellcheck disable=SC2317
 finish() {
     status=$?
     if [ -n "$killing" ]; then kill "$killing" 2>/dev/null || true; fi
+    if [ -n "$receiver" ]; then kill "$receiver" 2>/dev/null || true; fi
     if [ "${KEEP:-}" = 1 ]; then
         cat <<TEXT
 
@@ -35,8 +47,8 @@ The hosts are still up. To play with them:
 
   . .build/demo.env
   tests/lab/lab status
-  ansible kvm2 -m kvmfleet.migration.live_migrate -a "name=web1 destination=kvm1"
-  ansible-playbook kvmfleet.migration.drain -e target=kvm2
+  ansible kvm1 -m kvmfleet.migration.live_migrate -a "name=web1 destination=kvm2"
+  ansible-playbook kvmfleet.migration.drain -e target=kvm3
   tests/lab/lab down
 TEXT
         if on_etcd; then echo "  tests/lab/lab etcd down"; fi
@@ -45,14 +57,35 @@ TEXT
         lab down
         if on_etcd; then lab etcd down; fi
     fi
+    if [ "$status" -eq 0 ]; then tell_files; fi
     exit "$status"
 }
+
+# shellcheck disable=SC2317
+tell_files() {
+    say "The files of this night, in $PWD/$files"
+    cat <<TEXT
+  report.html                  to open in a browser: every move and evacuation (docs/demo/README.md says more)
+  report.json .csv .md .xml    the same for programs, a spreadsheet, a chat, a CI system; report-hosts.csv: by host
+  kvmfleet.prom                the metrics, as Prometheus' node exporter reads them
+  notices.jsonl                the $(wc -l <"$files/notices.jsonl") events that a webhook was sent meanwhile
+TEXT
+}
+
+# What the inventory says besides the hosts; without the receiver's URL nobody is told.
+fleet_variables() {
+    fencing='"kvmfleet_fencing": {"agent": "'$PWD'/tests/lab/fence_lab", "options": {"plug": "{{ inventory_hostname }}"}}'
+    printf '{"all": {"vars": {%s%s}}}\n' "$fencing" "${1:+, \"kvmfleet_notices\": {\"url\": \"$1\"\}}" >.build/demo-fleet.json
+}
+
 trap finish EXIT
+rm -rf "$files" .build/demo-state
+mkdir -p "$files"
 
 say "Three libvirt hosts come up on this machine"
 lab up --hosts 3
 
-inventory=$(lab inventory)
+inventory=$(lab inventory),$PWD/.build/demo-fleet.json
 if on_etcd; then
     say "The ledger is kept by three members of etcd, with certificates and a password"
     lab etcd down
@@ -62,6 +95,7 @@ if on_etcd; then
 fi
 
 cat >.build/demo.env <<TEXT
+unset KVMFLEET_LAB_PREFIX KVMFLEET_LAB_STATE
 export PATH=$PWD/.build/venv/bin:\$PATH
 export ANSIBLE_COLLECTIONS_PATH=$PWD/.build
 export ANSIBLE_INVENTORY=$inventory
@@ -70,23 +104,30 @@ export XDG_STATE_HOME=$PWD/.build/demo-state
 TEXT
 # shellcheck disable=SC1091
 . .build/demo.env
-rm -rf .build/demo-state
 
-say "Five guests on kvm1: three quiet ones, one that writes memory all the time, one that is shut off; one more on kvm2"
-lab guest web1 --host kvm1 --mib 128 --dirty-mib 8 --rate 200
-lab guest web2 --host kvm1 --mib 128 --dirty-mib 8 --rate 200
-lab guest web3 --host kvm1 --mib 192 --dirty-mib 8 --rate 200
-lab guest db1 --host kvm1 --mib 512 --dirty-mib 128 --rate 4000
-lab guest old1 --host kvm1 --mib 64 --dirty-mib 1 --rate 0 --off
-lab guest web4 --host kvm2 --mib 256 --dirty-mib 8 --rate 200
+coproc listen { PYTHONPATH=.build exec .build/venv/bin/python -m "$demo.receiver" "$files/notices.jsonl"; }
+# shellcheck disable=SC2154
+receiver=$listen_PID
+read -r url <&"${listen[0]}"
+fleet_variables "$url"
+
+say "Five guests on kvm1: three quiet ones, one that writes memory all the time, one that is shut off; one more on kvm2. Their disks are shared."
+lab guest web1 --host kvm1 --mib 128 --dirty-mib 8 --rate 200 --storage bindfs
+lab guest web2 --host kvm1 --mib 128 --dirty-mib 8 --rate 200 --storage bindfs
+lab guest web3 --host kvm1 --mib 192 --dirty-mib 8 --rate 200 --storage bindfs
+lab guest db1 --host kvm1 --mib 512 --dirty-mib 128 --rate 4000 --storage bindfs
+lab guest old1 --host kvm1 --mib 64 --dirty-mib 1 --rate 0 --storage bindfs --off
+lab guest web4 --host kvm2 --mib 256 --dirty-mib 8 --rate 200 --storage bindfs
 lab status
 
-say "What would a drain of kvm1 do?   ansible-playbook kvmfleet.migration.drain -e target=kvm1 --check --diff"
-ansible-playbook kvmfleet.migration.drain -e target=kvm1 --check --diff
+play "While all is well, the fleet is protected" protect -e target=kvmfleet_hosts
+
+play "What would a drain of kvm1 do?" drain -e target=kvm1 --check --diff
 
 cat >.build/demo-drain.yml <<'TEXT'
 # As on a busy network: 48 MiB/s for each move, so that there is something to watch.
 drain_host_options: {bandwidth_mib: 48, timeout_seconds: 120}
+drain_host_reason: Memory to be replaced
 TEXT
 # Once memory of db1 moves.
 kill_leader() {
@@ -102,19 +143,30 @@ kill_leader() {
     return 1
 }
 
-say "The drain   ansible-playbook kvmfleet.migration.drain -e target=kvm1"
 if on_etcd; then
     kill_leader &
     killing=$!
 fi
-ansible-playbook kvmfleet.migration.drain -e target=kvm1 -e @.build/demo-drain.yml
+OPTIONS=.build/demo-drain.yml play "The drain" drain -e target=kvm1
 if on_etcd; then
     wait "$killing"
     killing=
 fi
 
-say "The same again: nothing is left to do"
-ansible-playbook kvmfleet.migration.drain -e target=kvm1
+play "The same again: nothing is left to do" drain -e target=kvm1
+
+play "kvm1 has its new memory: back into service" recover -e target=kvm1
+lab status
+
+say "kvm2 dies"
+lab poweroff kvm2
+
+play "Its guests are started elsewhere, on the evidence of its fence agent" evacuate -e source=kvm2
+
+say "kvm2 is back"
+lab poweron kvm2
+
+play "What runs elsewhere now is removed from it, and it takes guests again" recover -e target=kvm2
 
 say "Where the guests are now"
 lab status
@@ -124,3 +176,25 @@ cat >.build/demo-query.yml <<'TEXT'
 summary: "[*].join('  ', [updated_at, domain.name, source.host, destination.host, status])"
 TEXT
 ansible localhost -m ansible.builtin.debug -e @.build/demo-query.yml -a "msg={{ lookup('kvmfleet.migration.ledger', 'migrations', query=summary) }}"
+
+cat >.build/demo-report.yml <<'TEXT'
+report_title: The night of the demo
+report_formats: [html, json, csv, markdown, junit]
+report_mode: "0644"
+TEXT
+OPTIONS=.build/demo-report.yml play "What this night did" report -e "report_dest=$files"
+play "The same as metrics" metrics -e "metrics_path=$PWD/$files/kvmfleet.prom"
+
+kill "$receiver"
+wait "$receiver"
+receiver=
+fleet_variables
+
+say "Is this the end that was to be?"
+lab status --json >.build/demo-status.json
+PYTHONPATH=.build .build/venv/bin/python -m "$demo.outcome" "$files/report.json" .build/demo-status.json >"$files/outcome.txt"
+if ! diff -u docs/demo/outcome.txt "$files/outcome.txt"; then
+    echo "It is not: above is what differs from docs/demo/outcome.txt." >&2
+    exit 1
+fi
+cat "$files/outcome.txt"

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Installs what the tests and the lab need: Debian packages that are missing, and two virtual environments in .build.
-# With the argument "browser" also what the tests of the report's page need: a browser, and packages of npm.
+# With the argument "browser" also what the tests of the report's page need: a browser, and packages of npm; with "eda" a Java for ansible-rulebook.
 # Quick when there is nothing to do. Services of packages that it installs are neither started nor left enabled: the lab
 # starts its own, each in its own namespaces.
 
@@ -13,18 +13,34 @@ set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(CDPATH='' cd -- "$here/../.." && pwd)
 build=$root/.build
-for_browser=${1:+yes}
+more=${1:-}
 policy=/usr/sbin/policy-rc.d
+# As the suites see it: tests/tools/suites/places.py.
+system_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+least_java=17
 made_policy=no
 
 wanted_packages() {
-    grep -hv '^#' "$here/debian-packages.txt" ${for_browser:+"$here/browser-packages.txt"}
+    grep -hv '^#' "$here/debian-packages.txt" ${more:+"$here/$more-packages.txt"}
+}
+
+java_is_there() {
+    version=$(PATH=$system_path java -version 2>&1 | sed -nE 's/^[a-z]+ version "([0-9]+).*/\1/p')
+    test "${version:-0}" -ge "$least_java"
+}
+
+# What came to the machine in another way than by that package of Debian's, which may not even go beside it.
+is_there_without() {
+    case $1 in
+    npm) command -v npm >/dev/null ;;
+    default-jre-headless) java_is_there ;;
+    *) false ;;
+    esac
 }
 
 missing_packages() {
     for package in $(wanted_packages); do
-        # Node.js of another origin brings its own npm, beside which Debian's cannot be installed.
-        if [ "$package" = npm ] && command -v npm >/dev/null; then
+        if is_there_without "$package"; then
             continue
         fi
         status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
@@ -109,6 +125,10 @@ fi
 make_venv venv "$(find_python)" "$root/test-requirements.txt"
 "$build/venv/bin/python" "$here/awx_collection.py"
 make_venv venv-integration /usr/bin/python3 "$here/integration-requirements.txt" --system-site-packages
-if [ "$for_browser" ]; then
+if [ "$more" = eda ] && ! java_is_there; then
+    echo "ansible-rulebook needs Java $least_java or newer, and the java of this machine is not: $(PATH=$system_path java -version 2>&1 | head -n 1)" >&2
+    exit 1
+fi
+if [ "$more" = browser ]; then
     "$build/venv/bin/python" "$here/charts.py" --install
 fi

@@ -39,7 +39,8 @@ def hosts_as_csv(document: Body) -> str:
 
 def _table(columns: Sequence[str], rows: Iterable[Body]) -> str:
     stream = io.StringIO()
-    writer = csv.writer(stream)
+    # As everything else that Ansible leaves on a control node; spreadsheets take either.
+    writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_cell(row[column]) for column in columns] for row in rows)
     return stream.getvalue()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Every guide, from its first line to its last, as a reader follows it."""
+"""Every guide, and README, from its first line to its last, as a reader follows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.guides.support.rea
 
 # What every change is tried on: the way of who is new, the day of the worst, and what errors look like.
 ALWAYS = ("first-drain", "evacuation", "errors")
-GUIDES = [pytest.param(path, id=path.stem, marks=() if path.stem in ALWAYS else pytest.mark.long) for path in g.paths()]
+GUIDES = [pytest.param(path, id=path.stem, marks=() if path.stem in ALWAYS else pytest.mark.long) for path in (*g.paths(), g.README)]
 
 
 @pytest.mark.parametrize("guide", GUIDES)

@@ -30,7 +30,7 @@ def anchors(page: pathlib.Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("guide", g.paths(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("guide", [*g.paths(), g.README], ids=lambda path: path.stem)
 def test_every_command_is_run_or_says_why_not(guide: pathlib.Path) -> None:
     steps = g.steps_of(guide)
     assert any(step.kind == g.RUN for step in steps)
@@ -38,7 +38,7 @@ def test_every_command_is_run_or_says_why_not(guide: pathlib.Path) -> None:
     assert [step.line for step in steps if step.kind == g.NOT_RUN and not step.argument] == []
 
 
-@pytest.mark.parametrize("page", sorted({*DOCS.rglob("*.md")} - {SITE_INDEX}), ids=lambda path: str(path.relative_to(DOCS)))
+@pytest.mark.parametrize("page", sorted({g.README, *DOCS.rglob("*.md")} - {SITE_INDEX}), ids=lambda path: str(path.relative_to(g.ROOT)))
 def test_links_lead_somewhere(page: pathlib.Path) -> None:
     wrong = []
     for link in LINK.findall(page.read_text(encoding="utf-8")):

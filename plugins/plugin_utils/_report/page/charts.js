@@ -24,6 +24,10 @@ const widths = new ResizeObserver((entries) => {
   }
 });
 
+function isNarrow() {
+  return window.innerWidth < 640;
+}
+
 // What a chart is to show: option(colours), and onclick(index of the data) where it can be chosen.
 function chartIn(host, { label, height, option, renderer = 'svg', onclick = null }) {
   const before = charts.get(host);

@@ -6,9 +6,12 @@
 
 function showConvergence(host, move, samples) {
   const seconds = samples.elapsed_ms.map((milliseconds) => milliseconds / 1000);
-  const points = (key) => samples[key].map((value, index) => [seconds[index], value]);
+  // Before memory goes, there is nothing left by libvirt's count, and nothing to draw.
+  const begun = Math.max(0, samples.remaining_bytes.findIndex((bytes) => bytes));
+  const isToDraw = (key, index) => key !== 'remaining_bytes' || index >= begun;
+  const points = (key) => samples[key].map((value, index) => [seconds[index], isToDraw(key, index) ? value : null]);
   const last = samples.remaining_bytes.length - 1;
-  const label = `Convergence of ${nameOf(move)}: ${inBytes(samples.remaining_bytes[0])} left at first, ${inBytes(samples.remaining_bytes[last])} after ${inTime(samples.elapsed_ms[last])}. The table below has the figures.`;
+  const label = `Convergence of ${nameOf(move)}: ${inBytes(samples.remaining_bytes[begun])} left at first, ${inBytes(samples.remaining_bytes[last])} after ${inTime(samples.elapsed_ms[last])}. The table below has the figures.`;
   chartIn(host, { label, height: 484, option: (colour) => convergenceOption(colour, points) });
 }
 
@@ -24,8 +27,10 @@ function convergenceOption(colour, points) {
     lineStyle: { width: 2, color: colour[look.colour], type: look.dash || 'solid' }, itemStyle: { color: colour[look.colour] }, ...more,
   });
   const step = { step: 'end' };
+  const narrow = isNarrow();
   return {
-    title: PANELS.map((panel) => ({ text: panel.title, left: 0, top: panel.top - 30, textStyle: { color: colour.ink, fontSize: 13, fontWeight: 600 } })),
+    // Where there is no room for both, the legends of the lower panels are their titles.
+    title: PANELS.map((panel, index) => ({ text: narrow && index > 0 ? '' : panel.title, left: 0, top: panel.top - 30, textStyle: { color: colour.ink, fontSize: 13, fontWeight: 600 } })),
     legend: [
       { data: ['bandwidth', 'dirty rate'], top: 172 }, { data: ['allowed downtime', 'throttle'], top: 316 },
     ].map((one) => ({ ...one, right: 0, itemWidth: 26, itemHeight: 8, textStyle: { color: colour.muted } })),

@@ -32,7 +32,7 @@ function downtimesOption(colour, ranges, used) {
     legend: { show: used.length > 1, top: 0, right: 0, textStyle: { color: colour.muted }, itemWidth: 14, itemHeight: 10 },
     xAxis: {
       type: 'category', data: ranges.map(rangeOf), axisTick: { show: false }, axisLine: { lineStyle: { color: colour.line } },
-      axisLabel: { color: colour.muted, interval: 0, rotate: window.innerWidth < 640 && ranges.length > 4 ? 45 : 0 },
+      axisLabel: { color: colour.muted, interval: 0, rotate: isNarrow() && ranges.length > 4 ? 45 : 0 },
     },
     yAxis: { type: 'value', minInterval: 1, axisLabel: { color: colour.muted }, splitLine: { lineStyle: { color: colour.line } } },
     tooltip: tooltip(colour, { trigger: 'axis', axisPointer: { type: 'shadow' }, formatter: rangeCard }),

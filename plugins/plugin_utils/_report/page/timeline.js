@@ -39,7 +39,7 @@ function lanesOf() {
 function showTimeline() {
   const lanes = lanesOf();
   const rowHeight = lanes.length > 60 ? 12 : 24;
-  const data = lanes.flatMap((lane, row) => lane.bars.map(([from, to, index]) => [row, from, to, index]));
+  const data = lanes.flatMap((lane, row) => lane.bars.map(([from, to, index], place) => [row, from, to, index, lane.bars[place - 1]?.[1], lane.bars[place + 1]?.[0]]));
   const height = lanes.length * rowHeight + 100;
   const hosts = new Set(lanes.map((lane) => lane.host)).size;
   chartIn(byId('timeline-chart'), {
@@ -62,7 +62,7 @@ function widened(data) {
 }
 
 function timelineOption(colour, lanes, data, extent) {
-  const narrow = window.innerWidth < 640;
+  const narrow = isNarrow();
   const fine = window.matchMedia('(pointer: fine)').matches;
   const zoom = { xAxisIndex: 0, filterMode: 'weakFilter' };
   const slider = {
@@ -120,14 +120,26 @@ function bar(area, api, colour) {
   // Where bars are many, they lie over each other, and where they are more it gets darker.
   const style = isMoved ? { fill: colour[move.outcome], opacity: moves.length > MANY ? 0.45 : 1 } : { fill: colour.surface, stroke: colour[move.outcome], lineWidth: 2 };
   const box = { type: 'rect', shape: { ...shape, r: 3 }, style };
-  if (shape.width < NAMED_PIXELS || height < 14) {
+  const isInside = shape.width >= NAMED_PIXELS;
+  const place = isInside ? { x: shape.x + 6, width: shape.width - 12 } : besideBar(area, api, shape);
+  if (place.width < NAMED_PIXELS - 12 || height < 14) {
     return box;
   }
-  const words = {
-    text: nameOf(move), x: shape.x + 6, y: middle, verticalAlign: 'middle', fill: isMoved ? colour['on-status'] : colour[move.outcome],
-    fontSize: 12, width: shape.width - 12, overflow: 'truncate', ellipsis: '…',
-  };
+  const fill = isInside && isMoved ? colour['on-status'] : colour[isInside ? move.outcome : 'ink'];
+  const words = { text: nameOf(move), ...place, y: middle, verticalAlign: 'middle', fill, fontSize: 12, overflow: 'truncate', ellipsis: '…' };
   return { type: 'group', children: [box, { type: 'text', style: words, silent: true }] };
+}
+
+// Beside a short bar, between those before and after it in its row: on the right where there is room, else on the left.
+function besideBar(area, api, shape) {
+  const gap = 5;
+  const pixels = (index, otherwise) => (api.value(index) ? api.coord([api.value(index), api.value(0)])[0] : otherwise);
+  const edge = area.coordSys.x + area.coordSys.width;
+  const left = Math.max(area.coordSys.x, pixels(4, -Infinity)) + gap;
+  const right = Math.min(edge, pixels(5, Infinity)) - gap;
+  const after = { x: shape.x + shape.width + gap, width: right - shape.x - shape.width - gap };
+  const before = { x: shape.x - gap, width: shape.x - gap - left, align: 'right' };
+  return after.width >= NAMED_PIXELS || after.width >= before.width ? after : before;
 }
 
 function moveCard(move) {

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 GUIDES = ROOT / "docs" / "guides"
+README = ROOT / "README.md"
 
 LAB, FILE, RUN, SEES, NOT_RUN, UNMARKED = "lab", "file", "run", "sees", "not run", "unmarked"
 FAILS, BACKGROUND = "fails", "background"
