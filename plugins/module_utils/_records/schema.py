@@ -125,6 +125,12 @@ def note(record: Record, event: str, by: str, detail: str = "") -> None:
     record["history"].append({"at": now, "status": event, "by": by, "detail": detail})
 
 
+def is_aborting(history: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+    """Whether an abort was begun in these lines whose outcome none of them says; what was said before an error that was settled is over."""
+    last = max((number for number, line in enumerate(history) if line["status"] in s.FINAL), default=-1)
+    return any(line["status"] == s.ABORT_START for line in history[last + 1 :])
+
+
 def intend(record: Record, act: str) -> None:
     """Write down an act on the guest (suspend, abort, resume …) before it is done."""
     record["acts"].append({"at": utc_now(), "act": act})

@@ -36,6 +36,9 @@ BEFORE_JOB = frozenset({ACCEPTED, SCHEDULED, QUEUED})
 # A watcher's last word.
 FINAL = CLOSED | {ERROR}
 
+# Lines of a history that are no status.
+ABORT_START = "abort_start"
+
 REASON_OPERATOR = "operator"
 REASON_TIMEOUT = "timeout"
 REASON_STALLED = "stalled"

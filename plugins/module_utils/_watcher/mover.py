@@ -197,7 +197,7 @@ class Mover(threading.Thread):
         """Honour an abort that came before the job exists; anything else has to wait until there is one."""
         for intent in self._intents():
             if intent.act == intents.ABORT:
-                self.journal.note("abort_start", intent.by)
+                self.journal.note(s.ABORT_START, intent.by)
                 self.journal.intend(ABORT_PREFIX + s.REASON_OPERATOR)
                 self.journal.answer(intent)
                 raise Aborted("The move was aborted before its job was started.")

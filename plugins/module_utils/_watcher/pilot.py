@@ -13,6 +13,7 @@ from .._errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._migration.force import ForceAction, SetBandwidth, StartPostCopy, Suspend
 from .._migration.hypervisor import Host
 from .._migration.monitor import Abort, SetDowntime
+from .._records import statuses as s
 from .journal import Journal
 
 ABORT_PREFIX = "abort: "
@@ -36,7 +37,7 @@ class Pilot:
         """Cancel the job; return what libvirt refused it with, if it did. Any other error is raised: the abort may not have arrived."""
         act = ABORT_PREFIX + action.reason
         if act not in self._begun:
-            self._journal.note("abort_start", action.reason)
+            self._journal.note(s.ABORT_START, action.reason)
         return self._tried(act, lambda: host.abort(self._uuid), (InvalidState, NotSupported))
 
     def allow(self, host: Host, milliseconds: int) -> bool:

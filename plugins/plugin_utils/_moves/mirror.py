@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import is_aborting
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
 
@@ -20,7 +21,7 @@ OWNER_LAG_SECONDS = 5.0
 
 
 class Mirror:
-    """Writes a record's changes of status to the ledger, if it is ours, or if its owner does not.
+    """Writes a record's changes of status, and the begin of an abort, to the ledger, if it is ours, or if its owner does not.
 
     The version that every write carries makes sure that of two writers one gives way.
     """
@@ -77,7 +78,10 @@ class Mirror:
         if record["status"] in s.BEFORE_JOB and self.record["status"] == s.PREPARING:
             # It has its turn, and its watcher has not heard of that yet.
             return False
-        return (record["status"], record["generation"]) != (self.record["status"], self.record["generation"])
+        if (record["status"], record["generation"]) != (self.record["status"], self.record["generation"]):
+            return True
+        # Who is told what happens to records hears of an abort when it begins, not when it is over. Before there is a job it is over at once.
+        return record["status"] not in s.BEFORE_JOB and is_aborting(record["history"]) and not is_aborting(self.record["history"])
 
     def _is_overdue(self) -> bool:
         """Whether the ledger has stayed behind for so long that its owner must be gone."""

@@ -11,11 +11,11 @@ import typing as t
 import uuid
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import is_aborting
 
 from .._ledger.store import Body
 
 PREFIX = "io.github.kvmfleet.migration"
-ABORT_START = "abort_start"
 _IN_FLIGHT = (s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY)
 _MOST_CHARACTERS = 1000
 
@@ -69,22 +69,19 @@ def _place(end: Body) -> Body:
 
 
 def _kinds(record: Body, number: int) -> list[str]:
-    earlier = [line["status"] for line in record["history"][:number]]
-    status = record["history"][number]["status"]
-    return _of_move(status, earlier) if record["type"] == s.LIVE_MIGRATION else _of_evacuation(status, earlier)
+    earlier, status = record["history"][:number], record["history"][number]["status"]
+    words = [line["status"] for line in earlier]
+    return _of_move(status, words, is_aborting(earlier)) if record["type"] == s.LIVE_MIGRATION else _of_evacuation(status, words)
 
 
-def _of_move(status: str, earlier: list[str]) -> list[str]:
+def _of_move(status: str, earlier: list[str], aborting: bool) -> list[str]:
     if status in _IN_FLIGHT:
         return [] if set(_IN_FLIGHT) & set(earlier) else ["move.started"]
-    # What was said before an error that was settled is over.
-    last = max((number for number, word in enumerate(earlier) if word in s.FINAL), default=-1)
-    is_aborting = ABORT_START in earlier[last + 1 :]
-    if status == ABORT_START:
-        return [] if is_aborting else ["abort.started"]
+    if status == s.ABORT_START:
+        return [] if aborting else ["abort.started"]
     if status not in s.FINAL:
         return []
-    aborted = ["abort.completed" if status == s.CANCELLED else "abort.failed"] if is_aborting else []
+    aborted = ["abort.completed" if status == s.CANCELLED else "abort.failed"] if aborting else []
     return [*aborted, f"move.{status}"]
 
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import put_to_sleep, wake
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import BEFORE
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, silence
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
 
@@ -50,19 +52,31 @@ def test_a_receiver_hears_of_a_move_an_abort_an_evacuation_and_a_cleanup(site: S
 
     running = site.begin(1, "live_migrate", {"name": "endless", "destination": two, "unsafe": True, "bandwidth_mib": CAP_MIB})
     site.lab.under_way(site.lab.uuid("endless"))
-    aborted = Running(site.popen(site.ad_hoc_command(1, "migration_abort", {"name": "endless"}, ledger=False))).wait()
+    # It has to wait for the destination, and is told of before it is over.
+    put_to_sleep(site.lab, 2)
+    aborting = Running(site.popen(site.ad_hoc_command(1, "migration_abort", {"name": "endless"}, ledger=False)))
+    receiver.await_requests(4)
+    ends = ("endless", one, two)
+    assert told(receiver, 2) == [("move.started", *ends), ("abort.started", *ends)]
+    assert site.records()[-1]["status"] == "running"
+    wake(site.lab, 2)
+    aborted = aborting.wait()
     assert aborted.code == 0, aborted.text
     assert running.wait().ended() == ("cancelled", "operator")
-    ends = ("endless", one, two)
-    assert told(receiver, 2) == [("move.started", *ends), ("abort.started", *ends), ("abort.completed", *ends), ("move.cancelled", *ends)]
+    assert told(receiver, 4) == [("abort.completed", *ends), ("move.cancelled", *ends)]
     assert receiver.events()[-1]["data"]["reason"] == "operator"
 
     site.protect()
     assert told(receiver, 6) == []
     site.lose(1)
-    assert site.evacuate(3).code == 0
+    site.hooks[3].hold(BEFORE, "endless")
+    evacuating = site.begin_evacuation(3)
+    receiver.await_requests(7)
     ends = ("endless", one, three)
-    assert told(receiver, 6) == [("evacuation.started", *ends), ("evacuation.completed", *ends)]
+    assert told(receiver, 6) == [("evacuation.started", *ends)]
+    site.hooks[3].let_go(BEFORE, "endless")
+    assert evacuating.wait().code == 0
+    assert told(receiver, 7) == [("evacuation.completed", *ends)]
 
     site.bring_back(1)
     assert site.clean(1, "--check").changed

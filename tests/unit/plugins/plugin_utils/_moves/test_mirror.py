@@ -78,6 +78,28 @@ def test_figures_alone_are_no_write(mirrored: Mirrored) -> None:
     assert mirror.stored.version == version
 
 
+def test_an_abort_is_written_when_it_begins_and_once(mirrored: Mirrored) -> None:
+    mirror = mirrored.mirror(owner=True)
+    mirror.follow(mirrored.moves_on(s.PREPARING, s.RUNNING))
+    schema.note(mirrored.state, s.ABORT_START, "root@other")
+    mirror.follow(mirrored.moves_on())
+    record = mirrored.ledger.get(mirrored.stored.record["id"]).record
+    assert (record["status"], record["history"][-1]["status"]) == (s.RUNNING, s.ABORT_START)
+    version = mirror.stored.version
+    mirror.follow(mirrored.moves_on())
+    assert mirror.stored.version == version
+    mirror.follow(mirrored.moves_on(s.CANCELLED))
+    assert mirrored.written == s.CANCELLED
+
+
+def test_an_abort_of_what_waits_is_written_with_its_outcome(mirrored: Mirrored) -> None:
+    """Who gives turns keeps a word of his own in the record meanwhile."""
+    mirror = mirrored.mirror(owner=True)
+    schema.note(mirrored.state, s.ABORT_START, "root@other")
+    mirror.follow(mirrored.moves_on())
+    assert mirror.stored.version == mirrored.stored.version
+
+
 def test_who_only_looks_on_writes_nothing_while_the_owner_does(mirrored: Mirrored) -> None:
     owner, other = mirrored.mirror(owner=True), mirrored.mirror(owner=False)
     for status in (s.PREPARING, s.RUNNING, s.COMPLETED):
