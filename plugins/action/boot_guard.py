@@ -19,7 +19,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body, Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.withheld import keeping_out, summary, withholding
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import missing_records, sentence
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.told import told_by_fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.withheld import forgotten, keeping_out, summary, withholding
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
@@ -38,18 +40,20 @@ class ActionModule(FleetAction):
         """Read, forget what is not to be started, and release where the ledger permits it."""
         unwanted = [canonical_uuid(uuid) for uuid in args["forget"]]
         here = self.here(task_vars)
-        ledger = open_if_any(*Settings(task_vars).ledger(here, args["ledger"]))
+        settings = Settings(task_vars)
+        ledger = open_if_any(*settings.ledger(here, args["ledger"]))
         answer = self._asked("read", {}, args, task_vars)
         identity = Identity(here, *(answer["identity"][key] for key in ("host_id", "host_uuid", "machine_id")))
         records = list(ledger.records(statuses=sorted(UNSETTLED | TOMBSTONE))) if ledger else []
         withheld = withholding(records, identity)
+        lost = forgotten(missing_records(ledger, told_by_fleet(settings, here, answer["remembered"])), identity)
         result: Result = {
             "changed": False,
-            "withheld_by": [summary(record) for record in withheld],
-            "open_records": [summary(record) for record in keeping_out(records, identity)],
+            "withheld_by": [summary(record) for record in [*withheld, *lost]],
+            "open_records": [summary(record) for record in [*keeping_out(records, identity), *lost]],
         }
         if args["state"]:
-            self._permit(ledger, identity, withheld)
+            self._permit(ledger, identity, withheld, lost)
         if unwanted:
             done = self._asked("forget", {"uuids": unwanted}, args, task_vars)
             result.update(changed=done["changed"], forgotten=done["forgotten"])
@@ -63,7 +67,7 @@ class ActionModule(FleetAction):
         result.update(guard=answer["guard"], to_start=[entry for entry in answer["to_start"] if entry["uuid"] not in unwanted])
         return {**result, "warnings": warnings} if warnings else result
 
-    def _permit(self, ledger: Ledger | None, identity: Identity, withheld: list[Body]) -> None:
+    def _permit(self, ledger: Ledger | None, identity: Identity, withheld: list[Body], lost: list[Body]) -> None:
         """Raise what forbids the release; the host stays held then."""
         found = entry_of(ledger, identity) if ledger else None
         if found is None:
@@ -72,6 +76,12 @@ class ActionModule(FleetAction):
                 "Use the ledger that the host was protected under, or protect it first (protect_host). Nothing was released.",
             )
         check_not_discarded(found.body)
+        if lost:
+            raise Unsafe(
+                f"{identity.name} cannot be released: {' '.join(map(sentence, lost))}",
+                "The host's guests stay held.",
+                withheld_by=[summary(record) for record in [*withheld, *lost]],
+            )
         if withheld:
             why = "; ".join(f"{describe(record)} is '{record['status']}'" for record in withheld)
             raise Unsafe(

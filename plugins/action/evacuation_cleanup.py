@@ -17,6 +17,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.cle
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import left_behind, missing_records, sentence
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.told import told_by_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
@@ -44,19 +46,24 @@ class ActionModule(FleetAction):
         def phase(name: str, work: Result) -> Result:
             return self.phase(name, work, args["uri"], task_vars)
 
-        identity = _identity(here, phase("identify", {"ledger_id": ledger.ledger_id if ledger else None}))
+        answer = phase("identify", {"ledger_id": ledger.ledger_id if ledger else None})
+        identity = _identity(here, answer)
         outcome = Outcome()
         if ledger and _has_identity(ledger, identity):
             self.announced(ledger, settings, here, where)
             me = place(here, identity.host_id, identity.host_uuid)
             uris = _others(settings, here, ledger, identity)
-            cleanup = Cleanup(ledger, me, phase, uris, args["storage"], args["retention_days"], acting(), self._task.check_mode)
+            told = list(told_by_fleet(settings, here, answer["remembered"]))
+            memory = missing_records(ledger, told), left_behind(ledger, told, identity.host_id)
+            cleanup = Cleanup(ledger, me, phase, uris, args["storage"], args["retention_days"], acting(), self._task.check_mode, *memory)
             outcome = cleanup.run()
         return self._result(outcome, here, ledger)
 
     def _result(self, outcome: Outcome, here: str, ledger: Ledger | None) -> Result:
         result = outcome.as_result()
+        refused = {entry["uuid"] for entry in outcome.refused}
         warnings = [f"Domain {entry['name']} was not cleaned from {here}: {entry['reason']}" for entry in outcome.refused]
+        warnings += [sentence(one) for one in outcome.missing_records if one["domain"]["uuid"] not in refused]
         warnings += ledger.problems if ledger else []
         if self._task.diff:
             result["diff"] = _diff(outcome, here)

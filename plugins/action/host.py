@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.settle import discarded, settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document, Ledger, Stored
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import BEFORE_A_WATCHER
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import BEFORE_A_HOST_KNOWS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.restored import restored, write
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
@@ -151,7 +151,7 @@ def _decision(args: Result) -> str:
 
 def _settle(ledger: Ledger, wanted: Result, reason: str, phase: Phase | None, name: str, check: bool) -> Result:
     stored = _known(ledger, wanted["id"], asked=phase is not None)
-    if phase and (stored is None or stored.record["status"] in BEFORE_A_WATCHER):
+    if phase and (stored is None or stored.record["status"] in BEFORE_A_HOST_KNOWS):
         told = phase("recall", {"id": wanted["id"]})["told"]
         if told is not None:
             return _restore(ledger, stored, restored(told, wanted["status"], name, reason, acting()), check)

@@ -11,6 +11,7 @@ import typing as t
 
 from . import _start_notes as start_notes
 from ._facts.host_phases import read as read_identity
+from ._facts.remembered import remembered
 from ._guard.release import release
 from ._guard.state import State, state
 from ._module import require_root
@@ -20,10 +21,10 @@ Work = t.Mapping[str, t.Any]
 
 
 def read(uri: str, _work: Work) -> Result:
-    """Return C(identity), C(guard) and C(to_start); changes nothing."""
+    """Return C(identity), C(guard), C(to_start), and C(remembered), what this host remembers of moves; changes nothing."""
     require_root()
     who = read_identity(uri, {})
-    return {"changed": False, "identity": who["identity"], "libvirt_error": who["libvirt_error"], **_told(state())}
+    return {"changed": False, "identity": who["identity"], "libvirt_error": who["libvirt_error"], "remembered": remembered(), **_told(state())}
 
 
 def release_boot(_uri: str, work: Work) -> Result:

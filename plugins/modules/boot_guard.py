@@ -106,7 +106,10 @@ to_start:
       why: [autostart]
       at: '2026-11-21T03:00:00.000Z'
 withheld_by:
-  description: Evacuations of this host that are not closed, for which it may not be released. Also returned when the task fails for them.
+  description:
+    - Evacuations of this host that are not closed, for which it may not be released. Also returned when the task fails for them.
+    - Also moves and evacuations with this host at either end that the ledger has lost, as by an old backup. This host remembers them, or another one
+      that told its facts.
   returned: success, or failure with C(unsafe)
   type: list
   elements: dict

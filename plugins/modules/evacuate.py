@@ -185,57 +185,13 @@ unaccounted:
   sample: []
 missing_records:
   description:
-    - Moves that this host remembers, or another one that told its facts lately, and the ledger does not.
-    - It knows nothing of them, or less than any crash can leave behind, so it was set back, as by an old backup.
-    - Their domains are neither moved nor started before a person has settled them with O(kvmfleet.migration.host#module:settle).
+    - Moves and evacuations that this host remembers, or another one that told its facts, and the ledger does not, in the form of
+      RV(kvmfleet.migration.protect#module:missing_records).
+    - Their domains are neither moved nor started before a person has settled them.
   returned: success
   type: list
   elements: dict
-  contains:
-    id:
-      description: The record's ID.
-      type: str
-      sample: 2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10
-    generation:
-      description: The generation that the move has of its domain.
-      type: int
-      sample: 7
-    type:
-      description: Always V(live-migration).
-      type: str
-      sample: live-migration
-    status:
-      description: What the host remembers of its end.
-      type: str
-      sample: completed
-    updated_at:
-      description: When that was written.
-      type: str
-      sample: '2026-11-21T03:00:00.000Z'
-    domain:
-      description: UUID and name.
-      type: dict
-      sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1}
-    source:
-      description: Inventory name, host ID and libvirt's UUID of the source.
-      type: dict
-      sample: {host: kvm1, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01}
-    destination:
-      description: The same of the destination.
-      type: dict
-      sample: {host: kvm2, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c02}
-    ledger_id:
-      description: The ledger that it was written in.
-      type: str
-      sample: 7d0a1a0e-6d0b-4a55-8f3a-1f0e9d6c2b31
-    ledger_status:
-      description: What the ledger has of it; null where it has nothing.
-      type: str
-      sample: null
-    remembered_by:
-      description: The host that remembers it.
-      type: str
-      sample: kvm1
+  sample: []
 ages:
   description: By name of each domain, how many seconds ago its document was written.
   returned: success

@@ -23,6 +23,9 @@ description:
     where it is now. Every other disk is kept, and returned in RV(kept) with the reason. One with C(only_copy) may be the only copy of its data.
   - Of several evacuations of one domain from this host the newest one counts; the older ones are completed with the reason C(superseded). So is one whose
     domain has come back to this host by a newer record. Then nothing is removed.
+  - Nothing is removed by a record that is older than what hosts remember, as after the restore of an old backup of the ledger. An evacuation from here that
+    the ledger has lost is returned in RV(missing_records), and a person settles it. Other hosts are heard of that by their facts
+    (M(kvmfleet.migration.host_facts)); the role P(kvmfleet.migration.recover_host#role) gathers those of the whole fleet.
   - A record is C(completed) only after the work on the host was verified. A run that died on its way is continued by the next one.
   - Needs root on the host, which has to reach the libvirt of the others as it does in a migration.
 options:
@@ -164,13 +167,23 @@ kept:
 refused:
   description:
     - Domains that could not be cleaned, with C(uuid), C(name), C(record), C(reason). Their records stay C(done).
-    - Those whose evacuation from here is still on its way, too; their records stay as they are.
+    - Those whose evacuation from here is still on its way, too, and those of which the ledger was set back; their records stay as they are.
   returned: always
   type: list
   elements: dict
   sample: []
 superseded:
   description: Domains that have come back to this host by a newer record, so that there was nothing to clean.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+missing_records:
+  description:
+    - What this host, and others that told their facts, remember and the ledger does not, in the form of
+      RV(kvmfleet.migration.protect#module:missing_records).
+    - Evacuations from here among it are in RV(refused), too. Of their domains nothing is removed, and nothing where a newer record than that of the
+      evacuation was lost.
   returned: always
   type: list
   elements: dict

@@ -208,7 +208,8 @@ ansible_facts:
           sample: {}
         remembered:
           description:
-            - The last move of each domain that was begun here since the host's boot, as this host remembers it, to be compared with the ledger.
+            - The last move of each domain that was begun here since the host's boot, and the last evacuation of each domain that was started or defined
+              here, as this host remembers them, to be compared with the ledger.
             - Null where the user may not read it, or the host was reached through a remote URI.
           type: list
           elements: dict

@@ -131,7 +131,7 @@ unproved:
       reason: no other host has seen this host's token in /var/lib/libvirt/images
 missing_records:
   description:
-    - Moves that this host remembers, and the ledger does not.
+    - Moves and evacuations that this host remembers, and the ledger does not.
     - It knows nothing of them, or less than any crash can leave behind, so it was set back, as by an old backup.
     - Their domains are neither moved nor started before a person has settled them with O(kvmfleet.migration.host#module:settle).
   returned: success
@@ -143,15 +143,15 @@ missing_records:
       type: str
       sample: 2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10
     generation:
-      description: The generation that the move has of its domain.
+      description: The generation that it has of its domain.
       type: int
       sample: 7
     type:
-      description: Always V(live-migration).
+      description: V(live-migration) or V(evacuation).
       type: str
       sample: live-migration
     status:
-      description: What the host remembers of its end.
+      description: What the host remembers of its end. Of an evacuation that is always V(pre-migrating).
       type: str
       sample: completed
     updated_at:

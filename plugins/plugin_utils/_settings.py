@@ -138,11 +138,16 @@ class Settings:
         check_fields(profile, PROFILE_FIELDS, where)
         return profile
 
-    def fresh_facts(self, host: str) -> t.Optional[t.Mapping[str, t.Any]]:
-        """Return C(kvmfleet_host) of the host where C(host_facts) gathered it within the last minute."""
+    def facts(self, host: str) -> t.Optional[t.Mapping[str, t.Any]]:
+        """Return C(kvmfleet_host) of the host as C(host_facts) gathered it, at whatever time."""
         gathered = self.of(host, "ansible_facts", {})
         facts = gathered.get("kvmfleet_host") if isinstance(gathered, t.Mapping) else None
-        if not isinstance(facts, t.Mapping) or not facts.get("gathered_at"):
+        return facts if isinstance(facts, t.Mapping) else None
+
+    def fresh_facts(self, host: str) -> t.Optional[t.Mapping[str, t.Any]]:
+        """Return the facts where they were gathered within the last minute."""
+        facts = self.facts(host)
+        if facts is None or not facts.get("gathered_at"):
             return None
         try:
             age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(str(facts["gathered_at"]))

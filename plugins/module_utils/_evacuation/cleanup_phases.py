@@ -15,6 +15,7 @@ import typing as t
 from .._errors import Conflict, Internal, Unsafe
 from .._facts import host_phases
 from .._facts.identity import read_host_id
+from .._facts.remembered import remembered
 from .._hypervisor.cleaning import open_cleaning_host
 from .._hypervisor.storage import innermost, read_mounts
 from .._module import require_local, require_root
@@ -35,11 +36,14 @@ _PEER_SECONDS = 15.0
 
 @patient
 def identify(uri: str, work: Work) -> Json:
-    """Return who this host is. Raises L(Forbidden) without root, L(NotSupported) for another host's URI, L(Conflict) for another ledger's host."""
+    """Return who this host is, and C(remembered), what it remembers of moves.
+
+    Raises L(Forbidden) without root, L(NotSupported) for another host's URI, L(Conflict) for another ledger's host.
+    """
     require_root()
     require_local(uri)
     check_belongs(work["ledger_id"])
-    return host_phases.read(uri, work)
+    return {**host_phases.read(uri, work), "remembered": remembered()}
 
 
 @patient

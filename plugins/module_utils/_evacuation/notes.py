@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""For which evacuation a definition was put on this host: written before it is put, so that a later run knows its own."""
+"""For which evacuation a definition was put on this host: written before it is put, so that a later run knows its own.
+
+A note holds the whole record, as a control node wrote it into its ledger: should the ledger lose that, it can be put back.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,24 @@ import typing as t
 import uuid as uuid_module
 
 from .._errors import Forbidden, InvalidArgument
+from .._records.schema import Record
 
 # Beside the definitions, which outlive a boot as well.
 FOLDER = "/var/lib/kvmfleet/evacuations"
 
 
-def write(domain_uuid: str, record_id: str, folder: str = FOLDER) -> None:
-    """Note, for good, that this record's definition of the domain is put here. Raises L(Forbidden)."""
+def write(domain_uuid: str, record: Record, folder: str = FOLDER) -> None:
+    """Note, for good, that this record's definition of the domain is put here. Raises L(Forbidden).
+
+    :arg record: with C(ledger_id) beside what a record has.
+    """
     path = _path(domain_uuid, folder)
     temporary = f"{path}.{os.getpid()}.new"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump({"record": record_id}, stream)
+            json.dump(record, stream)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
@@ -37,13 +44,13 @@ def write(domain_uuid: str, record_id: str, folder: str = FOLDER) -> None:
 
 
 def record_of(domain_uuid: str, folder: str = FOLDER) -> t.Optional[str]:
-    """Return the record that put the domain's definition here last; null where none did."""
+    """Return the ID of the record that put the domain's definition here last; null where none did."""
     try:
         with open(_path(domain_uuid, folder), encoding="utf-8") as stream:
             document = json.load(stream)
     except (OSError, ValueError, RecursionError):
         return None
-    record = document.get("record") if isinstance(document, dict) else None
+    record = document.get("id") if isinstance(document, dict) else None
     return record if isinstance(record, str) else None
 
 

@@ -98,7 +98,7 @@ def see(uri: str, work: Work) -> Json:
 def save(uri: str, work: Work) -> Json:
     """Return C(domains) as they could be started elsewhere, C(arriving) (UUIDs that are still moving here), C(unreadable) (name, uuid, why).
 
-    Beside them C(remembered), the moves that were begun here.
+    Beside them C(remembered), what this host remembers of moves.
 
     :arg work: C(host_id) that this host has to have; C(uuids), those that are asked for, null for all.
     """

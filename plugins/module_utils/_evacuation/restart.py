@@ -59,8 +59,8 @@ class StartingHost(h.Host, t.Protocol):
 
 @dataclass
 class Restart:
-    """:arg order: C(record), C(generation), C(rejoin) (the record was C(pre-migrating) before this run), C(settle_only)
-    (start nothing), C(uuid), C(name), C(definition), C(persistent),
+    """:arg order: C(record) (its id), C(note) (all of it, for L(notes.write)), C(generation), C(rejoin) (the record was C(pre-migrating) before this run),
+    C(settle_only) (start nothing), C(uuid), C(name), C(definition), C(persistent),
     C(autostart), C(wanted) (a state), C(sources), C(disks), C(tokens).
     """
 
@@ -141,7 +141,7 @@ class Restart:
 
     def _put(self, view: h.GuestView) -> None:
         order, wanted = self.order, self.order["wanted"]
-        notes.write(order["uuid"], order["record"], self.notes_folder)
+        notes.write(order["uuid"], order["note"], self.notes_folder)
         if order["persistent"]:
             if not view.present:
                 self.host.define(order["definition"])

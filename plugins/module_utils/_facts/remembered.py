@@ -3,43 +3,50 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What a host remembers of the moves that were begun on it: the last one of each domain, until its next boot."""
+"""What a host remembers of moves: the last one of each domain that was begun on it, until its next boot, and evacuations to it, for good."""
 
 from __future__ import annotations
 
 import typing as t
 
 from .._errors import Internal, InvalidArgument
+from .._evacuation.notes import FOLDER as NOTES_FOLDER
 from .._records import schema
 from .._watcher.files import RUN_FOLDER, record_in
+from .._watcher.ownership import is_locked
 from .._watcher.process import is_alive
 from .migrations import canonical_uuid, read_files
 
 _TOLD = ("id", "generation", "type", "status", "updated_at", "domain", "source", "destination")
 
 
-def remembered(folder: str = RUN_FOLDER) -> t.Optional[t.List[schema.Record]]:
-    """Return of each move what a ledger can be compared with, its C(ledger_id) with it; null where this user may not read the state files."""
-    states = _states(folder)
-    if states is None:
+def remembered(folder: str = RUN_FOLDER, notes_folder: str = NOTES_FOLDER) -> t.Optional[t.List[schema.Record]]:
+    """Return of each move and evacuation what a ledger can be compared with, its C(ledger_id) with it; null where this user may not read that."""
+    moves, notes = _records(folder), _records(notes_folder)
+    if moves is None or notes is None:
         return None
-    return [{**{key: state[key] for key in _TOLD}, "ledger_id": state.get("ledger_id")} for state in states]
+    return [{**{key: one[key] for key in _TOLD}, "ledger_id": one.get("ledger_id")} for one in [*moves, *notes]]
 
 
-def recalled(record_id: str, folder: str = RUN_FOLDER) -> t.Optional[t.Dict[str, t.Any]]:
-    """Return C(record), whole, and C(watched), whether its watcher still lives; null where this host remembers no such record."""
-    state = next((state for state in _states(folder) or () if state["id"] == record_id), None)
-    return None if state is None else {"record": record_in(state), "watched": is_alive(state.get("watcher"))}
+def recalled(record_id: str, folder: str = RUN_FOLDER, notes_folder: str = NOTES_FOLDER) -> t.Optional[t.Dict[str, t.Any]]:
+    """Return C(record), whole, and C(watched), whether a process here still acts for it; null where this host remembers no such record."""
+    for one in _records(folder) or ():
+        if one["id"] == record_id:
+            return {"record": record_in(one), "watched": is_alive(one.get("watcher"))}
+    for one in _records(notes_folder) or ():
+        if one["id"] == record_id:
+            return {"record": one, "watched": is_locked(one["domain"]["uuid"], folder)}
+    return None
 
 
-def _states(folder: str) -> t.Optional[t.List[schema.Record]]:
+def _records(folder: str) -> t.Optional[t.List[schema.Record]]:
     found = read_files(folder)
-    return None if found is None else [state for uuid, state in sorted(found.items()) if _is_of(state, uuid)]
+    return None if found is None else [record for uuid, record in sorted(found.items()) if _is_of(record, uuid)]
 
 
-def _is_of(state: t.Any, uuid: str) -> bool:
+def _is_of(record: t.Any, uuid: str) -> bool:
     try:
-        record = schema.check_record(state)
+        schema.check_record(record)
         return canonical_uuid(record["id"]) == record["id"] and canonical_uuid(uuid) == record["domain"]["uuid"] == uuid
     except (Internal, InvalidArgument):
         return False

@@ -20,6 +20,21 @@ class Watched(Conflict):
     """Another process holds the lock: a watcher lives."""
 
 
+def is_locked(domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
+    """Whether a process holds the lock of that domain. Makes no lock."""
+    try:
+        descriptor = os.open(lock_path(domain_uuid, folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 class Ownership:
     """The lock of one domain, held until L(release) or the end of the process."""
 

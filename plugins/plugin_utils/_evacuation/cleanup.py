@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, Unreachable, Unsafe
@@ -17,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 
 from .._ledger.rules import describe
 from .._ledger.store import Body, Ledger
+from .._memory.missing import sentence, sentence_on_copy
 from .cleanup_tombstones import Tombstone, ending, question, tombstones, unfinished
 
 DELETE = "delete"
@@ -39,6 +41,7 @@ class Outcome:
     refused: list[Body] = field(default_factory=list)
     superseded: list[Body] = field(default_factory=list)
     deleted: list[Body] = field(default_factory=list)
+    missing_records: list[Body] = field(default_factory=list)
 
     def as_result(self) -> Body:
         """Return the lists, and whether any of them says of a change."""
@@ -53,6 +56,8 @@ class Cleanup:
     :arg uris: name of each other host of the fleet to its libvirt URI.
     :arg storage: C(quarantine), C(keep) or C(delete).
     :arg check: to change nothing.
+    :arg missing: what hosts remember and the ledger does not, see L(missing_records).
+    :arg left: evacuations from here among that, also where the ledger has found the domain by itself since, see L(left_behind).
     """
 
     ledger: Ledger
@@ -63,10 +68,12 @@ class Cleanup:
     retention_days: int
     by: str
     check: bool
+    missing: Sequence[Body] = ()
+    left: Sequence[Body] = ()
 
     def run(self) -> Outcome:
         """Return what became of each domain. Raises L(DoubleRunAlarm) for a domain that runs here although it was evacuated: then nothing more is touched."""
-        outcome = Outcome()
+        outcome = Outcome(missing_records=list(self.missing))
         try:
             self._run(outcome)
         except KvmfleetError as error:
@@ -76,12 +83,14 @@ class Cleanup:
 
     def _run(self, outcome: Outcome) -> None:
         found = tombstones(self.ledger, self.here["host_id"])
-        waiting = [tombstone for tombstone in found if not self._is_busy(tombstone, outcome)]
+        waiting = [tombstone for tombstone in found if not self._is_busy(tombstone, outcome) and not self._is_outdated(tombstone, outcome)]
         told = {tombstone.uuid for tombstone in found}
         for begun in [begun for begun in unfinished(self.ledger, self.here["host_id"]) if begun.uuid not in told]:
             self._is_busy(begun, outcome)
-        plans = self._survey(waiting)
-        self._raise_alarm([plan for plan in plans.values() if plan["kind"] == ALARM])
+        lost = [Tombstone(one) for one in self.left if one["domain"]["uuid"] not in told]
+        plans = self._survey([*waiting, *lost])
+        self._leave_lost(lost, plans, outcome)
+        self._raise_alarm([plans[tombstone.record["id"]] for tombstone in waiting if plans[tombstone.record["id"]]["kind"] == ALARM])
         if self.storage == DELETE:
             self._expire(outcome)
         for tombstone in waiting:
@@ -98,6 +107,27 @@ class Cleanup:
         if unsettled is not None:
             self._refuse(tombstone, f"{describe(unsettled.record)} is not settled ('{unsettled.record['status']}')", outcome)
         return unsettled is not None
+
+    def _is_outdated(self, tombstone: Tombstone, outcome: Outcome) -> bool:
+        """Whether hosts know of something newer than the tombstone, which is no truth then."""
+        newer = next((one for one in self.missing if one["domain"]["uuid"] == tombstone.uuid), None)
+        if newer is not None:
+            self._refuse(tombstone, sentence(newer), outcome)
+        return newer is not None
+
+    def _leave_lost(self, lost: list[Tombstone], plans: Mapping[str, Body], outcome: Outcome) -> None:
+        """Tell of evacuations from here that the ledger has lost, as long as a person has something to do about them."""
+        missing = {one["id"] for one in self.missing}
+        for tombstone in lost:
+            record, plan = tombstone.record, plans[tombstone.record["id"]]
+            if record["id"] in missing:
+                told = sentence(record)
+            elif plan["present"]:
+                told = sentence_on_copy(record)
+                outcome.missing_records.append(record)
+            else:
+                continue
+            outcome.refused.append({**tombstone.said(), "reason": f"{plan['reason']}. {told}" if plan["kind"] == ALARM else told})
 
     def _refuse(self, tombstone: Tombstone, reason: str, outcome: Outcome) -> None:
         outcome.refused.append({**tombstone.said(), "reason": reason})

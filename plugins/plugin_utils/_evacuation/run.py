@@ -10,8 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import time
-import typing as t
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, KvmfleetError, Unsafe
@@ -25,6 +24,7 @@ from .._hosts.identity import Identity, entry_of
 from .._ledger.places import same_host
 from .._ledger.store import Body
 from .._memory.missing import check_known, missing_records, sentence
+from .._memory.told import told_by_fleet
 from .._moves.arrivals import Arrivals
 from .._moves.fleet_view import FleetView
 from .._protect.answer import age_seconds
@@ -88,7 +88,7 @@ class Evacuation:
         self.silent = self.fleet.check_silent(self.context.wish.accept_silent, self.others)
         self.uris = {name: uri for name, uri in uris.items() if name in self.fleet.answering}
         self.seen = seen
-        self.missing_records = missing_records(self.context.ledger, self._remembered(seen["facts"]))
+        self.missing_records = missing_records(self.context.ledger, told_by_fleet(self.context.settings, self.context.here, seen["facts"].get("remembered")))
         for job in self.jobs:
             self._guarded(job, lambda job: d.check_inactive(job, self.fleet))
             self._guarded(job, lambda job: check_known(job.name, job.uuid, self.missing_records))
@@ -206,14 +206,6 @@ class Evacuation:
             # Its own facts may be from before it died; only another one's say that it lives.
             if facts is not None and name != self.source.name and facts.get("host_id") == self.source.host_id:
                 raise Unsafe(f"{name} answers, and says that it is {self.source.host_id}: the host to be evacuated.", "Nothing was started.")
-
-    def _remembered(self, own: Body) -> Iterator[tuple[str, t.Optional[Sequence[Body]]]]:
-        """Yield what this host remembers of moves, and the hosts that told of themselves lately."""
-        yield self.context.here, own.get("remembered")
-        for name in self.context.settings.fleet():
-            facts = self.context.settings.fresh_facts(name)
-            if name != self.context.here and facts is not None:
-                yield name, facts.get("remembered")
 
     def _warn(self) -> None:
         context = self.context

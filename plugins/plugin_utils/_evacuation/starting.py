@@ -131,6 +131,7 @@ class Starting:
         saved, record = job.saved, t.cast("Body", job.record)
         return {
             "record": record["id"],
+            "note": {**record, "ledger_id": self.context.ledger.ledger_id},
             "generation": record["generation"],
             "rejoin": job.rejoin,
             "uuid": job.uuid,

@@ -21,16 +21,17 @@ from .._ledger.store import Body, Ledger, Stored
 def restored(told: Body, status: str, host: str, said: str, by: str) -> tuple[Body, Body]:
     """Return the record as it is put into the ledger, and as it is then settled.
 
-    Raises L(InvalidState) while the move is still watched or under way, L(InvalidArgument) for a status that it cannot get.
+    Raises L(InvalidState) while the host still acts for it, L(InvalidArgument) for a status that it cannot get.
 
     :arg told: C(record) and C(watched), as the host remembers them.
     :arg host: who remembers it.
     """
     before = schema.check_record(schema.copied(told["record"]))
-    if told["watched"] or before["status"] not in s.FINAL:
+    # How an evacuation ended, only the ledger knew.
+    if told["watched"] or (before["type"] == s.LIVE_MIGRATION and before["status"] not in s.FINAL):
         raise InvalidState(f"The host {host} remembers {describe(before)} as '{before['status']}'.", "Wait for its end there. Nothing was changed.")
     if not may_follow(before["type"], s.ERROR, status):
-        raise InvalidArgument(f"The record {before['id']} of a move cannot become '{status}'.", "Nothing was changed.")
+        raise InvalidArgument(f"The record {before['id']} cannot become '{status}'.", "Nothing was changed.")
     reason = before["reason"] if before["status"] == status else s.REASON_OPERATOR if status == s.CANCELLED else None
     schema.note(before, "restored", by, f"The ledger did not have it any more. It is what {host} remembers.")
     before.update(status=s.ERROR, reason=None)
@@ -46,10 +47,11 @@ def write(ledger: Ledger, stored: t.Optional[Stored], before: Body, after: Body)
     """
     if stored is None:
         _check_newest(ledger, before)
-        # Should this end here, the record is unsettled, and the next run asks both hosts.
         stored = ledger.open_record(before)
-    generation = max(stored.record["generation"], after["generation"])
-    return ledger.update(stored, {**after, "generation": generation}).record
+    else:
+        stored = ledger.update(stored, {**before, "generation": max(stored.record["generation"], before["generation"])})
+    # Should this end here, the record is unsettled, and the next run asks its hosts.
+    return ledger.update(stored, {**after, "generation": max(stored.record["generation"], after["generation"])}).record
 
 
 def _check_newest(ledger: Ledger, record: Body) -> None:
@@ -57,5 +59,5 @@ def _check_newest(ledger: Ledger, record: Body) -> None:
     if document is not None and record["generation"] <= int(document.body.get("generation") or 0):
         raise Conflict(
             f"The ledger knows of a later move of domain {record['domain']['name']} than the record {record['id']}, and so where the domain is.",
-            "There is nothing to settle. Nothing was changed.",
+            f"There is nothing to settle; {record['source']['host']} may have a copy of it that nobody needs. Nothing was changed.",
         )

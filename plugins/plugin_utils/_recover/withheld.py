@@ -38,10 +38,15 @@ def keeping_out(records: Iterable[Body], identity: Identity) -> list[Body]:
     return named + [record for record in withholding(listed, identity) if record["id"] not in known]
 
 
+def forgotten(missing: Iterable[Body], identity: Identity) -> list[Body]:
+    """Return those of the records that the ledger has lost (see L(missing_records)) that name this host: what belongs on it is not known."""
+    return [one for one in missing if any(_is_of(one[end], identity) for end in ("source", "destination"))]
+
+
 def summary(record: Body) -> Body:
-    """Return what a result tells of a record that is in the way."""
-    keys = ("id", "type", "status", "reason")
-    return {**{key: record[key] for key in keys}, "domain": record["domain"], "source": record["source"]["host"], "destination": record["destination"]["host"]}
+    """Return what a result tells of a record that is in the way; one that the ledger has lost has no reason."""
+    told = {key: record.get(key) for key in ("id", "type", "status", "reason")}
+    return {**told, "domain": record["domain"], "source": record["source"]["host"], "destination": record["destination"]["host"]}
 
 
 def _is_of(end: Body, identity: Identity) -> bool:

@@ -90,7 +90,9 @@ class Running:
 
 
 class Control:
-    """A control node with a ledger of its own; C(where) is what its tasks are told of that."""
+    """A control node with a ledger of its own; C(where) is what its tasks are told of that, C(options) what each of its commands ends with."""
+
+    options: tuple[str, ...] = ()
 
     def __init__(self, lab: Lab, folder: pathlib.Path, *inventory: str) -> None:
         self.lab = lab
@@ -131,12 +133,26 @@ class Control:
         assert len(records) == 1, records
         return records[0]
 
+    def name(self, number: int) -> str:
+        """Return what a host is called in the inventory."""
+        return self.lab.host(number)
+
+    def ad_hoc_command(self, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True) -> list[str]:
+        """Return the command that runs one of the collection's modules on a host.
+
+        :arg ledger: whether the module has that option.
+        """
+        given = json.dumps({**({"ledger": self.where} if ledger else {}), **arguments})
+        return ["ansible", "-i", self.inventory, self.name(host), "-m", f"kvmfleet.migration.{module}", "-a", given, *self.options]
+
+    def playbook_command(self, name: str, variables: t.Mapping[str, t.Any]) -> list[str]:
+        """Return the command that runs one of the collection's playbooks."""
+        given = json.dumps({"kvmfleet_ledger": self.where, **variables})
+        return ["ansible-playbook", "-i", self.inventory, f"kvmfleet.migration.{name}", "-e", given, *self.options]
+
     def begin(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Running:
         """Begin an ad hoc task on a host."""
-        name = f"kvmfleet.migration.{module}"
-        given = json.dumps({"ledger": self.where, **arguments})
-        command = ["ansible", "-i", self.inventory, self.lab.host(host), "-m", name, "-a", given, *options]
-        return Running(self.popen(command))
+        return Running(self.popen([*self.ad_hoc_command(host, module, arguments), *options]))
 
     def popen(self, command: list[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -148,8 +164,7 @@ class Control:
 
     def facts(self, on: int = 1, **arguments: t.Any) -> Facts:
         """Return C(kvmfleet_host) of a host."""
-        given = json.dumps({"uri": "qemu:///system", **arguments})
-        command = ["ansible", "-i", self.inventory, self.lab.host(on), "-m", "kvmfleet.migration.host_facts", "-a", given]
+        command = self.ad_hoc_command(on, "host_facts", arguments, ledger=False)
         return t.cast("Facts", Running(self.popen(command)).wait().result["ansible_facts"]["kvmfleet_host"])
 
     def play(self, host: int, tasks: t.Sequence[Task], *options: str, facts: bool = False) -> list[Result]:

@@ -94,22 +94,6 @@ class Site(Control):
 
     # What an operator does
 
-    def ad_hoc_command(self, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True) -> list[str]:
-        """Return the command that runs one of the collection's modules on a host.
-
-        :arg ledger: whether the module has that option.
-        """
-        given = json.dumps({**({"ledger": self.where} if ledger else {}), **arguments})
-        return ["ansible", "-i", self.inventory, self.name(host), "-m", f"kvmfleet.migration.{module}", "-a", given]
-
-    def playbook_command(self, name: str, variables: t.Mapping[str, t.Any]) -> list[str]:
-        """Return the command that runs one of the collection's playbooks."""
-        given = json.dumps({"kvmfleet_ledger": self.where, **variables})
-        return ["ansible-playbook", "-i", self.inventory, f"kvmfleet.migration.{name}", "-e", given]
-
-    def begin(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Running:
-        return Running(self.popen([*self.ad_hoc_command(host, module, arguments), *options]))
-
     def playbook(self, name: str, *options: str, **variables: t.Any) -> tuple[int, str]:
         """Run one of the collection's playbooks; return its exit code and all that it printed."""
         process = self.popen([*self.playbook_command(name, variables), *options])
@@ -154,6 +138,11 @@ class Site(Control):
 
     def identity(self, number: int) -> str:
         return self.on_disk(number, IDENTITY).read_text().strip()
+
+    def evacuation_note(self, uuid: str, number: int) -> Record | None:
+        """Return the record by which a host took a domain over last, as it remembers it; none where it did not."""
+        note = self.on_disk(number, f"var-lib-kvmfleet/evacuations/{uuid}.json")
+        return t.cast("Record", json.loads(note.read_text())) if note.exists() else None
 
     def fleet(self) -> Fleet:
         """Return the domains that are active, by host that is on and answers; those that are not simply running with their state."""

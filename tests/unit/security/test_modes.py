@@ -48,7 +48,7 @@ def test_nothing_that_a_module_makes_on_a_host_can_be_written_by_others(tmp_path
     kept, run = tmp_path / "lib/kvmfleet", tmp_path / "run/kvmfleet"
 
     def work(_module: t.Any) -> dict[str, t.Any]:
-        notes.write(UUID, "r1", str(kept / "evacuations"))
+        notes.write(UUID, {"id": "r1"}, str(kept / "evacuations"))
         _start_notes.note(UUID, "web1", ["drain"], str(kept / "start-again"))
         create_host_id(str(kept / "host-id"))
         belonging.belong(UUID, str(kept / "ledger-id"))

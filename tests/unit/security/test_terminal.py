@@ -77,6 +77,7 @@ def test_the_notes_of_protect() -> None:
     forgotten = {
         "domain": {"name": EVIL, "uuid": EVIL},
         "id": EVIL,
+        "type": EVIL,
         "status": EVIL,
         "ledger_status": EVIL,
         "remembered_by": EVIL,

@@ -114,9 +114,10 @@ class Stage:
 
     def _about_its_record(self, task: Task) -> Task:
         """Name the record that a host remembers as the last one of a guest."""
-        state = self.lab.state_file(self.uuids[task.own["guest"]], task.own["on"])
-        assert state is not None, f"host {task.own['on']} remembers no move of {task.own['guest']}"
-        return dataclasses.replace(task, own={**task.own, "id": state["id"]})
+        uuid, number = self.uuids[task.own["guest"]], task.own["on"]
+        found = [record for record in (self.lab.state_file(uuid, number), self.site.evacuation_note(uuid, number)) if record]
+        assert found, f"host {number} remembers no move of {task.own['guest']}"
+        return dataclasses.replace(task, own={**task.own, "id": max(found, key=lambda record: record["generation"])["id"]})
 
     def run(self, name: str | None) -> Run:
         """Return a task by its name; without one, that which was begun last."""

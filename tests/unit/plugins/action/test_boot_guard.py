@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 
-ID, UUID, DOMAIN = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
+ID, UUID, DOMAIN, OTHER = (str(uuid.UUID(int=number)) for number in (1, 2, 3, 9))
 GUARD = {"installed": True, "systemd": True, "ran": True, "held": {"at": "now", "why": "boot"}, "released": None, "would_start": []}
 
 
@@ -30,6 +30,7 @@ class Host:
         self.host_id: str | None = ID
         self.phases: list[str] = []
         self.checks: set[bool] = set()
+        self.remembered: list[dict[str, t.Any]] = []
 
     def run(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         work = module_args["_work"]
@@ -39,7 +40,7 @@ class Host:
             return {"changed": True, "forgotten": work["uuids"]}
         identity = {"host_id": self.host_id, "machine_id": "m1", "hostname": "kvm1", "host_uuid": UUID}
         told = {"guard": GUARD, "to_start": [{"uuid": DOMAIN, "name": "web1", "why": ["autostart"], "at": "now"}], "damaged": []}
-        return {"changed": work["phase"] == "release", "identity": identity, "libvirt_error": None, **told}
+        return {"changed": work["phase"] == "release", "identity": identity, "libvirt_error": None, "remembered": self.remembered, **told}
 
 
 class Fleet:
@@ -49,12 +50,15 @@ class Fleet:
         self.folder = folder / "ledger"
         self.host = Host()
         self.check_mode = False
+        self.facts: dict[str, dict[str, t.Any]] = {}
 
     def task(self, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
         action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
         action._execute_module = self.host.run
-        return action.outcome({"inventory_hostname": "kvm1", "hostvars": {"kvm1": {"kvmfleet_ledger": str(self.folder)}}})
+        others = {name: {"ansible_facts": {"kvmfleet_host": facts}} for name, facts in self.facts.items()}
+        hosts = {"kvm1": {"kvmfleet_ledger": str(self.folder)}, **others}
+        return action.outcome({"inventory_hostname": "kvm1", "hostvars": hosts, "groups": {"all": list(hosts)}})
 
     def known(self) -> FileLedger:
         ledger = FileLedger(str(self.folder))
@@ -63,9 +67,7 @@ class Fleet:
 
     def evacuation(self, *statuses: str) -> str:
         ledger = self.known()
-        stored = ledger.open_record(
-            new_record(s.EVACUATION, {"uuid": DOMAIN, "name": "web1"}, place("kvm1", ID), place("kvm2", str(uuid.UUID(int=9))), {}, "test")
-        )
+        stored = ledger.open_record(new_record(s.EVACUATION, {"uuid": DOMAIN, "name": "web1"}, place("kvm1", ID), place("kvm2", OTHER), {}, "test"))
         for status in statuses:
             record = {**stored.record, "history": list(stored.record["history"])}
             advance(record, status, "test")
@@ -106,6 +108,26 @@ def test_an_open_evacuation_withholds_the_release(fleet: Fleet, statuses: tuple[
     assert [entry["id"] for entry in caught.value.as_result()["withheld_by"]] == [record]
     assert fleet.host.phases == ["read"]
     assert [entry["id"] for entry in fleet.task()["withheld_by"]] == [record]
+
+
+@pytest.mark.parametrize("by", ["this host", "another host"])
+@pytest.mark.parametrize(("record_type", "status"), [(s.EVACUATION, s.PRE_MIGRATING), (s.LIVE_MIGRATION, s.COMPLETED)])
+def test_a_record_that_the_ledger_has_lost_withholds_it(fleet: Fleet, by: str, record_type: str, status: str) -> None:
+    """This host is one end of it, and remembers it itself or has it told by the other one."""
+    ledger = fleet.known()
+    ends = (place("kvm1", ID), place("kvm2", OTHER)) if by == "another host" else (place("kvm2", OTHER), place("kvm1", ID))
+    lost = {**new_record(record_type, {"uuid": DOMAIN, "name": "web1"}, *ends, {}, "test"), "generation": 1, "status": status, "ledger_id": ledger.ledger_id}
+    unrelated = {**lost, "id": str(uuid.UUID(int=11)), "source": place("kvm3", str(uuid.UUID(int=10))), "destination": place("kvm2", OTHER)}
+    if by == "another host":
+        fleet.facts["kvm2"] = {"remembered": [lost, unrelated]}
+    else:
+        fleet.host.remembered = [lost, unrelated]
+    with pytest.raises(Unsafe, match=r"cannot be released: .*web1.*which the ledger does not have.*settle: .*stay held") as caught:
+        fleet.task(state="released")
+    assert fleet.host.phases == ["read"]
+    assert [entry["id"] for entry in caught.value.as_result()["withheld_by"]] == [lost["id"]]
+    told = fleet.task()
+    assert [[entry["id"] for entry in told[key]] for key in ("withheld_by", "open_records")] == [[lost["id"]]] * 2
 
 
 @pytest.mark.parametrize("statuses", [(s.PRE_MIGRATING, s.DONE, s.COMPLETED), (s.FAILED,)])

@@ -39,6 +39,7 @@ class Bench:
         disk = {"target": "vda", "kind": "file", "path": path, "readonly": False, "optional": False, "folders": [str(self.images)], "wwn": None}
         return {
             "record": RECORD,
+            "note": {"id": RECORD},
             "generation": 1,
             "rejoin": False,
             "uuid": UUID,

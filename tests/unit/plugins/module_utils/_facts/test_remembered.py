@@ -11,9 +11,11 @@ import uuid
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import notes
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.remembered import recalled, remembered
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import identity
 
 WEB = str(uuid.UUID(int=64))
@@ -48,6 +50,24 @@ def test_a_move_that_is_watched_says_so(tmp_path: pathlib.Path) -> None:
     told = recalled(there["id"], str(tmp_path))
     assert told is not None
     assert told["watched"]
+
+
+def test_an_evacuation_is_remembered_beside_the_moves_from_here(tmp_path: pathlib.Path) -> None:
+    """Its note outlives the boot after which the host remembers no move."""
+    run, kept = tmp_path / "run", tmp_path / "kept"
+    run.mkdir()
+    noted = {**state(type=s.EVACUATION, status=s.PRE_MIGRATING), "evidence": [{"kind": "person"}]}
+    note = {key: value for key, value in noted.items() if key not in ("watcher", "answers")}
+    notes.write(WEB, note, str(kept))
+    write(run, state(status=s.COMPLETED))
+    told = t.cast("list[schema.Record]", remembered(str(run), str(kept)))
+    assert [(one["type"], one["status"], one["ledger_id"]) for one in told] == [(s.LIVE_MIGRATION, s.COMPLETED, "one"), (s.EVACUATION, s.PRE_MIGRATING, "one")]
+    assert recalled(note["id"], str(run), str(kept)) == {"record": note, "watched": False}
+    ownership = Ownership(WEB, str(run))
+    during = recalled(note["id"], str(run), str(kept))
+    ownership.release()
+    assert during is not None
+    assert during["watched"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.cleanup import Cleanup, Outcome
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored, Witness
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import left_behind, missing_records
 
 KVM1, KVM2, KVM3 = (place(f"kvm{number}", str(uuid.UUID(int=number)), str(uuid.UUID(int=number + 16))) for number in (1, 2, 3))
 WEB = str(uuid.UUID(int=64))
@@ -77,8 +78,16 @@ class Scene:
             stored = self.ledger.update(stored, record)
         return stored
 
-    def run(self, here: Body = KVM1, storage: str = "quarantine", check: bool = False) -> Outcome:
-        return Cleanup(self.ledger, here, self.host.phase, {"kvm2": "qemu+ssh://kvm2/system"}, storage, 14, BY, check).run()
+    def run(self, here: Body = KVM1, storage: str = "quarantine", check: bool = False, told: t.Sequence[Body] = ()) -> Outcome:
+        """:arg told: what the second host remembers."""
+        heard = [("kvm2", told)]
+        memory = missing_records(self.ledger, heard), left_behind(self.ledger, heard, here["host_id"])
+        return Cleanup(self.ledger, here, self.host.phase, {"kvm2": "qemu+ssh://kvm2/system"}, storage, 14, BY, check, *memory).run()
+
+    def lost(self, source: Body, destination: Body, generation: int, record_type: str = s.EVACUATION) -> Body:
+        """Return what a host remembers of a record of the domain that the ledger does not have."""
+        record = new_record(record_type, {"uuid": WEB, "name": "web"}, source, destination, {}, BY)
+        return {**record, "generation": generation, "ledger_id": self.ledger.ledger_id}
 
     def status(self, record: str) -> tuple[str, str | None]:
         now = self.ledger.get(record).record
@@ -284,6 +293,49 @@ def test_only_delete_deletes_what_is_old_and_before_anything_new_is_put_there(sc
     outcome = scene.run(storage=storage)
     assert scene.host.phases == phases
     assert bool(outcome.deleted) == (storage == "delete")
+
+
+def test_nothing_is_removed_by_a_tombstone_when_a_host_knows_of_something_newer(scene: Scene) -> None:
+    """Defined on kvm2 by the evacuation that the ledger has; the one that brought it back here was lost with an old backup."""
+    record = scene.evacuation(wanted_state="shut off")
+    newer = scene.lost(KVM2, KVM1, generation=2)
+    outcome = scene.run(told=[newer])
+    assert scene.host.phases == []
+    assert [entry["record"] for entry in outcome.refused] == [record]
+    assert "which the ledger does not have: the ledger was set back" in outcome.refused[0]["reason"]
+    assert [entry["id"] for entry in outcome.missing_records] == [newer["id"]]
+    assert scene.status(record) == ("done", None)
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_an_evacuation_that_the_ledger_has_lost_is_told_and_not_cleaned(scene: Scene, present: bool) -> None:
+    lost = scene.lost(KVM1, KVM2, generation=1)
+    scene.host.said[WEB] = {"kind": "alarm", "reason": "it is active on this host"} if present else {"present": False}
+    outcome = scene.run(told=[lost])
+    assert scene.host.phases == ["survey"]
+    assert [(entry["uuid"], entry["record"]) for entry in outcome.refused] == [(WEB, lost["id"])]
+    assert ("it is active on this host. kvm2 remembers" in outcome.refused[0]["reason"]) == present
+    assert f"settle: {{id: {lost['id']}, status: done}}" in outcome.refused[0]["reason"]
+    assert [entry["id"] for entry in outcome.missing_records] == [lost["id"]]
+    assert not outcome.as_result()["changed"]
+    assert scene.run(here=KVM3, told=[lost]).refused == []
+
+
+def test_what_a_lost_evacuation_left_here_is_told_until_it_is_gone_whatever_came_after_it(scene: Scene) -> None:
+    lost = scene.lost(KVM1, KVM2, generation=1)
+    scene.move(KVM2, KVM3)
+    outcome = scene.run(told=[lost])
+    assert "virsh undefine web; its disks stay" in outcome.refused[0]["reason"]
+    assert [entry["id"] for entry in outcome.missing_records] == [lost["id"]]
+    scene.host.said[WEB] = {"present": False}
+    assert scene.run(told=[lost]).as_result() == {**Outcome().__dict__, "changed": False}
+
+
+def test_a_domain_that_came_home_after_an_evacuation_that_was_lost_is_no_leftover(scene: Scene) -> None:
+    lost = scene.lost(KVM1, KVM2, generation=1)
+    scene.move(KVM2, KVM1)
+    assert scene.run(told=[lost]).as_result() == {**Outcome().__dict__, "changed": False}
+    assert scene.host.phases == []
 
 
 def test_a_second_run_that_was_faster_leaves_nothing_to_do(scene: Scene) -> None:

@@ -129,7 +129,8 @@ def test_its_domain_is_not_moved_and_others_are(fleet: Fleet) -> None:
 
 
 def test_only_its_own_domain_is_refused() -> None:
-    told = {"id": "i", "status": "completed", "domain": {"uuid": "u", "name": "web1"}, "source": {"host": "a"}, "destination": {"host": "b"}}
+    ends = {"source": {"host": "a"}, "destination": {"host": "b"}}
+    told = {"id": "i", "type": s.LIVE_MIGRATION, "status": "completed", "domain": {"uuid": "u", "name": "web1"}, **ends}
     missing = [{**told, "remembered_by": "a", "ledger_status": "accepted"}]
     check_known("web2", "other", missing)
     with pytest.raises(Conflict, match="the ledger says 'accepted'"):
