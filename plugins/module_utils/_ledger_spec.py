@@ -13,12 +13,9 @@ from ._argspec import Spec, ledger_spec
 TERMS = ("migrations", "evacuations", "hosts", "domains")
 
 
-def ledger_info_spec() -> Spec:
-    """Return the options of C(ledger_info)."""
+def query_spec() -> Spec:
+    """Return the options that say which records and documents are wanted. Twin of the fragment C(_ledger_query)."""
     return {
-        **ledger_spec(),
-        "list": {"type": "list", "elements": "str", "choices": list(TERMS)},
-        "id": {"type": "str"},
         "status": {"type": "list", "elements": "str"},
         "host": {"type": "str"},
         "domain": {"type": "str"},
@@ -27,6 +24,16 @@ def ledger_info_spec() -> Spec:
         "forced": {"type": "bool"},
         "query": {"type": "str"},
         "include_definitions": {"type": "bool", "default": False},
+    }
+
+
+def ledger_info_spec() -> Spec:
+    """Return the options of C(ledger_info)."""
+    return {
+        **ledger_spec(),
+        "list": {"type": "list", "elements": "str", "choices": list(TERMS)},
+        "id": {"type": "str"},
+        **query_spec(),
         "verify": {"type": "bool", "default": False},
     }
 

@@ -26,47 +26,6 @@ options:
     description:
       - The ID of one record to return in RV(record), open or closed.
     type: str
-  status:
-    description:
-      - Only records with one of these statuses, for example V(running) or V(error).
-      - For V(migrations) and V(evacuations).
-    type: list
-    elements: str
-  host:
-    description:
-      - Only records with this host at either end, only this host, or only domains that may be on this host.
-      - An inventory name, a host's own id (C(host_id)) or libvirt's host UUID.
-    type: str
-  domain:
-    description:
-      - Only this domain, by name or UUID.
-      - For V(migrations), V(evacuations) and V(domains).
-    type: str
-  since:
-    description:
-      - Only records last written at this time or later.
-      - RFC 3339, for example V(2026-11-21T03:00:00Z). A date alone is its first moment in UTC.
-      - For V(migrations) and V(evacuations).
-    type: str
-  until:
-    description:
-      - Only records last written before this time, in the form of O(since).
-      - For V(migrations) and V(evacuations).
-    type: str
-  forced:
-    description:
-      - With V(true) only moves and evacuations that were forced past the scheduler's checks. With V(false) only those that were not. Not given, both.
-      - For V(migrations) and V(evacuations).
-    type: bool
-  query:
-    description:
-      - A JMESPath expression over each list. What it selects is listed; a single value becomes a list of one, nothing an empty list.
-    type: str
-  include_definitions:
-    description:
-      - Whether domains come with their saved libvirt definitions, which may hold graphics passwords.
-    type: bool
-    default: false
   verify:
     description:
       - Read every document and every line of the audit, and follow the audit's chains. What is wrong is named in RV(problems), and the task fails.
@@ -77,11 +36,10 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes.action
   - kvmfleet.migration._attributes.actiongroup
   - kvmfleet.migration._ledger
+  - kvmfleet.migration._ledger_query
 attributes:
   diff_mode:
     support: none
-requirements:
-  - jmespath (Python library) on the control node, for O(query)
 seealso:
   - module: kvmfleet.migration.ledger_copy
   - module: kvmfleet.migration.host

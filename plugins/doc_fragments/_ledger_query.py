@@ -1,0 +1,57 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Which of a ledger's records and documents are wanted. Twin of C(query_spec) in C(module_utils/_ledger_spec.py)."""
+
+    DOCUMENTATION = r"""
+options:
+  status:
+    description:
+      - Only records with one of these statuses, for example V(running) or V(error).
+      - For V(migrations) and V(evacuations).
+    type: list
+    elements: str
+  host:
+    description:
+      - Only records with this host at either end, only this host, or only domains that may be on this host.
+      - An inventory name, a host's own id (C(host_id)) or libvirt's host UUID.
+    type: str
+  domain:
+    description:
+      - Only this domain, by name or UUID.
+      - For V(migrations), V(evacuations) and V(domains).
+    type: str
+  since:
+    description:
+      - Only records last written at this time or later.
+      - RFC 3339, for example V(2026-11-21T03:00:00Z). A date alone is its first moment in UTC.
+      - For V(migrations) and V(evacuations).
+    type: str
+  until:
+    description:
+      - Only records last written before this time, in the form of O(since).
+      - For V(migrations) and V(evacuations).
+    type: str
+  forced:
+    description:
+      - With V(true) only moves and evacuations that were forced past the scheduler's checks, so that they can be looked at again.
+        With V(false) only those that were not. Not given, both.
+      - For V(migrations) and V(evacuations).
+    type: bool
+  query:
+    description:
+      - A JMESPath expression over each list. What it selects is the result; a single value becomes a list of one, nothing an empty list.
+    type: str
+  include_definitions:
+    description:
+      - Whether domains come with their saved libvirt definitions, which may hold graphics passwords.
+    type: bool
+    default: false
+requirements:
+  - jmespath (Python library) on the control node, for O(query)
+"""
