@@ -52,7 +52,7 @@ class Protection(Control):
     def lookup(self, term: str) -> str:
         """Return what a playbook gets from the lookup C(ledger), as text."""
         message = f"msg={{{{ lookup('kvmfleet.migration.ledger', '{term}', ledger='{self.path}') }}}}"
-        text, _none = self.popen(["ansible", "localhost", "-m", "ansible.builtin.debug", "-a", message]).communicate(timeout=120)
+        text, _none = self.popen(["ansible", "-i", self.inventory, "localhost", "-m", "ansible.builtin.debug", "-a", message]).communicate(timeout=120)
         return text
 
     def document(self, name: str) -> Body:

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lab of these scenarios, and what its hosts say of their guests."""
+"""The lab of these scenarios, and what its hosts say of their guests.
+
+What is asked often is asked in this process: a scenario that waits would else take the processors from what it waits for.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,12 @@ import pathlib
 import subprocess
 import time
 import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.lab.kvmlab import guest as guests
+from ansible_collections.kvmfleet.migration.tests.lab.kvmlab import host as hosts
+from ansible_collections.kvmfleet.migration.tests.lab.kvmlab import questions, status
+from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.errors import LabError
+from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.layout import Lab as Layout
 
 COMMAND = pathlib.Path(__file__).resolve().parents[2] / "lab/lab"
 
@@ -35,9 +44,24 @@ class Lab:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
 
+    @property
+    def layout(self) -> Layout:
+        """Where the lab keeps what, by the settings that it has now."""
+        return Layout.named(self.prefix)
+
     def try_(self, *arguments: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        command = [str(COMMAND), "--prefix", self.prefix, *arguments]
+        """Run the command, whatever comes of it."""
+        try:
+            command = self._on_host(*arguments) or [str(COMMAND), "--prefix", self.prefix, *arguments]
+        except LabError as exc:
+            return subprocess.CompletedProcess(arguments, 1, "", f"lab: {exc}\n")
         return subprocess.run(command, capture_output=True, text=True, input=stdin, timeout=timeout, check=False)
+
+    def _on_host(self, verb: str, *arguments: str) -> list[str] | None:
+        """Return what C(lab exec) and C(lab virsh) would run on a host; none for other commands."""
+        if verb == "virsh":
+            return hosts.command_on(self.layout, arguments[0], "virsh", "-c", "qemu:///system", *arguments[1:])
+        return hosts.command_on(self.layout, arguments[0], *arguments[2:]) if verb == "exec" else None
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
         done = self.try_(*arguments, stdin=stdin)
@@ -60,16 +84,20 @@ class Lab:
         """Run a command on a host."""
         return self("exec", self.host(number), "--", *command)
 
+    def path(self, number: int, path: str) -> pathlib.Path:
+        """Return where a file of a host that is on is found from here."""
+        return pathlib.Path(f"/proc/{hosts.require_pid(self.layout, self.host(number))}/root{path}")
+
     def rows(self) -> dict[str, dict[str, t.Any]]:
-        return {row["host"]: row for row in json.loads(self("status", "--json"))}
+        return {row["host"]: row for row in status.read(self.layout)}
 
     def places(self, guest: str) -> dict[int, str]:
         """Return the hosts that know a guest, with its state there."""
-        rows = self.rows()
-        return {int(host[-1]): one["state"] for host, row in rows.items() for one in row["guests"] if one["name"] == guest}
+        known = guests.on_hosts(self.layout)
+        return {int(host[-1]): one["state"] for host, listed in known.items() for one in listed if one["name"] == guest}
 
     def uuid(self, guest: str, number: int = 1) -> str:
-        return self.virsh(number, "domuuid", guest).strip()
+        return str(hosts.ask(self.layout, self.host(number), lambda connection: connection.lookupByName(guest).UUIDString()))
 
     def info(self, guest: str, number: int) -> dict[str, str]:
         """Return what C(virsh dominfo) says, by its own words."""
@@ -77,8 +105,10 @@ class Lab:
         return {key.strip(): value.strip() for key, dummy, value in lines}
 
     def has_job(self, guest: str, number: int = 1) -> bool:
-        done = self.try_("virsh", self.host(number), "domjobinfo", guest)
-        return done.returncode == 0 and "None" not in done.stdout.splitlines()[0]
+        try:
+            return hosts.ask(self.layout, self.host(number), lambda connection: questions.has_job(connection, guest))
+        except LabError:
+            return False
 
     def check(self, guest: str) -> dict[str, t.Any]:
         """Return the verdict over a guest's memory; C(intact) says that nothing was lost."""
@@ -86,8 +116,11 @@ class Lab:
 
     def state_file(self, uuid: str, number: int = 1) -> dict[str, t.Any] | None:
         """Return what the watcher of a domain has written on its source host."""
-        done = self.try_("exec", self.host(number), "--", "cat", f"/run/kvmfleet/{uuid}.json")
-        return t.cast("dict[str, t.Any]", json.loads(done.stdout)) if done.returncode == 0 else None
+        try:
+            text = self.path(number, f"/run/kvmfleet/{uuid}.json").read_text()
+        except (LabError, FileNotFoundError):
+            return None
+        return t.cast("dict[str, t.Any]", json.loads(text))
 
     def under_way(self, uuid: str, number: int = 1) -> dict[str, t.Any]:
         """Wait until memory of a domain is being moved; return its state file."""
@@ -100,7 +133,7 @@ class Lab:
 
     def runs(self) -> set[str]:
         """Return the heartbeat files on the first host: one for each run that follows, or followed, moves from there."""
-        return set(self.on(1, "find", "/run/kvmfleet", "-name", "*.heartbeat").split())
+        return {path.name for path in self.path(1, "/run/kvmfleet").glob("*.heartbeat")}
 
     def hurry(self, guest: str, number: int = 1) -> None:
         """Lift the cap of a move under way, so that a scenario that has seen enough need not wait for its end."""

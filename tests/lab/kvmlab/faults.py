@@ -62,8 +62,8 @@ def heal(lab: Lab, host: str) -> None:
 
 def is_cut(lab: Lab, host: str) -> bool:
     """Return whether any cut of this host is in force."""
-    chains = [namespaces.in_network(host, "iptables", "-w", "-n", "-L", chain) for chain in CHAINS.values()]
-    return not network.has_carrier(lab, host) or any(succeeds(*command) for command in chains)
+    rules = run(*namespaces.in_network(host, "iptables", "-w", "-S"))
+    return not network.has_carrier(lab, host) or any(f"-N {chain}\n" in rules for chain in CHAINS.values())
 
 
 def _cable(lab: Lab, host: str) -> t.List[t.Tuple[str, str]]:

@@ -6,18 +6,16 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import json
 import re
 import typing as t
 import uuid
 
-from . import bootcode, domainxml, storage
+from . import bootcode, domainxml, questions, storage
 from . import host as hosts
-from .commands import run
 from .errors import LabError, UsageError
-from .layout import PACKAGE_FOLDER, PYTHON, Lab
+from .layout import Lab
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +51,10 @@ def _create(lab: Lab, wish: Wish) -> None:
     _remember(lab, wish, identity, disk.port)
     devices = disk.xml + (domainxml.interface(wish.bridge) if wish.bridge else "")
     xml = domainxml.domain(wish.name, identity, wish.program.memory_mib, None if disk.xml else _kernel(lab, wish), devices, wish.machine, wish.cores)
-    _start(lab, wish, xml)
+    hosts.ask(lab, wish.host, lambda connection: questions.start(connection, xml, wish.start, wish.transient, wish.autostart))
     if wish.storage == "local":
         hosts.virsh(lab, wish.host, "pool-refresh", "default")
-    if wish.start == "running" and not _ask(lab, wish.host, "wait", wish.name, str(wish.program.pages)):
+    if wish.start == "running" and not hosts.ask(lab, wish.host, lambda connection: questions.wait(connection, wish.name, wish.program.pages)):
         raise LabError(f"The guest {wish.name} on {wish.host} runs, but does not fill its memory. Look at it with: lab virsh {wish.host} dominfo {wish.name}")
 
 
@@ -65,7 +63,7 @@ def remove(lab: Lab, name: str) -> None:
     record = load(lab, name)
     for host in lab.hosts:
         if hosts.is_on(lab, host):
-            _remove_from(lab, host, name)
+            hosts.ask(lab, host, lambda connection: questions.remove(connection, name))
         for folder in ("qemu", "qemu/autostart"):
             (lab.host_folder(host) / "etc-libvirt" / folder / f"{name}.xml").unlink(missing_ok=True)
     storage.remove(lab, name, record["port"])
@@ -83,7 +81,8 @@ def check(lab: Lab, name: str, host: t.Optional[str]) -> t.Dict[str, t.Any]:
     if len(where) != 1:
         raise LabError(f"The guest {name} is active on {len(where)} hosts ({', '.join(where) or 'none'}): its memory cannot be checked. Name one with --host.")
     program = bootcode.Program(record["mib"], record["dirty_mib"], record["rate"])
-    return {"host": where[0], **_ask(lab, where[0], "check", name, str(program.pages))}
+    verdict = hosts.ask(lab, where[0], lambda connection: questions.check(connection, name, program.pages))
+    return {"host": where[0], **dataclasses.asdict(verdict)}
 
 
 def active_on(lab: Lab, name: str) -> t.List[str]:
@@ -93,9 +92,8 @@ def active_on(lab: Lab, name: str) -> t.List[str]:
 
 def on_hosts(lab: Lab) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
     """Return all guests of every host that is on and whose libvirtd answers."""
-    names = [host for host in lab.hosts if hosts.libvirtd_answers(lab, host)]
-    with concurrent.futures.ThreadPoolExecutor(len(names) or 1) as pool:
-        return dict(zip(names, pool.map(lambda host: _ask(lab, host, "guests"), names), strict=True))
+    answers = {host: hosts.guests(lab, host) for host in lab.hosts}
+    return {host: known for host, known in answers.items() if known is not None}
 
 
 def load(lab: Lab, name: str) -> t.Dict[str, t.Any]:
@@ -133,29 +131,6 @@ def _remember(lab: Lab, wish: Wish, identity: uuid.UUID, port: t.Optional[int]) 
     program = wish.program
     record = {"uuid": str(identity), "mib": program.memory_mib, "dirty_mib": program.dirty_mib, "rate": program.rate, "storage": wish.storage, "port": port}
     _file(lab, wish.name).write_text(json.dumps(record))
-
-
-def _start(lab: Lab, wish: Wish, xml: str) -> None:
-    paused = ["--paused"] if wish.start == "paused" else []
-    run(*_virsh(lab, wish.host, "create" if wish.transient else "define", "/dev/stdin", *(paused if wish.transient else [])), stdin=xml)
-    if wish.autostart:
-        hosts.virsh(lab, wish.host, "autostart", wish.name)
-    if not wish.transient and wish.start != "off":
-        hosts.virsh(lab, wish.host, "start", wish.name, *paused)
-
-
-def _remove_from(lab: Lab, host: str, name: str) -> None:
-    for verb in (["destroy"], ["undefine", "--nvram", "--managed-save"]):
-        run(*_virsh(lab, host, verb[0], name, *verb[1:]), check=False)
-
-
-def _virsh(lab: Lab, host: str, *arguments: str) -> t.List[str]:
-    return hosts.command_on(lab, host, "virsh", "-q", "-c", "qemu:///system", *arguments)
-
-
-def _ask(lab: Lab, host: str, *arguments: str) -> t.Any:
-    command = ["env", f"PYTHONPATH={PACKAGE_FOLDER}", PYTHON, "-m", "kvmlab.agent", *arguments]
-    return json.loads(run(*hosts.command_on(lab, host, *command)))
 
 
 def _ports(lab: Lab) -> t.Set[int]:

@@ -14,12 +14,14 @@ import subprocess
 import time
 import typing as t
 
-from . import namespaces, services
+from . import libvirtd, namespaces, questions, services
 from .commands import run
 from .errors import LabError
 from .layout import PACKAGE_FOLDER, PYTHON, Lab
 
 PORTS = {"libvirtd": 16509, "sshd": 22}
+# As the kernel numbers the states of TCP.
+LISTENING = "0A"
 
 
 def init_pid(lab: Lab, host: str) -> t.Optional[int]:
@@ -30,6 +32,17 @@ def init_pid(lab: Lab, host: str) -> t.Optional[int]:
     except (FileNotFoundError, ValueError):
         return None
     return pid if namespaces.is_member(pid, wanted) and not _is_zombie(pid) else None
+
+
+def require_pid(lab: Lab, host: str) -> int:
+    """Return the first process of a host.
+
+    :raises LabError: the host is off.
+    """
+    pid = init_pid(lab, host)
+    if not pid:
+        raise LabError(f"The host {host} is off. Switch it on with: lab --prefix {lab.prefix} poweron {host}")
+    return pid
 
 
 def is_on(lab: Lab, host: str) -> bool:
@@ -85,18 +98,38 @@ def power_off(lab: Lab, host: str) -> None:
 
 def port_answers(lab: Lab, host: str, port: int) -> bool:
     """Return whether the host listens there. It is asked from inside its own network, so that a cut cable does not matter."""
-    return bool(run(*namespaces.in_network(host, "ss", "-Hltn", f"sport = :{port}")))
+    pid = init_pid(lab, host)
+    return pid is not None and any(_listens(pathlib.Path(f"/proc/{pid}/net/{name}"), port) for name in ("tcp", "tcp6"))
+
+
+def _listens(table: pathlib.Path, port: int) -> bool:
+    with contextlib.suppress(OSError):
+        rows = (line.split() for line in table.read_text().splitlines()[1:])
+        return any(row[1].endswith(f":{port:04X}") and row[3] == LISTENING for row in rows)
+    return False
+
+
+def guests(lab: Lab, host: str) -> t.Optional[t.List[t.Dict[str, t.Any]]]:
+    """Return name, UUID, state and persistence of the host's domains; None where its libvirtd does not listen, or does not answer within seconds."""
+    if port_answers(lab, host, PORTS["libvirtd"]):
+        with contextlib.suppress(LabError):
+            return ask(lab, host, questions.guests, timeout_seconds=5)
+    return None
 
 
 def libvirtd_answers(lab: Lab, host: str) -> bool:
-    pid = init_pid(lab, host)
-    if not pid or not port_answers(lab, host, PORTS["libvirtd"]):
-        return False
+    return guests(lab, host) is not None
+
+
+def ask(lab: Lab, host: str, question: libvirtd.Question[libvirtd.Answer], timeout_seconds: float = 60) -> libvirtd.Answer:
+    """Return what a host's libvirtd answers.
+
+    :raises LabError: the host is off, or its libvirtd answers with an error, or not in time.
+    """
     try:
-        command = namespaces.in_host(pid, "virsh", "-q", "-c", "qemu:///system", "list", "--name")
-        return subprocess.run(command, capture_output=True, timeout=5, check=False).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+        return libvirtd.ask(require_pid(lab, host), question, timeout_seconds)
+    except libvirtd.NoAnswer as exc:
+        raise LabError(f"{host}: {exc}") from exc
 
 
 def command_on(lab: Lab, host: str, *command: str) -> t.List[str]:
@@ -104,10 +137,7 @@ def command_on(lab: Lab, host: str, *command: str) -> t.List[str]:
 
     :raises LabError: the host is off.
     """
-    pid = init_pid(lab, host)
-    if not pid:
-        raise LabError(f"The host {host} is off. Switch it on with: lab --prefix {lab.prefix} poweron {host}")
-    return namespaces.in_host(pid, "env", f"HOME={lab.host_folder(host) / 'home-root'}", *command)
+    return namespaces.in_host(require_pid(lab, host), "env", f"HOME={lab.host_folder(host) / 'home-root'}", *command)
 
 
 def virsh(lab: Lab, host: str, *arguments: str, timeout: float = 60) -> str:

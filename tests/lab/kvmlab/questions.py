@@ -2,13 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the lab asks libvirt on a host. It runs inside the host's namespaces and prints JSON."""
+"""What the lab asks and tells a host's libvirt."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import sys
+import contextlib
 import time
 import typing as t
 
@@ -34,6 +32,34 @@ def guests(connection: libvirt.virConnect) -> t.List[t.Dict[str, t.Any]]:
         {"name": domain.name(), "uuid": domain.UUIDString(), "state": STATES.get(domain.state()[0], "unknown"), "persistent": bool(domain.isPersistent())}
         for domain in connection.listAllDomains()
     ]
+
+
+def start(connection: libvirt.virConnect, xml: str, start: str, transient: bool, autostart: bool) -> None:
+    """Make a domain and start it as wished: C(running), C(paused), C(off)."""
+    flags = libvirt.VIR_DOMAIN_START_PAUSED if start == "paused" else 0
+    if transient:
+        connection.createXML(xml, flags)
+        return
+    domain = connection.defineXML(xml)
+    if autostart:
+        domain.setAutostart(True)
+    if start != "off":
+        domain.createWithFlags(flags)
+
+
+def remove(connection: libvirt.virConnect, name: str) -> None:
+    """Destroy and undefine a domain, where it is known."""
+    with contextlib.suppress(libvirt.libvirtError):
+        domain = connection.lookupByName(name)
+        with contextlib.suppress(libvirt.libvirtError):
+            domain.destroy()
+        domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
+
+
+def has_job(connection: libvirt.virConnect, name: str) -> bool:
+    """Return whether a job of an active domain is under way."""
+    domain = connection.lookupByName(name)
+    return bool(domain.isActive()) and domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE
 
 
 def wait(connection: libvirt.virConnect, name: str, pages: int, timeout_seconds: float = 30) -> bool:
@@ -65,24 +91,3 @@ def _counters(domain: libvirt.virDomain, pages: int) -> t.List[int]:
         chunk = domain.memoryPeek(SET_START + offset, CHUNK_BYTES, libvirt.VIR_MEMORY_PHYSICAL)
         values += memoryview(chunk).cast("I")[:: PAGE_BYTES // 4].tolist()
     return values
-
-
-def main(verb: str, *arguments: str) -> int:
-    libvirt.registerErrorHandler(lambda _context, _error: None, None)
-    try:
-        connection = libvirt.open("qemu:///system")
-        if verb == "guests":
-            answer: t.Any = guests(connection)
-        elif verb == "wait":
-            answer = wait(connection, arguments[0], int(arguments[1]))
-        else:
-            answer = dataclasses.asdict(check(connection, arguments[0], int(arguments[1])))
-    except libvirt.libvirtError as exc:
-        print(exc, file=sys.stderr)
-        return 1
-    print(json.dumps(answer))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
