@@ -11,8 +11,8 @@ from pathlib import Path
 
 from . import interpreters, places, pytest
 from .integration import EDA
-from .lab import labs
 from .results import Results
+from .warnings_gate import scenarios
 
 TIMEOUT_SECONDS = 1800
 VENV = places.BUILD / "venv-eda"
@@ -29,5 +29,5 @@ def run(results: Results) -> None:
     elif not interpreters.make_venv(PYTHON, VENV, REQUIREMENTS, "--system-site-packages"):
         results.add("no virtual environment with ansible-rulebook", passed=False)
     else:
-        with labs("kvn", VENV) as env:
+        with scenarios(results, "kvn", VENV) as env:
             pytest.run_with_second_try(results, "kvn", places.tool("python", VENV), [f"tests/integration/{EDA}"], env, TIMEOUT_SECONDS)

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import functools
 import os
 
 from . import faults_page, places, pytest
-from .lab import labs
+from .lanes import run_together
 from .results import Results
+from .warnings_gate import scenarios
 
 TIMEOUT_SECONDS = 5400
 LANES = ("kvp", "kvq", "kvr")
@@ -22,9 +23,7 @@ TESTS = "tests/integration/faults"
 
 def run(results: Results) -> None:
     """Run every lane, and write of each scenario what its last try came to."""
-    with concurrent.futures.ThreadPoolExecutor(len(LANES)) as pool:
-        for lane in [pool.submit(_lane, results, index) for index in range(len(LANES))]:
-            lane.result()
+    run_together([functools.partial(_lane, results, index) for index in range(len(LANES))])
     outcomes: dict[str, bool] = {}
     for report in sorted(places.RESULTS.glob("faults-*.xml"), key=lambda path: path.stat().st_mtime):
         outcomes |= faults_page.outcomes_in(report)
@@ -36,7 +35,7 @@ def _lane(results: Results, index: int) -> None:
     label = LANES[index]
     for name in (label, f"{label}-again"):
         (places.RESULTS / f"faults-{name}.xml").unlink(missing_ok=True)
-    with labs(label, places.INTEGRATION_VENV) as env:
+    with scenarios(results, label, places.INTEGRATION_VENV) as env:
         chosen = {"KVMFLEET_FAULTS_ONLY": os.environ.get("ONLY", ""), "KVMFLEET_FAULTS_LANE": f"{index}/{len(LANES)}"}
         python = places.tool("python", places.INTEGRATION_VENV)
         pytest.run_with_second_try(results, label, python, [TESTS], {**env, **chosen}, TIMEOUT_SECONDS)

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 
 from . import places, pytest
-from .lab import labs
+from .lanes import run_together
 from .results import Results
+from .warnings_gate import scenarios
 
 TIMEOUT_SECONDS = 3600
 FOLDER = Path("tests", "integration")
@@ -48,13 +49,11 @@ def run_long(results: Results) -> None:
 
 def _run_lanes(results: Results, lanes: Mapping[str, tuple[str, ...]], marked: str, timeout_seconds: float) -> None:
     """Run these lanes at once, each with hosts of its own."""
-    with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
-        for lane in [pool.submit(_lane, results, prefix, folders, marked, timeout_seconds) for prefix, folders in lanes.items()]:
-            lane.result()
+    run_together([functools.partial(_lane, results, prefix, folders, marked, timeout_seconds) for prefix, folders in lanes.items()])
 
 
 def _lane(results: Results, prefix: str, folders: tuple[str, ...], marked: str, timeout_seconds: float) -> None:
-    with labs(prefix, places.INTEGRATION_VENV) as env:
+    with scenarios(results, prefix, places.INTEGRATION_VENV) as env:
         python = places.tool("python", places.INTEGRATION_VENV)
         paths = ["-m", marked, *(str(FOLDER / folder) for folder in folders)]
         pytest.run_with_second_try(results, prefix, python, paths, env, timeout_seconds)

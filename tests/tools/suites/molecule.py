@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 
 from . import places
-from .lab import labs
 from .results import Results
+from .warnings_gate import scenarios
 
 SCENARIOS = places.COPY / "extensions" / "molecule"
 INVENTORY = SCENARIOS / "inventory" / "lab.yml"
@@ -22,7 +22,7 @@ def run(results: Results) -> None:
     """Run each scenario by itself, so that one that fails does not hide the others."""
     for scenario in sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml")):
         _forget()
-        with labs("mol") as env:
+        with scenarios(results, "mol", label=scenario) as env:
             argv = [places.tool("molecule"), "test", "--scenario-name", scenario]
             results.check(scenario, argv, env={**env, "ANSIBLE_HOME": str(STATE)}, timeout_seconds=SCENARIO_SECONDS, quiet=True)
 

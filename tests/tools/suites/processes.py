@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from typing import IO
 
 GRACE_SECONDS = 30
 DIED = 124
+
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_seconds: float) -> int:
@@ -34,14 +37,23 @@ def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_
     return code
 
 
+def end_all() -> None:
+    """Tell all tools that other threads of this process run to end; those threads then see them end."""
+    for process in tuple(_running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+
+
 def _run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_seconds: float, output: IO[bytes] | None) -> int:
     with subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True) as process:
+        _running.add(process)
         try:
             return process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             print(f"{argv[0]} was ended after {timeout_seconds:.0f} s", flush=True)
             return DIED
         finally:
+            _running.discard(process)
             _end_group(process)
 
 

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Several runs of tests at once, each with hosts of its own."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Sequence
+
+from . import processes
+
+
+def run_together(lanes: Sequence[Callable[[], None]]) -> None:
+    """Run these at once, and wait for all. Raises what one of them raises.
+
+    When this process is told to end, the tools that they run are ended, so that each lane takes its labs down without delay.
+    """
+    with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
+        running = [pool.submit(lane) for lane in lanes]
+        try:
+            concurrent.futures.wait(running)
+        except (KeyboardInterrupt, SystemExit):
+            processes.end_all()
+            raise
+        for lane in running:
+            lane.result()

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What of Ansible's log is a warning, and which of them fails a suite."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from suites import warnings_gate
+from suites.results import Results
+
+HEAD = "2026-11-22 00:28:02,432 p=13566 u=root n=ansible"
+LOG = f"""\
+{HEAD} WARNING| [WARNING]: web1 keeps its memory in a file on kvm1, and a move copies
+all of it.
+
+{HEAD} INFO| kvm1 | SUCCESS => {{
+    "msg": "[WARNING]: no warning, but a task's result"
+}}
+{HEAD} WARNING| [DEPRECATION WARNING]: Importing from there is deprecated.
+
+{HEAD} INFO| ok: [kvm1]
+"""
+OURS = "web1 keeps its memory in a file on kvm1, and a move copies all of it."
+DEPRECATION = "[DEPRECATION WARNING]: Importing from there is deprecated."
+
+
+def failures(log: str, *expectations: str) -> list[str]:
+    results = Results("integration")
+    warnings_gate.check(results, "kvt", log, [re.compile(one) for one in expectations])
+    assert results.passed + results.failed == 2
+    return results.failures
+
+
+def test_warnings_are_found_and_unfolded() -> None:
+    assert list(warnings_gate.warnings_in(LOG)) == [OURS, DEPRECATION]
+
+
+def test_what_is_expected_passes() -> None:
+    assert failures(LOG, r"\S+ keeps its memory in a file", r"\[DEPRECATION WARNING\]: Importing") == []
+
+
+def test_what_is_not_expected_fails_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failures(LOG, r"\S+ keeps its memory in a file") == ["kvt: Ansible warned of nothing but what expected-warnings.txt names"]
+    assert f"kvt: Ansible warned 1 times: {DEPRECATION}\n" in capsys.readouterr().out
+
+
+def test_an_expectation_is_of_the_beginning() -> None:
+    assert len(failures(LOG, "keeps its memory", r"\[DEPRECATION")) == 1
+
+
+@pytest.mark.parametrize("log", ["", "Traceback (most recent call last):\n"])
+def test_where_nothing_was_logged_nothing_was_looked_at(log: str) -> None:
+    assert failures(log) == ["kvt: Ansible logged its runs"]
+
+
+def test_a_file_has_comments(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "expected-warnings.txt"
+    path.write_text("# of the lab\n\nThe lab: \\S+ is new\n")
+    assert [one.pattern for one in warnings_gate.expected(path)] == [r"The lab: \S+ is new"]
+
+
+def test_the_expectations_of_the_suites_can_be_read() -> None:
+    assert all(one.pattern for one in warnings_gate.expected())
+
+
+def test_ansible_logs_what_it_warns_of(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "ansible.log"
+    environment = {**os.environ, "ANSIBLE_LOG_PATH": str(log), "ANSIBLE_HOME": str(tmp_path), "ANSIBLE_LOCALHOST_WARNING": "true"}
+    argv = [pathlib.Path(sys.executable).with_name("ansible"), "-i", "one,", "nobody", "-m", "ansible.builtin.ping"]
+    subprocess.run(argv, env=environment, check=True, capture_output=True, timeout=120)
+    assert "No hosts matched, nothing to do" in list(warnings_gate.warnings_in(log.read_text()))
