@@ -12,12 +12,14 @@ from . import interpreters, places, pytest
 from .results import Results
 
 OLDEST = "3.9"
+# A file's cases stay together, for they share what they have set up; many of them wait more than they work.
+AT_ONCE = ["-n", "auto", "--dist", "loadfile"]
 FOR_HOSTS = ("tests/unit/plugins/module_utils", "tests/unit/plugins/modules")
 
 
 def run(results: Results) -> None:
     """Run tests/unit here, and the part for hosts on the oldest Python where this machine has one."""
-    pytest.run(results, "control", places.tool("python"), ["tests/unit"], places.environment(), 600)
+    pytest.run(results, "control", places.tool("python"), [*AT_ONCE, "tests/unit"], places.environment(), 600)
     _run_oldest(results)
 
 
