@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Dashboard and alerts ask for metrics that are written, and Prometheus' own tool takes them."""
+"""Dashboard and alerts ask for metrics that are written; Prometheus' own tool and Grafana's own model take them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._metrics.families import export_of, families_of
@@ -91,6 +94,23 @@ def test_panels_have_places_of_their_own() -> None:
         assert all(x < 24 for x, _y in cells), panel["title"]
         taken |= cells
     assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def lost(told: t.Any, kept: t.Any, path: str = "") -> list[str]:
+    """Return where something of the first is not in the second."""
+    if isinstance(told, dict) and isinstance(kept, dict):
+        return [one for key, value in told.items() for one in lost(value, kept.get(key, ...), f"{path}/{key}")]
+    if isinstance(told, list) and isinstance(kept, list) and len(told) == len(kept):
+        return [one for number, pair in enumerate(zip(told, kept, strict=True)) for one in lost(*pair, f"{path}/{number}")]
+    return [] if told == kept else [f"{path}: {told!r}"]
+
+
+def test_grafana_knows_everything_that_the_dashboard_says() -> None:
+    """Its model drops what it does not know."""
+    register_default_plugins()
+    told = json.loads(DASHBOARD.read_text())
+    kept = json.loads(json.dumps(Dashboard.from_json(json.loads(DASHBOARD.read_text())), cls=JSONEncoder))
+    assert lost(told, kept) == []
 
 
 def test_alerts_are_rules_and_fire_as_they_should() -> None:
