@@ -22,6 +22,7 @@ from .._ledger.store import Body
 from .as_markdown import as_markdown
 from .document import summary_of
 from .moves import SAMPLE_KEYS
+from .outcomes import NOT_MOVED, OUTCOMES
 from .words import scope
 
 PAGE = Path(__file__).parent / "page"
@@ -33,6 +34,8 @@ DETAILS = ("policy", "acts", "history", "samples", "evidence")
 DETAILS_TOGETHER = 100
 # Without JavaScript the page shows the report as text, and that of no more moves.
 MOST_AS_TEXT = 200
+# What the page's code has to know of the code here.
+_CONSTANTS = {"details_together": DETAILS_TOGETHER, "outcomes": {"all": OUTCOMES, "not_moved": NOT_MOVED}}
 
 _SLOT = re.compile(r"@@([A-Z]+)@@")
 
@@ -49,7 +52,7 @@ def as_html(document: Body) -> str:
         "STYLE": style,
         "LIBRARY": library,
         "CODE": code,
-        "DATA": data_element("report", {**document, "moves": _columns(document["moves"]), "about": scope(document), "details_together": DETAILS_TOGETHER}),
+        "DATA": data_element("report", {**document, "moves": _columns(document["moves"]), "about": scope(document), **_CONSTANTS}),
         "DETAILS": "\n".join(_details(document["moves"])),
         "TEXT": html.escape(as_markdown(document, MOST_AS_TEXT)),
     }

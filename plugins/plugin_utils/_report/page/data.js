@@ -4,15 +4,13 @@
 
 // The report's data, as it lies in the page. Details of moves are read when somebody looks at one.
 
-const ARRIVED = ['completed', 'evacuated'];
-const NOT_MOVED = ['refused', 'cancelled', 'failed', 'uncertain'];
-const OUTCOMES = [...ARRIVED, 'under way', ...NOT_MOVED];
-
 function parsed(id) {
   return JSON.parse(byId(id).textContent);
 }
 
 const report = parsed('report');
+const OUTCOMES = report.outcomes.all;
+const NOT_MOVED = report.outcomes.not_moved;
 const moves = report.moves.rows.map((row, index) => {
   const move = { index };
   report.moves.columns.forEach((name, column) => {
