@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
-from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record, Running
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, fresh_lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'etc')}e"
@@ -23,6 +23,8 @@ PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'etc')}e"
 
 class Node(Control):
     """A control node whose ledger is in the lab's etcd; several of them have nothing else in common."""
+
+    options = ("-e", "@variables.json")
 
     def __init__(self, lab: Lab, folder: pathlib.Path) -> None:
         folder.mkdir()
@@ -41,14 +43,9 @@ class Node(Control):
     def verify_audit(self) -> None:
         assert self.shared.verify_audit() == []
 
-    def begin(self, host: int, module: str, arguments: dict[str, t.Any], *options: str) -> Running:
-        command = ["ansible", "-i", self.inventory, self.lab.host(host), "-m", f"kvmfleet.migration.{module}", "-a", json.dumps(arguments)]
-        return Running(self.popen([*command, "-e", "@variables.json", *options]))
-
     def begin_drain(self, number: int, **variables: t.Any) -> t.Any:
         """Begin the playbook C(drain) for a host."""
-        given = json.dumps({"target": self.lab.host(number), **variables})
-        return self.popen(["ansible-playbook", "-i", self.inventory, "kvmfleet.migration.drain", "-e", "@variables.json", "-e", given])
+        return self.popen(self.playbook_command("drain", {"target": self.name(number), **variables}))
 
 
 @pytest.fixture(scope="session")
