@@ -10,28 +10,31 @@ import contextlib
 import time
 import typing as t
 
-import libvirt
-
 from .bootcode import PAGE_BYTES, SET_START
 from .counters import Verdict, judge
+from .libvirtd import libvirt
 
 CHUNK_BYTES = 1024 * 1024
-STATES = {
-    libvirt.VIR_DOMAIN_RUNNING: "running",
-    libvirt.VIR_DOMAIN_BLOCKED: "blocked",
-    libvirt.VIR_DOMAIN_PAUSED: "paused",
-    libvirt.VIR_DOMAIN_SHUTDOWN: "in shutdown",
-    libvirt.VIR_DOMAIN_SHUTOFF: "shut off",
-    libvirt.VIR_DOMAIN_CRASHED: "crashed",
-}
 
 
 def guests(connection: libvirt.virConnect) -> t.List[t.Dict[str, t.Any]]:
     """Return name, UUID, state and persistence of all domains."""
     return [
-        {"name": domain.name(), "uuid": domain.UUIDString(), "state": STATES.get(domain.state()[0], "unknown"), "persistent": bool(domain.isPersistent())}
+        {"name": domain.name(), "uuid": domain.UUIDString(), "state": _state(domain), "persistent": bool(domain.isPersistent())}
         for domain in connection.listAllDomains()
     ]
+
+
+def _state(domain: libvirt.virDomain) -> str:
+    names = {
+        libvirt.VIR_DOMAIN_RUNNING: "running",
+        libvirt.VIR_DOMAIN_BLOCKED: "blocked",
+        libvirt.VIR_DOMAIN_PAUSED: "paused",
+        libvirt.VIR_DOMAIN_SHUTDOWN: "in shutdown",
+        libvirt.VIR_DOMAIN_SHUTOFF: "shut off",
+        libvirt.VIR_DOMAIN_CRASHED: "crashed",
+    }
+    return names.get(domain.state()[0], "unknown")
 
 
 def start(connection: libvirt.virConnect, xml: str, start: str, transient: bool, autostart: bool) -> None:
