@@ -45,8 +45,7 @@ class Operator(Control):
 
     def begin_playbook(self, name: str, *options: str, **variables: t.Any) -> Running:
         """Start a playbook, and do not wait for its end."""
-        given = json.dumps({"kvmfleet_ledger": str(self.path), **variables})
-        return Running(self.popen(["ansible-playbook", "-i", self.inventory, f"kvmfleet.migration.{name}", "-e", given, *options]))
+        return Running(self.popen([*self.playbook_command(name, variables), *options]))
 
     def playbook(self, name: str, *options: str, **variables: t.Any) -> Run:
         process = self.begin_playbook(name, *options, **variables).process
@@ -66,8 +65,7 @@ class Operator(Control):
 
     def stop_on_drain(self, number: int, name: str) -> None:
         """Give a domain a policy by which a drain shuts it down."""
-        given = json.dumps({"name": name, "drain": "shutdown"})
-        done = Running(self.popen(["ansible", "-i", self.inventory, self.lab.host(number), "-m", "kvmfleet.migration.domain_policy", "-a", given])).wait()
+        done = Running(self.popen(self.ad_hoc_command(number, "domain_policy", {"name": name, "drain": "shutdown"}, ledger=False))).wait()
         assert done.code == 0, done.text
 
     def drain(self, number: int) -> None:
