@@ -6,19 +6,21 @@
 # make demo    protect, drain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them up; LEDGER=etcd: on three members, of which one dies)
 # make demo-files  the report's files of docs/demo anew from docs/demo/report.json, after a change of what a report looks like
 # make test    every suite but sanity-matrix, long, fuzz, faults, soak, eda and test-mixed; its last line is "N passed, N failed"
-# make SUITE   one of: lint types units docs sanity sanity-matrix importer browser integration molecule bench-quick long fuzz
+# make SUITE   one of: lint types units docs sanity sanity-releases sanity-matrix importer browser integration molecule bench-quick long fuzz
 # make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
 # make faults  every fault scenario on real hosts, and docs/faults.md written anew (ONLY='disks/*' for some of them)
 # make soak    anything may happen to a small fleet, MINUTES=10 SEED=1, and nothing may be lost or run twice; REPLAY=.build/soak/1/journal.jsonl plays one again
 # make simulate  many control processes over one ledger, and the figures of docs/scale.md written anew (SIMULATE="--processes 10 --ledger etcd" for some of it)
 # make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
+# make interface  what users may rely on, written anew from what ansible-doc tells: tests/unit/docs/interface.yml
+# make importer  the tarball as Galaxy would import it, and its bill of materials beside it: .build/dist
 # make docs    the documentation as a site: .build/site/html/index.html
 # make eda     the event source and the rulebooks under a real ansible-rulebook (installs Java where there is none of version 17 or newer)
 # make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
 # make browser  the report's page in a real Chromium; make charts: its chart library anew, from npm's packages
 # make format  puts Python code in shape
 
-SUITES = lint types units docs sanity importer browser integration molecule bench-quick
+SUITES = lint types units docs sanity sanity-releases importer browser integration molecule bench-quick
 PYTHON = .build/venv/bin/python
 # Which fault scenarios: a pattern of topic and name. What keeps the ledger of the demo.
 export ONLY LEDGER
@@ -45,6 +47,10 @@ charts: setup-browser
 
 sync: setup
 	@$(PYTHON) tests/tools/sync.py
+
+.PHONY: interface
+interface: sync
+	@PYTHONPATH=.build $(PYTHON) -m ansible_collections.kvmfleet.migration.tests.unit.docs.interface tests/unit/docs/interface.yml
 
 .PHONY: demo-files
 demo: sync

@@ -24,11 +24,11 @@ from typing import NoReturn
 from suites import places
 from suites.results import Results, read
 
-MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix", "bench-quick": "bench"}
+MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix", "sanity-releases": "sanity_releases", "bench-quick": "bench"}
 # What runs beside them all, for most suites keep one processor busy or wait. Whatever is in none of these stages comes with the first.
 STAGES = (
     (("lint", "types", "units", "docs"), ("sanity",)),
-    (("integration",), ("importer", "browser", "molecule", "bench-quick")),
+    (("integration",), ("sanity-releases", "importer", "browser", "molecule", "bench-quick")),
 )
 STOP_SECONDS = 180
 

@@ -33,11 +33,14 @@ def run(results: Results) -> None:
     run_with(results, places.VENV, "")
 
 
-def run_with(results: Results, venv: Path, prefix: str) -> None:
-    """Run every sanity test with the ansible-core of that virtual environment and count each."""
+def run_with(results: Results, venv: Path, prefix: str, *options: str) -> None:
+    """Run every sanity test with the ansible-core of that virtual environment and count each.
+
+    :arg options: of C(ansible-test sanity), for some of the tests.
+    """
     _prepare_home()
     shutil.rmtree(REPORTS, ignore_errors=True)
-    argv = [places.tool("ansible-test", venv), "sanity", "--venv", "--junit", "--color", "no"]
+    argv = [places.tool("ansible-test", venv), "sanity", "--venv", "--junit", "--color", "no", *options]
     code = processes.run(argv, places.COPY, _environment(venv), 900)
     failed_before = results.failed
     counted = _count(results, prefix)

@@ -1,0 +1,20 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The sanity tests that can end otherwise with another release of ansible-core, with every other one that is supported."""
+
+from __future__ import annotations
+
+from . import releases, sanity
+from .results import Results
+
+# What Ansible itself reads or is imported from, and its rules for that. The others judge text, with tools that hardly change.
+TESTS = ("ansible-doc", "import", "runtime-metadata", "validate-modules")
+
+
+def run(results: Results) -> None:
+    """Run those tests once for each release, on its own Python."""
+    for release in releases.others(results):
+        chosen = [word for test in TESTS for word in ("--test", test)]
+        sanity.run_with(results, release.venv, release.prefix, *chosen, "--python", release.python)
