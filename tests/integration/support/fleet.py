@@ -129,7 +129,7 @@ class Lab:
             state = self.state_file(uuid, number)
             return state if state and state["status"] == "running" and state["progress"]["memory_processed_bytes"] else None
 
-        return eventually(moving, f"{uuid} is being moved")
+        return eventually(moving, f"{uuid} is being moved", 120)
 
     def runs(self) -> set[str]:
         """Return the heartbeat files on the first host: one for each run that follows, or followed, moves from there."""
