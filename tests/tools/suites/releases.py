@@ -18,10 +18,9 @@ PYTHON_OF = {"2.18": "3.11", "2.20": "3.12", "2.21": "3.12"}
 
 @dataclass(frozen=True)
 class Release:
-    """One of them: what its results are called, its Python's version, and its virtual environment."""
+    """One of them: what its results are called, and its virtual environment."""
 
     prefix: str
-    python: str
     venv: Path
 
 
@@ -36,4 +35,4 @@ def others(results: Results) -> Iterator[Release]:
         elif not interpreters.make_venv(python, venv, [f"ansible-core>={release},<2.{minor + 1}"]):
             results.add(f"ansible-core {release}: no virtual environment", passed=False)
         else:
-            yield Release(f"ansible-core {release}: ", version, venv)
+            yield Release(f"ansible-core {release}: ", venv)

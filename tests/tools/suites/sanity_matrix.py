@@ -13,4 +13,4 @@ from .results import Results
 def run(results: Results) -> None:
     """Run the sanity tests once for each release."""
     for release in releases.others(results):
-        sanity.run_with(results, release.venv, release.prefix)
+        sanity.run_with(results, release.venv, release.prefix, "--venv")

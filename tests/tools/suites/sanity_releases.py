@@ -15,6 +15,6 @@ TESTS = ("ansible-doc", "import", "runtime-metadata", "validate-modules")
 
 def run(results: Results) -> None:
     """Run those tests once for each release, on its own Python."""
+    chosen = [word for test in TESTS for word in ("--test", test)]
     for release in releases.others(results):
-        chosen = [word for test in TESTS for word in ("--test", test)]
-        sanity.run_with(results, release.venv, release.prefix, *chosen, "--python", release.python)
+        sanity.run_with(results, release.venv, release.prefix, *sanity.HERE, "--target-python", "default", *chosen)
