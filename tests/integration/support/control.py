@@ -164,7 +164,8 @@ class Control:
 
     def facts(self, on: int = 1, **arguments: t.Any) -> Facts:
         """Return C(kvmfleet_host) of a host."""
-        command = self.ad_hoc_command(on, "host_facts", arguments, ledger=False)
+        # Ansible takes an empty mapping for no mapping.
+        command = self.ad_hoc_command(on, "host_facts", {"uri": "qemu:///system", **arguments}, ledger=False)
         return t.cast("Facts", Running(self.popen(command)).wait().result["ansible_facts"]["kvmfleet_host"])
 
     def play(self, host: int, tasks: t.Sequence[Task], *options: str, facts: bool = False) -> list[Result]:
