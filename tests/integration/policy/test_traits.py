@@ -67,6 +67,7 @@ def test_a_destination_whose_facts_say_no_is_refused(lab: Lab, operator: Operato
     assert lab.places(web) == {1: "running"}
 
 
+@pytest.mark.long
 def test_a_destination_without_facts_is_unverified_and_qemu_has_the_last_word(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
     without_root(2)
     done = operator.move(web, post_copy=True)

@@ -53,6 +53,7 @@ def test_apart_in_one_task(lab: Lab, control: Desk, guest: Make) -> None:
     assert sorted(str(lab.places(name)) for name in names) == ["{1: 'running'}", "{2: 'running'}"]
 
 
+@pytest.mark.long
 def test_together(lab: Lab, control: Desk, guest: Make) -> None:
     names = [guest(name, *SMALL) for name in ("app", "cache")]
     for name in names:

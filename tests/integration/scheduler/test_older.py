@@ -31,6 +31,7 @@ def test_an_older_machine_type_cannot_run_there_whoever_wants_it(lab: Lab, contr
     assert set(reasons(control.check(name=web).result, lab.host(2))) == {"machine_type", "hypervisor"}
 
 
+@pytest.mark.long
 def test_a_processor_without_a_feature_cannot_either(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
     believing(2, "--without-feature", "cx16")
     check_refused(lab, control, control.move(web), web, "cx16", lab.host(2))

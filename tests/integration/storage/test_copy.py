@@ -55,6 +55,7 @@ def test_only_what_is_proved_separate_is_copied(lab: Lab, control: Control, disk
     assert lab.places(name) == {2: "running"}
 
 
+@pytest.mark.long
 def test_with_nothing_to_copy_nothing_is_copied(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("shared", "--mib", "64", "--storage", "bindfs")
     outcome = move(control, name)

@@ -20,11 +20,11 @@ FOLDER = Path("tests", "integration")
 
 # By the prefix of their hosts; balanced by how long they take.
 LANES = {
-    "kvt": ("moves", "fencing", "facts", "protect", "ledger"),
+    "kvt": ("moves", "fencing", "facts", "protect", "ledger", "evacuate"),
     "kvu": ("endings", "faults", "guard"),
     "kvv": ("lab", "contract", "storage", "awx"),
     "kvw": ("scheduler", "policy", "shutdown", "guides"),
-    "kvx": ("cleanup", "evacuation", "evacuate", "recover"),
+    "kvx": ("cleanup", "evacuation", "recover"),
 }
 # Suites of their own: mixed.py needs the root of another release, eda.py needs Java.
 MIXED = "mixed"
