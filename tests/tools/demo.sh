@@ -99,11 +99,13 @@ unset KVMFLEET_LAB_PREFIX KVMFLEET_LAB_STATE
 export PATH=$PWD/.build/venv/bin:\$PATH
 export ANSIBLE_COLLECTIONS_PATH=$PWD/.build
 export ANSIBLE_INVENTORY=$inventory
-export ANSIBLE_HOST_KEY_CHECKING=true ANSIBLE_NOCOWS=1 ANSIBLE_DEPRECATION_WARNINGS=false
+export ANSIBLE_HOST_KEY_CHECKING=true ANSIBLE_NOCOWS=1
 export XDG_STATE_HOME=$PWD/.build/demo-state
 TEXT
 # shellcheck disable=SC1091
 . .build/demo.env
+export ANSIBLE_LOG_PATH=$PWD/.build/demo.log
+rm -f "$ANSIBLE_LOG_PATH"
 
 coproc listen { PYTHONPATH=.build exec .build/venv/bin/python -m "$demo.receiver" "$files/notices.jsonl"; }
 # shellcheck disable=SC2154
@@ -198,3 +200,7 @@ if ! diff -u docs/demo/outcome.txt "$files/outcome.txt"; then
     exit 1
 fi
 cat "$files/outcome.txt"
+if ! PYTHONPATH=tests/tools .build/venv/bin/python -m suites.warnings_gate "$ANSIBLE_LOG_PATH"; then
+    echo "The end is right, but Ansible warned of what nobody expects: see above." >&2
+    exit 1
+fi

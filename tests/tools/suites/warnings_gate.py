@@ -10,6 +10,7 @@ Ansible's log has all that it showed, of every run and every job; there an entry
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,3 +62,14 @@ def expected(path: Path = EXPECTED) -> list[re.Pattern[str]]:
     """Return what a file expects; its comments begin with #. Raises re.error for what is no regular expression."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [re.compile(line) for line in lines if line and not line.startswith("#")]
+
+
+def main(log: str) -> int:
+    """Check the log of runs that belong to no suite; return 1 where there is anything to say."""
+    results = Results("runs")
+    check(results, "runs", Path(log).read_text(encoding="utf-8", errors="replace"), expected())
+    return 1 if results.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -77,3 +77,10 @@ def test_ansible_logs_what_it_warns_of(tmp_path: pathlib.Path) -> None:
     argv = [pathlib.Path(sys.executable).with_name("ansible"), "-i", "one,", "nobody", "-m", "ansible.builtin.ping"]
     subprocess.run(argv, env=environment, check=True, capture_output=True, timeout=120)
     assert "No hosts matched, nothing to do" in list(warnings_gate.warnings_in(log.read_text()))
+
+
+@pytest.mark.parametrize(("log", "code"), [(f"{HEAD} INFO| ok: [kvm1]\n", 0), (LOG, 1), ("", 1)])
+def test_a_log_of_no_suite_is_judged_alike(tmp_path: pathlib.Path, log: str, code: int) -> None:
+    path = tmp_path / "demo.log"
+    path.write_text(log)
+    assert warnings_gate.main(str(path)) == code
