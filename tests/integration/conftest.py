@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, end_what_moves
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, end_what_moves, fresh_lab
 
 # Beside the prefix of the suite that runs this, so that two suites do not make hosts of one name.
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'mov')}m"
@@ -33,12 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
     """Three hosts, and a guest on the first that no scenario is about."""
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", "3")
-    lab("guest", BYSTANDER, "--host", lab.host(1), "--mib", "32")
-    yield lab
-    lab("down")
+    with fresh_lab(PREFIX, 3) as lab:
+        lab("guest", BYSTANDER, "--host", lab.host(1), "--mib", "32")
+        yield lab
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.config import Fencing, parse_fencing
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, fresh_lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}fence"
 
@@ -22,11 +22,8 @@ Configure = t.Callable[..., Fencing]
 
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", "2")
-    yield lab
-    lab("down")
+    with fresh_lab(PREFIX, 2) as lab:
+        yield lab
 
 
 @pytest.fixture

@@ -12,18 +12,15 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.guard.support.host import Host
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, fresh_lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}guard"
 
 
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", "1")
-    yield lab
-    lab("down")
+    with fresh_lab(PREFIX, 1) as lab:
+        yield lab
 
 
 @pytest.fixture

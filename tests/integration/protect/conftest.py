@@ -15,7 +15,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, fresh_lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}prot"
 PASSWORD = "hunter2x"
@@ -63,11 +63,8 @@ class Protection(Control):
 
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
-    lab = Lab(PREFIX)
-    lab("down")
-    lab("up", "--hosts", "2")
-    yield lab
-    lab("down")
+    with fresh_lab(PREFIX, 2) as lab:
+        yield lab
 
 
 @pytest.fixture

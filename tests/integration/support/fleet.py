@@ -74,7 +74,7 @@ class Lab:
     def _on_host(self, verb: str, *arguments: str) -> list[str] | None:
         """Return what C(lab exec) and C(lab virsh) would run on a host; none for other commands."""
         if verb == "virsh":
-            return hosts.command_on(self.layout, arguments[0], "virsh", "-c", "qemu:///system", *arguments[1:])
+            return hosts.virsh_on(self.layout, *arguments)
         return hosts.command_on(self.layout, arguments[0], *arguments[2:]) if verb == "exec" else None
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:

@@ -221,7 +221,7 @@ def _exec(lab: Lab, options: argparse.Namespace) -> t.NoReturn:
 
 
 def _virsh(lab: Lab, options: argparse.Namespace) -> t.NoReturn:
-    _become(hosts.command_on(lab, lab.require_host(options.host), "virsh", "-c", "qemu:///system", *options.command))
+    _become(hosts.virsh_on(lab, lab.require_host(options.host), *options.command))
 
 
 def _ssh(lab: Lab, options: argparse.Namespace) -> t.NoReturn:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -63,7 +64,9 @@ def remove(lab: Lab, name: str) -> None:
     record = load(lab, name)
     for host in lab.hosts:
         if hosts.is_on(lab, host):
-            hosts.ask(lab, host, lambda connection: questions.remove(connection, name))
+            # One that does not know it, or whose libvirtd does not answer, is no reason to leave the rest.
+            with contextlib.suppress(LabError):
+                hosts.ask(lab, host, lambda connection: questions.remove(connection, name))
         for folder in ("qemu", "qemu/autostart"):
             (lab.host_folder(host) / "etc-libvirt" / folder / f"{name}.xml").unlink(missing_ok=True)
     storage.remove(lab, name, record["port"])

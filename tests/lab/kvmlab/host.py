@@ -140,9 +140,17 @@ def command_on(lab: Lab, host: str, *command: str) -> t.List[str]:
     return namespaces.in_host(require_pid(lab, host), "env", f"HOME={lab.host_folder(host) / 'home-root'}", *command)
 
 
+def virsh_on(lab: Lab, host: str, *arguments: str) -> t.List[str]:
+    """Return the command line that runs virsh on a host.
+
+    :raises LabError: the host is off.
+    """
+    return command_on(lab, host, "virsh", "-c", "qemu:///system", *arguments)
+
+
 def virsh(lab: Lab, host: str, *arguments: str, timeout: float = 60) -> str:
     """Run virsh on a host and return its output."""
-    return run(*command_on(lab, host, "virsh", "-q", "-c", "qemu:///system", *arguments), timeout=timeout)
+    return run(*virsh_on(lab, host, "-q", *arguments), timeout=timeout)
 
 
 def signal_libvirtd(lab: Lab, host: str, action: str) -> None:

@@ -51,12 +51,11 @@ def start(connection: libvirt.virConnect, xml: str, start: str, transient: bool,
 
 
 def remove(connection: libvirt.virConnect, name: str) -> None:
-    """Destroy and undefine a domain, where it is known."""
+    """Destroy a domain and undefine it. Raises libvirtError where it is not known, and where it is transient, after the first."""
+    domain = connection.lookupByName(name)
     with contextlib.suppress(libvirt.libvirtError):
-        domain = connection.lookupByName(name)
-        with contextlib.suppress(libvirt.libvirtError):
-            domain.destroy()
-        domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
+        domain.destroy()
+    domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
 
 
 def has_job(connection: libvirt.virConnect, name: str) -> bool:
