@@ -239,24 +239,25 @@ def limits_of(order: Order) -> Limits:
     """Return the limits that the order's record asks for, for a guest of its size."""
     policy = order.record["policy"]
     gib = d.size_gib(order.record["request"].get("memory_mib", 0) * 1024**2, order.record["request"].get("copied_disk_bytes", {}).values())
+    timeout = d.effective_timeout_seconds(value(policy, "timeout_seconds"), gib)
     return Limits(
-        _schedule_of(order, gib),
-        d.effective_timeout_seconds(value(policy, "timeout_seconds"), gib),
+        _schedule_of(order, gib, timeout),
+        timeout,
         value(policy, "stall_seconds"),
         force_on_timeout=value(policy, "on_timeout") == FORCE_COMPLETE,
     )
 
 
-def _schedule_of(order: Order, gib: float) -> Schedule:
-    policy, timeout = order.record["policy"], value(order.record["policy"], "timeout_seconds")
+def _schedule_of(order: Order, gib: float, timeout_seconds: int) -> Schedule:
+    policy = order.record["policy"]
     longest_ms, delay = value(policy, "downtime_ms"), value(policy, "downtime_delay_seconds_per_gib")
-    ramp = tuple(d.downtime_steps(longest_ms, value(policy, "downtime_steps"), delay, gib, timeout))
+    ramp = tuple(d.downtime_steps(longest_ms, value(policy, "downtime_steps"), delay, gib, timeout_seconds))
     if value(policy, STRATEGY) == STEPPED:
         return Stepped(ramp)
     return Adaptive(
         first_ms=ramp[0][1],
         longest_ms=longest_ms,
-        full_from_seconds=d.effective_timeout_seconds(timeout, gib) / 2,
+        full_from_seconds=timeout_seconds / 2,
         link_rate_bytes=_link_rate_bytes(order),
         is_compressed="COMPRESSED" in order.flags,
     )

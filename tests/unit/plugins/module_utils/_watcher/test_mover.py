@@ -451,6 +451,15 @@ def test_the_adaptive_downtime_is_the_record_s() -> None:
     assert limits_of(order).downtime == Adaptive(50, 500, is_compressed=True)
 
 
+def test_without_a_timeout_the_ramp_reaches_the_full_pause_in_half_the_default_one() -> None:
+    record = record_of(downtime_strategy="stepped")
+    record["request"]["memory_mib"] = 16 * 1024
+    limits = limits_of(order_of(record))
+    assert limits.timeout_seconds == 12_800
+    assert isinstance(limits.downtime, Stepped)
+    assert limits.downtime.ramp[-1] == (6_400, 500)
+
+
 def test_without_a_timeout_the_limit_goes_by_the_guest_s_size() -> None:
     assert limits_of(order_of(record_of())).timeout_seconds == 1600
     assert limits_of(order_of(record_of(timeout_seconds=0))).timeout_seconds == 0
