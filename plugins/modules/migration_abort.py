@@ -83,7 +83,7 @@ def migration_abort(module: AnsibleModule) -> t.Dict[str, t.Any]:
     if module.params["missing_ok"] and not intervention.is_migrating():
         return {"changed": False, "migrations": []}
     record = intervention.current() if module.check_mode else intervention.carry_out()
-    return {"changed": True, "migrations": [record]}
+    return intervention.result(record)
 
 
 def main() -> None:

@@ -91,7 +91,7 @@ def migration_force_complete(module: AnsibleModule) -> t.Dict[str, t.Any]:
         raise InvalidArgument("complete is false and no bandwidth_mib is given: there is nothing to do.")
     intervention = intervention_of(module.params, FORCE_COMPLETE if complete else BANDWIDTH)
     record = intervention.current() if module.check_mode else intervention.carry_out()
-    return {"changed": True, "migrations": [record]}
+    return intervention.result(record)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import typing as t
 
-from .._errors import NotSupported
+from .._errors import Internal, NotSupported
 
 try:
     import libvirt as _libvirt
@@ -42,6 +42,14 @@ def start_event_loop() -> None:
         loop = threading.Thread(target=_run_loop, args=(binding,), name="libvirt-events", daemon=True)
         _LOOP.append(loop)
         loop.start()
+
+
+def require_no_event_loop() -> None:
+    """Raise L(Internal) where the event loop runs in this process: the C library's loop belongs to one thread, and no fork has that thread."""
+    if _LOOP:
+        raise Internal(
+            "A watcher cannot be forked from a process that has used libvirt: its keepalive would not run.", "Nothing was started. Report this error."
+        )
 
 
 def _run_loop(binding: t.Any) -> None:

@@ -16,6 +16,7 @@ import traceback
 import typing as t
 
 from .._errors import Internal, error_for_code
+from .._hypervisor.library import require_no_event_loop
 
 READY_TIMEOUT_SECONDS = 60.0
 
@@ -28,8 +29,11 @@ def launch(work: t.Callable[[Report], None], log: str) -> t.Dict[str, t.Any]:
     C(work) gets a function to report with, once, when it is safely begun; a C(KvmfleetError) raised before that is raised here.
     Everything that C(work) imports must be imported already: the module's own archive is removed when the module ends.
 
+    Raises L(Internal) where libvirt's event loop runs in this process: its thread would be missing in the new one, and with it keepalive.
+
     :arg log: file for what the process writes to its standard error.
     """
+    require_no_event_loop()
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -38,7 +42,7 @@ def launch(work: t.Callable[[Report], None], log: str) -> t.Dict[str, t.Any]:
         _run(work, reader, writer, log)
     os.close(writer)
     os.waitpid(child, 0)
-    return _first_report(reader)
+    return first_report(reader, READY_TIMEOUT_SECONDS)
 
 
 def _become_session_leader() -> None:
@@ -82,10 +86,11 @@ def _redirect_standard_streams(log: str) -> None:
     os.dup2(errors, 2)
 
 
-def _first_report(reader: int) -> t.Dict[str, t.Any]:
+def first_report(reader: int, timeout_seconds: float) -> t.Dict[str, t.Any]:
+    """Return the one document that another process writes into this pipe. Raises the error that it reports, or L(Internal) where it reports nothing."""
     with os.fdopen(reader, encoding="utf-8") as stream:
-        if not select.select([stream], [], [], READY_TIMEOUT_SECONDS)[0]:
-            raise Internal(f"The watcher did not begin within {READY_TIMEOUT_SECONDS:.0f} s.", "Look at the host's load and run the task again.")
+        if not select.select([stream], [], [], timeout_seconds)[0]:
+            raise Internal(f"The watcher did not begin within {timeout_seconds:.0f} s.", "Look at the host's load and run the task again.")
         line = stream.readline()
     if not line:
         raise Internal("The watcher ended before it began.", "Its log is under /run/kvmfleet on the source host.")

@@ -12,6 +12,7 @@ import getpass
 import socket
 import time
 import typing as t
+import uuid as uuid_module
 
 from .._errors import InvalidArgument, InvalidState, NotFound, NotSupported, TimedOut, error_for_code
 from .._facts.migrations import ListedHost, canonical_uuid, in_progress, read_states
@@ -33,11 +34,18 @@ from .journal import Journal
 from .order import Order
 from .process import is_alive
 from .run import start_watcher
+from .spare import SpareProcess
+
+Starter = t.Callable[[Order], t.Dict[str, t.Any]]
 
 
 @dataclasses.dataclass
 class Intervention:
-    """One request about one domain's move. C(wait_seconds) is how long to wait for the move to be over."""
+    """One request about one domain's move.
+
+    C(wait_seconds) is how long to wait for the move to be over. C(start_watcher) starts a watcher for an order, in a process that has not used libvirt.
+    C(warnings) grows: what the operator is to be told beside the result.
+    """
 
     host: ListedHost
     open_host: t.Callable[[str], h.Host]
@@ -45,8 +53,10 @@ class Intervention:
     act: str
     by: str
     wait_seconds: float
+    start_watcher: Starter
     bandwidth_mib: t.Optional[int] = None
     folder: str = RUN_FOLDER
+    warnings: t.List[str] = dataclasses.field(default_factory=list)
 
     def is_migrating(self) -> bool:
         """Whether there is anything to intervene in."""
@@ -67,6 +77,10 @@ class Intervention:
         if self.act != intents.ABORT and record["status"] in s.BEFORE_JOB | {s.PREPARING}:
             raise InvalidState(f"The migration of domain {self.info.name} is {record['status']}: there is no job to force yet.", migrations=[record])
         return record
+
+    def result(self, record: Record) -> t.Dict[str, t.Any]:
+        """Return what a module returns of an intervention that ended, or would end, with this record."""
+        return {"changed": True, "migrations": [record], **({"warnings": self.warnings} if self.warnings else {})}
 
     def carry_out(self) -> Record:
         """Do it, wait, and return the record at the end. See L(current) for what is raised; L(TimedOut) when waiting was in vain."""
@@ -90,7 +104,9 @@ class Intervention:
     def _give_watcher(self, record: Record) -> None:
         """Start a watcher for a move whose own has died."""
         order = Order(record_in(self._state() or record), self.host.uri, record.get("connection", {}).get("destination_uri", ""), [], {}, adopt=True)
-        started = start_watcher([order], intents.Intent(self.act, "", 0, self.by).id, 1, self.open_host, self.folder)
+        started = self.start_watcher(order)
+        if "session_warning" in started:
+            self.warnings.append(started["session_warning"])
         refused = started["refused"].get(self.info.uuid)
         if refused:
             raise error_for_code(refused["error_code"])(refused["msg"])
@@ -195,6 +211,16 @@ class Intervention:
             time.sleep(POLL_SECONDS)
 
 
+def early_starter(open_host: t.Callable[[str], h.Host], folder: str = RUN_FOLDER) -> Starter:
+    """Return what starts a watcher for one order, from a process forked now: before libvirt is used in this one."""
+
+    def start(document: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+        return start_watcher([Order(**document)], str(uuid_module.uuid4()), 1, open_host, folder)
+
+    spare = SpareProcess(start)
+    return lambda order: spare.call(dataclasses.asdict(order))
+
+
 def intervention_of(params: t.Mapping[str, t.Any], act: str) -> Intervention:
     """Return the intervention that a module's options ask for. Raises what is wrong with them, L(Forbidden), or L(NotFound)."""
     check_domain_name(params["name"])
@@ -206,6 +232,8 @@ def intervention_of(params: t.Mapping[str, t.Any], act: str) -> Intervention:
         raise InvalidArgument(f"bandwidth_mib is {bandwidth}.", f"Give a whole number from 0 (no cap) to {MAX_BANDWIDTH_MIB}.")
     require_root()
     run_folder()
-    host = open_host(require_local(params["uri"]))
+    require_local(params["uri"])
+    starter = early_starter(open_host)
+    host = open_host(params["uri"])
     by = f"{getpass.getuser()}@{socket.gethostname()}"
-    return Intervention(host, open_host, host.find(name=params["name"], uuid=uuid), act, by, params["wait_seconds"], bandwidth)
+    return Intervention(host, open_host, host.find(name=params["name"], uuid=uuid), act, by, params["wait_seconds"], starter, bandwidth)

@@ -14,12 +14,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor import library
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import detach
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import Report, launch
 
@@ -171,3 +173,11 @@ def test_the_work_survives_whoever_began_it(tmp_path: pathlib.Path, end: str) ->
     (tmp_path / "go").write_text("", encoding="ascii")
     assert appears(tmp_path / "done")
     assert int((tmp_path / "done").read_text(encoding="ascii")) != report["owner"]
+
+
+def test_a_process_whose_event_loop_runs_forks_no_watcher(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of libvirt's event loop is in no fork, and without it nothing notices a host that is gone."""
+    monkeypatch.setattr(library, "_LOOP", [threading.current_thread()])
+    with pytest.raises(Internal, match="keepalive"):
+        launched(lambda report: report({}), tmp_path)
+    assert not (tmp_path / "log").exists()

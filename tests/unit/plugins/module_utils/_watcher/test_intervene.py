@@ -20,10 +20,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import state_path, write_json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, take
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import start_watcher
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.migration import FakeMigration
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import acts, journal_of, record_of, state_in
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, acts, journal_of, record_of, state_in
 
 TO_2 = "qemu+tcp://kvm2/system"
 DEAD = {"pid": 1, "start_ticks": -1, "run_id": "gone"}
@@ -34,6 +36,7 @@ class Scene:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
+        self.told: t.Dict[str, t.Any] = {}
         self.fleet = FakeFleet(link_mib=100)
         self.guest = self.fleet.guest(dirty_bytes=512 * MIB, dirty_rate_bytes=500 * MIB)
 
@@ -45,7 +48,10 @@ class Scene:
     def intervention(self, act: str, wait_seconds: float = 10, bandwidth_mib: t.Optional[int] = None) -> intervene.Intervention:
         host = self.fleet.open(LOCAL_URI)
         info = host.find(uuid=UUID)
-        return intervene.Intervention(host, self.fleet.open, info, act, "ann@control", wait_seconds, bandwidth_mib, str(self.folder))
+        return intervene.Intervention(host, self.fleet.open, info, act, "ann@control", wait_seconds, self.start_watcher, bandwidth_mib, str(self.folder))
+
+    def start_watcher(self, order: Order) -> t.Dict[str, t.Any]:
+        return {**start_watcher([order], RUN, 1, self.fleet.open, str(self.folder)), **self.told}
 
     def watched(self, status: str = s.RUNNING) -> Journal:
         """The move of ours, with this process as its watcher."""
@@ -205,6 +211,16 @@ def test_a_move_without_a_watcher_is_given_one(scene: Scene, monkeypatch: pytest
     assert acts(ended) == ["migrate", "abort: operator"]
     assert "running (booted) on the source" in ended["history"][-1]["detail"]
     assert state_in(scene.folder)["watcher"] != DEAD
+
+
+def test_a_new_watcher_that_could_not_leave_the_session_is_a_warning(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervene, "time", time)
+    scene.told = {"session_warning": "It stays."}
+    record = {**record_of(status=s.RUNNING), "connection": {"destination_uri": TO_2}}
+    write_json(state_path(UUID, str(scene.folder)), {**record, "watcher": DEAD, "answers": {}})
+    scene.begin()
+    intervention = scene.intervention(ABORT, wait_seconds=30)
+    assert intervention.result(intervention.carry_out())["warnings"] == ["It stays."]
 
 
 # -- somebody else's move ------------------------------------------------------------------------------------------
