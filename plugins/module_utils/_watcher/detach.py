@@ -17,14 +17,17 @@ import typing as t
 
 from .._errors import Internal, error_for_code
 from .._hypervisor.library import require_no_event_loop
+from .scope import join_own_scope
 
 READY_TIMEOUT_SECONDS = 60.0
 
 Report = t.Callable[[t.Mapping[str, t.Any]], None]
 
 
-def launch(work: t.Callable[[Report], None], log: str) -> t.Dict[str, t.Any]:
-    """Run C(work) in a process of its own session and return what it reports first.
+def launch(work: t.Callable[[Report], None], log: str, run_id: str) -> t.Dict[str, t.Any]:
+    """Run C(work) in a process of its own session and, where systemd runs, of its own scope. Return what it reports first.
+
+    C(session_warning) is added to that where the process could not leave the login session, and says what follows.
 
     C(work) gets a function to report with, once, when it is safely begun; a C(KvmfleetError) raised before that is raised here.
     Everything that C(work) imports must be imported already: the module's own archive is removed when the module ends.
@@ -32,6 +35,7 @@ def launch(work: t.Callable[[Report], None], log: str) -> t.Dict[str, t.Any]:
     Raises L(Internal) where libvirt's event loop runs in this process: its thread would be missing in the new one, and with it keepalive.
 
     :arg log: file for what the process writes to its standard error.
+    :arg run_id: of the run that C(work) belongs to; the scope's name has it.
     """
     require_no_event_loop()
     reader, writer = os.pipe()
@@ -39,7 +43,7 @@ def launch(work: t.Callable[[Report], None], log: str) -> t.Dict[str, t.Any]:
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
-        _run(work, reader, writer, log)
+        _run(work, reader, writer, log, run_id)
     os.close(writer)
     os.waitpid(child, 0)
     return first_report(reader, READY_TIMEOUT_SECONDS)
@@ -55,9 +59,11 @@ def _become_session_leader() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _run(work: t.Callable[[Report], None], reader: int, writer: int, log: str) -> t.NoReturn:
+def _run(work: t.Callable[[Report], None], reader: int, writer: int, log: str, run_id: str) -> t.NoReturn:
+    beside: t.Dict[str, t.Any] = {}
+
     def report(document: t.Mapping[str, t.Any]) -> None:
-        os.write(writer, json.dumps(document).encode() + b"\n")
+        os.write(writer, json.dumps({**document, **beside}).encode() + b"\n")
         os.close(writer)
 
     status = 1
@@ -65,6 +71,10 @@ def _run(work: t.Callable[[Report], None], reader: int, writer: int, log: str) -
         os.close(reader)
         _become_session_leader()
         _redirect_standard_streams(log)
+        # Before the work begins: whoever dies in between has begun nothing.
+        warning = join_own_scope(run_id)
+        if warning:
+            beside["session_warning"] = warning
         work(report)
         status = 0
     finally:

@@ -34,7 +34,8 @@ _KEEP_SECONDS = 24 * 3600
 def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_host: t.Callable[[str], Host], folder: str = RUN_FOLDER) -> t.Dict[str, t.Any]:
     """Start a watcher of its own session for these orders, and return what it took.
 
-    The result has C(taken) (domain UUID to generation), C(refused) (domain UUID to C(msg) and C(error_code)) and C(watcher) (its process).
+    The result has C(taken) (domain UUID to generation), C(refused) (domain UUID to C(msg) and C(error_code)), C(watcher) (its process),
+    and C(session_warning) where the watcher could not leave the login session.
     """
     run_folder(folder)
     _sweep(folder)
@@ -51,7 +52,7 @@ def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_ho
         if movers:
             look([mover.order for mover in movers], run_id, open_host, folder)
 
-    return launch(work, log_path(run_id, folder))
+    return launch(work, log_path(run_id, folder), run_id)
 
 
 def _take(

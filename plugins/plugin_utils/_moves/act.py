@@ -112,12 +112,19 @@ class Actor:
             for job in jobs:
                 self._not_started(job, error)
             return
+        self._warn_of_session(started.get("session_warning"))
         for job in jobs:
             refusal = started["refused"].get(job.uuid)
             if refusal:
                 self._not_started(job, Conflict(refusal["msg"]))
             else:
                 job.watcher = started["watcher"]
+
+    def _warn_of_session(self, warning: str | None) -> None:
+        """Say once that the watcher could not leave the login session on its host."""
+        told = f"{self._context.source.name}: {warning}"
+        if warning and told not in self._context.warnings:
+            self._context.warnings.append(told)
 
     def _not_started(self, job: Job, error: KvmfleetError) -> None:
         """Keep the error; and close the record of a move of ours that certainly was not begun."""

@@ -26,6 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import Report, launch
 
 PATIENCE_SECONDS = 20.0
+RUN = "5a3f0c62-0000-4000-8000-00000000000a"
 
 OWNER = """
     import os, sys, time
@@ -40,7 +41,7 @@ OWNER = """
         os.rename(sys.argv[1] + "/done.new", sys.argv[1] + "/done")
 
     import json
-    print(json.dumps({**launch(work, sys.argv[1] + "/log"), "owner": os.getpid(), "owner_session": os.getsid(0)}), flush=True)
+    print(json.dumps({**launch(work, sys.argv[1] + "/log", "run"), "owner": os.getpid(), "owner_session": os.getsid(0)}), flush=True)
 """
 
 
@@ -62,7 +63,7 @@ def children() -> t.Set[str]:
 
 
 def launched(work: t.Callable[[Report], None], folder: pathlib.Path) -> t.Dict[str, t.Any]:
-    return launch(work, str(folder / "log"))
+    return launch(work, str(folder / "log"), RUN)
 
 
 def test_the_report_comes_back_and_the_work_goes_on(tmp_path: pathlib.Path) -> None:
@@ -136,7 +137,7 @@ def test_a_full_disk_for_the_log_lets_no_second_module_run_on(tmp_path: pathlib.
     caller = os.getpid()
     try:
         with pytest.raises(Internal, match="ended before it began"):
-            launch(work, "/dev/full")
+            launch(work, "/dev/full", RUN)
     finally:
         if os.getpid() != caller:
             (tmp_path / "second").write_text("", encoding="ascii")
@@ -173,6 +174,28 @@ def test_the_work_survives_whoever_began_it(tmp_path: pathlib.Path, end: str) ->
     (tmp_path / "go").write_text("", encoding="ascii")
     assert appears(tmp_path / "done")
     assert int((tmp_path / "done").read_text(encoding="ascii")) != report["owner"]
+
+
+def test_who_could_not_leave_the_session_says_so_in_the_report_and_goes_on(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detach, "join_own_scope", lambda run_id: f"{run_id} stays.")
+
+    def work(report: Report) -> None:
+        report({"pid": os.getpid()})
+        (tmp_path / "after").write_text("x", encoding="ascii")
+
+    assert launched(work, tmp_path)["session_warning"] == f"{RUN} stays."
+    assert appears(tmp_path / "after")
+
+
+def test_it_leaves_the_session_before_the_work_begins(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is killed with the session in between has begun nothing."""
+
+    def joins(run_id: str) -> None:
+        (tmp_path / "joined").write_text(f"{run_id} {os.getpid()}", encoding="ascii")
+
+    monkeypatch.setattr(detach, "join_own_scope", joins)
+    report = launched(lambda report: report({"joined": (tmp_path / "joined").read_text(encoding="ascii"), "pid": os.getpid()}), tmp_path)
+    assert report == {"joined": f"{RUN} {report['pid']}", "pid": report["pid"]}
 
 
 def test_a_process_whose_event_loop_runs_forks_no_watcher(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

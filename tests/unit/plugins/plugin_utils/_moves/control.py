@@ -73,6 +73,7 @@ class FakeSource:
         self.deaths = 0
         self.silent_polls = 0
         self.refuse_start: t.Optional[KvmfleetError] = None
+        self.session_warning: t.Optional[str] = None
         self.phases: t.List[str] = []
         # What differs from what the fake hosts say: facts by host; needs and policies by domain UUID.
         self.facts: t.Dict[str, t.Dict[str, t.Any]] = {}
@@ -175,7 +176,8 @@ class FakeSource:
             journal.write()
             self._waiting.append(Mover(order, journal, ownership, self.fleet.open, ArrivalEvents(self.fleet.open), self.fleet.clock, self.fleet.clock.sleep))
             taken[order.uuid] = order.record["generation"]
-        return {"taken": taken, "refused": refused, "watcher": watcher}
+        beside = {"session_warning": self.session_warning} if self.session_warning else {}
+        return {"taken": taken, "refused": refused, "watcher": watcher, **beside}
 
     def _hear(self, turns: t.Dict[str, t.Dict[str, str]]) -> None:
         for mover in list(self._waiting):

@@ -354,3 +354,12 @@ def test_a_process_whose_parent_is_gone_starts_nothing_that_it_has_booked(contro
     with pytest.raises(ControllerGone):
         moved(control)
     assert ([record["status"] for record in control.records()], control.source.phases) == ([s.QUEUED], ["prepare"])
+
+
+def test_a_watcher_that_could_not_leave_the_login_session_is_a_warning_said_once(control: Control) -> None:
+    control.fleet.guest()
+    control.source.session_warning = "It stays in the session."
+    control.source.deaths = 1
+    moved(control)
+    assert control.warnings.count("kvm1: It stays in the session.") == 1
+    assert control.source.phases.count("start") == 2
