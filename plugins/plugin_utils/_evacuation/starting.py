@@ -78,13 +78,16 @@ class Starting:
         rest, lost, idle = list(jobs), 0, 0
         while rest:
             try:
-                self.silence.insist()
-                self.proofs.confirm()
-                self.silence.begin(GOOD_FOR_SECONDS - _AHEAD_SECONDS)
+                self._prove()
+            except KvmfleetError as error:
+                # The host was told nothing in this round: whatever the error is, it is not about that host.
+                self._not_started(rest, error, is_certain=True)
+                return
+            try:
                 results, waits_for = self._start(rest)
                 idle = idle + 1 if all(result["outcome"] == r.DEFERRED for result in results.values()) else 0
                 if idle > IDLE_ROUNDS:
-                    raise Unsafe(f"What runs elsewhere cannot be told any more: {' '.join(waits_for) or 'the hosts answer too late.'}", "Run the task again.")
+                    raise Unsafe(f"Cannot verify what is running on other hosts: {' '.join(waits_for) or 'they answer too late.'}", "Run the task again.")
             except Unreachable as error:
                 lost += 1
                 if lost > ASKED_AGAIN:
@@ -96,11 +99,17 @@ class Starting:
                     job.rejoin = True
                 continue
             except KvmfleetError as error:
-                self._not_started(rest, error)
+                self._not_started(rest, error, is_certain=isinstance(error, _CERTAIN))
                 return
             for job in rest:
                 self._settle(job, results[job.uuid])
             rest = [job for job in rest if results[job.uuid]["outcome"] == r.DEFERRED]
+
+    def _prove(self) -> None:
+        """Prove that the source is silent and off, for the starts that follow. Raises what speaks against that."""
+        self.silence.insist()
+        self.proofs.confirm()
+        self.silence.begin(GOOD_FOR_SECONDS - _AHEAD_SECONDS)
 
     def settle(self, jobs: Sequence[Job]) -> None:
         """Close the records of what an earlier run has begun, by asking alone; nothing is started, and what is there unfinished is taken away."""
@@ -187,11 +196,14 @@ class Starting:
         job.stored = self.context.ledger.get(job.stored.record["id"])
         job.error = None if job.stored.record["status"] in (s.DONE, s.COMPLETED) else error
 
-    def _not_started(self, jobs: Sequence[Job], error: KvmfleetError) -> None:
-        """Close the records of what was certainly not begun; the others stay as they are."""
+    def _not_started(self, jobs: Sequence[Job], error: KvmfleetError, is_certain: bool) -> None:
+        """Close the records of what was certainly not begun; the others stay as they are.
+
+        :arg is_certain: nothing was begun in this round. Of a record that was C(pre-migrating) before this task, or before the host was lost, it says nothing.
+        """
         for job in jobs:
             job.error = error
-            if isinstance(error, _CERTAIN) and not job.rejoin and job.stored:
+            if is_certain and not job.rejoin and job.stored:
                 self._write(job, s.FAILED, f"Nothing was started: {error}", job.stored.record["generation"])
 
     def _leave(self, jobs: Sequence[Job], error: KvmfleetError) -> None:

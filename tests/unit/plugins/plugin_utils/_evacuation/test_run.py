@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
     InvalidState,
     KvmfleetError,
     NotFound,
+    Unreachable,
     Unsafe,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
@@ -194,6 +195,56 @@ def test_a_host_that_was_switched_on_again_meanwhile_ends_all_starts(site: Site)
     assert "is on" in errors(run)["web"]
     assert sorted(line[:2] for line in site.told()) == [("app", "done"), ("web", "failed")]
     assert site.possible("web") == ["kvm1"]
+
+
+# An agent whose BMC stops answering.
+MUTE = "echo 'Connection timed out'; exit 1"
+
+
+def test_an_agent_that_stops_answering_before_the_starts_leaves_no_record_open(site: Site) -> None:
+    """Nothing was sent to the host that starts the domains: it was not lost, and nothing of ours can be there."""
+    site.save("web")
+    agent = site.agent()
+    run = site.evacuation()
+    book = run._book_all
+
+    def book_and_lose_the_bmc(booking: t.Any) -> None:
+        book(booking)
+        agent.write(MUTE)
+
+    run._book_all = book_and_lose_the_bmc  # type: ignore[method-assign]
+    run.execute()
+    assert ("kvm2", "start") not in site.phases
+    assert "cannot tell any more" in errors(run)["web"]
+    assert run.jobs[0].error is not None
+    assert run.jobs[0].error.error_code == "unreachable"
+    assert site.told() == [("web", "failed", "kvm2")]
+    assert site.possible("web") == ["kvm1"]
+
+
+def test_an_agent_that_stops_answering_between_two_handfuls_closes_what_was_not_begun(site: Site) -> None:
+    site.save("web")
+    site.save("app")
+    agent = site.agent()
+    site.deferred = {"web"}
+    site.after_start = lambda: agent.write(MUTE)
+    run = site.evacuate()
+    assert sorted(line[:2] for line in site.told()) == [("app", "done"), ("web", "failed")]
+    assert "cannot tell any more" in errors(run)["web"]
+
+
+def test_an_agent_that_stops_answering_after_the_host_was_lost_leaves_the_record_to_the_next_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.starting._PAUSE_SECONDS", 0)
+    site.save("web")
+    agent = site.agent()
+
+    def lose_both() -> None:
+        agent.write(MUTE)
+        raise Unreachable("kvm2 cannot be reached.")
+
+    site.after_start = lose_both
+    site.evacuate()
+    assert site.told() == [("web", "pre-migrating", "kvm2")]
 
 
 def test_without_evidence_nothing_is_written_or_started(site: Site) -> None:

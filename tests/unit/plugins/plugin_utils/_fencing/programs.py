@@ -30,9 +30,13 @@ class Agent:
 
     def __init__(self, folder: pathlib.Path, body: str = GOOD, power: str = "on", shell: str = "/bin/sh") -> None:
         self.path = folder / "fence_test"
+        self.write(body, shell)
+        self.switch(power)
+
+    def write(self, body: str, shell: str = "/bin/sh") -> None:
+        """Give the agent this program from now on."""
         self.path.write_text(f"#!{shell}\n{body}")
         self.path.chmod(0o755)
-        self.switch(power)
 
     def switch(self, power: str) -> None:
         self.file("power").write_text(f"{power}\n")
