@@ -24,7 +24,7 @@ from .._watcher.files import run_folder
 from . import locks
 from .ask import ask_fleet
 from .belonging import check_belongs
-from .knock import knock
+from .knock import knock_at_all
 from .restart import DEFERRED, UNKNOWN, Order, Restart
 from .sight import lock_states, unseen
 
@@ -50,7 +50,7 @@ def look(uri: str, work: Work) -> Json:
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             fleet = pool.submit(ask_fleet, work["ask"], open_host)
-            doors = pool.submit(lambda: [{**door, "says": knock(door["address"], door["port"])} for door in work["knock"]])
+            doors = pool.submit(knock_at_all, work["knock"])
             facts, warnings = gather(host)
             seen = {domain["uuid"]: unseen(domain["disks"], domain["tokens"]) for domain in work["domains"]}
             cpu = {domain["uuid"]: _cpu(host, domain["request"]) for domain in work["domains"]}

@@ -7,10 +7,16 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import socket
+import typing as t
 
 ANSWERS, REFUSED, SILENT, UNKNOWN = "answers", "refused", "silent", "unknown"
 SECONDS = 5.0
+# What comes from something that is on and has the address.
+HEARD = (ANSWERS, REFUSED)
+
+Door = t.Mapping[str, t.Any]
 
 
 def knock(address: str, port: int, seconds: float = SECONDS) -> str:
@@ -24,3 +30,10 @@ def knock(address: str, port: int, seconds: float = SECONDS) -> str:
         return UNKNOWN
     except OSError:
         return SILENT
+
+
+def knock_at_all(doors: t.Sequence[Door], ask: t.Callable[[str, int], str] = knock) -> t.List[t.Dict[str, t.Any]]:
+    """Return the doors (C(address), C(port)), each with what it C(says). All are asked at once, so that the silence of one costs no other's time."""
+    with concurrent.futures.ThreadPoolExecutor(max(1, len(doors))) as pool:
+        answers = pool.map(lambda door: ask(door["address"], door["port"]), doors)
+        return [{**door, "says": says} for door, says in zip(doors, answers)]

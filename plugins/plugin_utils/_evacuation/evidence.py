@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.knock import ANSWERS, UNKNOWN, knock
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.knock import HEARD, REFUSED, UNKNOWN, knock, knock_at_all
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 
 from .._fencing.agent import Power
@@ -46,20 +46,30 @@ class Proofs:
 
     def check_silence(self) -> Body:
         """Return what the source's doors say to the control node. Raises L(Unsafe) where one answers."""
-        doors = [{**door, "says": self.knock(door["address"], door["port"])} for door in doors_of(self.settings, self.source)]
+        doors = knock_at_all(doors_of(self.settings, self.source), self.knock)
         self.check_doors(doors, "the control node")
         return {"kind": "silence", "host": self.source.name, "from": "control node", "doors": doors, "at": utc_now()}
 
     def check_doors(self, doors: Iterable[Body], asked_from: str) -> None:
-        """Raise L(Unsafe) where the source answers SSH; an address that leads nowhere is a warning."""
+        """Raise L(Unsafe) where the source's SSH port accepts or refuses a connection; an address that leads nowhere is a warning."""
         for door in doors:
-            if door["says"] == ANSWERS:
-                raise SourceAnswers(
-                    f"{self.source.name} answers {asked_from} at {door['address']} port {door['port']}. A host that answers is never evacuated.",
-                    "Nothing was started. Drain it (kvmfleet.migration.drain_host), or switch it off.",
-                )
+            if door["says"] in HEARD:
+                raise self._heard(door, asked_from)
             if door["says"] == UNKNOWN:
                 self._warn(f"The address {door['address']} of {self.source.name} leads nowhere, asked from {asked_from}: that it is silent there says little.")
+
+    def _heard(self, door: Body, asked_from: str) -> SourceAnswers:
+        """Return the refusal for a door that answered. Who answered cannot be told from outside; the address has to fall silent first."""
+        at = f"{door['address']} port {door['port']}"
+        if door["says"] == REFUSED:
+            what = f"{at}, the address of {self.source.name}, refuses connections from {asked_from}: something there is on."
+        else:
+            what = f"{self.source.name} answers {asked_from} at {at}."
+        return SourceAnswers(
+            f"{what} A host that answers is never evacuated.",
+            f"Nothing was started. If {self.source.name} is on, drain it (kvmfleet.migration.drain_host), or switch it off. If another machine has its address"
+            " now, take it from that machine until this is done; if a firewall refuses connections in its place, let it drop them.",
+        )
 
     def take(self, given: t.Optional[Sequence[t.Any]], force_down: t.Optional[Mapping[str, t.Any]], others: Iterable[Body], may_fence: bool) -> None:
         """Take the evidence that was given, else fence the source.

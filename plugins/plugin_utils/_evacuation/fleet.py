@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
@@ -54,11 +54,13 @@ class SourceAnswers(Unsafe):
 
 @dataclass(frozen=True)
 class Fleet:
-    """The answers of one moment.
+    """The answers of one moment. A host has answered under its own identity only, wherever its address leads.
 
     :arg here: the host that asked, as a place, with C(domains) by UUID.
-    :arg answers: of the others, by name.
+    :arg answers: of the others, by the name under which they were asked.
     :arg entries: the ledger's, for their host IDs.
+    :arg host_ids: by name, what a host's facts say of its host ID, where they have the UUID that answered.
+    :arg listed: names of the inventory.
     """
 
     source: Source
@@ -66,14 +68,23 @@ class Fleet:
     own_domains: Mapping[str, Body]
     answers: Mapping[str, Body]
     entries: Sequence[Body]
+    host_ids: Mapping[str, str] = field(default_factory=dict)
+    listed: t.Collection[str] = ()
 
     def check_source_is_silent(self) -> None:
-        """Raise L(Unsafe) where any answering host is the source."""
-        for name, answer in self.answers.items():
-            if answer["answered"] and (self._is_source(name) or answer["host_uuid"] == self.source.entry.get("host_uuid")):
+        """Raise L(Unsafe) where any answering host is the source, or where the source's address leads to another one."""
+        for name in self.answering:
+            if self._is_source_itself(name):
                 raise SourceAnswers(
                     f"{self.source.name} answers: libvirt there was asked from {self.here['host']} as {name}. A host that answers is never evacuated.",
                     "Nothing was started. Drain it (kvmfleet.migration.drain_host), or switch it off.",
+                )
+            if self._is_source(name):
+                raise SourceAnswers(
+                    f"The address of {self.source.name} leads to {self._described(name)}, asked from {self.here['host']}: that {self.source.name} is silent"
+                    " cannot be told there.",
+                    "Nothing was started. Correct its address (ansible_host, kvmfleet_libvirt_uri), or take that address from the other host, and run the task"
+                    " again.",
                 )
 
     def silent_places(self, places: Iterable[Body]) -> list[Body]:
@@ -94,7 +105,7 @@ class Fleet:
         strange = [name for name in accepted if name not in self.answers]
         if strange:
             raise InvalidArgument(f"accept_silent names {', '.join(strange)}, of which neither inventory nor ledger knows.", "Nothing was started.")
-        silent = {name: str(answer["msg"]) for name, answer in self.answers.items() if not answer["answered"] and not self._is_source(name)}
+        silent = {name: why for name in self.answers if not self._is_source(name) and (why := self._why_silent(name))}
         asked = {where.get("host") for where in places} | {entry["name"] for entry in self.entries if any(same_host(_place(entry), where) for where in places)}
         refused = {name: why for name, why in silent.items() if name not in accepted and name not in asked}
         if refused:
@@ -132,9 +143,36 @@ class Fleet:
         return [self.here, *map(self._place, self.answering)]
 
     def _place(self, name: str) -> Body:
-        uuid = self.answers[name]["host_uuid"]
-        known = (entry.get("host_id") for entry in self.entries if entry.get("host_uuid") == uuid)
-        return place(name, next(known, None), uuid)
+        """Return the host that answered when this one was asked."""
+        entry = self._entry_of(name)
+        return place(entry["name"] if entry else name, entry.get("host_id") if entry else None, self.answers[name]["host_uuid"])
+
+    def _entry_of(self, name: str) -> t.Optional[Body]:
+        """Return the ledger's entry of the host that answered when this one was asked."""
+        host_id, uuid = self.host_ids.get(name), self.answers[name]["host_uuid"]
+        proved = next((entry for entry in self.entries if host_id and entry.get("host_id") == host_id), None)
+        same = [entry for entry in self.entries if entry.get("host_uuid") == uuid]
+        # Boards with one UUID for all exist: then the name has to tell them apart.
+        return proved or next((entry for entry in same if entry["name"] == name), same[0] if same else None)
+
+    def _why_silent(self, name: str) -> str:
+        """Return why the host has not answered; empty where it has, under this name or another."""
+        if not self.answers[name]["answered"]:
+            return str(self.answers[name]["msg"])
+        who, own = self._entry_of(name), [entry for entry in self.entries if entry["name"] == name]
+        if own and not any(self.answered(_place(entry)) for entry in own):
+            hint = "" if who else f" If it is {name} all the same, gather its facts or protect it; host_uuid in the daemon's settings keeps its UUID."
+            return f"The address of {name} leads to {self._described(name)}; the UUID of {name} is {own[0].get('host_uuid')}.{hint}"
+        if not own and who and (who["name"] in self.listed or same_host(_place(who), self.here)):
+            return f"The address of {name} leads to {self._described(name)}, and the ledger does not know {name}."
+        return ""
+
+    def _described(self, name: str) -> str:
+        who = self._entry_of(name)
+        return f"{who['name'] if who else 'a host'} with the UUID {self.answers[name]['host_uuid']}"
+
+    def _is_source_itself(self, name: str) -> bool:
+        return same_host(self._place(name), self.source.place) or self.answers[name]["host_uuid"] == self.source.entry.get("host_uuid")
 
     def _is_source(self, name: str) -> bool:
         return name in (self.source.name, self.source.name + _SAVED)

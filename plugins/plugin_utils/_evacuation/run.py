@@ -10,7 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument, KvmfleetError, Unsafe
@@ -81,7 +81,8 @@ class Evacuation:
         self.here = self._place_of(seen["facts"])
         d.check_destination(self.here, self.source.place)
         own = {domain["uuid"]: domain for domain in seen["facts"]["domains"]}
-        self.fleet = Fleet(self.source, self.here, own, seen["fleet"], self.entries)
+        answers = seen["fleet"]
+        self.fleet = Fleet(self.source, self.here, own, answers, self.entries, self._host_ids(answers), frozenset(self.context.settings.fleet()))
         self.fleet.check_source_is_silent()
         self._check_no_twin()
         self.others = self.fleet.silent_places(where for job in self.jobs if job.is_open for where in job.candidate.places)
@@ -198,6 +199,11 @@ class Evacuation:
         identity = Identity(self.context.here, facts["host_id"], facts["host_uuid"], facts["machine_id"])
         found = entry_of(self.context.ledger, identity)
         return place(self.context.here, found.body.get("host_id") if found else None, facts["host_uuid"])
+
+    def _host_ids(self, answers: Mapping[str, Body]) -> dict[str, str]:
+        """Return who hosts are by their own facts, where these have the UUID that answered."""
+        told = {name: self.context.settings.fresh_facts(name) for name, answer in answers.items() if answer["answered"]}
+        return {name: facts["host_id"] for name, facts in told.items() if facts and facts.get("host_id") and facts["host_uuid"] == answers[name]["host_uuid"]}
 
     def _check_no_twin(self) -> None:
         """Raise L(Unsafe) where a host that told of itself lately says that it is the source, whatever it is called."""

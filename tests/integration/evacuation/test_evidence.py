@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftes
 from ansible_collections.kvmfleet.migration.tests.integration.support import agents
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site, evacuations
+from ansible_collections.kvmfleet.migration.tests.lab.kvmlab import network
 
 Make = t.Callable[..., str]
 
@@ -71,6 +72,18 @@ def test_a_host_that_answers_is_not_evacuated_by_any_word(site: Site, silenced: 
         assert done.refused() == "unsafe"
         assert site.name(1) in done.msg
         site.ended({1: ["web"], 2: ["other"], 3: []})
+
+
+def test_an_address_that_refuses_connections_is_no_silence(site: Site) -> None:
+    """The host is off, and something that is on has its address: here the kernel of its network namespace."""
+    site.fencing(1, None)
+    site.lose(1)
+    network.end_silence(site.lab.layout, site.lab.host(1))
+    for evidence in ({"force_down": WORD}, {"fencing": [evidence_of(site)]}):
+        done = site.evacuate(2, force=True, accept_silent=[site.name(1)], **evidence)
+        assert done.refused() == "unsafe"
+        assert "refuses connections" in done.msg
+        site.ended({2: ["other"], 3: []})
 
 
 def evidence_of(site: Site, **changes: t.Any) -> dict[str, t.Any]:

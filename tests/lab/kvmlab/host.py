@@ -14,7 +14,7 @@ import subprocess
 import time
 import typing as t
 
-from . import libvirtd, namespaces, questions, services
+from . import libvirtd, namespaces, network, questions, services
 from .commands import run
 from .errors import LabError
 from .layout import PACKAGE_FOLDER, PYTHON, Lab
@@ -64,6 +64,7 @@ def begin_power_on(lab: Lab, host: str) -> None:
         return
     _require_root(lab, host)
     namespaces.kill_all(host)
+    network.end_silence(lab, host)
     folder = lab.host_folder(host)
     for name in ("init.pid", services.HOLD):
         (folder / name).unlink(missing_ok=True)
@@ -88,12 +89,13 @@ def wait_until_up(lab: Lab, hosts: t.Iterable[str], timeout_seconds: float = 60)
 
 
 def power_off(lab: Lab, host: str) -> None:
-    """Cut a host's power: everything that runs there is killed at once."""
+    """Cut a host's power: everything that runs there is killed at once, and then nothing answers at its address."""
     pid = init_pid(lab, host)
     if pid:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     namespaces.kill_all(host)
+    network.silence(lab, host)
 
 
 def port_answers(lab: Lab, host: str, port: int) -> bool:

@@ -84,6 +84,15 @@ def remaining_namespaces(lab: Lab) -> list[str]:
     return [name for name in candidates if namespaces.exists(name)]
 
 
+def silence(lab: Lab, host: str) -> None:
+    """Let nothing out of a host that has no power. Its cable stays as it is; the kernel in its namespace would refuse connections in its name."""
+    succeeds("ip", "-n", lab.switch, "link", "set", host, "nomaster")
+
+
+def end_silence(lab: Lab, host: str) -> None:
+    run("ip", "-n", lab.switch, "link", "set", host, "master", BRIDGE)
+
+
 def has_carrier(lab: Lab, host: str) -> bool:
     """Return whether the host's cable is plugged in."""
     state = run("ip", "-n", lab.switch, "-j", "link", "show", host)

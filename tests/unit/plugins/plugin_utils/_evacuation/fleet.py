@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuate_spec import evacuate_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import restart as r
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import tokens
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.knock import knock
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.knock import REFUSED, SILENT, knock
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import unseen
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
@@ -44,11 +44,17 @@ class Site:
         self.ledger = FileLedger(str(folder / "ledger"))
         self.images = folder / "images"
         self.images.mkdir()
-        self.hosts = {name: FakeStartingHost() for name in HOSTS}
+        self.hosts = {name: FakeStartingHost() for name in (*HOSTS, "kvm4")}
         self.silent: set[str] = {"kvm1"}
+        # Names of the inventory, those that told their facts, and whose addresses lead to another host.
+        self.listed = list(HOSTS)
+        self.told_facts = set(HOSTS)
+        self.leads_to: dict[str, str] = {}
+        # Whether something at the address of the dead host refuses connections.
+        self.refuses = False
         self.locked: set[str] = set()
-        self.uuids = {name: f.uuid_of(name) for name in HOSTS}
-        self.memory = dict.fromkeys(HOSTS, 65536)
+        self.uuids = {name: f.uuid_of(name) for name in self.hosts}
+        self.memory = dict.fromkeys(self.hosts, 65536)
         self.agents: dict[str, Agent] = {}
         self.phases: list[tuple[str, str]] = []
         self.remembered: dict[str, list[Body]] = {}
@@ -62,12 +68,12 @@ class Site:
         for name in HOSTS:
             self.write_host(name)
 
-    def write_host(self, name: str, **changes: t.Any) -> None:
-        entry = {"name": name, "host_id": host_id(name), "host_uuid": self.uuids[name], "machine_id": name, "state": "enabled", "reason": None}
-        address = {"ansible_host": "127.0.0.1", "ssh_port": self.port, "libvirt_uri": f"qemu+tcp://{name}/system"}
+    def write_host(self, host: str, **changes: t.Any) -> None:
+        entry = {"name": host, "host_id": host_id(host), "host_uuid": self.uuids[host], "machine_id": host, "state": "enabled", "reason": None}
+        address = {"ansible_host": "127.0.0.1", "ssh_port": self.port, "libvirt_uri": f"qemu+tcp://{host}/system"}
         protected = {"guard": {"held_at_boot": True}, "token_id": None}
-        folders = self.nonces if name == "kvm1" else {}
-        found = self.ledger.host(host_id(name))
+        folders = self.nonces if host == "kvm1" else {}
+        found = self.ledger.host(host_id(host))
         self.ledger.put_host({**entry, "addresses": address, "folders": folders, "protected": protected, **changes}, found.version if found else None)
 
     def agent(self, name: str = "kvm1", power: str = "off") -> Agent:
@@ -116,10 +122,10 @@ class Site:
     def settings(self) -> Settings:
         def variables(name: str) -> Body:
             fencing = {"kvmfleet_fencing": {"agent": str(self.agents[name].path), "options": {}}} if name in self.agents else {}
-            own = {} if name in self.silent else {"ansible_facts": {"kvmfleet_host": self.facts(name)}}
+            own = {} if name in self.silent or name not in self.told_facts else {"ansible_facts": {"kvmfleet_host": self.facts(self.leads_to.get(name, name))}}
             return {"ansible_host": "127.0.0.1", "ansible_port": self.port, "kvmfleet_transport": "tcp", **fencing, **own}
 
-        return Settings({"hostvars": {name: variables(name) for name in HOSTS}, "groups": {"all": list(HOSTS), "kvmfleet_hosts": list(HOSTS)}})
+        return Settings({"hostvars": {name: variables(name) for name in self.listed}, "groups": {"all": self.listed, "kvmfleet_hosts": self.listed}})
 
     def evacuation(self, on: str = "kvm2", check: bool = False, **given: t.Any) -> Evacuation:
         defaults = {option: spec.get("default") for option, spec in evacuate_spec().items()}
@@ -128,7 +134,14 @@ class Site:
         context = Context(
             self.ledger, self.settings(), on, "qemu:///system", "a test", wish, lambda phase, work: self.phase(on, phase, work), lambda: self.parent_lives
         )
-        return Evacuation(context, check)
+        run = Evacuation(context, check)
+        run.proofs.knock = self.knock
+        return run
+
+    def knock(self, address: str, port: int) -> str:
+        """Knock for real; that nobody listens stands for a host without power."""
+        says = knock(address, port)
+        return SILENT if says == REFUSED and not self.refuses else says
 
     def evacuate(self, on: str = "kvm2", **given: t.Any) -> Evacuation:
         run = self.evacuation(on, **{"force_down": None if "fencing" in given or "kvm1" in self.agents else WORD, **given})
@@ -148,12 +161,13 @@ class Site:
         return {"look": self._look, "locks": self._locks, "start": self._start}[phase](on, work)
 
     def _look(self, on: str, work: t.Mapping[str, t.Any]) -> Body:
-        doors = [{**door, "says": knock(door["address"], door["port"])} for door in work["knock"]]
+        doors = [{**door, "says": self.knock(door["address"], door["port"])} for door in work["knock"]]
         seen = {domain["uuid"]: unseen(domain["disks"], domain["tokens"]) for domain in work["domains"]}
         fleet = {name: self._answer(name) for name in work["ask"]}
         return {"facts": self.facts(on), "fleet": fleet, "doors": doors, "unseen": seen, "cpu": {}, **self._locks(on, work)}
 
     def _answer(self, name: str) -> Body:
+        name = self.leads_to.get(name, name)
         if name not in self.hosts or name in self.silent:
             return {"answered": False, "msg": f"{name} is silent.", "error_code": "unreachable"}
         guests = self.hosts[name].guests.items()

@@ -296,6 +296,18 @@ def test_a_host_that_answers_ssh_is_never_evacuated_and_never_fenced(site: Site)
     assert (agent.asked(), site.told(), site.phases) == ([], [], [("kvm2", "look")])
 
 
+@pytest.mark.parametrize("evidence", [{"force_down": WORD}, {"fencing": [{"host": "kvm1", "action": "off", "status": "off", "at": utc_now()}]}, {}])
+def test_a_door_that_refuses_has_answered_whatever_the_evidence(site: Site, evidence: Body) -> None:
+    """A reset comes from something that is on and has the address: the host itself, another machine, or a firewall."""
+    site.save("web")
+    site.refuses = True
+    with pytest.raises(Unsafe, match=r"refuses connections from .* never evacuated") as caught:
+        site.evacuate(force=True, accept_silent=["kvm1"], **{"force_down": None, **evidence})
+    assert "another machine has its address" in str(caught.value)
+    assert "firewall" in str(caught.value)
+    assert (site.running(), site.told(), site.phases) == ({}, [], [("kvm2", "look")])
+
+
 @pytest.mark.parametrize("alias", ["kvm1", "kvm3"])
 def test_a_host_that_answers_libvirt_is_never_evacuated_under_whatever_name(site: Site, alias: str) -> None:
     site.save("web")
@@ -332,6 +344,91 @@ def test_a_silent_host_has_to_be_accepted_by_name(site: Site) -> None:
     assert site.running() == {"kvm2": ["web"]}
     (record,) = site.ledger.records()
     assert [one["hosts"] for one in record["evidence"] if one["kind"] == "accepted_silence"] == [["kvm3"]]
+
+
+def test_a_host_whose_address_leads_to_another_one_has_not_answered(site: Site) -> None:
+    site.save("web")
+    site.leads_to["kvm3"] = "kvm2"
+    with pytest.raises(Unsafe, match=r"kvm3 did not answer.*leads to kvm2.*accept_silent: \[kvm3\]"):
+        site.evacuate()
+    assert site.told() == []
+    site.evacuate(accept_silent=["kvm3"])
+    assert site.told() == [("web", "done", "kvm2")]
+    (record,) = site.ledger.records()
+    assert [one["hosts"] for one in record["evidence"] if one["kind"] == "accepted_silence"] == [["kvm3"]]
+
+
+def test_a_host_that_may_have_the_domain_and_whose_address_leads_elsewhere_needs_evidence(site: Site) -> None:
+    """By its name alone: an older record has no UUID of the host."""
+    site.save("web")
+    site.change("web", lambda body: body.update(possible_hosts=[site.place("kvm1"), {"host": "kvm3", "host_id": None, "host_uuid": None}]))
+    site.leads_to["kvm3"] = "kvm2"
+    assert "may be on kvm3 as well" in errors(site.evacuate(accept_silent=["kvm3"]))["web"]
+    assert site.told() == []
+
+
+def test_hosts_whose_addresses_were_mixed_up_have_answered_all_the_same(site: Site) -> None:
+    uuid = site.save("web")
+    site.save("app")
+    site.write_host("kvm4")
+    site.hosts["kvm3"].add(uuid, "web")
+    site.leads_to |= {"kvm3": "kvm4", "kvm4": "kvm3"}
+    run = site.evacuate()
+    assert "is active on" in errors(run)["web"]
+    assert site.running() == {"kvm2": ["app"], "kvm3": ["web"]}
+
+
+def test_a_host_that_was_renamed_has_answered(site: Site) -> None:
+    site.save("web")
+    site.write_host("kvm3", name="the name before")
+    site.leads_to["the name before"] = "kvm3"
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_second_name_for_a_host_of_the_inventory_may_be_another_host(site: Site) -> None:
+    site.save("web")
+    site.listed.append("kvm9")
+    site.leads_to["kvm9"] = "kvm3"
+    with pytest.raises(Unsafe, match=r"kvm9 did not answer.*leads to kvm3"):
+        site.evacuate()
+    site.evacuate(accept_silent=["kvm9"])
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_host_with_another_uuid_than_before_has_answered_where_its_facts_say_who_it_is(site: Site) -> None:
+    """Libvirt makes a new UUID at each start where the board has none."""
+    site.save("web")
+    site.uuids["kvm3"] = uuid_of("another")
+    site.told_facts.discard("kvm3")
+    with pytest.raises(Unsafe, match=rf"kvm3 did not answer.*{uuid_of('another')}.*host_uuid"):
+        site.evacuate()
+    site.told_facts.add("kvm3")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_hosts_that_share_a_uuid_are_told_apart_by_their_facts(site: Site) -> None:
+    """Boards with one UUID for all exist. What answers as kvm4 says that it is kvm3."""
+    site.save("web")
+    site.uuids["kvm4"] = site.uuids["kvm3"]
+    site.write_host("kvm4")
+    site.listed.append("kvm4")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    site.save("app")
+    site.told_facts.add("kvm4")
+    site.leads_to["kvm4"] = "kvm3"
+    with pytest.raises(Unsafe, match=r"kvm4 did not answer.*leads to kvm3"):
+        site.evacuate()
+
+
+def test_the_address_of_the_dead_host_that_leads_to_another_one_says_nothing_of_its_silence(site: Site) -> None:
+    site.save("web")
+    site.leads_to["kvm1"] = "kvm3"
+    with pytest.raises(Unsafe, match=r"The address of kvm1 leads to kvm3"):
+        site.evacuate(accept_silent=["kvm1"])
+    assert site.told() == []
 
 
 def test_a_host_that_may_release_itself_is_refused(site: Site) -> None:
