@@ -42,7 +42,7 @@ def _disk(disk: Element, stores: t.Optional[Stores], pools: Pools) -> Json:
         "device": device,
         "kind": kind,
         "source": where,
-        "readonly": disk.find("readonly") is not None or device in ("cdrom", "floppy"),
+        "readonly": disk.find("readonly") is not None or device == "cdrom",
         "shareable": disk.find("shareable") is not None,
         "shared": shared,
         "store": store,

@@ -227,13 +227,20 @@ class Guard:
 
     @contextlib.contextmanager
     def _locked(self) -> t.Iterator[None]:
-        os.makedirs(self.run_folder, mode=0o700, exist_ok=True)
+        self._make_run_folder()
         descriptor = os.open(os.path.join(self.run_folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
+
+    def _make_run_folder(self) -> None:
+        """Make the folder and its parent, which the state files of moves share, for root alone."""
+        # The mode that makedirs is given is only that of the last folder.
+        for folder in (os.path.dirname(self.run_folder), self.run_folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            os.chmod(folder, 0o700)
 
 
 def start_libvirt_guests() -> None:

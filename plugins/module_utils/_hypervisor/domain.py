@@ -97,6 +97,7 @@ def _disk(element: ElementTree.Element) -> h.Disk:
         target=target.get("dev", "") if target is not None else "",
         kind=element.get("type", ""),
         source=where,
-        readonly=element.find("readonly") is not None or element.get("device") in ("cdrom", "floppy"),
+        # A CD-ROM is read-only without the element; a floppy is not.
+        readonly=element.find("readonly") is not None or element.get("device") == "cdrom",
         shareable=element.find("shareable") is not None,
     )

@@ -29,6 +29,9 @@ def run_folder(folder: str = RUN_FOLDER) -> str:
         raise Forbidden(f"{folder} cannot be used: {error.strerror}.", "The module needs root on the host: set become.") from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise Forbidden(f"{folder} is not a folder that only this user can write.", "Remove it and run again.")
+    if status.st_mode & 0o077:
+        # A guard of version 0.1.0 that ran first has made it readable for all.
+        os.chmod(folder, 0o700)
     return folder
 
 

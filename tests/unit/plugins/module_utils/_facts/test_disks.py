@@ -72,6 +72,11 @@ def test_volumes_by_their_pools() -> None:
     assert proof(disk("volume", "<source pool='elsewhere' volume='x'/>")) == ("elsewhere/x", None, None, None)
 
 
+def test_a_floppy_is_written_to_unless_it_says_otherwise() -> None:
+    assert one(disk("file", "<source file='/srv/a.img'/>", device="floppy"))["readonly"] is False
+    assert one(disk("file", "<source file='/srv/a.img'/>", "<readonly/>", device="floppy"))["readonly"] is True
+
+
 def test_what_a_drive_is() -> None:
     cdrom = one(disk("file", "<source file='/srv/a.iso' startupPolicy='optional'/>", device="cdrom"))
     assert (cdrom["device"], cdrom["readonly"], cdrom["optional"], cdrom["shareable"]) == ("cdrom", True, True, False)

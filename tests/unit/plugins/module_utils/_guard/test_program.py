@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 import typing as t
@@ -43,6 +44,16 @@ def test_a_boot_is_held_until_it_is_released_and_every_boot_anew(machine: Machin
         assert machine.runs_libvirt_guests()
         assert machine.guard.status()["held"] is None
         machine.boot()
+
+
+@pytest.mark.parametrize("before", [None, 0o755])
+def test_the_folder_of_states_is_root_s_alone_though_the_guard_is_first_there(machine: Machine, before: t.Optional[int]) -> None:
+    folder = machine.root / "run/kvmfleet"
+    if before:
+        folder.mkdir()
+        folder.chmod(before)
+    machine.guard.hold()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "guard")] == [0o700, 0o700]
 
 
 def test_after_the_release_no_daemon_that_is_restarted_starts_guests_either(machine: Machine) -> None:

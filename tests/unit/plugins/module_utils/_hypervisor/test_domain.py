@@ -53,6 +53,12 @@ def test_disks_of_every_kind() -> None:
     )
 
 
+def test_a_floppy_is_written_to_unless_it_says_otherwise() -> None:
+    floppy = "<disk type='file' device='floppy'><source file='/a.img'/><target dev='fda'/>{}</disk>"
+    assert parsed(devices=floppy.format(""))["disks"] == (h.Disk("fda", "file", "/a.img"),)
+    assert parsed(devices=floppy.format("<readonly/>"))["disks"] == (h.Disk("fda", "file", "/a.img", readonly=True),)
+
+
 @pytest.mark.parametrize(
     ("os", "devices", "nvram", "tpm"),
     [

@@ -61,6 +61,14 @@ def test_the_folder_is_made_for_its_owner_alone_and_taken_as_it_is_later(tmp_pat
     assert files.run_folder(folder) == folder
 
 
+def test_a_folder_that_others_can_read_is_closed_to_them(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "kvmfleet"
+    folder.mkdir()
+    folder.chmod(0o755)
+    files.run_folder(str(folder))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
 def test_a_folder_that_others_can_write_is_refused(tmp_path: pathlib.Path) -> None:
     for mode in (0o777, 0o720, 0o702):
         folder = tmp_path / f"{mode:o}"
