@@ -24,6 +24,9 @@ Answer = t.Dict[str, t.Any]
 class AskedHost(t.Protocol):
     """A host that can name its domains."""
 
+    def host_id(self) -> t.Optional[str]:
+        """The host's own ID, null where it cannot be read."""
+
     def host_uuid(self) -> str:
         """Libvirt's UUID of the host."""
 
@@ -42,31 +45,34 @@ def ask_fleet(
     open_host: t.Callable[[str], AskedHost],
     uuids: t.Optional[t.Collection[str]] = None,
     patience_seconds: float = PATIENCE_SECONDS,
+    identify: bool = True,
 ) -> t.Dict[str, Answer]:
-    """Return, by the host's name, C({answered: true, host_uuid, domains: {uuid: {active}}}), or C({answered: false, msg, error_code}).
+    """Return, by the host's name, C({answered: true, host_id, host_uuid, domains: {uuid: {active}}}), or C({answered: false, msg, error_code}).
 
     :arg uris: name of each host to its URI.
     :arg uuids: the domains that are asked for, each for itself: a list of all waits for every domain that the host is starting. None means all.
+    :arg identify: whether each host's own ID is asked for; else C(host_id) is null.
     :arg patience_seconds: who has not answered by then is silent.
     """
     names = sorted(uris)
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(MAX_AT_ONCE, len(names)))) as pool:
-        return dict(zip(names, pool.map(lambda name: _in_time(uris[name], open_host, uuids, patience_seconds), names)))
+        return dict(zip(names, pool.map(lambda name: _in_time(uris[name], open_host, uuids, patience_seconds, identify), names)))
 
 
-def _in_time(uri: str, open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.Collection[str]], seconds: float) -> Answer:
-    answer = within(seconds, lambda: _ask(uri, open_host, uuids))
+def _in_time(uri: str, open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.Collection[str]], seconds: float, identify: bool) -> Answer:
+    answer = within(seconds, lambda: _ask(uri, open_host, uuids, identify))
     return answer or {"answered": False, **Unreachable(f"libvirt at {uri} did not answer within {seconds:.0f} s.").as_result()}
 
 
-def _ask(uri: str, open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.Collection[str]]) -> Answer:
+def _ask(uri: str, open_host: t.Callable[[str], AskedHost], uuids: t.Optional[t.Collection[str]], identify: bool) -> Answer:
     try:
         host = open_host(uri)
     except KvmfleetError as error:
         return {"answered": False, **error.as_result()}
     try:
         domains = {uuid: {"active": active} for uuid, active in _domains(host, uuids).items()}
-        return {"answered": True, "host_uuid": host.host_uuid(), "domains": domains}
+        host_id = host.host_id() if identify else None
+        return {"answered": True, "host_id": host_id, "host_uuid": host.host_uuid(), "domains": domains}
     except KvmfleetError as error:
         return {"answered": False, **error.as_result()}
     finally:

@@ -140,7 +140,7 @@ class _Connections:
 
 def _active_elsewhere(work: Work) -> t.Tuple[t.Dict[str, str], t.List[str]]:
     """Return the hosts on which domains of these orders are active now, and sentences on those that do not answer now."""
-    answers = ask_fleet(work["ask"], open_host, {order["uuid"] for order in work["orders"]})
+    answers = ask_fleet(work["ask"], open_host, {order["uuid"] for order in work["orders"]}, identify=False)
     silent = [f"{name}: {answer['msg']}" for name, answer in answers.items() if not answer["answered"]]
     told = (name for name, answer in answers.items() if answer["answered"])
     return {uuid: name for name in told for uuid, domain in answers[name]["domains"].items() if domain["active"]}, silent

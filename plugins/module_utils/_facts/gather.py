@@ -26,7 +26,7 @@ from .traits import host_traits
 Own = t.Mapping[str, OwnPolicy]
 
 # What only a host itself can tell: its files, its file systems, its network interfaces.
-_OF_ITSELF = ("host_id", "machine_id", "mounts", "bridges", "interfaces")
+_OF_ITSELF = ("machine_id", "mounts", "bridges", "interfaces")
 # Facts that are null where they could not be told.
 _OPEN = ("host_cpu", "pools", "networks", "devices", "net_devices")
 
@@ -34,13 +34,13 @@ _OPEN = ("host_cpu", "pools", "networks", "devices", "net_devices")
 def gather(host: GatheredHost, dirty_rate_seconds: int = 0) -> t.Tuple[Facts, t.List[str]]:
     """Return C(kvmfleet_host) and warnings. Each domain is read once; sizes in MiB where the name says so, else in bytes.
 
-    Of a host that is reached through a remote URI, what only itself can tell is null and stands in C(unverified).
+    Of a host that is reached through a remote URI, what only itself can tell is null and stands in C(unverified). Its C(host_id) is read through libvirt.
 
     :arg dirty_rate_seconds: measure for so long how fast the running domains write to their memory; 0 to measure nothing.
     """
     own_files = is_local(host.uri)
     stores = LocalStores() if own_files else None
-    itself, warnings = _itself(stores) if stores else (dict.fromkeys(_OF_ITSELF), [])
+    itself, warnings = _itself(stores) if stores else ({"host_id": host.host_id(), **dict.fromkeys(_OF_ITSELF)}, [])
     around, roll, traits = host.surroundings(), host.roll(), host_traits(host)
     definitions = sorted(roll.definitions, key=lambda definition: (definition.info.name, definition.info.uuid))
     own = {definition.info.uuid: parse(definition.info.policy_xml) for definition in definitions}
@@ -69,7 +69,7 @@ def gather(host: GatheredHost, dirty_rate_seconds: int = 0) -> t.Tuple[Facts, t.
 def _open(facts: Facts, own_files: bool) -> t.List[str]:
     """Return the facts that could not be told. A host without an identity file has told just that."""
     told = ("host_id", "machine_id") if own_files else ()
-    return [key for key in (*_OPEN, *_OF_ITSELF) if facts[key] is None and key not in told]
+    return [key for key in (*_OPEN, "host_id", *_OF_ITSELF) if facts[key] is None and key not in told]
 
 
 def _is_measurable(view: h.GuestView) -> bool:

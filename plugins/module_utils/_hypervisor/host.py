@@ -8,10 +8,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import typing as t
+import uuid as uuid_module
 from xml.etree import ElementTree
 
-from .._errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
+from .._errors import Aborted, Conflict, InvalidState, KvmfleetError, MigrationFailed, NotFound, NotSupported, Unsafe
+from .._facts.identity import HOST_ID_FILE
 from .._migration import hypervisor as h
 from .._policy.change import CONFIG, LIVE
 from .._policy.document import NAMESPACE, PREFIX, element_of
@@ -19,6 +22,7 @@ from .._xml import parse_libvirts
 from .connection import open_connection
 from .domain import definition_root, job_stats, job_words, parse_definition, state_words
 from .errors import libvirt_errors, translated
+from .folder import open_folder
 from .library import libvirt
 from .uri import check_migrate_uri, check_uri
 
@@ -53,6 +57,15 @@ class LibvirtHost:
 
     def host_uuid(self) -> str:
         return self._capabilities().findtext("host/uuid") or ""
+
+    def host_id(self) -> t.Optional[str]:
+        """Return the host's own ID from its file there; null where it has none, or where libvirt cannot read it."""
+        folder, name = os.path.split(HOST_ID_FILE)
+        try:
+            with open_folder(self._connection, folder, self.uri) as opened:
+                return str(uuid_module.UUID(opened.read(name).decode("ascii").strip()))
+        except (KvmfleetError, ValueError):
+            return None
 
     def emulator_uid(self) -> t.Optional[int]:
         """Return the user ID that QEMU runs as, null where libvirt does not tell it."""

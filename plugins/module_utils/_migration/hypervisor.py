@@ -117,6 +117,9 @@ class Host(t.Protocol):
     def answers(self) -> bool:
         """Whether the connection is still there, as far as is known without asking."""
 
+    def host_id(self) -> t.Optional[str]:
+        """The host's own ID, null where it has none, or where it cannot be read."""
+
     def host_uuid(self) -> str:
         """Libvirt's UUID of the host."""
 

@@ -43,7 +43,7 @@ def _asked(uri: str, open_host: t.Callable[[str], Host]) -> t.Optional[Facts]:
     try:
         host = open_host(uri)
         try:
-            itself = {"host_uuid": host.host_uuid(), "host_id": read_host_id() if is_local(uri) else None}
+            itself = {"host_uuid": host.host_uuid(), "host_id": read_host_id() if is_local(uri) else host.host_id()}
             return {"gathered_at": utc_now(), **itself, "domains": host.census()}
         finally:
             host.close()

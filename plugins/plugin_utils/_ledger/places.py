@@ -10,18 +10,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
 
 from .store import Body
 
 Places = list[Body]
-
-
-def same_host(one: Body, other: Body) -> bool:
-    """Whether two ends of moves are one host: by the first of host_id, libvirt UUID and name that both know."""
-    for key in ("host_id", "host_uuid", "host"):
-        if one.get(key) and other.get(key):
-            return bool(one[key] == other[key])
-    return False
 
 
 def possible_after(record: Body, old_status: str, before: Places) -> Places:

@@ -39,6 +39,9 @@ class FakeHost:
     def answers(self) -> bool:
         return not self.is_closed and self._machine.answers and self._outages == self._machine.outages
 
+    def host_id(self) -> t.Optional[str]:
+        return self._there("host_id").host_id
+
     def host_uuid(self) -> str:
         return self._there("host_uuid").host_uuid
 

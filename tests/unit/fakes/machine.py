@@ -23,6 +23,7 @@ class FakeMachine:
 
     def __init__(self, name: str, libvirt_version: int = 9000000, hypervisor_version: int = 7002022) -> None:
         self.name = name
+        self.host_id: t.Optional[str] = None
         self.host_uuid = str(uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name))
         self.versions = {"libvirt": libvirt_version, "hypervisor": hypervisor_version}
         self.total_bytes = 64 * GIB

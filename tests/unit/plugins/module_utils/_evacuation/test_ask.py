@@ -23,6 +23,9 @@ class Host:
         self._roster = roster
         self._breaks = breaks
 
+    def host_id(self) -> t.Optional[str]:
+        return None
+
     def host_uuid(self) -> str:
         return "8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01"
 

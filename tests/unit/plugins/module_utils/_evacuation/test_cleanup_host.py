@@ -48,6 +48,9 @@ class Host:
         self.answers = True
         self.forgets = True
 
+    def host_id(self) -> t.Optional[str]:
+        return None
+
     def host_uuid(self) -> str:
         return self.uuid
 

@@ -28,6 +28,9 @@ class ListedHost:
         self._infos = list(infos)
         self._jobs = jobs or {}
 
+    def host_id(self) -> t.Optional[str]:
+        return None
+
     def host_uuid(self) -> str:
         return "8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01"
 
