@@ -5,11 +5,12 @@
 # make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
 # make demo    protect, drain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them up; LEDGER=etcd: on three members, of which one dies)
 # make demo-files  the report's files of docs/demo anew from docs/demo/report.json, after a change of what a report looks like
-# make test    every suite but sanity-matrix, long, fuzz, faults, soak, eda and test-mixed; its last line is "N passed, N failed"
+# make test    every suite but sanity-matrix, long, fuzz, faults, soak, eda, test-mixed and test-machines; its last line is "N passed, N failed"
 # make SUITE   one of: lint types units docs sanity sanity-releases sanity-matrix importer browser integration molecule bench-quick long fuzz
 # make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
 # make faults  every fault scenario on real hosts, and docs/faults.md written anew (ONLY='disks/*' for some of them)
 # make soak    anything may happen to a small fleet, MINUTES=10 SEED=1, and nothing may be lost or run twice; REPLAY=.build/soak/1/journal.jsonl plays one again
+# make test-machines  the same on whole machines under QEMU, which is slow; make test-machines-core: the most important (ONLY=whole_story for some of it)
 # make simulate  many control processes over one ledger, and the figures of docs/scale.md written anew (SIMULATE="--processes 10 --ledger etcd" for some of it)
 # make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
 # make interface  what users may rely on, written anew from what ansible-doc tells: tests/unit/docs/interface.yml
@@ -25,7 +26,7 @@ PYTHON = .build/venv/bin/python
 # Which fault scenarios: a pattern of topic and name. What keeps the ledger of the demo.
 export ONLY LEDGER
 
-.PHONY: help setup sync demo test test-mixed simulate bench format clean sanity-matrix long fuzz faults soak eda $(SUITES)
+.PHONY: help setup sync demo test test-mixed test-machines test-machines-core simulate bench format clean sanity-matrix long fuzz faults soak eda $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -33,14 +34,17 @@ help:
 setup:
 	@sh tests/tools/setup.sh
 
-# What only the tests of the report's page, or those of the rulebooks need is brought for those who run them.
-.PHONY: setup-browser setup-eda charts
-setup-browser setup-eda: setup
+# What only the tests of the report's page, those of the rulebooks, or those on whole machines need is brought for those who run them.
+.PHONY: setup-browser setup-eda setup-machines charts
+setup-browser setup-eda setup-machines: setup
 	@sh tests/tools/setup.sh $(@:setup-%=%)
 
 test browser: setup-browser
 
 eda: setup-eda
+
+test-machines test-machines-core: setup-machines sync
+	@$(PYTHON) tests/tools/run_suites.py $(@:test-%=%)
 
 charts: setup-browser
 	@$(PYTHON) tests/tools/charts.py

@@ -24,7 +24,13 @@ from typing import NoReturn
 from suites import places
 from suites.results import Results, read
 
-MODULES = {"types": "mypy", "sanity-matrix": "sanity_matrix", "sanity-releases": "sanity_releases", "bench-quick": "bench"}
+MODULES = {
+    "types": "mypy",
+    "sanity-matrix": "sanity_matrix",
+    "sanity-releases": "sanity_releases",
+    "bench-quick": "bench",
+    "machines-core": "machines_core",
+}
 # What runs beside them all, for most suites keep one processor busy or wait. Whatever is in none of these stages comes with the first.
 STAGES = (
     (("lint", "types", "units", "docs"), ("sanity",)),

@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import typing as t
 
 from . import machineapt, releases
 from .commands import run
@@ -52,11 +53,16 @@ def ensure(cache: pathlib.Path, release: str) -> pathlib.Path:
     root = cache.absolute() / releases.checked(release)
     with locked(root.parent):
         if not root.is_dir():
-            _make(root)
+            make_root(root, release, INSTALL, *PACKAGES)
     return root
 
 
-def _make(root: pathlib.Path) -> None:
+def make_root(root: pathlib.Path, release: str, script: str, *arguments: str) -> None:
+    """Make the root of a release under another name, and rename it when it is whole.
+
+    :arg script: what installs packages; a shell runs it in there, with the arguments.
+    :raises LabError: debootstrap is missing, or it cannot be made; nothing of it is left then.
+    """
     debootstrap = require_program("debootstrap", "a host of another release")
     uri = machineapt.mirror(releases.own())
     for left in root.parent.glob(f".{root.name}.*"):
@@ -64,8 +70,8 @@ def _make(root: pathlib.Path) -> None:
     print(f"lab: making {root} from {uri}; it takes some minutes, once.", file=sys.stderr, flush=True)
     new = pathlib.Path(tempfile.mkdtemp(prefix=f".{root.name}.", dir=root.parent))
     try:
-        run(*ALONE, debootstrap, "--variant=minbase", root.name, str(new), uri, timeout=SECONDS)
-        _install(new, root.name, uri)
+        run(*ALONE, debootstrap, "--variant=minbase", release, str(new), uri, timeout=SECONDS)
+        _install(new, release, uri, script, arguments)
         new.chmod(0o755)
         new.rename(root)
     except BaseException:
@@ -73,12 +79,17 @@ def _make(root: pathlib.Path) -> None:
         raise
 
 
-def _install(new: pathlib.Path, release: str, uri: str) -> None:
+def _install(new: pathlib.Path, release: str, uri: str, script: str, arguments: t.Sequence[str]) -> None:
     """Install what a host needs. With debootstrap's own list of packages the configuring of systemd would fail."""
     machineapt.teach(new, release, uri)
     policy = new / "usr/sbin/policy-rc.d"
     policy.write_text(NO_SERVICES)
     policy.chmod(0o755)
-    environment = ("env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8")
-    run(*ALONE, *environment, "sh", "-c", ENTER, "sh", str(new), INSTALL, "sh", *PACKAGES, timeout=SECONDS)
+    run_inside(new, script, *arguments)
     machineapt.forget_secrets(new)
+
+
+def run_inside(root: pathlib.Path, script: str, *arguments: str) -> None:
+    """Run a shell script in a root, with mounts and processes of its own. Raises L(LabError) where a command of it fails."""
+    environment = ("env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8")
+    run(*ALONE, *environment, "sh", "-c", ENTER, "sh", str(root), script, "sh", *arguments, timeout=SECONDS)

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One machine's QEMU: its command line, starting and killing it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import time
+import typing as t
+
+from ...lab.kvmlab.commands import run
+from ...lab.kvmlab.errors import LabError
+from ...lab.kvmlab.namespaces import in_network
+from .layout import CONTROL_ADDRESS, Fleet, Machine
+from .sockets import Agent, Monitor, Unreachable
+
+# Without la57 a page walk is shorter; without svm no machine tries hardware virtualisation that is only emulated.
+PROCESSORS = {"tcg": ("tcg,thread=multi", "max,la57=off,svm=off"), "kvm": ("kvm", "host")}
+CARD = "eth0"
+KILL_SECONDS = 20
+
+
+def kernel_arguments(machine: Machine) -> str:
+    """Return the kernel's command line, from which systemd takes name, identity and address."""
+    words = [
+        "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off panic=-1",
+        f"systemd.hostname={machine.name} systemd.machine_id={machine.uuid.hex}",
+        f"ip={machine.address}::{CONTROL_ADDRESS}:255.255.255.0:{machine.name}:{CARD}:none",
+        f"machine.nfs={'client' if machine.is_host else 'server'}",
+    ]
+    return " ".join(words)
+
+
+def base_command(image: pathlib.Path, folder: pathlib.Path, accelerator: str, memory_mib: int, append: str) -> t.List[str]:
+    """Return the command line of a machine but for its network: kernel, disk, serial log, monitor, guest agent."""
+    acceleration, processor = PROCESSORS[accelerator]
+    return [
+        "qemu-system-x86_64", "-machine", "pc", "-accel", acceleration, "-cpu", processor, "-smp", "1", "-m", str(memory_mib),
+        "-nodefaults", "-no-user-config", "-display", "none", "-daemonize", "-pidfile", str(folder / "qemu.pid"),
+        "-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd"), "-append", append,
+        "-drive", f"file={folder / 'disk.qcow2'},if=none,id=disk,format=qcow2,discard=unmap", "-device", "virtio-blk-pci,drive=disk",
+        "-device", "virtio-rng-pci",
+        "-chardev", f"file,id=serial,path={folder / 'serial.log'},append=on", "-serial", "chardev:serial",
+        "-qmp", f"unix:{folder / 'monitor.sock'},server=on,wait=off",
+        "-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,path={folder / 'agent.sock'},server=on,wait=off",
+        "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
+    ]  # fmt: skip
+
+
+def command(fleet: Fleet, machine: Machine, incoming: bool = False) -> t.List[str]:
+    """Return the command line of a machine's QEMU.
+
+    :arg incoming: whether it waits for the memory of a snapshot.
+    """
+    words = base_command(fleet.image(machine), fleet.folder(machine), fleet.settings["accelerator"], machine.memory_mib, kernel_arguments(machine))
+    words += ["-name", f"{fleet.prefix}-{machine.name}"]
+    words += ["-netdev", f"tap,id=net,ifname={machine.name},script=no,downscript=no", "-device", f"virtio-net-pci,netdev=net,mac={machine.mac}"]
+    if machine.has_uuid:
+        words += ["-uuid", str(machine.uuid), "-smbios", f"type=1,manufacturer=kvmfleet,product=machine,serial={machine.name},uuid={machine.uuid}"]
+    return [*words, "-incoming", "defer"] if incoming else words
+
+
+def create_disk(backing: pathlib.Path, disk: pathlib.Path) -> None:
+    """Make an empty layer over a disk, in the place of what was there."""
+    kind = "qcow2" if backing.suffix == ".qcow2" else "raw"
+    disk.unlink(missing_ok=True)
+    run("qemu-img", "create", "-q", "-f", "qcow2", "-F", kind, "-b", str(backing), str(disk))
+
+
+def start(fleet: Fleet, machine: Machine, incoming: bool = False) -> None:
+    """Start a machine's QEMU in the network of the fleet. Raises L(LabError) with QEMU's own words where it does not start."""
+    for name in ("monitor.sock", "agent.sock"):
+        (fleet.folder(machine) / name).unlink(missing_ok=True)
+    run(*in_network(fleet.namespace, *command(fleet, machine, incoming)), timeout=120)
+
+
+def pid(fleet: Fleet, machine: Machine) -> t.Optional[int]:
+    """Return the process of a machine that is on."""
+    file = fleet.folder(machine) / "qemu.pid"
+    with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
+        found = int(file.read_text())
+        words = pathlib.Path(f"/proc/{found}/cmdline").read_bytes().split(b"\0")
+        if str(file).encode() in words:
+            return found
+    return None
+
+
+def is_on(fleet: Fleet, machine: Machine) -> bool:
+    return pid(fleet, machine) is not None
+
+
+def kill(fleet: Fleet, machine: Machine) -> None:
+    """Cut a machine's power: whatever it had not written to its disk is lost. Does nothing where it is off."""
+    found = pid(fleet, machine)
+    if found is None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(found, signal.SIGKILL)
+    limit = time.monotonic() + KILL_SECONDS
+    while is_on(fleet, machine):
+        if time.monotonic() > limit:
+            raise LabError(f"The process {found} of {machine.name} does not end. Look at it with: ps -fp {found}")
+        time.sleep(0.05)
+
+
+def monitor(fleet: Fleet, machine: Machine, timeout_seconds: float = 20) -> Monitor:
+    require_on(fleet, machine)
+    return Monitor(fleet.folder(machine) / "monitor.sock", timeout_seconds)
+
+
+def agent(fleet: Fleet, machine: Machine, timeout_seconds: float = 60) -> Agent:
+    require_on(fleet, machine)
+    return Agent(fleet.folder(machine) / "agent.sock", timeout_seconds)
+
+
+def require_on(fleet: Fleet, machine: Machine) -> None:
+    """Raise L(Unreachable) unless a machine is on."""
+    if not is_on(fleet, machine):
+        raise Unreachable(f"{machine.name} is off. Switch it on with: machines --prefix {fleet.prefix} poweron {machine.name}")
+
+
+def serial_tail(folder: pathlib.Path, lines: int = 15) -> str:
+    """Return the last lines of a serial log, without what would steer a terminal."""
+    try:
+        text = (folder / "serial.log").read_text(errors="replace")
+    except FileNotFoundError:
+        return "(there is no serial log)"
+    shown = "".join(character for character in text if character.isprintable() or character == "\n")
+    return "\n".join([line for line in shown.splitlines() if line.strip()][-lines:]) or "(the serial log is empty)"

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""An operator at the control node of whole machines: playbooks, tasks, fencing, and what the fleet is like at the end."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import time
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Run
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome
+
+from .machines import Machines
+
+# Under emulation a playbook takes minutes, and a busy machine may need some times as long.
+PLAY_SECONDS = 1100
+AGENT = pathlib.Path(__file__).resolve().parents[2] / "fence_machines"
+
+Summary = tuple[str, str, str | None, str, str]
+
+
+class Site(Control):
+    """The control node of a fleet, with a ledger of its own.
+
+    :arg inventory: whose: nothing for root, C(--user operator --become) for the unprivileged user.
+    """
+
+    def __init__(self, machines: Machines, folder: pathlib.Path, *inventory: str) -> None:
+        super().__init__(machines, folder, *inventory)  # type: ignore[arg-type]
+        self.machines = machines
+        self.environment["ANSIBLE_SHOW_CUSTOM_STATS"] = "true"
+        self.environment["KVMFLEET_FENCED_PREFIX"] = machines.prefix
+        fencing = {"agent": str(AGENT), "options": {"plug": "{{ inventory_hostname }}"}, "timeout_seconds": 120}
+        self._write_inventory({"kvmfleet_fencing": fencing})
+
+    def _write_inventory(self, variables: t.Mapping[str, t.Any]) -> None:
+        """Use the fleet's inventory together with these variables of all hosts."""
+        folder = self.folder / "inventory"
+        folder.mkdir(exist_ok=True)
+        (folder / "hosts.yml").write_text(pathlib.Path(self.machines("inventory").strip()).read_text(encoding="utf-8"), encoding="utf-8")
+        (folder / "site.json").write_text(json.dumps({"all": {"vars": dict(variables)}}), encoding="utf-8")
+        self.inventory = str(folder)
+
+    def popen(self, command: list[str]) -> subprocess.Popen[str]:
+        return super().popen(self.machines.control(*command))
+
+    def finish(self, process: subprocess.Popen[str]) -> str:
+        """Wait for the end of a command, and return what it printed."""
+        try:
+            return process.communicate(timeout=PLAY_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            text = process.communicate()[0]
+            raise AssertionError(f"not within {PLAY_SECONDS} s: {text}") from None
+
+    def play_book(self, name: str, *options: str, **variables: t.Any) -> Run:
+        """Run a playbook of the collection to its end, whatever that is."""
+        begun = time.monotonic()
+        process = self.popen([*self.playbook_command(name, variables), *options])
+        text = self.finish(process)
+        print(f"{name} {variables}: {process.returncode} after {time.monotonic() - begun:.0f} s", flush=True)
+        return Run(process.returncode, text)
+
+    def succeed(self, name: str, *options: str, **variables: t.Any) -> Run:
+        """Run a playbook that has to end well."""
+        run = self.play_book(name, *options, **variables)
+        assert run.code == 0, run.text
+        return run
+
+    def do(self, host: int, module: str, *options: str, **arguments: t.Any) -> Outcome:
+        """Run one module on a host to its end, whatever that is."""
+        begun = time.monotonic()
+        process = self.popen([*self.ad_hoc_command(host, module, arguments), *options])
+        text = self.finish(process)
+        outcome = Outcome(process.returncode, text)
+        print(f"{module} on {host}: {outcome.code} after {time.monotonic() - begun:.0f} s", flush=True)
+        return outcome
+
+    def told(self) -> list[Summary]:
+        """Return what the ledger's records say, oldest first: domain, status, reason, source, destination."""
+        return [
+            (record["domain"]["name"], record["status"], record["reason"], record["source"]["host"], record["destination"]["host"]) for record in self.records()
+        ]
+
+    def ended(self, fleet: t.Mapping[int, t.Iterable[str]], *records: Summary) -> None:
+        """The machines run this and nothing else, the ledger has these records and no other, and its audit chain holds."""
+        active, told = self.machines.active(), self.told()
+        assert active == {number: set(names) for number, names in fleet.items()}, active
+        assert sorted(told, key=str) == sorted(records, key=str), told
+        self.verify_audit()

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Scenarios on whole machines: each in a run of pytest of its own, which begins with the fleet as its warm snapshot has it.
+
+What passed is remembered for the tree that it passed on, so a set that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from . import places, pytest
+from .results import Results
+from .warnings_gate import scenarios
+
+PREFIX = "kvm"
+COMMAND = places.COPY / "tests" / "machines" / "machines"
+SCENARIOS = Path("tests", "machines", "scenarios")
+PASSED = places.BUILD / "machines"
+# What a scenario's outcome depends on.
+TREE = ("meta", "playbooks", "plugins", "roles", "tests/integration/support", "tests/lab", "tests/machines")
+CORE = ("whole_story", "power_cut", "nfs_lease", "kill_user_processes")
+SCENARIO_SECONDS = 1200
+# The first time an image and the warm snapshot are made.
+UP_SECONDS = 5400
+DOWN_SECONDS = 120
+
+
+def run(results: Results) -> None:
+    """Run all scenarios that have not passed on this tree yet, or those that ONLY names, whether they have or not."""
+    run_some(results, _names())
+
+
+def run_some(results: Results, names: list[str]) -> None:
+    """Run these scenarios one after the other: each wants the whole fleet."""
+    only, passed = os.environ.get("ONLY") or "", PASSED / tree_digest()
+    chosen = [name for name in names if fnmatch.fnmatch(name, only)] if only else [name for name in names if not (passed / name).exists()]
+    for name in names:
+        if not only and name not in chosen:
+            print(f"{name} has passed on this tree already: {(passed / name).read_text(encoding='utf-8').strip()}", flush=True)
+            results.add(f"{name} (earlier, on the same tree)", passed=True)
+    if only and not chosen:
+        results.add(f"ONLY={only} names no scenario; there are {', '.join(names)}", passed=False)
+    if chosen:
+        _run_with_fleet(results, chosen, passed)
+
+
+def tree_digest(root: Path = places.COPY) -> str:
+    """Return what changes with any file that an outcome depends on."""
+    digest = hashlib.sha256()
+    for path in sorted(path for part in TREE for path in (root / part).rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _names() -> list[str]:
+    return sorted(path.stem.removeprefix("test_") for path in (places.COPY / SCENARIOS).glob("test_*.py"))
+
+
+def _run_with_fleet(results: Results, chosen: list[str], passed: Path) -> None:
+    with scenarios(results, PREFIX, places.INTEGRATION_VENV) as env:
+        env = {**env, "KVMFLEET_MACHINES_PREFIX": PREFIX}
+        _machines(env, "down", timeout=DOWN_SECONDS)
+        try:
+            if results.check("the fleet comes up", [str(COMMAND), "up"], env=env, timeout_seconds=UP_SECONDS):
+                for name in chosen:
+                    _run_scenario(results, name, env, passed)
+        finally:
+            _machines(env, "down", timeout=DOWN_SECONDS)
+
+
+def _machines(env: dict[str, str], *arguments: str, timeout: float) -> None:
+    subprocess.run([str(COMMAND), *arguments], env=env, check=True, timeout=timeout, stdin=subprocess.DEVNULL)
+
+
+def _run_scenario(results: Results, name: str, env: dict[str, str], passed: Path) -> None:
+    evidence = places.RESULTS / f"machines-{name}"
+    shutil.rmtree(evidence, ignore_errors=True)
+    one, begun = Results(results.suite), time.monotonic()
+    python = places.tool("python", places.INTEGRATION_VENV)
+    pytest.run(one, name, python, [str(SCENARIOS / f"test_{name}.py")], {**env, "KVMFLEET_MACHINES_EVIDENCE": str(evidence)}, SCENARIO_SECONDS)
+    if one.passed and not one.failed and not one.skipped:
+        passed.mkdir(parents=True, exist_ok=True)
+        (passed / name).write_text(f"{one.passed} cases in {time.monotonic() - begun:.0f} s\n", encoding="utf-8")
+    results.merge(one)
