@@ -13,7 +13,7 @@ version_added: 0.1.0
 description:
   - Starts domains of a host that is dead on the host that the task runs on, from the definitions that M(kvmfleet.migration.protect) saved.
   - "Nothing is started on a guess. All of this is needed: evidence that the dead host is off; that it answers neither SSH, asked from the control node and
-    from here, nor libvirt; that no image of the domains is open for writing anywhere; that every host that answers was asked for the domains and none has
+    from here, nor libvirt; that no image of a domain is open for writing anywhere; that every host that answers was asked for the domains and none has
     them active; that every other host that a domain may be on by the ledger is off by evidence as well; and that the silence of all further hosts was
     accepted by name. A host that answers is never evacuated, by no option."
   - Evidence is O(fencing), or a person's word (O(force_down)); without either the dead host is switched off by the fence agent that its inventory
@@ -81,7 +81,7 @@ options:
   lock_wait_seconds:
     description:
       - How long to wait, once the host is fenced, for locks on images to go, from 0 to 3600. An NFSv4 server keeps those of a dead client for its lease time.
-      - An image that is locked after that means that nothing is started.
+      - A domain whose image is locked after that is not started. A disk that is marked shareable is not judged by its lock.
     type: int
     default: 90
   _definitions:

@@ -58,6 +58,7 @@ class Images:
             "kind": kind,
             "path": path,
             "readonly": disk["readonly"],
+            "shareable": bool(disk.get("shareable")),
             "optional": disk["optional"],
             "backing": backing,
             "folders": sorted(folders),

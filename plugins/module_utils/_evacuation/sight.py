@@ -57,5 +57,5 @@ def lock_states(paths: t.Iterable[str]) -> t.Dict[str, t.Dict[str, str]]:
 
 
 def lockable(disks: t.Iterable[Json]) -> t.List[str]:
-    """Return the paths of the images that QEMU would lock for writing."""
-    return [disk["path"] for disk in disks if disk["path"].startswith("/") and not disk["readonly"]]
+    """Return the paths of the images that QEMU locks against all other writers; of a C(shareable) disk a lock says nothing."""
+    return [disk["path"] for disk in disks if disk["path"].startswith("/") and not (disk["readonly"] or disk.get("shareable"))]

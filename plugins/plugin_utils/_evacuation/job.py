@@ -96,6 +96,12 @@ class Job:
         return saved if isinstance(saved, dict) else {}
 
     @property
+    def disks(self) -> list[Body]:
+        """The disks as C(protect) saved them. An earlier version said only with the domain's needs which of them are C(shareable)."""
+        shared = {disk["target"] for disk in self.saved["request"].get("disks") or () if disk.get("shareable")}
+        return [{"shareable": disk["target"] in shared, **disk} for disk in self.saved["disks"]]
+
+    @property
     def is_open(self) -> bool:
         """Whether nothing speaks against its start so far."""
         return self.error is None and not self.lost

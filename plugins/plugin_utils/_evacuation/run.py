@@ -32,6 +32,7 @@ from . import decide as d
 from .booking import Booking
 from .evidence import Proofs
 from .fleet import Fleet, SourceAnswers, doors_of, uris_of
+from .image_locks import images_of, refuse_locked
 from .job import Context, Job, wanted_state
 from .placing import request_of
 from .read_once import ReadOnce
@@ -159,7 +160,7 @@ class Evacuation:
     def evidence(self, job: Job) -> list[Body]:
         """Return all that speaks for the source being off, as the domain's record keeps it: of the images its own."""
         accepted = [{"kind": "accepted_silence", "hosts": self.silent, "by": self.context.by, "at": utc_now()}] if self.silent else []
-        own = {path: self.images[path] for path in lockable(job.saved["disks"]) if path in self.images}
+        own = {path: self.images[path] for path in lockable(job.disks) if path in self.images}
         images = [{"kind": "locks", "from": self.context.here, "images": own, "at": utc_now()}] if own else []
         return [*self.proofs.documents, self.silence, *images, *accepted]
 
@@ -181,8 +182,8 @@ class Evacuation:
 
     def _asked(self, uris: dict[str, str]) -> Body:
         wanted = [job for job in self.jobs if job.is_open]
-        domains = [{"uuid": job.uuid, "disks": job.saved["disks"], "request": job.saved["request"], "tokens": self._tokens(job)} for job in wanted]
-        paths = sorted({path for job in wanted if job.wanted != h.SHUTOFF for path in lockable(job.saved["disks"])})
+        domains = [{"uuid": job.uuid, "disks": job.disks, "request": job.saved["request"], "tokens": self._tokens(job)} for job in wanted]
+        paths = images_of(job for job in wanted if job.wanted != h.SHUTOFF)
         doors = doors_of(self.settings, self.source)
         return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "knock": doors, "domains": domains, "paths": paths}
 
@@ -224,23 +225,17 @@ class Evacuation:
                 context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: what has changed since is not in it.")
 
     def _locks(self, seen_since: bool) -> dict[str, Body]:
-        """Return what is known of the images' locks. Raises L(Unsafe) for one that is held after the wait.
+        """Return what is known of the images' locks. A domain whose image is locked after the wait is not started.
 
         :arg seen_since: the source was switched off before the first look, which saw the locks, too; those that were free are not asked for again.
         """
-        starting = [job for job in self.jobs if job.is_open and job.wanted != h.SHUTOFF and not d.was_started(job, self.fleet)]
-        paths = {path: job for job in starting for path in lockable(job.saved["disks"])}
+        starting = [job for job in self.open_jobs() if job.wanted != h.SHUTOFF and not d.was_started(job, self.fleet)]
+        paths = images_of(starting)
         wait = 0 if self.check else self.context.wish.lock_wait_seconds
         found = {path: self.seen["locks"][path] for path in paths}
         if paths and not (seen_since and (wait == 0 or all(one["state"] != locks.LOCKED for one in found.values()))):
-            found = self.context.phase("locks", {"paths": sorted(paths), "wait_seconds": wait})["locks"]
-        held = [path for path, one in found.items() if one["state"] == locks.LOCKED]
-        if held:
-            named = ", ".join(f"{path} (domain {paths[path].name})" for path in held)
-            raise Unsafe(
-                f"Somebody still has {named} open for writing, {wait} s after {self.source.name} was fenced: it may be alive. Nothing was started.",
-                "Find out who holds it (lslocks, qemu-img info). Domains that are surely not the reason can be named in domains.",
-            )
+            found = self.context.phase("locks", {"paths": paths, "wait_seconds": wait})["locks"]
+        refuse_locked(starting, found, wait)
         return found
 
     def _judge(self, job: Job) -> None:

@@ -41,6 +41,7 @@ _DISK: Mapping[str, Check] = {
     "kind": _text,
     "path": _text,
     "readonly": _flag,
+    "shareable": lambda value: value is None or _flag(value),
     "optional": _flag,
     "folders": _texts,
     "wwn": _optional_text,

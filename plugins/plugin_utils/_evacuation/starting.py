@@ -150,7 +150,7 @@ class Starting:
             "autostart": bool(saved["autostart"]),
             "wanted": record["wanted_state"],
             "sources": [[disk["target"], disk["source"]] for disk in saved["request"].get("disks") or ()],
-            "disks": saved["disks"],
+            "disks": job.disks,
             "tokens": self.tokens[job.uuid],
         }
 

@@ -35,6 +35,11 @@ def test_an_image_has_its_folder_and_its_mount() -> None:
     assert disk["mount"] == {"path": "/srv/nfs", "kind": "nfs4", "store": "nfs4:nas:/export"}
 
 
+def test_it_is_kept_whether_several_guests_may_write_a_disk() -> None:
+    assert [disk_of(asked("/srv/nfs/a.raw", shareable=shareable))["shareable"] for shareable in (True, False)] == [True, False]
+    assert disk_of(asked("/srv/nfs/a.raw"))["shareable"] is False
+
+
 def test_a_linked_image_needs_both_folders_and_one_in_a_linked_folder_but_its_own(tmp_path: pathlib.Path) -> None:
     store, images = tmp_path / "store", tmp_path / "images"
     store.mkdir()
