@@ -59,7 +59,7 @@ class Fleet:
     :arg here: the host that asked, as a place, with C(domains) by UUID.
     :arg answers: of the others, by the name under which they were asked.
     :arg entries: the ledger's, for their host IDs.
-    :arg host_ids: by name, what a host's facts say of its host ID, where they have the UUID that answered.
+    :arg host_ids: by name, what a host's facts say of its host ID, where they have the UUID that answered. An answer mostly has the ID itself.
     :arg listed: names of the inventory.
     """
 
@@ -144,16 +144,17 @@ class Fleet:
 
     def _place(self, name: str) -> Body:
         """Return the host that answered when this one was asked."""
-        entry = self._entry_of(name)
-        return place(entry["name"] if entry else name, entry.get("host_id") if entry else None, self.answers[name]["host_uuid"])
+        entry, answer = self._entry_of(name), self.answers[name]
+        return place(entry["name"] if entry else name, entry.get("host_id") if entry else answer.get("host_id"), answer["host_uuid"])
 
     def _entry_of(self, name: str) -> t.Optional[Body]:
         """Return the ledger's entry of the host that answered when this one was asked."""
-        host_id, uuid = self.host_ids.get(name), self.answers[name]["host_uuid"]
-        proved = next((entry for entry in self.entries if host_id and entry.get("host_id") == host_id), None)
+        host_id, uuid = self.answers[name].get("host_id") or self.host_ids.get(name), self.answers[name]["host_uuid"]
+        if host_id:
+            return next((entry for entry in self.entries if entry.get("host_id") == host_id), None)
         same = [entry for entry in self.entries if entry.get("host_uuid") == uuid]
         # Boards with one UUID for all exist: then the name has to tell them apart.
-        return proved or next((entry for entry in same if entry["name"] == name), same[0] if same else None)
+        return next((entry for entry in same if entry["name"] == name), same[0] if same else None)
 
     def _why_silent(self, name: str) -> str:
         """Return why the host has not answered; empty where it has, under this name or another."""
@@ -172,7 +173,10 @@ class Fleet:
         return f"{who['name'] if who else 'a host'} with the UUID {self.answers[name]['host_uuid']}"
 
     def _is_source_itself(self, name: str) -> bool:
-        return same_host(self._place(name), self.source.place) or self.answers[name]["host_uuid"] == self.source.entry.get("host_uuid")
+        """Whether the source answered, or a host of which no more is known than that it has the source's UUID."""
+        if self._entry_of(name) is None and self.answers[name]["host_uuid"] == self.source.entry.get("host_uuid"):
+            return True
+        return same_host(self._place(name), self.source.place)
 
     def _is_source(self, name: str) -> bool:
         return name in (self.source.name, self.source.name + _SAVED)

@@ -46,6 +46,8 @@ class Site:
         self.images.mkdir()
         self.hosts = {name: FakeStartingHost() for name in (*HOSTS, "kvm4")}
         self.silent: set[str] = {"kvm1"}
+        # Hosts whose host ID libvirt can read.
+        self.told_ids: set[str] = set()
         # Names of the inventory, those that told their facts, and whose addresses lead to another host.
         self.listed = list(HOSTS)
         self.told_facts = set(HOSTS)
@@ -172,7 +174,8 @@ class Site:
             return {"answered": False, "msg": f"{name} is silent.", "error_code": "unreachable"}
         guests = self.hosts[name].guests.items()
         domains = {uuid: {"name": guest["name"], "active": self.hosts[name].view(uuid).active} for uuid, guest in guests}
-        return {"answered": True, "host_uuid": self.uuids[name], "domains": domains}
+        own = host_id(name) if name in self.told_ids else None
+        return {"answered": True, "host_id": own, "host_uuid": self.uuids[name], "domains": domains}
 
     def _locks(self, on: str, work: t.Mapping[str, t.Any]) -> Body:
         return {"locks": {path: {"state": "locked" if pathlib.Path(path).stem in self.locked else "free", "why": ""} for path in work["paths"]}}

@@ -336,6 +336,7 @@ def test_a_host_that_answers_libvirt_is_never_evacuated_under_whatever_name(site
         site.silent.clear()
     else:
         site.uuids["kvm3"] = site.uuids["kvm1"]
+        site.told_facts.discard("kvm3")
     agent = site.agent(power="on")
     with pytest.raises(Unsafe, match="never evacuated"):
         site.evacuate(force=True, accept_silent=["kvm1"])
@@ -446,6 +447,24 @@ def test_a_host_with_another_uuid_than_before_has_answered_where_its_facts_say_w
     with pytest.raises(Unsafe, match=rf"kvm3 did not answer.*{uuid_of('another')}.*host_uuid"):
         site.evacuate()
     site.told_facts.add("kvm3")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_host_whose_id_is_read_has_answered_whatever_its_uuid(site: Site) -> None:
+    site.save("web")
+    site.uuids["kvm3"] = uuid_of("another")
+    site.told_facts.discard("kvm3")
+    site.told_ids = {"kvm2", "kvm3"}
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_living_host_with_the_uuid_of_the_dead_one_is_another_host(site: Site) -> None:
+    site.save("web")
+    site.uuids["kvm3"] = site.uuids["kvm1"]
+    site.write_host("kvm3")
+    site.told_ids = {"kvm3"}
     site.evacuate()
     assert site.running() == {"kvm2": ["web"]}
 
