@@ -22,7 +22,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import missing_records, sentence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.told import told_by_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.withheld import forgotten, keeping_out, summary, withholding
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -40,7 +39,7 @@ class ActionModule(FleetAction):
         """Read, forget what is not to be started, and release where the ledger permits it."""
         unwanted = [canonical_uuid(uuid) for uuid in args["forget"]]
         here = self.here(task_vars)
-        settings = Settings(task_vars)
+        settings = self.settings(task_vars)
         ledger = open_if_any(*settings.ledger(here, args["ledger"]))
         answer = self._asked("read", {}, args, task_vars)
         identity = Identity(here, *(answer["identity"][key] for key in ("host_id", "host_uuid", "machine_id")))

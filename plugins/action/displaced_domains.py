@@ -15,7 +15,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import keep
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -33,7 +32,7 @@ class ActionModule(FleetAction):
         """Read the ledger and keep the origins in it. Raises L(NotFound) for a host that it does not know."""
         here = self.here(task_vars)
         name = args["name"] or here
-        ledger = open_ledger(*Settings(task_vars).ledger(here, args["ledger"]), create=False)
+        ledger = open_ledger(*self.settings(task_vars).ledger(here, args["ledger"]), create=False)
         found = ledger.find_host(name=name)
         if found is None:
             raise NotFound(f"The ledger has no host {name!r}.", "Nothing was changed.")

@@ -40,7 +40,7 @@ class ActionModule(FleetAction):
         domain, before = found["domain"], found["definitions"]
         what = f"domain {domain['name']} on {host}"
         after = apply(change, before, what)
-        result = _result(domain, after, Settings(task_vars), host, change)
+        result = _result(domain, after, self.settings(task_vars), host, change)
         changed = any(not is_same(before[scope], after[scope]) for scope in before)
         if changed and domain["busy"]:
             raise InvalidState(

@@ -17,7 +17,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.pla
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.plan import make_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run import Evacuation, check_wish
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -38,7 +37,7 @@ class ActionModule(FleetAction):
     def act(self, args: Result, task_vars: Result) -> Result:
         """Evacuate, or do the step that the role asks for."""
         check_wish(args["parallel"], args["lock_wait_seconds"])
-        settings, here = Settings(task_vars), self.here(task_vars)
+        settings, here = self.settings(task_vars), self.here(task_vars)
         work = args["_work"] or {}
         place = settings.ledger(here, args["ledger"])
         ledger = self.announced(open_ledger(*place, create=False), settings, here, place)

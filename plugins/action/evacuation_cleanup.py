@@ -39,7 +39,7 @@ class ActionModule(FleetAction):
         """Ask the host who it is, and clean what records of exactly that host say."""
         if not 0 <= args["retention_days"] <= _MAX_RETENTION_DAYS:
             raise InvalidArgument(f"retention_days is {args['retention_days']}.", f"Give 0 to {_MAX_RETENTION_DAYS}. Nothing was changed.")
-        settings, here = Settings(task_vars), self.here(task_vars)
+        settings, here = self.settings(task_vars), self.here(task_vars)
         where = settings.ledger(here, args["ledger"])
         ledger = open_if_any(*where)
 

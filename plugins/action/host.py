@@ -21,7 +21,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document, Ledger, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import BEFORE_A_HOST_KNOWS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.restored import restored, write
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 Phase = t.Callable[[str, Result], Result]
@@ -47,7 +46,7 @@ class ActionModule(FleetAction):
         decision = _decision(args)
         if decision:
             return self._decide(decision, name, here, args, task_vars)
-        ledger = open_if_any(*Settings(task_vars).ledger(here, args["ledger"]), create=args["state"] is not None and not self._task.check_mode)
+        ledger = open_if_any(*self.settings(task_vars).ledger(here, args["ledger"]), create=args["state"] is not None and not self._task.check_mode)
         warnings: list[str] = []
         if name == here:
             identity, found = _told(ledger, name, args) or self._asked(ledger, name, args, task_vars, warnings)
@@ -61,7 +60,7 @@ class ActionModule(FleetAction):
 
     def _decide(self, decision: str, name: str, here: str, args: Result, task_vars: Result) -> Result:
         """Write down a person's decision. Without a ledger there is nothing to decide about: L(NotFound)."""
-        settings = Settings(task_vars)
+        settings = self.settings(task_vars)
         place = settings.ledger(here, args["ledger"])
         ledger = self.announced(open_ledger(*place, create=False), settings, here, place)
         asked = name == here

@@ -15,7 +15,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import summary
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger, open_target
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -31,7 +30,7 @@ class ActionModule(FleetAction):
 
     def act(self, args: Result, task_vars: Result) -> Result:
         """Move the ledger. Raises the errors of L(copy)."""
-        place = Settings(task_vars).ledger(self.here(task_vars), args["ledger"])
+        place = self.settings(task_vars).ledger(self.here(task_vars), args["ledger"])
         target = open_target(args["to"], place.etcd)
         source = open_ledger(*place, create=False, moved=True)
         check = self._task.check_mode

@@ -18,7 +18,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.reading import Wanted, check_wanted, read
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.verifying import problems_of, told
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -35,7 +34,7 @@ class ActionModule(FleetAction):
     def act(self, args: Result, task_vars: Result) -> Result:
         """Read the ledger. Raises L(NotFound) where there is none."""
         terms, wanted = _asked(args)
-        ledger = open_ledger(*Settings(task_vars).ledger(self.here(task_vars), args["ledger"]), create=False, moved=True)
+        ledger = open_ledger(*self.settings(task_vars).ledger(self.here(task_vars), args["ledger"]), create=False, moved=True)
         result = _verified(ledger) if args["verify"] else {}
         counts = ledger.examine(summary.counts)
         listed: Result = {term: read(ledger, term, wanted) for term in terms}

@@ -20,7 +20,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.result import result_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.run import MoveRun
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._progress import ProgressLines
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -37,7 +36,7 @@ class ActionModule(FleetAction):
     def act(self, args: Result, task_vars: Result) -> Result:
         """Move the domains, or say in check mode what would happen to each."""
         source = SourceHost(self, task_vars, args["uri"])
-        settings = Settings(task_vars)
+        settings = self.settings(task_vars)
         requests = requests_of(args, settings, source.name)
         place = settings.ledger(source.name, args["ledger"])
         ledger = self.announced(open_ledger(*place), settings, source.name, place)

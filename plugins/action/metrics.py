@@ -21,7 +21,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._metrics.famili
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._metrics.present import open_records, present_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._metrics.tally import counted, predicted
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._notices.notices import waiting
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -39,7 +38,7 @@ class ActionModule(FleetAction):
         """Gather the metrics, and write them but in check mode."""
         began = time.monotonic()
         path, mode = textfile.check_path(args["path"]), mode_of(args["mode"])
-        settings, here = Settings(task_vars), self.here(task_vars)
+        settings, here = self.settings(task_vars), self.here(task_vars)
         ledger = open_ledger(*settings.ledger(here, args["ledger"]), create=False)
         families = self._gathered(ledger, waiting(settings, here, ledger.ledger_id))
         export = export_of(began)

@@ -39,7 +39,7 @@ class ActionModule(FleetAction):
         """Do all steps, or the one that the role asks for."""
         if args["clean_shutdown_token"] and not args["guard"]:
             raise InvalidArgument("clean_shutdown_token releases the boot guard, and guard is false.", "Set guard: true. Nothing was changed.")
-        settings, here = Settings(task_vars), self.here(task_vars)
+        settings, here = self.settings(task_vars), self.here(task_vars)
         ledger = open_if_any(*settings.ledger(here, args["ledger"]), create=not self._task.check_mode)
         steps = Steps(here, ledger, lambda phase, work: self._asked(phase, work, args["uri"], task_vars), acting(), self._task.check_mode)
         only = (args["_work"] or {}).get("step")

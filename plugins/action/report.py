@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.gather import Found, Scope, gather
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.render import contents_of, names_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.writing import check_name, write_all
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace
 
 Result = dict[str, t.Any]
 
@@ -42,7 +42,7 @@ class ActionModule(FleetAction):
         scope.check()
         mode, names = mode_of(args["mode"]), names_of(check_name(args["name"]), args["formats"])
         folder = os.path.abspath(os.path.expanduser(args["dest"]))
-        found, warnings = _found(Settings(task_vars).ledger(self.here(task_vars), args["ledger"]), scope, args["drain_host_result"])
+        found, warnings = _found(self.settings(task_vars).ledger(self.here(task_vars), args["ledger"]), scope, args["drain_host_result"])
         document = document_of(found, scope, utc_now(), args["title"])
         if not self._task.check_mode:
             write_all(folder, contents_of(document, names), mode)

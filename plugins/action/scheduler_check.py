@@ -16,7 +16,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.answer i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.question import question_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 Result = dict[str, t.Any]
 
@@ -32,7 +31,7 @@ class ActionModule(FleetAction):
 
     def act(self, args: Result, task_vars: Result) -> Result:
         """Ask this host and the candidates, and judge each of them."""
-        settings, here = Settings(task_vars), self.here(task_vars)
+        settings, here = self.settings(task_vars), self.here(task_vars)
         question = question_of(args, settings, here)
         ledger = open_if_any(*settings.ledger(here, args["ledger"]))
         view = FleetView(ledger, settings, question.source, {}, question.move.uris, Arrivals(ledger), overrides=question.scheduler)

@@ -114,6 +114,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._printable impo
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.reading import Wanted, check_wanted, read
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._task_settings import TaskSettings
 
 display = Display()
 
@@ -123,18 +124,15 @@ class LookupModule(LookupBase):
 
     def run(self, terms: list[t.Any], variables: t.Optional[t.Mapping[str, t.Any]] = None, **kwargs: t.Any) -> list[list[t.Any]]:
         """Return a list for each term. Raises C(AnsibleLookupError) with a sentence."""
-        self.set_options(var_options=variables, direct=kwargs)
+        # The two variables are read as modules read them: an option would get them before they are templated.
+        self.set_options(direct=kwargs)
         wanted = Wanted(**{name: plain(self.get_option(name)) for name in Wanted.__dataclass_fields__})
+        settings = TaskSettings.of_lookup(variables, self._loader)
         try:
-            location, etcd = (kwargs.get(name) or self._from_variable(name) for name in ("ledger", "etcd"))
-            return self._read([plain(term) for term in terms], wanted, location, etcd)
+            location, etcd = settings.ledger(settings.task_host, kwargs.get("ledger"))
+            return self._read([plain(term) for term in terms], wanted, location, kwargs.get("etcd") or etcd)
         except KvmfleetError as error:
             raise AnsibleLookupError(f"kvmfleet.migration.ledger: {error}") from None
-
-    def _from_variable(self, name: str) -> t.Any:
-        """Return an inventory variable, which reaches an option as it was written. What a task gives is not templated again: a guest's name may be in it."""
-        value = self.get_option(name)
-        return self._templar.template(value) if isinstance(value, (str, dict)) else value
 
     def _read(self, terms: list[str], wanted: Wanted, location: t.Any, etcd: t.Any) -> list[list[t.Any]]:
         check_wanted(terms, wanted)

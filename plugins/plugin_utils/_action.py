@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._notices.notices import Notices, notices_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._task_settings import TaskSettings
 
 Result = dict[str, t.Any]
 
@@ -82,6 +83,10 @@ class FleetAction(ActionBase):
             self._notices, self._notice_warnings = notices_of(settings, host, ledger, lambda: open_ledger(*place, create=False))
             ledger.witness = self._notices or ledger.witness
         return ledger
+
+    def settings(self, task_vars: Result) -> TaskSettings:
+        """Return the collection's variables as this task sees them."""
+        return TaskSettings(task_vars, self._loader, self._task.delegate_to)
 
     def here(self, task_vars: Result) -> str:
         """Return the inventory name of the host that the task runs on."""

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The collection's inventory variables, read and templated in one place.
+"""The collection's variables by host, read in one place: the policy of the source, the address of the destination.
 
-A variable is always that of the host concerned: the ledger and the policy of the source, the address of the destination.
+What a running task sees of them is L(TaskSettings).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.sett
 FLEET_GROUP = "kvmfleet_hosts"
 # Facts that are older say nothing about a host as it is now.
 FACTS_MAX_AGE_SECONDS = 60
+FACTS = "ansible_facts"
 _HOST_FIELDS = (*DEFAULTS, "priority", "drain")
 
 
@@ -41,7 +42,7 @@ class LedgerPlace(t.NamedTuple):
 class Settings:
     """Looks up variables by host.
 
-    :arg task_vars: the variables of a running task; C(hostvars) templates what it hands out.
+    :arg task_vars: C(hostvars), the variables of each host, templated; C(groups), names of hosts by group.
     """
 
     def __init__(self, task_vars: t.Mapping[str, t.Any]) -> None:
@@ -54,6 +55,10 @@ class Settings:
             return default
         value = self._hostvars[host].get(variable)
         return default if value is None else value
+
+    def owner(self, host: str, variable: str) -> str:
+        """Return the host whose variable answers for that host."""
+        return host
 
     def is_known(self, host: str) -> bool:
         """Whether the inventory has the host."""
@@ -119,20 +124,21 @@ class Settings:
             raise InvalidArgument(f"kvmfleet_scheduler of {host} cannot be read: {str(error).rstrip('.')}.") from None
 
     def profile(self, host: str, name: t.Optional[str]) -> t.Mapping[str, t.Any]:
-        """Return that profile from C(kvmfleet_profiles) of the host; empty where no name is given.
+        """Return that profile from C(kvmfleet_profiles); empty where no name is given.
 
         Raises L(InvalidArgument) for one that is not there, naming those that are, or that holds what no policy can.
         """
         if name is None:
             return {}
         profiles = self.of(host, "kvmfleet_profiles", {})
+        variable = f"kvmfleet_profiles of {self.owner(host, 'kvmfleet_profiles')}"
         if not isinstance(profiles, t.Mapping):
-            raise InvalidArgument(f"kvmfleet_profiles of {host} is {profiles!r}, which is no dictionary.")
+            raise InvalidArgument(f"{variable} is {profiles!r}, which is no dictionary.")
         if name not in profiles:
             known = ", ".join(sorted(map(str, profiles))) or "none"
-            raise InvalidArgument(f"There is no profile {name!r} in kvmfleet_profiles of {host}.", f"Known are: {known}.")
+            raise InvalidArgument(f"There is no profile {name!r} in {variable}.", f"Known are: {known}.")
         profile = {} if profiles[name] is None else profiles[name]
-        where = f"The profile {name} in kvmfleet_profiles of {host}"
+        where = f"The profile {name} in {variable}"
         if not isinstance(profile, t.Mapping):
             raise InvalidArgument(f"{where} is {profile!r}, which is no dictionary.")
         check_fields(profile, PROFILE_FIELDS, where)
@@ -140,7 +146,7 @@ class Settings:
 
     def facts(self, host: str) -> t.Optional[t.Mapping[str, t.Any]]:
         """Return C(kvmfleet_host) of the host as C(host_facts) gathered it, at whatever time."""
-        gathered = self.of(host, "ansible_facts", {})
+        gathered = self.of(host, FACTS, {})
         facts = gathered.get("kvmfleet_host") if isinstance(gathered, t.Mapping) else None
         return facts if isinstance(facts, t.Mapping) else None
 

@@ -24,6 +24,16 @@ def text_of(value: t.Any, key: str, variable: str) -> t.Optional[str]:
     return "".join(str(value))
 
 
+def decrypted(value: t.Any) -> t.Any:
+    """Return the value with the plain text of each vaulted one in it. Raises Ansible's own error where a text cannot be decrypted."""
+    if isinstance(value, Mapping):
+        return {key: decrypted(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [decrypted(item) for item in value]
+    # ansible-core 2.18 hands out the encrypted text, later releases the plain one.
+    return "".join(str(value)) if getattr(value, "__ENCRYPTED__", False) else value
+
+
 def trusting(ca_file: t.Optional[str], variable: str) -> ssl.SSLContext:
     """Return a context for clients that trusts the authorities in the file; the system's for None. Raises L(InvalidArgument)."""
     try:

@@ -2,15 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The sanity tests that can end otherwise with another release of ansible-core, with every other one that is supported."""
+"""What can end otherwise with another release of ansible-core, with every other one that is supported: sanity tests, and how variables are read."""
 
 from __future__ import annotations
 
-from . import releases, sanity
+from . import places, pytest, releases, sanity
 from .results import Results
 
 # What Ansible itself reads or is imported from, and its rules for that. The others judge text, with tools that hardly change.
 TESTS = ("ansible-doc", "import", "runtime-metadata", "validate-modules")
+# These run real plays, with the release whose Python they are given.
+PLAYS = "tests/unit/variables"
+PLAYS_TIMEOUT_SECONDS = 1200
 
 
 def run(results: Results) -> None:
@@ -18,3 +21,5 @@ def run(results: Results) -> None:
     chosen = [word for test in TESTS for word in ("--test", test)]
     for release in releases.others(results):
         sanity.run_with(results, release.venv, release.prefix, *sanity.HERE, "--target-python", "default", *chosen)
+        env = places.environment(KVMFLEET_ANSIBLE_PYTHON=places.tool("python", release.venv))
+        pytest.run(results, release.venv.name, places.tool("python"), [PLAYS], env, PLAYS_TIMEOUT_SECONDS)

@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 ID, UUID, DOMAIN, OTHER = (str(uuid.UUID(int=number)) for number in (1, 2, 3, 9))
 GUARD = {"installed": True, "systemd": True, "ran": True, "held": {"at": "now", "why": "boot"}, "released": None, "would_start": []}
@@ -54,11 +55,11 @@ class Fleet:
 
     def task(self, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
+        action._loader = None
         action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
         action._execute_module = self.host.run
         others = {name: {"ansible_facts": {"kvmfleet_host": facts}} for name, facts in self.facts.items()}
-        hosts = {"kvm1": {"kvmfleet_ledger": str(self.folder)}, **others}
-        return action.outcome({"inventory_hostname": "kvm1", "hostvars": hosts, "groups": {"all": list(hosts)}})
+        return action.outcome(task_vars("kvm1", {"kvmfleet_ledger": str(self.folder)}, others))
 
     def known(self) -> FileLedger:
         ledger = FileLedger(str(self.folder))

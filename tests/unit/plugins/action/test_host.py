@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action.host import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, KvmfleetError, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 ID, UUID = (str(uuid.UUID(int=number)) for number in (1, 2))
 
@@ -48,6 +49,7 @@ class Fleet:
 
     def task(self, here: str = "kvm1", **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
+        action._loader = None
         action._task = types.SimpleNamespace(
             args=args,
             async_val=self.async_val,
@@ -57,7 +59,7 @@ class Fleet:
             get_play=lambda: types.SimpleNamespace(strategy=self.strategy),
         )
         action._execute_module = self.host.run
-        return action.outcome({"inventory_hostname": here, "hostvars": {here: {"kvmfleet_ledger": str(self.folder)}}})
+        return action.outcome(task_vars(here, {"kvmfleet_ledger": str(self.folder)}))
 
     def entries(self) -> list[dict[str, t.Any]]:
         return [document.body for document in FileLedger(str(self.folder)).hosts()]

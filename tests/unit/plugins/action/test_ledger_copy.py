@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import new_record, place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 
 class Node:
@@ -31,8 +32,9 @@ class Node:
 
     def task(self, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
+        action._loader = None
         action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
-        return action.outcome({"inventory_hostname": "localhost", "hostvars": {"localhost": {"kvmfleet_ledger": str(self.old)}}})
+        return action.outcome(task_vars("localhost", {"kvmfleet_ledger": str(self.old)}))
 
 
 @pytest.fixture

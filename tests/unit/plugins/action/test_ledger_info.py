@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy as copied
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.target import FileTarget
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 
 class Node:
@@ -39,8 +40,9 @@ class Node:
 
     def task(self, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
+        action._loader = None
         action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=True, diff=False, delegate_to=None)
-        return action.outcome({"inventory_hostname": "localhost", "hostvars": {"localhost": {"kvmfleet_ledger": str(self.path)}}})
+        return action.outcome(task_vars("localhost", {"kvmfleet_ledger": str(self.path)}))
 
     def files(self) -> dict[str, bytes]:
         return {str(file): file.read_bytes() for file in self.path.rglob("*") if file.is_file()}

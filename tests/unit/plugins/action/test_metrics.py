@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.action.metrics import Action
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._metrics.records import ended
 
 Result = dict[str, t.Any]
@@ -43,9 +44,10 @@ class Node:
 
     def task(self, check_mode: bool = False, **args: t.Any) -> Result:
         action = ActionModule.__new__(ActionModule)
+        action._loader = None
         given = {"path": str(self.path), **args}
         action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=check_mode, diff=True, delegate_to=None)
-        return action.outcome({"inventory_hostname": "kvm1", "hostvars": {"kvm1": self.variables}})
+        return action.outcome(task_vars("kvm1", self.variables))
 
     def values(self) -> dict[str, float]:
         """Return what is in the file: series to value."""

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.protect import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._protect.builders import ID1, SECRET, UUID1, said
 
 GUARD = {"installed": False, "systemd": False, "held_at_boot": False, "held": False, "note": ""}
@@ -36,11 +37,12 @@ class Task:
 
     def run(self, check_mode: bool = False, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
+        action._loader = None
         action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=check_mode, diff=True, delegate_to=None)
         action._play_context = self.context
         action._connection = types.SimpleNamespace(_play_context=self.context)
         action._execute_module = self._execute
-        return action.outcome({"inventory_hostname": "kvm1", "hostvars": {"kvm1": {"kvmfleet_ledger": str(self.folder)}}})
+        return action.outcome(task_vars("kvm1", {"kvmfleet_ledger": str(self.folder)}))
 
     def _execute(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         phase = module_args["_work"]["phase"]

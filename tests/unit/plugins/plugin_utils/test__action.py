@@ -20,8 +20,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, copied, new_record, place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, status
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 TASK_VARS = {"inventory_hostname": "kvm1"}
 
@@ -35,6 +35,7 @@ class Reading(FleetAction):
         self._task = types.SimpleNamespace(args=args, async_val=async_val, check_mode=False, diff=False, delegate_to=None)
         self._connection = types.SimpleNamespace(_shell=types.SimpleNamespace(tmpdir=None))
         self._load_name = "host"
+        self._loader = None
         self.answer = answer
         self.asked: t.List[t.Dict[str, t.Any]] = []
 
@@ -119,7 +120,7 @@ class Announcing(Reading):
     """An action plugin that refuses a move, and then fails."""
 
     def act(self, args: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
-        settings = Settings(task_vars)
+        settings = self.settings(task_vars)
         where = settings.ledger("kvm1", None)
         ledger = self.announced(open_ledger(*where), settings, "kvm1", where)
         record = new_record(s.LIVE_MIGRATION, {"uuid": str(uuid.uuid4()), "name": "web1"}, place("kvm1"), place("kvm2"), {}, "me")
@@ -134,7 +135,7 @@ def announcing(folder: Path, notices: t.Any, check_mode: bool = False) -> t.Dict
     action = Announcing({})
     action._task.check_mode = check_mode
     variables = {"kvmfleet_ledger": str(folder / "ledger"), "kvmfleet_notices": notices}
-    result: t.Dict[str, t.Any] = action.run(task_vars={**TASK_VARS, "hostvars": {"kvm1": variables}})
+    result: t.Dict[str, t.Any] = action.run(task_vars=task_vars("kvm1", variables))
     assert (result["failed"], result["msg"], result["error_code"]) == (True, "No room.", "conflict")
     return result
 
