@@ -13,6 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.protected import Protected
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 EVIDENCE = pytest.StashKey[bool]()
@@ -32,18 +33,43 @@ def fleet() -> Machines:
 
 
 @pytest.fixture
-def machines(fleet: Machines, request: pytest.FixtureRequest) -> t.Iterator[Machines]:
-    """Return the fleet as the warm snapshot has it. What its machines say of a failure is kept."""
-    fleet("reset")
-    yield fleet
+def evidence(fleet: Machines, request: pytest.FixtureRequest) -> t.Iterator[None]:
+    """Keep what the machines have to say of a scenario that failed."""
+    yield
     folder = os.environ.get("KVMFLEET_MACHINES_EVIDENCE")
     if folder and request.node.stash.get(EVIDENCE, False):
         fleet.keep_evidence(pathlib.Path(folder))
 
 
 @pytest.fixture
+def machines(fleet: Machines, evidence: None) -> Machines:
+    """Return the fleet as the warm snapshot has it."""
+    fleet("reset")
+    return fleet
+
+
+@pytest.fixture
 def site(machines: Machines, tmp_path: pathlib.Path) -> t.Iterator[Site]:
     """Return the control node of root."""
     site = Site(machines, tmp_path)
+    yield site
+    site.verify_audit()
+
+
+@pytest.fixture
+def operator(machines: Machines, tmp_path: pathlib.Path) -> t.Iterator[Site]:
+    """Return the control node of a user without privileges, who becomes root by sudo."""
+    site = Site(machines, tmp_path, "--user", "operator", "--become")
+    yield site
+    site.verify_audit()
+
+
+@pytest.fixture
+def protected(fleet: Machines, evidence: None, tmp_path: pathlib.Path) -> t.Iterator[Site]:
+    """Return the control node of root and a fleet that was protected with two guests on m1, web and db; the first scenario that wants it has it made."""
+    snapshot = Protected(fleet)
+    if not snapshot.exists():
+        snapshot.make(tmp_path)
+    site = snapshot.load(tmp_path)
     yield site
     site.verify_audit()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pathlib
 import subprocess
+import time
+import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.namespaces import in_network
 from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines import guest, qemu
@@ -16,7 +18,20 @@ from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines.sockets i
 
 COMMAND = pathlib.Path(__file__).resolve().parents[2] / "machines"
 VERB_SECONDS = 1200
+EVENTUALLY_SECONDS = 300
 JOURNAL = "journalctl --no-pager -q -o short-precise | tail -n 4000"
+
+
+Answer = t.TypeVar("Answer")
+
+
+def eventually(ask: t.Callable[[], Answer | None], what: str, seconds: float = EVENTUALLY_SECONDS) -> Answer:
+    """Return the first answer that is true in a test; fail when there is none in time. What is waited for may take long under emulation."""
+    limit = time.monotonic() + seconds
+    while not (answer := ask()):
+        assert time.monotonic() < limit, f"not within {seconds} s: {what}"
+        time.sleep(2)
+    return answer
 
 
 class Machines:
@@ -62,6 +77,19 @@ class Machines:
     def is_on(self, number: int) -> bool:
         fleet = self.fleet
         return qemu.is_on(fleet, fleet.require_machine(self.host(number)))
+
+    def shut_down(self, number: int) -> None:
+        """Let a machine shut itself down, with all that its units do then, and wait until it is off."""
+        fleet = self.fleet
+        qemu.agent(fleet, fleet.require_machine(self.host(number))).shut_down()
+        eventually(lambda: not self.is_on(number), f"m{number} has shut itself down", VERB_SECONDS)
+
+    def uuid(self, guest: str, number: int = 1) -> str:
+        return self.on(number, f"virsh -q domuuid {guest}").strip()
+
+    def is_moving(self, guest: str, number: int = 1) -> bool:
+        """Whether a migration of a guest is under way at its source."""
+        return "Outgoing migration" in self.run(number, "virsh", "-q", "domjobinfo", guest).out
 
     def known(self) -> dict[int, dict[str, str]]:
         """Return the guests that each host's libvirt knows, with their state; only of hosts that answer."""

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A package upgrade restarts libvirt's daemon in the middle of a move, at the source and at the destination: the record says what came of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines, eventually
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
+
+REINSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install -q -y --reinstall /srv/packages/libvirt-daemon_*.deb /srv/packages/libvirt-daemon-system_*.deb"
+STARTED = "systemctl show -P ActiveEnterTimestampMonotonic libvirtd.service"
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["source", "destination"])
+def test_a_move_while_the_daemon_is_installed_again(number: int, machines: Machines, site: Site) -> None:
+    machines("guest", "busy", "--host", "m1", "--mib", "64", "--dirty-mib", "48", "--rate", "200")
+    task = site.begin_task(1, "live_migrate", name="busy", destination="m2", bandwidth_mib=1, timeout_seconds=900)
+    eventually(lambda: machines.is_moving("busy"), "the move has begun")
+    before = machines.on(number, STARTED)
+    machines.on(number, REINSTALL, seconds=600)
+    assert machines.on(number, STARTED) != before, "the daemon was not restarted"
+    text = site.finish(task)
+
+    active = machines.active()
+    assert active in ({1: {"busy"}, 2: set(), 3: set()}, {1: set(), 2: {"busy"}, 3: set()}), (active, text)
+    moved = bool(active[2])
+    assert (task.returncode == 0) == moved, text
+    record = site.only_record()
+    assert (record["status"], record["reason"]) == (("completed", None) if moved else ("failed", None)), record
+    first = ("busy", record["status"], record["reason"], "m1", "m2")
+
+    if not moved:
+        again = site.do(1, "live_migrate", name="busy", destination="m2")
+        assert again.code == 0, again.text
+    told = [first] if moved else [first, ("busy", "completed", None, "m1", "m2")]
+    site.ended({1: set(), 2: {"busy"}, 3: set()}, *told)
