@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import typing as t
 
@@ -17,8 +18,9 @@ from ...lab.kvmlab import fence as lab_fence
 from ...lab.kvmlab.errors import LabError, UsageError
 from ...lab.kvmlab.namespaces import in_network
 from ...lab.kvmlab.requirements import require_root
-from . import access, faults, fence, fleet, guest, layout, network, qemu, snapshot, status
+from . import access, faults, fence, fleet, guest, image, layout, network, qemu, snapshot, status
 from .layout import Fleet, Machine
+from .requirements import require_programs
 
 Options = argparse.Namespace
 
@@ -26,6 +28,8 @@ Options = argparse.Namespace
 def main(arguments: t.Sequence[str]) -> int:
     """Run one command; return its exit code: 0, 1 for what failed, 2 for arguments that cannot be right."""
     options = parser().parse_args(arguments)
+    # What it began is taken back then, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         require_root()
         return options.run(Fleet.named(options.prefix, options.cache), options) or 0
@@ -57,6 +61,8 @@ def _add_fleet(verbs: t.Any) -> None:
     up.add_argument("--hosts", type=int, default=3, help="how many (3)")
     up.add_argument("--release", metavar="NAME[:N,N]", action="append", default=[], help="another Debian release, for all hosts or for some by number")
     up.add_argument("--cold", action="store_true", help="boot the machines, and prepare nothing")
+    disk = _verb(verbs, "image", _image, "print the folder of a release's image, which is made where it is missing")
+    disk.add_argument("release", nargs="?", default=releases.own(), metavar="NAME")
     _verb(verbs, "down", lambda it, _options: fleet.down(it), "end the fleet and remove all of it; images and warm snapshots stay")
     _verb(verbs, "reset", lambda it, _options: fleet.start_warm(it), "bring the whole fleet back to the warm snapshot")
     _verb(verbs, "status", _status, "show machines and guests").add_argument("--json", action="store_true")
@@ -125,6 +131,11 @@ def _machine(it: Fleet, options: Options) -> Machine:
 def _up(it: Fleet, options: Options) -> None:
     it = fleet.up(it, options.hosts, releases.wanted(options.release, options.hosts), options.cold)
     print(status.table(status.read(it)))
+
+
+def _image(it: Fleet, options: Options) -> None:
+    require_programs()
+    print(image.ensure_image(it.cache, options.release))
 
 
 def _status(it: Fleet, options: Options) -> None:

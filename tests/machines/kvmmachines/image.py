@@ -40,6 +40,8 @@ rm -rf /var/lib/apt/lists/*
 # The first boot: what libvirt and AppArmor find out once is on the disk afterwards, and the keys of this machine are not.
 SEASON = """
 virsh -q domcapabilities >/dev/null
+# Of every emulator: a module that asks for them would wait for each.
+virsh -q capabilities >/dev/null
 systemctl -q stop libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirtd.service
 rm -f /etc/ssh/ssh_host_*_key* /var/lib/systemd/random-seed
 journalctl -q --rotate --vacuum-time=1s
@@ -55,7 +57,7 @@ def ensure_image(cache: pathlib.Path, release: str) -> pathlib.Path:
     :raises LabError: it cannot be made; what was begun is removed.
     """
     folder = cache / f"image-{releases.checked(release)}-{recipe_digest(release)}"
-    with locked(cache / "making"):
+    with locked(cache / f"making-{release}"):
         if not folder.is_dir():
             require_room(cache, NEEDED_GIB)
             root = _ensure_root(cache, release)
@@ -91,6 +93,7 @@ def _listed(name: str) -> t.List[str]:
 def _new_folder(folder: pathlib.Path) -> t.Iterator[pathlib.Path]:
     """Give a folder that gets its name when it is whole, and is removed otherwise."""
     for left in folder.parent.glob(f".{folder.name}.*"):
+        qemu.kill_in(left)
         shutil.rmtree(left)
     new = pathlib.Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -132,8 +135,7 @@ def _season(new: pathlib.Path, accelerator: str) -> None:
         agent.shut_down()
         readiness.wait_for(lambda: not _is_running(monitor), "the first boot of the image ends", BOOT_SECONDS)
     finally:
-        with contextlib.suppress(LabError):
-            monitor.execute("quit")
+        qemu.kill_in(new)
     for name in ("serial.log", "monitor.sock", "agent.sock", "agent.lock", "qemu.pid"):
         (new / name).unlink(missing_ok=True)
 

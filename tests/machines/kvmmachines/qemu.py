@@ -79,32 +79,36 @@ def start(fleet: Fleet, machine: Machine, incoming: bool = False) -> None:
     run(*in_network(fleet.namespace, *command(fleet, machine, incoming)), timeout=120)
 
 
-def pid(fleet: Fleet, machine: Machine) -> t.Optional[int]:
-    """Return the process of a machine that is on."""
-    file = fleet.folder(machine) / "qemu.pid"
+def pid(folder: pathlib.Path) -> t.Optional[int]:
+    """Return the process of the machine of a folder, where it is on."""
+    file = folder / "qemu.pid"
     with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
         found = int(file.read_text())
-        words = pathlib.Path(f"/proc/{found}/cmdline").read_bytes().split(b"\0")
-        if str(file).encode() in words:
+        if str(file).encode() in pathlib.Path(f"/proc/{found}/cmdline").read_bytes().split(b"\0"):
             return found
     return None
 
 
 def is_on(fleet: Fleet, machine: Machine) -> bool:
-    return pid(fleet, machine) is not None
+    return pid(fleet.folder(machine)) is not None
 
 
 def kill(fleet: Fleet, machine: Machine) -> None:
     """Cut a machine's power: whatever it had not written to its disk is lost. Does nothing where it is off."""
-    found = pid(fleet, machine)
+    kill_in(fleet.folder(machine))
+
+
+def kill_in(folder: pathlib.Path) -> None:
+    """Kill the machine of a folder, and wait for its end. Raises L(LabError) where it does not end."""
+    found = pid(folder)
     if found is None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(found, signal.SIGKILL)
     limit = time.monotonic() + KILL_SECONDS
-    while is_on(fleet, machine):
+    while pid(folder) is not None:
         if time.monotonic() > limit:
-            raise LabError(f"The process {found} of {machine.name} does not end. Look at it with: ps -fp {found}")
+            raise LabError(f"The process {found} of {folder.name} does not end. Look at it with: ps -fp {found}")
         time.sleep(0.05)
 
 

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Run in a machine: opens a record for each of some domains in a ledger that another control node writes at the same time; prints what became of each.
+
+Arguments: the folder with C(ansible_collections), the ledger, the name of this control node, the number of domains.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+
+sys.path.insert(0, sys.argv[1])
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import new_record, place
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+
+
+def main(location: str, me: str, count: int) -> None:
+    ledger = open_ledger(location)
+    opened, unseen = [], []
+    for number in range(count):
+        domain = {"uuid": str(uuid.UUID(int=number + 1)), "name": f"d{number}"}
+        try:
+            ledger.open_record(new_record(s.LIVE_MIGRATION, domain, place("m1"), place("m2"), {}, me))
+            opened.append(number)
+        except Conflict:
+            pass
+        # Whoever had it: now there is a record of it, and everybody has to see that.
+        if domain["uuid"] not in {record["domain"]["uuid"] for record in ledger.records()}:
+            unseen.append(number)
+    print(json.dumps({"opened": opened, "unseen": unseen, "problems": ledger.problems}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[2], sys.argv[3], int(sys.argv[4]))
