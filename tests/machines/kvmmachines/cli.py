@@ -18,7 +18,7 @@ from ...lab.kvmlab import fence as lab_fence
 from ...lab.kvmlab.errors import LabError, UsageError
 from ...lab.kvmlab.namespaces import in_network
 from ...lab.kvmlab.requirements import require_root
-from . import access, faults, fence, fleet, guest, image, layout, network, qemu, snapshot, status
+from . import access, bmc, chassis, faults, fence, fleet, guest, image, layout, network, qemu, snapshot, status
 from .layout import Fleet, Machine
 from .requirements import require_programs
 
@@ -104,6 +104,9 @@ def _add_faults(verbs: t.Any) -> None:
     netem.add_argument("--delay-ms", type=int)
     netem.add_argument("--loss-percent", type=float)
     netem.add_argument("--rate-mbit", type=float)
+    device = _verb(verbs, "bmc", _bmc, "say how a host's BMC behaves from now on", machine=True)
+    device.add_argument("kind", choices=[kind.value for kind in chassis.Kind])
+    device.add_argument("--seconds", type=int, default=chassis.SLOW_SECONDS, help="after which a slow one carries out a command (%(default)s)")
     clock = _verb(verbs, "clock", _clock, "set a machine's clock, or print by how many seconds it is ahead of this machine's", machine=True)
     clock.add_argument("--ahead", metavar="SECONDS", type=float, help="less than 0 is behind")
 
@@ -182,6 +185,13 @@ def _heal(it: Fleet, options: Options) -> None:
 
 def _netem(it: Fleet, options: Options) -> None:
     faults.impair(it, _machine(it, options), options.delay_ms, options.loss_percent, options.rate_mbit)
+
+
+def _bmc(it: Fleet, options: Options) -> None:
+    machine = _machine(it, options)
+    if not machine.is_host:
+        raise UsageError(f"{machine.name} has no BMC; the hosts have one: {', '.join(host.name for host in it.hosts)}.")
+    bmc.set_behaviour(it, machine, chassis.Behaviour(chassis.Kind(options.kind), options.seconds))
 
 
 def _clock(it: Fleet, options: Options) -> None:

@@ -17,7 +17,8 @@ import typing as t
 from ...lab.kvmlab import namespaces, releases
 from ...lab.kvmlab.errors import LabError, UsageError
 from ...lab.kvmlab.lock import locked
-from . import acceleration, access, image, network, qemu, readiness, snapshot, warming
+from . import acceleration, access, bmc, image, network, qemu, readiness, snapshot, warming
+from .chassis import Behaviour
 from .layout import Fleet, Machine, plan_machines
 from .requirements import require_memory, require_programs, require_room
 
@@ -58,8 +59,11 @@ def _up(fleet: Fleet, machines: t.List[Machine], cold: bool) -> Fleet:
     for machine in machines:
         fleet.folder(machine).mkdir()
         network.plug_in(fleet, machine)
+    for machine in fleet.hosts:
+        network.add_bmc_address(fleet, machine)
     if cold:
         boot(fleet, machines)
+        start_bmcs(fleet)
     else:
         start_warm(fleet)
     return fleet
@@ -87,6 +91,12 @@ def start_warm(fleet: Fleet) -> None:
     load(fleet, folder)
 
 
+def start_bmcs(fleet: Fleet) -> None:
+    """Start the BMC of each host where it does not run; all behave as they should."""
+    for machine in fleet.hosts:
+        bmc.set_behaviour(fleet, machine, Behaviour())
+
+
 def warm_digest(fleet: Fleet) -> str:
     """Return what changes with everything that the warm snapshot depends on."""
     text = json.dumps([fleet.settings, snapshot.version(), warming.VERSION, warming.STEPS], sort_keys=True)
@@ -99,6 +109,7 @@ def load(fleet: Fleet, folder: pathlib.Path) -> None:
         network.plug_in(fleet, machine)
     access.close_connections(fleet)
     snapshot.load(fleet, folder)
+    start_bmcs(fleet)
     greet_all(fleet)
     snapshot.together(fleet.hosts, lambda machine: warming.wait_for_services(fleet, machine))
 

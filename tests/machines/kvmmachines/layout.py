@@ -21,6 +21,7 @@ import uuid
 from ...lab.kvmlab.errors import LabError, UsageError
 
 DEFAULT_CACHE = "/var/cache/kvmfleet-machines"
+PYTHON = "/usr/bin/python3"
 SUBNET = "10.178.0"
 CONTROL_ADDRESS = f"{SUBNET}.254"
 NFS = "nfs"
@@ -51,6 +52,11 @@ class Machine:
     @property
     def address(self) -> str:
         return f"{SUBNET}.{self.number}"
+
+    @property
+    def bmc_address(self) -> str:
+        """The address of its BMC, which is a device of its own."""
+        return f"{SUBNET}.{100 + self.number}"
 
     @property
     def mac(self) -> str:
@@ -131,6 +137,10 @@ class Fleet:
     def folder(self, machine: Machine) -> pathlib.Path:
         """Return the folder of a machine's disk, sockets and serial log."""
         return self.state / machine.name
+
+    def bmc_folder(self, machine: Machine) -> pathlib.Path:
+        """Return the folder of a machine's BMC."""
+        return self.folder(machine) / "bmc"
 
     def image(self, machine: Machine) -> pathlib.Path:
         """Return the folder of the image that a machine was made from."""

@@ -36,6 +36,11 @@ def plug_in(fleet: Fleet, machine: Machine) -> None:
     run("ip", "-n", fleet.namespace, "link", "set", machine.name, "master", BRIDGE, "up")
 
 
+def add_bmc_address(fleet: Fleet, machine: Machine) -> None:
+    """Give the control node's end of the bridge the address of a machine's BMC, which runs there."""
+    run("ip", "-n", fleet.namespace, "addr", "replace", f"{machine.bmc_address}/24", "dev", BRIDGE)
+
+
 def cut(fleet: Fleet, machine: Machine) -> None:
     """Let no frame pass between a machine and the others; its own card notices nothing."""
     run("ip", "-n", fleet.namespace, "link", "set", machine.name, "nomaster")

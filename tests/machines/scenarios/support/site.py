@@ -14,12 +14,13 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Run
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome
+from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines import bmc
 
 from .machines import Machines
 
 # For hangs only: under emulation a playbook takes one to six minutes, and on a busy machine some times as long.
 PLAY_SECONDS = 1800
-AGENT = pathlib.Path(__file__).resolve().parents[2] / "fence_machines"
+AGENT = "fence_ipmilan"
 
 Summary = tuple[str, str, str | None, str, str]
 
@@ -34,17 +35,33 @@ class Site(Control):
         super().__init__(machines, folder, *inventory)  # type: ignore[arg-type]
         self.machines = machines
         self.environment["ANSIBLE_SHOW_CUSTOM_STATS"] = "true"
-        self.environment["KVMFLEET_FENCED_PREFIX"] = machines.prefix
         self._hosts = pathlib.Path(self.inventory).read_text(encoding="utf-8")
-        fencing = {"agent": str(AGENT), "options": {"plug": "{{ inventory_hostname }}"}, "timeout_seconds": 120}
-        self.set_variables({"kvmfleet_fencing": fencing})
+        self._variables: dict[str, t.Any] = {}
+        self.fence_with()
 
     def set_variables(self, variables: t.Mapping[str, t.Any]) -> None:
-        """Use the fleet's inventory together with these variables of all hosts."""
+        """Let the inventory have these variables of all hosts."""
+        self._variables = dict(variables)
+        self._write_inventory()
+
+    def fence_with(self, timeout_seconds: int = 120, **options: t.Any) -> None:
+        """Let the inventory name fence_ipmilan for each host, with these options beside those that lead to its BMC.
+
+        :arg timeout_seconds: of the whole fencing of a host.
+        """
+        self._fencing = {
+            machine.name: {"agent": AGENT, "options": {**bmc.fence_options(machine), **options}, "timeout_seconds": timeout_seconds}
+            for machine in self.machines.fleet.hosts
+        }
+        self._write_inventory()
+
+    def _write_inventory(self) -> None:
+        """Use the fleet's inventory together with the site's own variables."""
         folder = self.folder / "inventory"
         folder.mkdir(exist_ok=True)
         (folder / "hosts.yml").write_text(self._hosts, encoding="utf-8")
-        (folder / "site.json").write_text(json.dumps({"all": {"vars": dict(variables)}}), encoding="utf-8")
+        hosts = {name: {"kvmfleet_fencing": fencing} for name, fencing in self._fencing.items()}
+        (folder / "site.json").write_text(json.dumps({"all": {"vars": self._variables, "hosts": hosts}}), encoding="utf-8")
         self.inventory = str(folder)
 
     def popen(self, command: list[str]) -> subprocess.Popen[str]:

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""BMCs that do not do what they should: one takes 75 s, one is dead, one says "off" and is not."""
+
+from __future__ import annotations
+
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
+
+
+def test_one_that_lies_and_one_that_is_dead_start_nothing_and_one_that_is_slow_is_waited_for(machines: Machines, site: Site) -> None:
+    machines("guest", "web", "--host", "m1", "--mib", "24")
+    site.succeed("protect", target="kvmfleet_hosts")
+
+    machines("bmc", "m1", "lying")
+    lied_to = site.play_book("evacuate", source="m1")
+    assert lied_to.code != 0
+    assert "A host that answers is never evacuated" in lied_to.text
+    assert machines.active() == {1: {"web"}, 2: set(), 3: set()}
+
+    machines("cut", "m1")
+    machines("bmc", "m1", "dead")
+    unproved = site.play_book("evacuate", source="m1")
+    assert unproved.code != 0
+    assert "evacuate_host_force_down" in unproved.text, "the error does not say what an operator can do"
+    assert site.records() == []
+    assert machines.active() == {1: {"web"}, 2: set(), 3: set()}
+
+    machines("bmc", "m1", "slow", "--seconds", "75")
+    site.fence_with(timeout_seconds=240, power_timeout=150)
+    site.succeed("evacuate", source="m1")
+    assert not machines.is_on(1)
+    active = machines.active()
+    (host,) = [number for number in (2, 3) if active[number]]
+    site.ended({2: set(), 3: set(), host: {"web"}}, ("web", "done", None, "m1", machines.host(host)))

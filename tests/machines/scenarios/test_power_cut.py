@@ -1,0 +1,25 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host loses its power in the minute after a playbook, while SSH still keeps its connection: its BMC proves that it is off, and it is evacuated."""
+
+from __future__ import annotations
+
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
+
+
+def test_guests_are_up_again_although_ssh_keeps_a_dead_connection(machines: Machines, site: Site) -> None:
+    machines("guest", "web", "--host", "m1", "--mib", "24")
+    site.succeed("protect", target="kvmfleet_hosts")
+
+    machines("poweroff", "m1")
+    site.succeed("evacuate", source="m1")
+
+    (record,) = site.records()
+    fenced = [evidence for evidence in record["evidence"] if evidence["source"] == "fence_ipmilan"]
+    assert fenced, record["evidence"]
+    active = machines.active()
+    (host,) = [number for number in (2, 3) if active[number]]
+    site.ended({2: set(), 3: set(), host: {"web"}}, ("web", "done", None, "m1", machines.host(host)))
