@@ -18,7 +18,9 @@ STEPS = {
     "server": "cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub",
     "know": """while read -r name address kind key; do echo "$name,$address $kind $key"; done >/root/.ssh/known_hosts""",
     "admit": "cat >>/root/.ssh/authorized_keys",
-    "probe": "virsh -q domcapabilities >/dev/null && python3 -c 'import libvirt'",
+    # Each login of root would else start a manager of his own and some scripts, which takes longer under emulation than libvirt waits for a peer.
+    "login": "loginctl enable-linger root; rm -f /etc/update-motd.d/*",
+    "probe": "virsh -q capabilities >/dev/null && python3 -c 'import libvirt'",
 }
 SERVICES = "findmnt -n /srv/images >/dev/null && timeout 60 ls /srv/images >/dev/null && virsh -q -c qemu:///system list >/dev/null"
 SERVICE_SECONDS = 240
@@ -31,6 +33,7 @@ def warm_up(fleet: Fleet) -> None:
     for machine in fleet.hosts:
         _run(fleet, machine, "know", servers)
         _run(fleet, machine, "admit", "".join(key for other, key in keys.items() if other is not machine))
+        _run(fleet, machine, "login")
         _run(fleet, machine, "probe")
         wait_for_services(fleet, machine)
 

@@ -29,7 +29,7 @@ def test_a_limit_holds_after_the_session_has_ended(machines: Machines, operator:
     uuid = machines.uuid("busy")
 
     task = operator.begin_task(1, "live_migrate", name="busy", destination="m2", **CAPPED)
-    eventually(lambda: machines.is_moving("busy"), "the move has begun")
+    operator.wait_until_moving(task, "busy")
     task.kill()
     task.communicate()
     access.close_connections(machines.fleet)

@@ -18,7 +18,7 @@ KILLED = "journalctl -k -q --no-pager | grep -c 'Memory cgroup out of memory: Ki
 def test_the_move_ends_although_its_watcher_was_killed(machines: Machines, site: Site) -> None:
     machines("guest", "busy", "--host", "m1", "--mib", "64", "--dirty-mib", "40", "--rate", "50")
     task = site.begin_task(1, "live_migrate", name="busy", destination="m2", bandwidth_mib=1, timeout_seconds=900)
-    eventually(lambda: machines.is_moving("busy"), "the move has begun")
+    site.wait_until_moving(task, "busy")
     scope = eventually(lambda: machines.on(1, SCOPE).strip(), "the watcher has a scope of its own")
     machines.on(1, SQUEEZE.replace("$1", scope))
     eventually(lambda: int(machines.run(1, "/bin/sh", "-c", KILLED).out or 0) > 0, "the kernel has killed the watcher")

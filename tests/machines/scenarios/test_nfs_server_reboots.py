@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines, eventually
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 
 def test_a_move_during_which_the_server_reboots(machines: Machines, site: Site) -> None:
     machines("guest", "busy", "--host", "m1", "--mib", "64", "--dirty-mib", "48", "--rate", "50")
     task = site.begin_task(1, "live_migrate", name="busy", destination="m2", bandwidth_mib=1, timeout_seconds=1200)
-    eventually(lambda: machines.is_moving("busy"), "the move has begun")
+    site.wait_until_moving(task, "busy")
     machines("reboot", "nfs")
     text = site.finish(task)
     assert task.returncode == 0, text

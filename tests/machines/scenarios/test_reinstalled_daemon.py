@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines, eventually
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 REINSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install -q -y --reinstall /srv/packages/libvirt-daemon_*.deb /srv/packages/libvirt-daemon-system_*.deb"
@@ -19,7 +19,7 @@ STARTED = "systemctl show -P ActiveEnterTimestampMonotonic libvirtd.service"
 def test_a_move_while_the_daemon_is_installed_again(number: int, machines: Machines, site: Site) -> None:
     machines("guest", "busy", "--host", "m1", "--mib", "64", "--dirty-mib", "48", "--rate", "200")
     task = site.begin_task(1, "live_migrate", name="busy", destination="m2", bandwidth_mib=1, timeout_seconds=900)
-    eventually(lambda: machines.is_moving("busy"), "the move has begun")
+    site.wait_until_moving(task, "busy")
     before = machines.on(number, STARTED)
     machines.on(number, REINSTALL, seconds=600)
     assert machines.on(number, STARTED) != before, "the daemon was not restarted"

@@ -18,7 +18,8 @@ from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines.sockets i
 
 COMMAND = pathlib.Path(__file__).resolve().parents[2] / "machines"
 VERB_SECONDS = 1200
-EVENTUALLY_SECONDS = 300
+# For hangs only.
+EVENTUALLY_SECONDS = 900
 JOURNAL = "journalctl --no-pager -q -o short-precise | tail -n 4000"
 
 

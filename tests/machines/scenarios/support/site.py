@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.recover.support.op
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome
 from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines import bmc
 
-from .machines import Machines
+from .machines import Machines, eventually
 
 # For hangs only: under emulation a playbook takes one to six minutes, and on a busy machine some times as long.
 PLAY_SECONDS = 1800
@@ -93,6 +93,15 @@ class Site(Control):
     def begin_task(self, host: int, module: str, **arguments: t.Any) -> subprocess.Popen[str]:
         """Begin one module on a host."""
         return self.popen(self.ad_hoc_command(host, module, arguments))
+
+    def wait_until_moving(self, task: subprocess.Popen[str], guest: str, source: int = 1) -> None:
+        """Return when the move that a task begins is under way; fail with what the task printed when it has ended before."""
+
+        def is_moving() -> bool:
+            assert task.poll() is None, f"the task ended before memory moved: {task.communicate()[0]}"
+            return self.machines.is_moving(guest, source)
+
+        eventually(is_moving, f"{guest} moves")
 
     def do(self, host: int, module: str, *options: str, **arguments: t.Any) -> Outcome:
         """Run one module on a host to its end, whatever that is."""
