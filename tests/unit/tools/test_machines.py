@@ -1,0 +1,72 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which scenarios on whole machines are run: all that have not passed on this tree, or those that are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from suites import machines
+from suites.results import Results
+
+NAMES = ["boot", "clocks", "nfs_lease"]
+
+
+@pytest.fixture
+def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the scenarios that were really run, filled by the run. Of NAMES, clocks has passed before."""
+    run: list[str] = []
+    monkeypatch.delenv("ONLY", raising=False)
+    monkeypatch.setattr(machines, "PASSED", tmp_path)
+    monkeypatch.setattr(machines, "tree_digest", lambda: "tree")
+    monkeypatch.setattr(machines, "_run_with_fleet", lambda results, names, passed: run.extend(names))
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "clocks").write_text("1 cases in 600 s\n", encoding="utf-8")
+    return run
+
+
+def test_what_has_passed_on_this_tree_is_named_and_not_run_again(chosen: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    results = Results("machines")
+    machines.run_some(results, NAMES)
+    assert chosen == ["boot", "nfs_lease"]
+    assert (results.passed, results.failed) == (1, 0)
+    assert "clocks has passed on this tree already: 1 cases in 600 s" in capsys.readouterr().out
+
+
+def test_another_tree_runs_everything(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "tree_digest", lambda: "another")
+    machines.run_some(Results("machines"), NAMES)
+    assert chosen == NAMES
+
+
+@pytest.mark.parametrize(("only", "expected"), [("clocks", ["clocks"]), ("*o*", ["boot", "clocks"])])
+def test_what_is_named_is_run_also_where_it_has_passed(only: str, expected: list[str], chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONLY", only)
+    machines.run_some(Results("machines"), NAMES)
+    assert chosen == expected
+
+
+def test_a_name_that_there_is_not_is_a_failure(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONLY", "nothing")
+    results = Results("machines")
+    machines.run_some(results, NAMES)
+    assert chosen == []
+    assert results.failures == ["ONLY=nothing names no scenario; there are boot, clocks, nfs_lease"]
+
+
+def test_the_tree_is_what_an_outcome_depends_on(tmp_path: Path) -> None:
+    for name in ("plugins/a.py", "docs/b.md"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("one", encoding="utf-8")
+    before = machines.tree_digest(tmp_path)
+    (tmp_path / "docs/b.md").write_text("two", encoding="utf-8")
+    assert machines.tree_digest(tmp_path) == before
+    (tmp_path / "plugins/a.py").write_text("two", encoding="utf-8")
+    assert machines.tree_digest(tmp_path) != before
+
+
+def test_the_most_important_scenarios_are_there() -> None:
+    assert {f"test_{name}.py" for name in machines.CORE} <= {path.name for path in (machines.places.ROOT / machines.SCENARIOS).glob("test_*.py")}
