@@ -128,11 +128,19 @@ def require_on(fleet: Fleet, machine: Machine) -> None:
         raise Unreachable(f"{machine.name} is off. Switch it on with: machines --prefix {fleet.prefix} poweron {machine.name}")
 
 
-def serial_tail(folder: pathlib.Path, lines: int = 15) -> str:
-    """Return the last lines of a serial log, without what would steer a terminal."""
+def serial_log(folder: pathlib.Path) -> str:
+    """Return a serial log without what would steer a terminal; empty where there is none."""
     try:
         text = (folder / "serial.log").read_text(errors="replace")
     except FileNotFoundError:
-        return "(there is no serial log)"
-    shown = "".join(character for character in text if character.isprintable() or character == "\n")
-    return "\n".join([line for line in shown.splitlines() if line.strip()][-lines:]) or "(the serial log is empty)"
+        return ""
+    return "".join(character for character in text if character.isprintable() or character == "\n")
+
+
+def serial_tail(folder: pathlib.Path, lines: int = 15) -> str:
+    """Return the last lines of a serial log that are not empty."""
+    return last_lines(serial_log(folder), lines)
+
+
+def last_lines(log: str, lines: int = 15) -> str:
+    return "\n".join([line for line in log.splitlines() if line.strip()][-lines:]) or "(the serial log is empty)"

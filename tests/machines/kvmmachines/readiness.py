@@ -11,10 +11,13 @@ import time
 import typing as t
 
 from ...lab.kvmlab.errors import LabError
-from .qemu import serial_tail
+from .qemu import last_lines, serial_log
 from .sockets import Agent, Unreachable
 
 ASK = "systemctl is-system-running; systemctl --failed --no-legend --plain | cut -d' ' -f1"
+
+
+PANIC = "Kernel panic - not syncing"
 
 
 class NotReady(LabError):
@@ -37,9 +40,11 @@ def wait_until_running(agent: Agent, folder: pathlib.Path, seconds: float, is_on
     :raises NotReady: it is not in time, QEMU has ended, or a unit has failed; with the last lines of the serial log.
     """
     limit, last = time.monotonic() + seconds, "its guest agent has not answered"
+    earlier = len(serial_log(folder))
     while time.monotonic() < limit:
         if not is_on():
             raise _not_ready(folder, "its QEMU has ended")
+        _require_no_panic(folder, earlier)
         try:
             state, _, failed = agent.run("/bin/sh", "-c", ASK, timeout_seconds=60).out.partition("\n")
         except Unreachable:
@@ -53,5 +58,15 @@ def wait_until_running(agent: Agent, folder: pathlib.Path, seconds: float, is_on
     raise _not_ready(folder, f"{last} after {seconds:g} s")
 
 
-def _not_ready(folder: pathlib.Path, why: str) -> NotReady:
-    return NotReady(f"The machine {folder.name} did not boot: {why}. The end of its serial log:\n{serial_tail(folder)}")
+def _require_no_panic(folder: pathlib.Path, earlier: int) -> None:
+    """Raise L(NotReady) where the kernel has panicked, after so many characters of the serial log: it boots again at once, and for ever."""
+    log = serial_log(folder)
+    begin = log.find(PANIC, earlier)
+    if begin >= 0:
+        end = log.find("\n", begin)
+        raise _not_ready(folder, "its kernel panicked", log[: end if end >= 0 else None])
+
+
+def _not_ready(folder: pathlib.Path, why: str, log: t.Optional[str] = None) -> NotReady:
+    shown = last_lines(serial_log(folder) if log is None else log)
+    return NotReady(f"The machine {folder.name} did not boot: {why}. The end of its serial log:\n{shown}")

@@ -17,7 +17,7 @@ STARTED = "systemctl show -P ActiveEnterTimestampMonotonic libvirtd.service"
 
 @pytest.mark.parametrize("number", [1, 2], ids=["source", "destination"])
 def test_a_move_while_the_daemon_is_installed_again(number: int, machines: Machines, site: Site) -> None:
-    machines("guest", "busy", "--host", "m1", "--mib", "64", "--dirty-mib", "48", "--rate", "200")
+    machines("guest", "busy", "--host", "m1", "--mib", "64", "--dirty-mib", "48", "--rate", "100")
     task = site.begin_task(1, "live_migrate", name="busy", destination="m2", bandwidth_mib=1, timeout_seconds=900)
     site.wait_until_moving(task, "busy")
     before = machines.on(number, STARTED)

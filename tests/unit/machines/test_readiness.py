@@ -61,4 +61,18 @@ def test_the_end_of_a_serial_log_has_no_empty_lines_and_steers_no_terminal(tmp_p
     (tmp_path / "serial.log").write_bytes(b"one\n\n\x1b[2Jtwo\xff\r\nthree\n")
     assert qemu.serial_tail(tmp_path, 2).splitlines()[-1] == "three"
     assert "\x1b" not in qemu.serial_tail(tmp_path)
-    assert qemu.serial_tail(tmp_path / "missing") == "(there is no serial log)"
+    assert qemu.serial_tail(tmp_path / "missing") == "(the serial log is empty)"
+
+
+def test_a_kernel_that_panics_is_named_at_once_and_an_earlier_panic_does_not_count(tmp_path: pathlib.Path) -> None:
+    class Panicking(FakeAgent):
+        def run(self, *argv: str, timeout_seconds: float = 0) -> Done:
+            with (tmp_path / "serial.log").open("a") as log:
+                log.write("no root\nKernel panic - not syncing: VFS\nrebooted\n")
+            raise Unreachable("nobody")
+
+    (tmp_path / "serial.log").write_text("Kernel panic - not syncing: long ago\n")
+    readiness.wait_until_running(t.cast("t.Any", FakeAgent("running\n")), tmp_path, 5, lambda: True)
+    with pytest.raises(readiness.NotReady, match="its kernel panicked") as failed:
+        readiness.wait_until_running(t.cast("t.Any", Panicking()), tmp_path, 5, lambda: True)
+    assert str(failed.value).endswith("no root\nKernel panic - not syncing: VFS")
