@@ -60,11 +60,12 @@ def notes(folder: str = FOLDER) -> t.Tuple[t.List[Document], t.List[str]]:
     for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         stem, suffix = os.path.splitext(entry)
         if suffix == ".json":
-            document = _read(os.path.join(folder, entry), stem)
+            path = os.path.join(folder, entry)
+            document = _read(path, stem)
             if document:
                 found.append(document)
-            else:
-                damaged.append(os.path.join(folder, entry))
+            elif os.path.lexists(path):
+                damaged.append(path)
     return sorted(found, key=lambda one: (str(one["name"]), one["uuid"])), damaged
 
 

@@ -28,7 +28,7 @@ class Heartbeat:
     def is_fresh(self) -> bool:
         """Whether the counter has changed within the last 60 s."""
         counter = self._read()
-        if counter != self._counter:
+        if counter is not None and counter != self._counter:
             self._counter = counter
             self._changed_at = self._clock()
         return self._clock() - self._changed_at <= FRESH_SECONDS

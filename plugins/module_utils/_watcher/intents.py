@@ -53,17 +53,27 @@ def withdraw(domain_uuid: str, intent: Intent, folder: str = RUN_FOLDER) -> bool
 
 def take(domain_uuid: str, record: str, generation: int, folder: str = RUN_FOLDER) -> t.List[Intent]:
     """Return the intents for this move and remove them; those for another record or generation are removed unheeded."""
-    prefix = _prefix(domain_uuid, folder)
-    names = sorted(name for name in os.listdir(folder) if name.startswith(prefix) and name.endswith(_SUFFIX))
     found = []
-    for name in names:
-        path = os.path.join(folder, name)
-        document = read_json(path)
-        os.unlink(path)
-        intent = _intent(document)
+    for path in _left(domain_uuid, folder):
+        intent = _intent(read_json(path))
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            # It was taken back meanwhile: whoever removes the file decides, and the asker was told that nothing happens.
+            continue
         if intent and (intent.record, intent.generation) == (record, generation):
             found.append(intent)
     return found
+
+
+def _left(domain_uuid: str, folder: str) -> t.List[str]:
+    """Return the paths of all intents of that domain; none where somebody has removed the folder."""
+    prefix = _prefix(domain_uuid, folder)
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    return [os.path.join(folder, name) for name in names if name.startswith(prefix) and name.endswith(_SUFFIX)]
 
 
 def _intent(document: t.Any) -> t.Optional[Intent]:

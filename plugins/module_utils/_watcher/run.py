@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import typing as t
@@ -29,6 +30,7 @@ from .turns import Turns
 from .window import Window
 
 _KEEP_SECONDS = 24 * 3600
+_SWEPT = (".log", ".heartbeat", ".turns", ".seen", ".new")
 
 
 def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_host: t.Callable[[str], Host], folder: str = RUN_FOLDER) -> t.Dict[str, t.Any]:
@@ -113,8 +115,10 @@ def _caught_up(record: schema.Record, folder: str) -> schema.Record:
 
 
 def _sweep(folder: str) -> None:
-    """Remove what runs of more than a day ago left: their last word is in the ledger."""
+    """Remove what runs of more than a day ago left: their last word is in the ledger. Two may sweep at once, and no move fails for what is left."""
     now = time.time()
     for entry in os.scandir(folder):
-        if entry.name.endswith((".log", ".heartbeat", ".turns", ".seen", ".new")) and now - entry.stat(follow_symlinks=False).st_mtime > _KEEP_SECONDS:
-            os.unlink(entry.path)
+        if entry.name.endswith(_SWEPT):
+            with contextlib.suppress(OSError):
+                if now - entry.stat(follow_symlinks=False).st_mtime > _KEEP_SECONDS:
+                    os.unlink(entry.path)

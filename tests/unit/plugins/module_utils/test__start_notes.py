@@ -9,6 +9,7 @@ import pathlib
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _start_notes
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._start_notes import DRAIN, forget, is_noted, note, notes
 
@@ -48,3 +49,14 @@ def test_bad_input(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Forbidden, match="cannot be noted"):
         note(UUID, "web1", [DRAIN], str(tmp_path / "file"))
+
+
+def test_a_note_that_is_removed_while_all_are_read_is_not_damaged(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note(UUID, "web1", [DRAIN], str(tmp_path))
+
+    def listed(folder: str) -> list[str]:
+        forget(UUID, folder)
+        return [f"{UUID}.json"]
+
+    monkeypatch.setattr(_start_notes.os, "listdir", listed)
+    assert notes(str(tmp_path)) == ([], [])

@@ -82,3 +82,14 @@ def test_the_counter_goes_at_the_end(run: Beating) -> None:
     run.heartbeat.remove()
     run.heartbeat.remove()
     assert not run.path.exists()
+
+
+def test_a_counter_that_is_gone_is_no_sign_of_life(run: Beating) -> None:
+    """The sweep of a later run, or a person, has removed it."""
+    run.beat("1")
+    assert run.fresh_after(1)
+    run.path.unlink()
+    assert run.fresh_after(50)
+    assert not run.fresh_after(10.1)
+    run.beat("2")
+    assert run.fresh_after(0)

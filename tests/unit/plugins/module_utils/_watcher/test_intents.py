@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import pathlib
+import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import intents
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import read_json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, Intent, leave, take, withdraw
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 
@@ -88,3 +91,25 @@ def test_an_intent_never_leaves_its_folder(tmp_path: pathlib.Path) -> None:
 def test_others_cannot_read_it(tmp_path: pathlib.Path) -> None:
     leave(UUID, abort(), str(tmp_path))
     assert [path.stat().st_mode & 0o077 for path in tmp_path.iterdir()] == [0]
+
+
+def test_one_that_is_taken_back_while_it_is_read_is_not_heeded_and_ends_nobody(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever removes the file has it: the one who took it back was told that nothing happens."""
+    withdrawn, kept = abort(), abort()
+    for intent in (withdrawn, kept):
+        leave(UUID, intent, str(tmp_path))
+
+    def read(path: str) -> t.Any:
+        document = read_json(path)
+        if withdrawn.id in path:
+            assert withdraw(UUID, withdrawn, str(tmp_path)) is True
+        return document
+
+    monkeypatch.setattr(intents, "read_json", read)
+    assert take(UUID, "r1", 3, str(tmp_path)) == [kept]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_has_no_intents(tmp_path: pathlib.Path) -> None:
+    """Somebody has cleared /run: the guest is not left alone for that."""
+    assert take(UUID, "r1", 3, str(tmp_path / "gone")) == []

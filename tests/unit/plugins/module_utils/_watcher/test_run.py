@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import is_alive
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import start_watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import _sweep, start_watcher
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, order_of, record_of, state_in
 
@@ -148,4 +148,38 @@ def test_a_folder_that_others_can_write_starts_nothing(folder: pathlib.Path) -> 
     folder.chmod(0o777)
     with pytest.raises(Forbidden):
         start([adopted()], folder)
+    assert list(folder.iterdir()) == []
+
+
+class Rival:
+    """Another start on the same host, which removes each old file first: before it is looked at, or between look and removal."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, comes_before: str) -> None:
+        self._unlink, self._scandir = os.unlink, os.scandir
+        if comes_before == "the look":
+            monkeypatch.setattr(os, "scandir", self._scanned)
+        else:
+            monkeypatch.setattr(os, "unlink", self._too_late)
+
+    def _scanned(self, folder: str) -> t.List[os.DirEntry[str]]:
+        with self._scandir(folder) as entries:
+            found = list(entries)
+        for entry in found:
+            self._unlink(entry.path)
+        return found
+
+    def _too_late(self, path: str) -> None:
+        self._unlink(path)
+        self._unlink(path)
+
+
+@pytest.mark.parametrize("comes_before", ["the look", "the removal"])
+def test_two_that_sweep_at_once_do_not_end_each_other(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, comes_before: str) -> None:
+    old = time.time() - 2 * DAY
+    for name in ("a.log", "b.heartbeat"):
+        (folder / name).write_text("", encoding="ascii")
+        os.utime(folder / name, (old, old))
+    with monkeypatch.context() as patched:
+        Rival(patched, comes_before)
+        _sweep(str(folder))
     assert list(folder.iterdir()) == []
