@@ -12,8 +12,6 @@ from . import places
 from .lab import labs
 from .results import Results
 
-TIMEOUT_SECONDS = 300
-
 
 def run(results: Results) -> None:
     """Run each by itself; one that leaves no figures has failed."""
@@ -26,6 +24,6 @@ def _run(results: Results, name: str, env: dict[str, str]) -> None:
     folder = places.RESULTS / "bench-quick"
     (folder / f"{name}.json").unlink(missing_ok=True)
     argv = [places.tool("python", places.INTEGRATION_VENV), "-m", "ansible_collections.kvmfleet.migration.bench", "--quick", "--results", str(folder), name]
-    if results.check(name, argv, env=env, timeout_seconds=TIMEOUT_SECONDS):
+    if results.check(name, argv, env=env):
         figures = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["figures"]
         results.add(f"{name} has figures", passed=bool(figures))

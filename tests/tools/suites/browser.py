@@ -9,11 +9,9 @@ from __future__ import annotations
 from . import places, pytest
 from .results import Results
 
-TIMEOUT_SECONDS = 300
-
 
 def run(results: Results) -> None:
     """Run tests/browser. What the tests photograph stays in .build/browser."""
     results.check("the chart library is what npm's packages make", [places.tool("python"), str(places.ROOT / "tests" / "tools" / "charts.py"), "--check"])
     env = places.environment(KVMFLEET_NODE_MODULES=str(places.BUILD / "node" / "node_modules"), KVMFLEET_PICTURES=str(places.BUILD / "browser"))
-    pytest.run(results, "chromium", places.tool("python"), ["tests/browser"], env, TIMEOUT_SECONDS)
+    pytest.run(results, "chromium", places.tool("python"), ["tests/browser"], env)

@@ -13,7 +13,6 @@ from .integration import EDA
 from .results import Results
 from .warnings_gate import scenarios
 
-TIMEOUT_SECONDS = 1800
 VENV = places.BUILD / "venv-eda"
 # The distribution's Python, for its libvirt binding.
 PYTHON = Path("/usr/bin/python3")
@@ -27,4 +26,4 @@ def run(results: Results) -> None:
         results.add("no virtual environment with ansible-rulebook", passed=False)
     else:
         with scenarios(results, "kvn", VENV) as env:
-            pytest.run_with_second_try(results, "kvn", places.tool("python", VENV), [f"tests/integration/{EDA}"], env, TIMEOUT_SECONDS)
+            pytest.run(results, "kvn", places.tool("python", VENV), [f"tests/integration/{EDA}"], env)

@@ -35,7 +35,7 @@ def run(results: Results) -> None:
             results.skip(title, "atheris is not installed: there is no wheel for this machine")
         else:
             argv = [*_program(), "--engine", engine, "--cases", str(cases), "--seed", seed, "--findings", str(FINDINGS), name]
-            results.check(title, argv, env=env, timeout_seconds=60 + SECONDS_A_CASE * cases)
+            results.check(title, argv, env=env, hang_seconds=60 + SECONDS_A_CASE * cases)
 
 
 def _program() -> list[str]:

@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
-from . import places, sbom
+from . import places, processes, sbom
 from .results import Results
 
 # Its ansible-lint is left out: the suite lint has the same profile with more rules, and the importer gives it 180 s only, whatever runs beside.
@@ -19,7 +18,6 @@ SETTINGS = {
     "GALAXY_IMPORTER_RUN_ANSIBLE_LINT": "false",
     "GALAXY_IMPORTER_RUN_ANSIBLE_TEST": "false",
 }
-TIMEOUT_SECONDS = 300
 
 
 def run(results: Results) -> None:
@@ -41,10 +39,9 @@ def run(results: Results) -> None:
 def _import(results: Results, tarball: Path, env: dict[str, str]) -> None:
     """Import it. The importer itself fails only on what it cannot read; what ansible-doc and its rules find are lines of its log, and a failure here."""
     argv = [places.tool("python"), "-m", "galaxy_importer.main", str(tarball)]
-    done = subprocess.run(argv, cwd=tarball.parent, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=TIMEOUT_SECONDS)
-    print(done.stdout, flush=True)
-    results.add("import", passed=done.returncode == 0)
-    results.add("import without a warning", passed=not findings(done.stdout))
+    ended = processes.run(argv, tarball.parent, env)
+    results.add(f"import {ended.hang}".rstrip(), passed=ended.code == 0)
+    results.add("import without a warning", passed=not findings(ended.output))
 
 
 def findings(log: str) -> list[str]:

@@ -15,7 +15,6 @@ from .lanes import run_together
 from .results import Results
 from .warnings_gate import scenarios
 
-TIMEOUT_SECONDS = 3600
 FOLDER = Path("tests", "integration")
 
 # By the prefix of their hosts; balanced by how long they take.
@@ -31,32 +30,31 @@ MIXED = "mixed"
 EDA = "eda"
 # What is long of these has a suite of its own, faults.py.
 FAULTS = "faults"
-LONG_TIMEOUT_SECONDS = 7200
 
 
 def run(results: Results) -> None:
     """Run all but what is marked as long; labs that tests leave up are taken down."""
     _check_complete(results)
-    _run_lanes(results, LANES, "not long", TIMEOUT_SECONDS)
+    _run_lanes(results, LANES, "not long")
 
 
 def run_long(results: Results) -> None:
     """Run what is marked as long: further cases of what L(run) shows once."""
     _check_complete(results)
     lanes = {prefix: tuple(folder for folder in folders if folder != FAULTS) for prefix, folders in LANES.items()}
-    _run_lanes(results, lanes, "long", LONG_TIMEOUT_SECONDS)
+    _run_lanes(results, lanes, "long")
 
 
-def _run_lanes(results: Results, lanes: Mapping[str, tuple[str, ...]], marked: str, timeout_seconds: float) -> None:
+def _run_lanes(results: Results, lanes: Mapping[str, tuple[str, ...]], marked: str) -> None:
     """Run these lanes at once, each with hosts of its own."""
-    run_together([functools.partial(_lane, results, prefix, folders, marked, timeout_seconds) for prefix, folders in lanes.items()])
+    run_together([functools.partial(_lane, results, prefix, folders, marked) for prefix, folders in lanes.items()])
 
 
-def _lane(results: Results, prefix: str, folders: tuple[str, ...], marked: str, timeout_seconds: float) -> None:
+def _lane(results: Results, prefix: str, folders: tuple[str, ...], marked: str) -> None:
     with scenarios(results, prefix, places.INTEGRATION_VENV) as env:
         python = places.tool("python", places.INTEGRATION_VENV)
         paths = ["-m", marked, *(str(FOLDER / folder) for folder in folders)]
-        pytest.run_with_second_try(results, prefix, python, paths, env, timeout_seconds)
+        pytest.run(results, prefix, python, paths, env)
 
 
 def _folders() -> set[str]:

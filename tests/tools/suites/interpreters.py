@@ -24,7 +24,7 @@ def find(version: str) -> Path | None:
 
 def _is(path: Path, version: str) -> bool:
     code = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
-    done = subprocess.run([path, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([path, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     return done.returncode == 0 and done.stdout.strip() == version
 
 

@@ -17,7 +17,7 @@ from . import places
 
 COMMAND = places.COPY / "tests" / "lab" / "lab"
 ROOT = Path("/run/kvmfleet-tests")
-DOWN_SECONDS = 120
+DOWN_SECONDS = 600
 # What follows the prefix of a lab in the name of its etcd's folder.
 ETCD = "-etcd"
 

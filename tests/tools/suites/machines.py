@@ -71,7 +71,7 @@ def _run_with_fleet(results: Results, chosen: list[str], passed: Path) -> None:
         env = {**env, "KVMFLEET_MACHINES_PREFIX": PREFIX}
         _machines(env, "down", timeout=DOWN_SECONDS)
         try:
-            if results.check("the fleet comes up", [str(COMMAND), "up"], env=env, timeout_seconds=UP_SECONDS):
+            if results.check("the fleet comes up", [str(COMMAND), "up"], env=env, hang_seconds=UP_SECONDS):
                 for name in chosen:
                     _run_scenario(results, name, env, passed)
         finally:
@@ -87,7 +87,8 @@ def _run_scenario(results: Results, name: str, env: dict[str, str], passed: Path
     shutil.rmtree(evidence, ignore_errors=True)
     one, begun = Results(results.suite), time.monotonic()
     python = places.tool("python", places.INTEGRATION_VENV)
-    pytest.run(one, name, python, [str(SCENARIOS / f"test_{name}.py")], {**env, "KVMFLEET_MACHINES_EVIDENCE": str(evidence)}, SCENARIO_SECONDS)
+    told = {**env, "KVMFLEET_MACHINES_EVIDENCE": str(evidence)}
+    pytest.run(one, name, python, [str(SCENARIOS / f"test_{name}.py")], told, hang_seconds=SCENARIO_SECONDS)
     if one.passed and not one.failed and not one.skipped:
         passed.mkdir(parents=True, exist_ok=True)
         (passed / name).write_text(f"{one.passed} cases in {time.monotonic() - begun:.0f} s\n", encoding="utf-8")

@@ -11,10 +11,8 @@ from .integration import MIXED
 from .results import Results
 from .warnings_gate import scenarios
 
-TIMEOUT_SECONDS = 5400
-
 
 def run(results: Results) -> None:
     """Run all of them, one after the other: most are about the whole fleet."""
     with scenarios(results, "kvo", places.INTEGRATION_VENV) as env:
-        pytest.run_with_second_try(results, "kvo", places.tool("python", places.INTEGRATION_VENV), [f"tests/integration/{MIXED}"], env, TIMEOUT_SECONDS)
+        pytest.run(results, "kvo", places.tool("python", places.INTEGRATION_VENV), [f"tests/integration/{MIXED}"], env)

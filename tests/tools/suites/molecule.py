@@ -15,7 +15,6 @@ from .warnings_gate import scenarios
 SCENARIOS = places.COPY / "extensions" / "molecule"
 INVENTORY = SCENARIOS / "inventory" / "lab.yml"
 STATE = places.BUILD / "molecule"
-SCENARIO_SECONDS = 900
 
 
 def run(results: Results) -> None:
@@ -24,7 +23,7 @@ def run(results: Results) -> None:
         _forget()
         with scenarios(results, "mol", label=scenario) as env:
             argv = [places.tool("molecule"), "test", "--scenario-name", scenario]
-            results.check(scenario, argv, env={**env, "ANSIBLE_HOME": str(STATE)}, timeout_seconds=SCENARIO_SECONDS, quiet=True)
+            results.check(scenario, argv, env={**env, "ANSIBLE_HOME": str(STATE)}, quiet=True)
 
 
 def _forget() -> None:

@@ -11,30 +11,58 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from .hangs import HANG_SECONDS, Output, Watch
+
 GRACE_SECONDS = 30
-DIED = 124
+# What a tool that hung may take to tear down what it made, and to write its report.
+TEAR_DOWN_SECONDS = 180
+LOOK_SECONDS = 0.5
+HUNG = 124
 
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_seconds: float) -> int:
-    """Run a tool and return its exit code; C(DIED) when it was ended for its time. Its output is shown as it comes."""
-    print("+", *argv, flush=True)
-    return _run(argv, cwd, env, timeout_seconds, None)
+@dataclass(frozen=True)
+class Ended:
+    """How a tool ended, and what it printed. C(hang) says in words what hung, where it was ended for that; its code is C(HUNG) then."""
+
+    code: int
+    hang: str = ""
+    output: str = ""
 
 
-def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_seconds: float) -> int:
-    """Like L(run), for a tool that says much: its output is shown when it has failed, and only then."""
+def run(
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    watch: Watch | None = None,
+    hang_seconds: float | None = None,
+    quiet: bool = False,
+) -> Ended:
+    """Run a tool to its end, or until it has given no sign of life for so long. Its output is shown as it comes.
+
+    :arg watch: what counts as a sign of life; what it prints, where nothing is given.
+    :arg hang_seconds: C(HANG_SECONDS) where nothing is given.
+    :arg quiet: show its output only when it has failed.
+    """
     print("+", *argv, flush=True)
-    with tempfile.TemporaryFile() as output:
-        code = _run(argv, cwd, env, timeout_seconds, output)
-        output.seek(0)
-        print(output.read().decode(errors="replace") if code else "passed", flush=True)
-    return code
+    with tempfile.TemporaryDirectory(prefix="kvmfleet-output-") as folder:
+        path = Path(folder, "output")
+        with path.open("wb") as stream:
+            output = Output(path)
+            ended = _run(argv, cwd, env, stream, output, watch or output, HANG_SECONDS if hang_seconds is None else hang_seconds, quiet)
+        _show("passed\n" if quiet and not ended.code else output.fresh())
+        ended = replace(ended, output=path.read_text(encoding="utf-8", errors="replace"))
+    if ended.hang:
+        print(f"{argv[0]} {ended.hang}", flush=True)
+    return ended
 
 
 def end_all() -> None:
@@ -44,17 +72,44 @@ def end_all() -> None:
             os.killpg(process.pid, signal.SIGTERM)
 
 
-def _run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_seconds: float, output: IO[bytes] | None) -> int:
-    with subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True) as process:
+def _run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], stream: IO[bytes], output: Output, watch: Watch, hang_seconds: float, quiet: bool) -> Ended:
+    with subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True) as process:
         _running.add(process)
         try:
-            return process.wait(timeout_seconds)
-        except subprocess.TimeoutExpired:
-            print(f"{argv[0]} was ended after {timeout_seconds:.0f} s", flush=True)
-            return DIED
+            return _follow(process, output, watch, hang_seconds, quiet)
         finally:
             _running.discard(process)
             _end_group(process)
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    output: Output,
+    watch: Watch,
+    hang_seconds: float,
+    quiet: bool,
+    clock: Callable[[], float] = time.monotonic,
+) -> Ended:
+    """Show what the tool prints until it ends; tell it to end where it hangs."""
+    signs, heard_at = watch.signs(), clock()
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return Ended(process.wait(LOOK_SECONDS))
+        if not quiet:
+            _show(output.fresh())
+        if (now_signs := watch.signs()) != signs:
+            signs, heard_at = now_signs, clock()
+        elif (silent := clock() - heard_at) > hang_seconds:
+            hang = watch.describe(silent)
+            process.send_signal(watch.first_signal)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(TEAR_DOWN_SECONDS)
+            return Ended(HUNG, hang)
+
+
+def _show(text: str) -> None:
+    if text:
+        print(text, end="", flush=True)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

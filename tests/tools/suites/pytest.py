@@ -8,17 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import places, processes
+from . import hangs, places, processes
 from .results import Results
 
-MOST_TRIED_AGAIN = 5
+PLUGIN = "ansible_collections.kvmfleet.migration.tests.tools.cases"
+CASES = "KVMFLEET_CASES"
+# A case that takes this share of the limit shows where its threads are, before the run is ended for it.
+STACKS_SHARE = 0.95
 
 
-def run(results: Results, label: str, python: str, paths: list[str], env: Mapping[str, str], timeout_seconds: float) -> None:
-    """Count each case; a run that ended without a result, or found no test, counts as one failure."""
+def run(results: Results, label: str, python: str, paths: list[str], env: Mapping[str, str], hang_seconds: float | None = None) -> None:
+    """Count each case; a run that ended without a result, or found no test, counts as one failure.
+
+    It may take all the time it needs, as long as a case ends now and then. Where none does the run is ended, and the failure names what hung.
+
+    :arg hang_seconds: how long a case may take; C(hangs.HANG_SECONDS) where nothing is given.
+    """
+    hang_seconds = hangs.HANG_SECONDS if hang_seconds is None else hang_seconds
     report = places.RESULTS / f"{results.suite}-{label}.xml"
+    cases = report.with_suffix(".cases")
     report.parent.mkdir(parents=True, exist_ok=True)
-    report.unlink(missing_ok=True)
+    for path in (report, cases):
+        path.unlink(missing_ok=True)
     argv = [
         python,
         "-m",
@@ -27,38 +38,19 @@ def run(results: Results, label: str, python: str, paths: list[str], env: Mappin
         "--durations=8",
         "-p",
         "no:cacheprovider",
+        "-p",
+        PLUGIN,
+        "-o",
+        f"faulthandler_timeout={STACKS_SHARE * hang_seconds:g}",
         "--strict-markers",
         "--import-mode=importlib",
         f"--junitxml={report}",
         *paths,
     ]
-    code = processes.run(argv, places.COPY, env, timeout_seconds)
+    ended = processes.run(argv, places.COPY, {**env, CASES: str(cases)}, watch=hangs.Cases(cases), hang_seconds=hang_seconds)
     failed_before = results.failed
     counted = results.add_junit(report, prefix=f"{label}: ") if report.is_file() else 0
-    if not counted or (code != 0 and results.failed == failed_before):
-        results.add(f"{label}: pytest ended with {code} after {counted} cases", passed=False)
-
-
-def run_with_second_try(results: Results, label: str, python: str, paths: list[str], env: Mapping[str, str], timeout_seconds: float) -> None:
-    """Like L(run), and run the few cases that failed once more by themselves: real hosts on a shared machine can be late.
-
-    What passes only then is named, and counts as passed; a broad failure is not tried again.
-    """
-    first = Results(results.suite)
-    run(first, label, python, paths, env, timeout_seconds)
-    # A case that fails in its set-up and in its tear-down stands there twice.
-    again = list(dict.fromkeys(case_path(name) for name in first.failures))
-    second = Results(results.suite)
-    if again and len(again) <= MOST_TRIED_AGAIN and all(again):
-        run(second, f"{label}-again", python, [path for path in again if path], env, timeout_seconds)
-        if second.passed == len(again) and not second.failed:
-            for name in first.failures:
-                print(f"PASSED ONLY WHEN RUN AGAIN: {name}", flush=True)
-            first.passed, first.failed, first.failures = first.passed + second.passed, 0, []
-    results.merge(first)
-
-
-def case_path(name: str) -> str | None:
-    """Return the argument for pytest that runs the case that a report names, e.g. C(kvt: tests.integration.lab.test_x::test_y[1]); none for no case."""
-    module, colons, case = name.partition(": ")[2].partition("::")
-    return f"{module.replace('.', '/')}.py::{case}" if colons and module.startswith("tests.") else None
+    if ended.hang:
+        results.add(f"{label}: {ended.hang}", passed=False)
+    elif not counted or (ended.code != 0 and results.failed == failed_before):
+        results.add(f"{label}: pytest ended with {ended.code} after {counted} cases", passed=False)

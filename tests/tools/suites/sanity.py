@@ -51,11 +51,13 @@ def run_with(results: Results, venv: Path, prefix: str, *options: str) -> None:
     _prepare_home()
     shutil.rmtree(REPORTS, ignore_errors=True)
     argv = [places.tool("ansible-test", venv), "sanity", "--junit", "--color", "no", *options]
-    code = processes.run(argv, places.COPY, _environment(venv), 900)
+    ended = processes.run(argv, places.COPY, _environment(venv))
     failed_before = results.failed
     counted = _count(results, prefix)
-    if not counted or (code != 0 and results.failed == failed_before):
-        results.add(f"{prefix}ansible-test ended with {code} after {counted} tests", passed=False)
+    if ended.hang:
+        results.add(f"{prefix}ansible-test {ended.hang}", passed=False)
+    elif not counted or (ended.code != 0 and results.failed == failed_before):
+        results.add(f"{prefix}ansible-test ended with {ended.code} after {counted} tests", passed=False)
 
 
 def _environment(venv: Path) -> dict[str, str]:

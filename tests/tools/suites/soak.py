@@ -30,4 +30,4 @@ def run(results: Results) -> None:
     argv += ["--seed", seed] if seed else []
     limit = LONGEST_REPLAY_SECONDS if replay else float(minutes or MINUTES) * 60 + AFTERWARDS_SECONDS
     with labs("kvs", places.INTEGRATION_VENV) as env:
-        results.check(f"a replay of {replay}" if replay else f"{minutes or MINUTES} minutes", argv, env=env, timeout_seconds=limit)
+        results.check(f"a replay of {replay}" if replay else f"{minutes or MINUTES} minutes", argv, env=env, hang_seconds=limit)

@@ -19,7 +19,7 @@ FOR_HOSTS = ("tests/unit/plugins/module_utils", "tests/unit/plugins/modules")
 
 def run(results: Results) -> None:
     """Run tests/unit here, and the part for hosts on the oldest Python where this machine has one."""
-    pytest.run(results, "control", places.tool("python"), [*AT_ONCE, "tests/unit"], places.environment(), 600)
+    pytest.run(results, "control", places.tool("python"), [*AT_ONCE, "tests/unit"], places.environment())
     _run_oldest(results)
 
 
@@ -37,7 +37,7 @@ def _run_oldest(results: Results) -> None:
     else:
         packages = _only_ansible(venv)
         env = places.environment(venv, PYTHONPATH=f"{places.BUILD}:{packages}")
-        pytest.run(results, f"python{OLDEST}", places.tool("python", venv), paths, env, 300)
+        pytest.run(results, f"python{OLDEST}", places.tool("python", venv), paths, env)
 
 
 def _only_ansible(venv: Path) -> Path:

@@ -24,7 +24,7 @@ from suites import processes
 from suites.lanes import run_together
 
 def lane(name):
-    processes.run(["sh", "-c", f"echo > {name}.begun; exec sleep 300"], pathlib.Path.cwd(), os.environ, 300)
+    processes.run(["sh", "-c", f"echo > {name}.begun; exec sleep 300"], pathlib.Path.cwd(), os.environ)
     pathlib.Path(f"{name}.down").touch()
 
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))

@@ -14,6 +14,7 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="a" name="good"/>
 <testcase classname="a" name="bad"><failure message="no"/></testcase>
 <testcase classname="a" name="broken"><error message="no"/></testcase>
+<testcase time="0.000"/>
 <testcase classname="a" name="absent"><skipped message="no Python 3.9"/></testcase>
 </testsuite></testsuites>"""
 
