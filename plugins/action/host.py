@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.change i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import check_not_discarded, scrapped, without_token
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_by_name, entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.settle import discarded, settled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.uuids import uuid_notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document, Ledger, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import BEFORE_A_HOST_KNOWS
@@ -52,6 +53,8 @@ class ActionModule(FleetAction):
             identity, found = _told(ledger, name, args) or self._asked(ledger, name, args, task_vars, warnings)
         else:
             identity, found = Identity(name, None, None, None), entry_by_name(ledger, name)
+        if ledger:
+            warnings += uuid_notes(found.body if found else None, identity, (document.body for document in ledger.hosts()))
         result = self._read(found) if args["state"] is None else self._write(ledger, found, identity, args)
         warnings += ledger.problems if ledger else []
         return {**result, "warnings": warnings} if warnings else result

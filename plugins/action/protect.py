@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._protect_spec import protect_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
@@ -50,15 +51,17 @@ class ActionModule(FleetAction):
             result = _added(result, steps.read())
         if only in (None, SAVE):
             result = self._saved(result, steps, args)
+        uuids = result.pop("uuid_notes", [])
         conflicts = [conflict["msg"] for conflict in result.get("conflicts", [])]
-        warnings = [*conflicts, *map(sentence, result.get("missing_records", [])), *(ledger.problems if ledger else [])]
+        warnings = [*uuids, *conflicts, *map(sentence, result.get("missing_records", [])), *(ledger.problems if ledger else [])]
         return {**result, "warnings": warnings} if warnings else result
 
     def _saved(self, before: Result, steps: Steps, args: Result) -> Result:
         outcome = steps.save()
         result = _added(before, {"changed": bool(outcome.saved), **outcome.as_result()})
         result = _added(result, steps.guard(args["guard"], args["clean_shutdown_token"]))
-        result["notes"] = notes(result, (steps.entry() or {}).get("unwritable") or {})
+        result["uuid_notes"] = [*result.get("uuid_notes", []), *steps.shared_uuid_notes()]
+        result["notes"] = [*notes(result, (steps.entry() or {}).get("unwritable") or {}), *map(printable, result["uuid_notes"])]
         return {**result, "diff": _diff(outcome, steps.name)} if self._task.diff else result
 
     def _asked(self, phase: str, work: Result, uri: str, task_vars: Result) -> Result:

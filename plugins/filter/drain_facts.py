@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import UNSETTLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.facts import instant, is_arriving
 
@@ -87,7 +88,7 @@ def _is_settled(name: str, facts: Mapping[str, t.Any], moves: Sequence[Mapping[s
 def _is_later(record: Mapping[str, t.Any], name: str, facts: Mapping[str, t.Any]) -> bool:
     """Whether a move to or from the host is not over, or ended when the facts may have been gathered already."""
     ends = (record["source"], record["destination"])
-    if not any(end.get("host") == name or (end.get("host_uuid") and end["host_uuid"] == facts["host_uuid"]) for end in ends):
+    if not any(end.get("host") == name or same_host(end, facts) for end in ends):
         return False
     since = instant(str(facts["gathered_at"])) - datetime.timedelta(seconds=CLOCKS_DIFFER_SECONDS)
     return record["status"] in UNSETTLED or instant(str(record["updated_at"])) >= since

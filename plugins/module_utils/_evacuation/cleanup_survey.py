@@ -16,6 +16,8 @@ from .._facts.disks import disks_of
 from .._hypervisor.domain import definition_root
 from .._migration import hypervisor as h
 from .._patience import within
+from .._records.hosts import same_answer, same_host
+from .._records.schema import place
 from .._storage.ports import Folder
 from .._storage.token import SEPARATE, SHARED, UNPROVED, Finding, compare
 from .ask import AskedHost, ask_fleet
@@ -103,13 +105,11 @@ class Survey:
 
     def _answers(self, uuids: t.Sequence[str]) -> t.Dict[str, Json]:
         """Ask all others. A host that is reached by two names, or that is this one, counts once."""
-        own = self._host.host_uuid()
-        answers, seen = {}, {own}
+        answers, seen = {}, [place(None, self._host_id, self._host.host_uuid())]
         for name, answer in sorted(ask_fleet(self._uris, self._open, uuids).items()):
-            uuid = answer.get("host_uuid")
-            if uuid not in seen:
+            if not any(same_answer(answer, other) for other in seen):
                 answers[name] = answer
-            seen.update([uuid] if uuid else [])
+                seen.append(answer)
         return answers
 
     def _plan(self, domain: Json, answers: t.Mapping[str, Json]) -> Json:
@@ -266,9 +266,5 @@ def _elsewhere(domain: Json, answers: t.Mapping[str, Json]) -> Elsewhere:
         active=[name for name, found in there.items() if found and found["active"]],
         defined=[name for name, found in there.items() if found],
         silent=[name for name, answer in answers.items() if not answer["answered"]],
-        expected=[name for name in there if any(_is(place, name, answers[name]["host_uuid"]) for place in domain["expected"])],
+        expected=[name for name in there if any(same_host(where, {**answers[name], "host": name}) for where in domain["expected"])],
     )
-
-
-def _is(place: t.Mapping[str, t.Any], name: str, host_uuid: str) -> bool:
-    return bool(place["host_uuid"] == host_uuid if place.get("host_uuid") else place.get("host") == name)

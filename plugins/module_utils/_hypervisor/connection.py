@@ -7,8 +7,13 @@
 
 from __future__ import annotations
 
+import collections
+import random
+import re
 import threading
+import time
 import typing as t
+import urllib.parse
 
 from .._errors import KvmfleetError, Unreachable
 from .._patience import limited
@@ -20,6 +25,18 @@ from .uri import check_uri
 KEEPALIVE_INTERVAL_SECONDS = 5
 KEEPALIVE_COUNT = 3
 OPEN_TIMEOUT_SECONDS = 20.0
+# The SSH server drops logins while too many others are not authenticated yet (MaxStartups, 10:30:100 unless configured). What OpenSSH says then,
+# or libvirt where its SSH program had ended before it was sent anything. That has other causes too, which the next try tells.
+_DROPPED = re.compile(r"kex_exchange_identification|banner exchange|Connection (closed|reset) by \S+ port|Broken pipe|End of file while reading data")
+# So many logins of this process at one host are on their way at once.
+_LOGINS_AT_ONCE = 4
+# No try begins so shortly before the limit: then the failure is told with its cause.
+_LAST_TRY_SECONDS = 3.0
+_FIRST_PAUSE_SECONDS = 0.3
+_LONGEST_PAUSE_SECONDS = 2.0
+_RANDOM = random.SystemRandom()
+
+_LOGINS: t.DefaultDict[str, threading.Semaphore] = collections.defaultdict(lambda: threading.Semaphore(_LOGINS_AT_ONCE))
 
 
 def open_connection(uri: str, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> t.Any:
@@ -27,11 +44,12 @@ def open_connection(uri: str, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> 
 
     Whoever gave the URI, also a record or another host, it is checked here: L(InvalidArgument).
     Libvirt's own call can block for minutes on a host that is down, so it runs in a thread that is left behind then.
+    A login that the SSH server drops because of too many others is tried again until the limit.
     """
     check_uri(uri, "The URI of a libvirt host")
     start_event_loop()
     outcome: t.List[t.Any] = []
-    opener = threading.Thread(target=_open, args=(uri, outcome), name="libvirt-open", daemon=True)
+    opener = threading.Thread(target=_open, args=(uri, outcome, time.monotonic() + timeout_seconds), name="libvirt-open", daemon=True)
     opener.start()
     opener.join(timeout_seconds)
     if not outcome:
@@ -44,12 +62,29 @@ def open_connection(uri: str, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> 
     return outcome[0]
 
 
-def _open(uri: str, outcome: t.List[t.Any]) -> None:
+def _open(uri: str, outcome: t.List[t.Any], until: float) -> None:
     try:
         with limited(), libvirt_errors(f"connect to libvirt at {uri}"):
-            connection = libvirt().open(uri)
+            connection = _opened(uri, until)
             connection.setKeepAlive(KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_COUNT)
     except KvmfleetError as error:
         outcome.append(Unreachable(error.message, "Check the URI, that the host is up, and that this user may connect."))
     else:
         outcome.append(connection)
+
+
+def _opened(uri: str, until: float) -> t.Any:
+    """Return the connection; a login that is dropped before it is authenticated is repeated, at growing and random intervals."""
+    parts = urllib.parse.urlsplit(uri)
+    if not parts.scheme.endswith("+ssh"):
+        return libvirt().open(uri)
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            with _LOGINS[parts.netloc]:
+                return libvirt().open(uri)
+        except libvirt().libvirtError as error:
+            if not _DROPPED.search(str(error.get_error_message() or "")) or time.monotonic() + pause + _LAST_TRY_SECONDS > until:
+                raise
+        time.sleep(pause * _RANDOM.uniform(0.5, 1.5))
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

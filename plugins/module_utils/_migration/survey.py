@@ -14,6 +14,7 @@ import typing as t
 from .._errors import KvmfleetError, NotFound, Unreachable
 from .._patience import within
 from .._policy.document import parse
+from .._records.hosts import same_answer
 from . import hypervisor as h
 
 
@@ -105,7 +106,7 @@ def _domain(
     examine: t.Optional[Examine],
 ) -> Facts:
     # The source under another name is no other place where the domain could be.
-    asked = {uri: destinations[uri] for uri in move["destination_uris"] if destinations[uri].get("host_uuid") != here["host_uuid"]}
+    asked = {uri: destinations[uri] for uri in move["destination_uris"] if not same_answer(destinations[uri], here)}
     if move.get("request"):
         return {"found": False, "there": _there(asked, [move["uuid"]]), "request": move["request"], **_fit(move["request"], asked)}
     try:

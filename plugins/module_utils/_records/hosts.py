@@ -25,6 +25,12 @@ def same_host(one: Described, other: Described) -> bool:
     return False
 
 
+def may_be_host(one: Described, other: Described) -> bool:
+    """Whether both can mean one host: they do, or one of them has no host ID and they have one name. Permits nothing by itself."""
+    has_ids = bool(one.get("host_id") and other.get("host_id"))
+    return same_host(one, other) or (not has_ids and bool(one.get("host")) and one.get("host") == other.get("host"))
+
+
 def same_answer(one: Described, other: Described) -> bool:
     """Whether two answers of one moment came from one host, which was reached in two ways.
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_answer, same_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import UNSETTLED
 
 from .._scheduler.entries import entry_of
@@ -61,20 +63,26 @@ class Known:
         told = self._told(host) or {}
         return told.get("domains", ())
 
-    def record_from(self, uuid: str, source: str, source_uuid: str) -> t.Optional[Body]:
-        """Return the unsettled record of the domain's move away from that host."""
+    def record_from(self, uuid: str, source: Body) -> t.Optional[Body]:
+        """Return the unsettled record of the domain's move away from that host, given as a place of records."""
         for record in self.records:
-            ours = record["source"].get("host_uuid") == source_uuid or record["source"].get("host") == source
+            ours = same_host(record["source"], source) or record["source"].get("host") == source["host"]
             if record["domain"]["uuid"] == uuid and record["status"] in UNSETTLED and ours:
                 return record
         return None
 
-    def active_on(self, uuid: str, but: str = "") -> list[str]:
+    def active_on(self, uuid: str, but: t.Optional[Body] = None) -> list[str]:
         """Return the names of the hosts where the domain is active.
 
-        :arg but: libvirt's UUID of a host that is not meant, under whatever name.
+        :arg but: a host that is not meant, under whatever name.
         """
-        return [host for host in self._active.get(uuid, ()) if self.facts[host]["host_uuid"] != but]
+        active = self._active.get(uuid, ())
+        return [host for host in active if but is None or not (host == but["host"] or same_answer(self.place(host), but))]
+
+    def place(self, host: str) -> Body:
+        """Return a host as a place of records."""
+        facts = self.facts[host]
+        return place(host, facts.get("host_id"), facts.get("host_uuid"))
 
     @functools.cached_property
     def settings(self) -> Settings:

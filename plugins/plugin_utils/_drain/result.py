@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import COMPLETED, UNSETTLED
 
 from . import facts as read
@@ -180,6 +181,4 @@ def _names(record: Body, host: str, facts: Body) -> bool:
 
 
 def _is_end(end: Body, host: str, facts: Body) -> bool:
-    same_uuid = end.get("host_uuid") and end["host_uuid"] == facts["host_uuid"]
-    same_id = end.get("host_id") and end["host_id"] == facts["host_id"]
-    return bool(end.get("host") == host or same_uuid or same_id)
+    return end.get("host") == host or same_host(end, facts)

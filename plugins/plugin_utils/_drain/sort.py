@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import Policy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import BEFORE_JOB
 
 from .._scheduler.request import Request
@@ -97,12 +98,12 @@ def _leaver(domain: Body, source: str, known: Known, wish: Wish, policy: Policy)
     place = {name: policy[name]["value"] for name in ("priority", "drain", "group", "labels")}
     needs = plain(p.needs_of(domain, place, policy))
     copied = read.local_disks(needs) if wish.copies else {}
-    source_uuid = known.facts[source]["host_uuid"]
-    request = Request.of(needs, domain["uuid"], domain["name"], source, source_uuid, copied=copied, unsafe=wish.unsafe)
-    record = known.record_from(request.uuid, source, source_uuid)
+    here = known.place(source)
+    request = Request.of(needs, domain["uuid"], domain["name"], source, here["host_uuid"], copied=copied, unsafe=wish.unsafe, source_id=here["host_id"])
+    record = known.record_from(request.uuid, here)
     way = _destination_of(record, known)
     if read.is_leaving(domain):
-        others = known.active_on(request.uuid, but=source_uuid)
+        others = known.active_on(request.uuid, but=here)
         return Leaver(request, policy, way=way or (others[0] if len(others) == 1 else None))
     booked = record is not None and record["status"] in BEFORE_JOB
     return Leaver(request, policy, domain.get("dirty_rate_mib"), way if booked else None, booked)
@@ -112,14 +113,13 @@ def _destination_of(record: t.Optional[Body], known: Known) -> t.Optional[str]:
     if record is None:
         return None
     named: t.Optional[str] = record["destination"].get("host")
-    uuid = record["destination"].get("host_uuid")
-    return named or next((host for host, facts in known.facts.items() if uuid and facts["host_uuid"] == uuid), None)
+    return named or next((host for host in known.facts if same_host(known.place(host), record["destination"])), None)
 
 
 def _problem(domain: Body, request: Request, known: Known, wish: Wish, strategy: str) -> t.Optional[str]:
     """Return why the domain can be neither moved nor shut down as things are."""
     state, source = domain["state"], request.source
-    elsewhere = known.active_on(request.uuid, but=request.source_uuid)
+    elsewhere = known.active_on(request.uuid, but=request.source_place)
     if read.is_leaving(domain):
         return NO_RECEIVER
     if read.is_arriving(domain):

@@ -38,7 +38,7 @@ class Survivors:
 
     def __init__(self, known: Known, hosts: Sequence[str], leavers: Iterable[Request]) -> None:
         self.hosts = [host for host in hosts if known.facts.get(host) and host not in known.unreachable]
-        self.uuids = {host: str(known.facts[host]["host_uuid"]) for host in self.hosts}
+        self.places = {host: known.place(host) for host in self.hosts}
         self.leavers = {request.uuid: request for request in leavers}
         self.there = {host: self._requests(known, host) for host in self.hosts}
         self._answers: dict[frozenset[tuple[str, str]], dict[str, list[Request]]] = {}
@@ -56,7 +56,9 @@ class Survivors:
         return self._answers[key]
 
     def _lost(self, lost: str, fleet: Fleet, way: Mapping[str, str], hosts: Sequence[str]) -> list[Request]:
-        arrived = [replace(self.leavers[uuid], source=lost, source_uuid=self.uuids[lost]) for uuid, host in way.items() if host == lost]
+        source_id, source_uuid = (str(self.places[lost][key] or "") for key in ("host_id", "host_uuid"))
+        gone = [self.leavers[uuid] for uuid, host in way.items() if host == lost]
+        arrived = [replace(leaver, source=lost, source_id=source_id, source_uuid=source_uuid) for leaver in gone]
         units = units_of([*self.there[lost], *arrived])
         for request in (request for unit in units for request in unit.requests):
             fleet = fleet.without(request.uuid, lost)
@@ -87,15 +89,15 @@ class Survivors:
     def _requests(self, known: Known, host: str) -> list[Request]:
         """Return what is active there; what says nothing usable of itself counts with its memory alone."""
         active = [domain for domain in known.domains(host) if domain["active"] and domain["uuid"] not in self.leavers]
-        return [_request(domain, host, self.uuids[host]) for domain in active]
+        return [_request(domain, self.places[host]) for domain in active]
 
 
-def _request(domain: Mapping[str, t.Any], host: str, host_uuid: str) -> Request:
+def _request(domain: Mapping[str, t.Any], here: Mapping[str, t.Any]) -> Request:
     try:
-        return Request.of(domain["request"], domain["uuid"], domain["name"], host, host_uuid)
+        return Request.of(domain["request"], domain["uuid"], domain["name"], here["host"], here["host_uuid"], source_id=here["host_id"])
     except KvmfleetError:
         needs = {"memory_mib": max(1, int(domain["memory_mib"])), "vcpus": max(1, int(domain["vcpus"]))}
-        return Request.of(needs, domain["uuid"], domain["name"], host, host_uuid)
+        return Request.of(needs, domain["uuid"], domain["name"], here["host"], here["host_uuid"], source_id=here["host_id"])
 
 
 def _dealt(board: Board, units: Sequence[Unit]) -> Way:

@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 
+from .._hosts.places import lock_of
 from .._ledger.places import same_host
 from .._ledger.rules import describe
 from .._ledger.store import Body, Stored
@@ -75,7 +76,7 @@ class Booking:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Keep everybody else from booking towards this host: what was read at the beginning, and what is booked here, is all that it has."""
-        with self.context.ledger.locked(f"host-{self.here['host_uuid']}"):
+        with self.context.ledger.locked(lock_of(self.here)):
             self._fleet = self.view.fleet({}, "", {self.view.source: self.context.uri})
             yield
 
@@ -120,7 +121,7 @@ class Booking:
     def _give_up(self, job: Job, older: Body, new_id: str, evidence: Sequence[Body]) -> None:
         """Let the record go that holds the domain and whose hosts are off or have it not."""
         # Whoever brings a record from accepted to pre-migrating does so under its destination's lock.
-        with self.context.ledger.locked(f"host-{older['destination'].get('host_uuid') or 'unknown'}"):
+        with self.context.ledger.locked(lock_of(older["destination"])):
             stored = self.context.ledger.unsettled_of(job.uuid)
             if stored is None:
                 return

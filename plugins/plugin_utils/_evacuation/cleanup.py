@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cle
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 
+from .._hosts.places import lock_of
 from .._ledger.rules import describe
 from .._ledger.store import Body, Ledger
 from .._memory.missing import sentence, sentence_on_copy
@@ -155,7 +156,7 @@ class Cleanup:
     def _act(self, tombstone: Tombstone, outcome: Outcome) -> None:
         """Clean one domain while no move can be booked towards this host; what one domain fails with stops no other one."""
         try:
-            with self.ledger.locked(f"host-{self.here['host_uuid']}"):
+            with self.ledger.locked(lock_of(self.here)):
                 if self._is_still_open(tombstone) and not self._is_busy(tombstone, outcome):
                     self._clean(tombstone, outcome)
         except DoubleRunAlarm:

@@ -14,6 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import is_needed
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import may_be_host
 
 from .._ledger.places import same_host
 from .._ledger.rules import describe
@@ -89,7 +90,7 @@ def check_covered(job: Job, fleet: Fleet, proofs: Proofs, source_counts: bool) -
     :arg source_counts: the evidence about the source is yet to be taken.
     """
     for where in job.candidate.places:
-        is_source = same_host(where, job.source.place)
+        is_source = may_be_host(where, job.source.place)
         if fleet.answered(where) or proofs.covers(where) or (is_source and source_counts):
             continue
         raise Unsafe(
@@ -149,5 +150,5 @@ def check_destination(here: Body, source: Body) -> None:
     """Raise L(InvalidState) for a host that has no identity in the ledger, L(Conflict) where it is the source itself."""
     if not here.get("host_id") or not here.get("host_uuid"):
         raise InvalidState(f"{here['host']} has no identity in the ledger yet.", "Protect it first (kvmfleet.migration.protect). Nothing was started.")
-    if same_host(here, source) or here["host_uuid"] == source.get("host_uuid"):
+    if same_host(here, source):
         raise Conflict(f"{here['host']} is {source['host']} itself, the host that is to be evacuated.", "Run the task on another host. Nothing was started.")

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.knock import HEARD, REFUSED, UNKNOWN, knock, knock_at_all
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import may_be_host
 
 from .._fencing.agent import Power
 from .._fencing.config import VARIABLE, Fencing, parse_fencing
 from .._fencing.evidence import Evidence, agent_evidence, check_evidence, person_evidence
 from .._fencing.fence import ask_power, confirm, fence
-from .._ledger.places import same_host
 from .._ledger.store import Body
 from .._settings import Settings
 from .fleet import SourceAnswers, doors_of
@@ -96,7 +96,8 @@ class Proofs:
 
     def covers(self, where: Body) -> bool:
         """Whether that host is off by evidence."""
-        return any(same_host(where, {"host": one["host"], "host_id": one["host_id"], "host_uuid": self._uuid_of(one["host_id"])}) for one in self.documents)
+        # A record of before its host had an ID has the libvirt UUID of then, which may be another one now.
+        return any(may_be_host(where, {"host": one["host"], "host_id": one["host_id"], "host_uuid": self._uuid_of(one["host_id"])}) for one in self.documents)
 
     @property
     def of_source(self) -> t.Optional[Evidence]:

@@ -41,7 +41,9 @@ def filters_for(job: Job) -> tuple[Filter, ...]:
 def request_of(job: Job) -> Request:
     """Return what the domain needs. Raises L(InvalidArgument) for a saved request that cannot be."""
     try:
-        return Request.of(job.saved.get("request"), job.uuid, job.name, job.source.name, str(job.source.entry.get("host_uuid") or ""))
+        return Request.of(
+            job.saved.get("request"), job.uuid, job.name, job.source.name, str(job.source.entry.get("host_uuid") or ""), source_id=job.source.host_id
+        )
     except InvalidArgument as error:
         raise InvalidArgument(f"What was saved of the needs of domain {job.name} ({job.uuid}) cannot be: {error.message}", "It was not started.") from error
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 
+from .._hosts.places import known_id
 from .._ledger.places import same_host
 from .._ledger.store import Body
 from .._scheduler.entries import entry_of
@@ -61,15 +62,14 @@ def _survivors(run: Evacuation, names: Sequence[str]) -> Survivors:
         name: HostState.of(name, told, records, entry_of(entries, name, told["host_uuid"], told.get("host_id")), settings.scheduler(name))
         for name, told in known.items()
     }
-    ids = {name: _host_id(entries, known[name]) for name in names}
+    ids = {name: _host_id(entries, name, known[name]) for name in names}
     present = {name: frozenset(domain["uuid"] for domain in known[name]["domains"]) for name in names}
     return Survivors(states, ids, present, {job.uuid: host for job in run.jobs for host in names if _has_begun(job, known[host], ids[host])})
 
 
-def _host_id(entries: Sequence[Body], facts: t.Mapping[str, t.Any]) -> str:
-    """Return the host ID by which others were told what the host sees; empty for a host that the ledger does not know."""
-    known = (entry.get("host_id") for entry in entries if entry.get("host_uuid") == facts["host_uuid"])
-    return str(next(known, None) or "")
+def _host_id(entries: Sequence[Body], name: str, facts: t.Mapping[str, t.Any]) -> str:
+    """Return the host ID by which others were told what the host sees; empty for a host that has none, and that the ledger does not know."""
+    return str(facts.get("host_id") or known_id(entries, name, facts["host_uuid"]) or "")
 
 
 def _has_begun(job: Job, facts: t.Mapping[str, t.Any], host_id: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import may_be_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 
 from .._ledger.places import same_host
@@ -101,7 +102,7 @@ def candidates(ledger: Ledger, source: Source) -> list[Candidate]:
     held = {str(record["domain"]["uuid"]).lower(): record for record in ledger.records(unsettled_only=True) if holds_domain(record)}
     found = [Candidate(document.body, held.get(document.body["uuid"])) for document in documents]
     # Of a document that does not say where its domain may be, it may be there.
-    return [one for one in found if not has_places(one.document) or any(same_host(end, source.place) for end in one.places)]
+    return [one for one in found if not has_places(one.document) or any(may_be_host(end, source.place) for end in one.places)]
 
 
 def select(found: Sequence[Candidate], wanted: t.Optional[Sequence[str]], ledger: Ledger, source: Source) -> tuple[list[Candidate], list[Body]]:

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_answer
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 
 DOMAIN_TWICE = "domain_twice"
 IMAGE_TWICE = "image_twice"
@@ -42,11 +44,12 @@ def scan(facts: Mapping[str, t.Optional[Body]]) -> dict[str, t.Any]:
 
 
 def _running(facts: Mapping[str, t.Optional[Body]]) -> Iterable[Running]:
-    seen: set[str] = set()
+    seen: list[Body] = []
     for host in sorted(facts):
         known = facts[host]
-        if known and known["host_uuid"] not in seen:
-            seen.add(known["host_uuid"])
+        here = place(host, known.get("host_id"), known["host_uuid"]) if known else {}
+        if known and not any(same_answer(here, other) for other in seen):
+            seen.append(here)
             yield from (Running(host, domain) for domain in known["domains"] if domain["active"])
 
 

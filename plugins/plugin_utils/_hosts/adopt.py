@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 
 from .._ledger.store import Body, Document, Ledger
-from .identity import Identity, entry_of
+from .identity import Identity, by_uuid, entry_of
 
 _OWN = ("name", "machine_id", "host_uuid")
 
@@ -64,9 +64,7 @@ def write(ledger: Ledger, change: Adoption) -> Body:
 
 def _candidate(ledger: Ledger, identity: Identity) -> t.Optional[Document]:
     found = ledger.host(identity.host_id) if identity.host_id else None
-    if found is None and identity.host_uuid:
-        found = ledger.find_host(host_uuid=identity.host_uuid)
-    return found or ledger.find_host(name=identity.name)
+    return found or by_uuid(ledger, identity) or ledger.find_host(name=identity.name)
 
 
 def _adoption(ledger: Ledger, found: Document, identity: Identity, said: Body) -> Adoption:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, NotFound
 
+from .._ledger.host_changes import only_one
 from .._ledger.store import Body, Document, Ledger
 
 HOST_ID_FILE = "/var/lib/kvmfleet/host-id"
@@ -47,8 +48,8 @@ def entry_by_name(ledger: t.Optional[Ledger], name: str) -> Document:
 def entry_of(ledger: Ledger, identity: Identity) -> t.Optional[Document]:
     """Return the host's entry, or None where it has none yet. Raises L(Conflict) where it cannot be told whether an entry is this host's."""
     found = ledger.host(identity.host_id) if identity.host_id else None
-    if found is None and identity.host_uuid:
-        found = ledger.find_host(host_uuid=identity.host_uuid)
+    if found is None:
+        found = by_uuid(ledger, identity)
     if found is None:
         found = ledger.find_host(name=identity.name)
     elif _others_of_that_name(ledger, found, identity.name):
@@ -56,6 +57,21 @@ def entry_of(ledger: Ledger, identity: Identity) -> t.Optional[Document]:
     if found is not None:
         _check_same(found.body, identity)
     return found
+
+
+def by_uuid(ledger: Ledger, identity: Identity) -> t.Optional[Document]:
+    """Return the entry that has the host's libvirt UUID, or None. Raises L(Conflict) where several have it.
+
+    Some boards all have one UUID: an entry with another name and another machine ID is another host.
+    """
+    if not identity.host_uuid:
+        return None
+    return only_one([document for document in ledger.hosts() if not _is_another(document.body, identity)], None, identity.host_uuid)
+
+
+def _is_another(entry: Body, identity: Identity) -> bool:
+    now = identity.as_dict()
+    return all(entry.get(key) and now[key] and entry[key] != now[key] for key in ("name", "machine_id")) and entry.get("host_id") != identity.host_id
 
 
 def _others_of_that_name(ledger: Ledger, found: Document, name: str) -> bool:

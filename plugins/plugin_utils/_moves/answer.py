@@ -56,7 +56,7 @@ def _saved_subject(question: Question, view: FleetView) -> Subject:
     hosts = {view.source: view.survey["source"], **{host: view.survey["destinations"][uri] for host, uri in question.move.uris.items()}}
     for host, facts in hosts.items():
         if any(domain["uuid"] == saved["uuid"] and domain["active"] for domain in facts.get("domains", ())):
-            return Subject(saved["uuid"], saved["name"], needs, host, facts["host_uuid"])
+            return Subject(saved["uuid"], saved["name"], needs, host, facts["host_uuid"], facts.get("host_id"))
     return Subject(saved["uuid"], saved["name"], needs, "", "")
 
 

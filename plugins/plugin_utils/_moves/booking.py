@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, KvmfleetError, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.places import lock_of, place_told
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.copying import plan_storage
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.decide import Start
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.judging import Judge, judge_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.known import Facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.reasons import compact
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import BYPASSED, Verdict, best
 
@@ -76,7 +78,7 @@ class Booking:
 
     def _booked(self, stored: Stored, job: Job, judge: Judge, host: str, verdicts: Verdicts) -> Stored | None:
         """Ask once more under the host's lock, where nobody else can take the room, and book it; return None where it does not pass any more."""
-        with self.context.ledger.locked(f"host-{judge.host_uuid(host)}"):
+        with self.context.ledger.locked(lock_of(self._place(host, judge.facts(host)))):
             verdicts |= judge.rank([host])
             if not verdicts[host].passed:
                 return None
@@ -97,8 +99,8 @@ class Booking:
         record = schema.new_record(
             s.LIVE_MIGRATION,
             domain={"uuid": info["uuid"], "name": info["name"]},
-            source=self._place(self.context.source.name, self.view.survey["source"]["host_uuid"]),
-            destination=self._place(host, judge.host_uuid(host)),
+            source=self._place(self.context.source.name, self.view.source_facts()),
+            destination=self._place(host, judge.facts(host)),
             policy=request.policy,
             by=self.context.by,
             request=judge.needs(host).as_json(),
@@ -112,7 +114,7 @@ class Booking:
     def _scheduled(self, stored: Stored, job: Job, judge: Judge, verdict: Verdict) -> Stored:
         """Write the booking: the host that passed, which need not be the one that the record was opened with."""
         record, host = schema.copied(stored.record), verdict.host
-        record["destination"] = self._place(host, judge.host_uuid(host))
+        record["destination"] = self._place(host, judge.facts(host))
         record["connection"]["destination_uri"] = job.request.uris[host]
         plan_storage(record, job.request, job.domain, host)
         schema.advance(record, s.SCHEDULED, self.context.by, _mark(job, verdict))
@@ -123,9 +125,8 @@ class Booking:
         schema.advance(record, status, self.context.by, detail)
         return self.context.ledger.update(stored, record)
 
-    def _place(self, host: str, uuid: str) -> schema.Record:
-        entry = self.context.ledger.find_host(host_uuid=uuid)
-        return schema.place(host, entry.body.get("host_id") if entry else None, uuid)
+    def _place(self, host: str, facts: Facts) -> schema.Record:
+        return place_told(self.context.ledger, host, facts)
 
     def _warn(self, job: Job, verdict: Verdict) -> None:
         self.context.warnings += [f"Domain {job.request.label} to {verdict.host}: {warning}" for warning in verdict.warnings]

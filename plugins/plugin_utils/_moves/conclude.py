@@ -45,11 +45,12 @@ def already_there(context: Context, survey: Facts, job: Job, decision: d.Already
         record = context.ledger.get(last).record
         if record["status"] == s.COMPLETED and record["destination"]["host"] == decision.host:
             return record
+    there = survey["destinations"][job.request.uris[decision.host]]
     record = schema.new_record(
         s.LIVE_MIGRATION,
         domain={"uuid": decision.uuid, "name": job.request.name},
         source=schema.place(None),
-        destination=schema.place(decision.host, None, survey["destinations"][job.request.uris[decision.host]]["host_uuid"]),
+        destination=schema.place(decision.host, there.get("host_id"), there["host_uuid"]),
         policy=job.request.policy,
         by=context.by,
     )

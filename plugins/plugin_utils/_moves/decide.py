@@ -16,11 +16,15 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
     InvalidState,
     KvmfleetError,
     NotFound,
+    NotSupported,
     Unreachable,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import is_twin, may_be_host, same_answer, same_host, shares_uuid
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import HOST_ID_FILE
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.places import HOW_TO_SET_UUID, place_told
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.copying import check_storage
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.reasons import compact
@@ -106,7 +110,7 @@ def decide(request: MoveRequest, source: str, survey: Facts, domain: Facts, stor
 
 def _held(request: MoveRequest, source: str, survey: Facts, domain: Facts, stored: Stored) -> Decision:
     record, watch = stored.record, domain.get("watch")
-    if record["type"] != "live-migration" or record["source"]["host_uuid"] not in (None, survey["source"]["host_uuid"]):
+    if record["type"] != "live-migration" or not _is_source(record, source, survey, domain):
         raise Conflict(
             f"Domain {request.label} is held by {record['type']} record {record['id']} ({record['status']}) from {record['source']['host']} "
             f"to {record['destination']['host']}.",
@@ -126,6 +130,19 @@ def _held(request: MoveRequest, source: str, survey: Facts, domain: Facts, store
         return Observe(stored, record["destination"]["host"])
     known = newest(record, watch)
     return Conclude(stored, known) if known["status"] in s.CLOSED else Adopt(stored)
+
+
+def _is_source(record: Facts, source: str, survey: Facts, domain: Facts) -> bool:
+    """Whether this host is the one that the record moves the domain away from.
+
+    A record without a host ID can name it by a libvirt UUID of before: then the domain, or the state file of that record, has to be here.
+    """
+    here, end = place_told(None, source, survey["source"]), record["source"]
+    if same_host(end, here) or not (end.get("host_id") or end.get("host_uuid")):
+        return True
+    watch = domain.get("watch")
+    is_here = domain["found"] or (watch is not None and watch["record"].get("id") == record["id"])
+    return bool(is_here) and may_be_host(end, here)
 
 
 def newest(record: Facts, watch: Facts | None) -> Facts:
@@ -194,8 +211,9 @@ def _problem(request: MoveRequest, source: str, survey: Facts, domain: Facts, ho
     facts = survey["destinations"][uri]
     if not facts["answered"]:
         return Unreachable(f"The destination {host} does not answer: {facts['msg']}", "Nothing was moved.")
-    if facts["host_uuid"] == survey["source"]["host_uuid"]:
-        return InvalidArgument(f"The destination {host} is the host that domain {request.label} runs on, by libvirt's UUID.", "Nothing was moved.")
+    problem = _identity_problem(request, source, survey["source"], host, facts)
+    if problem is not None:
+        return problem
     if uri in domain["name_taken"]:
         name, other = domain["info"]["name"], domain["name_taken"][uri]
         return Conflict(f"{host} has another domain named {name} ({other}).", "Rename one of the two. Nothing was moved.")
@@ -203,6 +221,23 @@ def _problem(request: MoveRequest, source: str, survey: Facts, domain: Facts, ho
         check_storage(request, domain, source, host)
     except KvmfleetError as error:
         return error
+    return None
+
+
+def _identity_problem(request: MoveRequest, source: str, here: Facts, host: str, there: Facts) -> KvmfleetError | None:
+    """Return why the two ends cannot be the two hosts of a move."""
+    if is_twin(here, there):
+        return Conflict(
+            f"Two hosts say they are {here['host_id']}: {source}, and the destination {host}, with another libvirt UUID.",
+            f"If {HOST_ID_FILE} of one of them is a copy, remove it there. Nothing was moved.",
+        )
+    if shares_uuid(here, there):
+        return NotSupported(
+            f"{source} and the destination {host} have the same libvirt UUID ({there['host_uuid']}): libvirt refuses to migrate between them.",
+            f"{HOW_TO_SET_UUID} Nothing was moved.",
+        )
+    if same_answer(here, there):
+        return InvalidArgument(f"The destination {host} is the host that domain {request.label} runs on, by libvirt's UUID.", "Nothing was moved.")
     return None
 
 

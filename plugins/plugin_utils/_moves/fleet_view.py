@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.known import Facts, filled, with_profiles
@@ -80,7 +81,7 @@ class FleetView:
     def own_facts(self) -> Body | None:
         """Return what the host that the task runs on said of itself lately; None where it did not."""
         own = self._fresh_facts(self.source)
-        return own if own is not None and own.get("host_uuid") == self.survey["source"]["host_uuid"] else None
+        return own if own is not None and same_host(own, self.survey["source"]) else None
 
     def fleet(self, domain: Body, uuid: str, uris: Mapping[str, str], has_group: bool = True) -> Fleet:
         """Return the source, these candidates, and for a domain with a group every further host of which something is known.
@@ -98,11 +99,9 @@ class FleetView:
 
     def _add_others(self, states: dict[str, HostState], records: list[Body], entries: list[Body]) -> None:
         """Add the hosts that are not judged, only asked who is on them."""
-        seen = {state.host_uuid for state in states.values()}
         for host, facts in self._others(records):
-            if host not in states and facts["host_uuid"] not in seen:
+            if host not in states and not any(same_host(facts, state.place) for state in states.values()):
                 states[host] = self._state(host, facts, records, entries, SchedulerSettings.of(None, host))
-                seen.add(facts["host_uuid"])
 
     def _others(self, records: Iterable[Body]) -> Iterator[tuple[str, Body]]:
         """Yield the hosts that this task asked for other moves, those that told of themselves lately, and those that the ledger has moves to."""
@@ -116,7 +115,7 @@ class FleetView:
         for record in records:
             place = record["destination"]
             if place.get("host") and place.get("host_uuid"):
-                yield place["host"], {"host_uuid": place["host_uuid"], "domains": []}
+                yield place["host"], {"host_id": place.get("host_id"), "host_uuid": place["host_uuid"], "domains": []}
 
     def _candidate(self, host: str, uri: str, domain: Body, uuid: str, records: list[Body], entries: list[Body]) -> HostState:
         verdict, paths = domain.get("cpu", {}).get(uri), domain.get("paths", {}).get(uri)

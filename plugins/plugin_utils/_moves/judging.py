@@ -32,6 +32,7 @@ class Subject:
     needs: Body
     source: str
     source_uuid: str
+    source_id: t.Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,25 @@ class Judge:
 
     def check(self) -> None:
         """Raise L(InvalidArgument) where what the domain needs could not be read; before a record is opened."""
-        Request.of(self.subject.needs, self.subject.uuid, self.subject.name, self.subject.source, self.subject.source_uuid)
+        Request.of(self.subject.needs, self.subject.uuid, self.subject.name, self.subject.source)
 
     def needs(self, host: str) -> Request:
         """Return the scheduler's request for a move to that host; what is copied differs between hosts."""
         subject = self.subject
         return Request.of(
-            subject.needs, subject.uuid, subject.name, subject.source, subject.source_uuid, copied=self.copied(host), unsafe=self.request.options.unsafe
+            subject.needs,
+            subject.uuid,
+            subject.name,
+            subject.source,
+            subject.source_uuid,
+            copied=self.copied(host),
+            unsafe=self.request.options.unsafe,
+            source_id=subject.source_id,
         )
 
-    def host_uuid(self, host: str) -> str:
-        """Return libvirt's UUID of a candidate that answered."""
-        return str(self.view.survey["destinations"][self.request.uris[host]]["host_uuid"])
+    def facts(self, host: str) -> Facts:
+        """Return what a candidate that answered has said of itself."""
+        return self.view.facts(host, self.request.uris[host])
 
     def rank(self, hosts: Iterable[str]) -> dict[str, Verdict]:
         """Return a verdict for each of these candidates, from the ledger as it is now; those that passed are weighed against each other."""
@@ -86,4 +94,4 @@ def subject_of(view: FleetView, request: MoveRequest, domain: Facts) -> Subject:
     info = domain["info"]
     known = with_known_disks(domain["request"], view.own_facts(), info["uuid"])
     needs = {**known, "traits": required_traits(request.policy), **request.place}
-    return Subject(info["uuid"], info["name"], needs, view.source, view.survey["source"]["host_uuid"])
+    return Subject(info["uuid"], info["name"], needs, view.source, view.survey["source"]["host_uuid"], view.survey["source"].get("host_id"))

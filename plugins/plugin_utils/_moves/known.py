@@ -10,6 +10,8 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Callable, Mapping
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
+
 Body = Mapping[str, t.Any]
 Facts = dict[str, t.Any]
 
@@ -23,7 +25,7 @@ def filled(seen: Body, own: t.Optional[Body]) -> Facts:
     :arg own: C(kvmfleet_host) that the host's own C(host_facts) gathered within the last minute, or None.
     """
     facts = dict(seen)
-    if own is None or not seen.get("answered", True) or own.get("host_uuid") != seen.get("host_uuid"):
+    if own is None or not seen.get("answered", True) or not same_host(own, seen):
         return facts
     facts.update({key: value for key, value in own.items() if seen.get(key) is None})
     if "traits" in own:

@@ -115,14 +115,20 @@ def _document(said: Body, here: Body, disks: list[Body], by: str, before: t.Opti
     }
     kept = {key: told[key] for key in KEPT}
     changed = [key for key in KEPT if key not in old or _comparable(key, old[key]) != _comparable(key, kept[key])]
-    changed += ["host"] if old.get("host") != here else []
-    changed += [key for key, value in (("name", said["name"]), ("possible_hosts", places)) if (before or {}).get(key) != value]
+    changed += ["host"] if _lasting(old.get("host")) != _lasting(here) else []
+    changed += ["name"] if (before or {}).get("name") != said["name"] else []
+    changed += ["possible_hosts"] if list(map(_lasting, (before or {}).get("possible_hosts") or [])) != list(map(_lasting, places)) else []
     if before is not None and not changed:
         return Judgement(UNCHANGED, body=before)
     since = old["state_at"] if old.get("state_at") and "state" not in changed else now
     protected = {"origin": None, **old, **kept, "at": now, "by": by, "host": here, "state_at": since}
     base = before or {"uuid": said["uuid"], "last_record": None}
     return Judgement(SAVED, body={**base, "name": said["name"], "possible_hosts": places, "protected": protected, "updated_at": now}, changed=tuple(changed))
+
+
+def _lasting(where: t.Optional[Body]) -> t.Optional[Body]:
+    """Return what of a place is written anew when it changes: libvirt's UUID may be another one at each start of its daemon."""
+    return {**where, "host_uuid": None} if where and where.get("host_id") else where
 
 
 def _with_proof(request: Body, disks: list[Body]) -> Body:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema
 
 from .._hosts.change import changed_entry
 from .._hosts.identity import Identity, entry_of
+from .._hosts.uuids import uuid_notes
 from .._ledger.store import Body, Document, Ledger
 from .._memory.missing import missing_records
 from .answer import Outcome
@@ -47,7 +48,7 @@ class Steps:
     check: bool
 
     def leave(self, addresses: Body) -> Body:
-        """Give the host its identity, entry and tokens; C(changed), C(host_id), C(tokens). Raises L(Conflict), L(Unreachable)."""
+        """Give the host its identity, entry and tokens; C(changed), C(host_id), C(tokens), C(uuid_notes). Raises L(Conflict), L(Unreachable)."""
         identity, found = self._identify()
         known = (found.body.get("folders") or {}) if found else {}
         answer = self.phase("leave", {"ledger_id": self._ledger_id(), "known": known, "check": self.check})
@@ -58,7 +59,8 @@ class Steps:
             after = self._change(identity, lambda entry: {**entry, **told})
             changed = changed or found is None or _differs(found.body, after, ("name", "host_id", "host_uuid", "machine_id", *_TOKENS))
         tokens = {"left": sorted(answer["folders"]), "unwritable": answer["unwritable"]}
-        return {"changed": changed or found is None, "host_id": answer["host_id"], "tokens": tokens}
+        noted = uuid_notes(found.body if found else None, identity, ())
+        return {"changed": changed or found is None, "host_id": answer["host_id"], "tokens": tokens, "uuid_notes": noted}
 
     def read(self) -> Body:
         """Read the tokens of all peers and write which of them this host sees; C(changed), C(sees) (names of peers and paths)."""
@@ -101,6 +103,11 @@ class Steps:
         said = {key: answer["guard"][key] for key in ("installed", "systemd", "held_at_boot")}
         self._protected(own, {"at": utc_now(), "by": self.by, "guard": said, "token_id": token_id})
         return {"changed": bool(answer["changed"]) or token_id != before, "guard": answer["guard"]}
+
+    def shared_uuid_notes(self) -> list[str]:
+        """Return a sentence where other hosts have this one's libvirt UUID. All hosts of the play have their entries by now."""
+        own = self.entry()
+        return uuid_notes(None, _identity_of(own), (document.body for document in self.ledger.hosts())) if own and self.ledger else []
 
     def entry(self) -> t.Optional[Body]:
         """Return the host's entry, by its name."""

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Iterable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import may_be_host
 
 from .._hosts.identity import Identity
 from .._ledger.store import Body
@@ -50,7 +50,4 @@ def summary(record: Body) -> Body:
 
 
 def _is_of(end: Body, identity: Identity) -> bool:
-    if end.get("host_id") and identity.host_id:
-        return bool(end["host_id"] == identity.host_id)
-    same_uuid = end.get("host_uuid") and end["host_uuid"] == identity.host_uuid
-    return bool(same_uuid or t.cast("str", end.get("host")) == identity.name)
+    return may_be_host(end, {**identity.as_dict(), "host": identity.name})

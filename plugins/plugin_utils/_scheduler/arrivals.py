@@ -12,6 +12,7 @@ import typing as t
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
 
 # A guest that came between the survey and the lock is in the closed records only; the clocks of two hosts differ.
 GRACE_SECONDS = 60
@@ -23,15 +24,12 @@ _ARRIVED = frozenset({s.COMPLETED, s.DONE})
 Body = Mapping[str, t.Any]
 
 
-def is_place(place: Body, name: str, host_uuid: str) -> bool:
-    """Whether one end of a record is this host: by UUID, by name where the record has no UUID."""
-    return bool(place["host_uuid"] == host_uuid) if place.get("host_uuid") else place.get("host") == name
-
-
-def towards(records: Iterable[Body], name: str, host_uuid: str, gathered_at: t.Optional[str]) -> dict[str, Body]:
+def towards(records: Iterable[Body], here: Body, gathered_at: t.Optional[str]) -> dict[str, Body]:
     """Return, by domain UUID, the records whose domain is at this host, or on its way there, though the facts may not show it.
 
     That is every record that has booked this destination, and where a domain has none, its latest one if it arrived after the facts were gathered.
+
+    :arg here: the host, as a place of records.
     """
     since = instant(gathered_at)
     booked: dict[str, Body] = {}
@@ -39,23 +37,23 @@ def towards(records: Iterable[Body], name: str, host_uuid: str, gathered_at: t.O
     for record in records:
         uuid = record["domain"]["uuid"]
         if record["status"] in _BOOKED:
-            if is_place(record["destination"], name, host_uuid):
+            if same_host(record["destination"], here):
                 booked[uuid] = record
         elif record["status"] in _ARRIVED and since is not None:
             at = instant(record.get("updated_at"))
             if at is not None and (since - at).total_seconds() <= GRACE_SECONDS and (uuid not in latest or at > latest[uuid][0]):
                 latest[uuid] = (at, record)
-    arrived = {uuid: record for uuid, (_at, record) in latest.items() if is_place(record["destination"], name, host_uuid)}
+    arrived = {uuid: record for uuid, (_at, record) in latest.items() if same_host(record["destination"], here)}
     return {**arrived, **booked}
 
 
-def started(records: Iterable[Body], end: str, name: str, host_uuid: str) -> frozenset[str]:
+def started(records: Iterable[Body], end: str, here: Body) -> frozenset[str]:
     """Return the UUIDs of domains whose live migration has begun.
 
     :arg end: C(destination) for those towards this host, C(source) for those away from it.
     """
     moving = (record for record in records if record["status"] in STARTED and record.get("type") == s.LIVE_MIGRATION)
-    return frozenset(record["domain"]["uuid"] for record in moving if is_place(record[end], name, host_uuid))
+    return frozenset(record["domain"]["uuid"] for record in moving if same_host(record[end], here))
 
 
 def instant(stamp: t.Any) -> t.Optional[datetime.datetime]:

@@ -12,6 +12,8 @@ import typing as t
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
+
 from .guest import Guest
 from .host_state import HostState
 from .request import Request
@@ -39,9 +41,11 @@ class Fleet:
         return self._replacing(self.states[host], self.states[host].without(uuid), uuid)
 
     def source_of(self, request: Request) -> t.Optional[HostState]:
-        """Return the host that the domain is to leave: by libvirt's UUID, by name where that is not known."""
-        named = self._by_uuid.get(request.source_uuid) if request.source_uuid else request.source
-        return self.states.get(named) if named else None
+        """Return the host that the domain is to leave."""
+        keys = {"host_id": request.source_id, "host_uuid": request.source_uuid, "host": request.source}
+        named = (self._by_key.get((kind, value)) for kind, value in keys.items() if value)
+        found = (self.states[name] for name in named if name)
+        return next((state for state in found if same_host(state.place, request.source_place)), None)
 
     def members(self, group: str) -> Mapping[str, Mapping[str, Guest]]:
         """Return the members of a group by host and UUID, those that leave not counted where they leave."""
@@ -63,8 +67,8 @@ class Fleet:
         return {}
 
     @functools.cached_property
-    def _by_uuid(self) -> Mapping[str, str]:
-        return {state.host_uuid: name for name, state in self.states.items() if state.host_uuid}
+    def _by_key(self) -> Mapping[tuple[str, str], str]:
+        return {(kind, value): name for name, state in self.states.items() for kind, value in state.place.items() if value}
 
     @functools.cached_property
     def _groups(self) -> Groups:
@@ -83,7 +87,7 @@ class Fleet:
     def _replacing(self, before: HostState, after: HostState, uuid: str) -> Fleet:
         fleet = replace(self, states={**self.states, after.name: after})
         # Hosts and their names stay as they are, and of the groups only that of one guest has changed.
-        fleet.__dict__["_by_uuid"] = self._by_uuid
+        fleet.__dict__["_by_key"] = self._by_key
         groups = {guest.group["name"] for guest in (before.guests.get(uuid), after.guests.get(uuid)) if guest and guest.group}
         fleet.__dict__["_groups"] = self._groups if not groups else {**self._groups, **{group: self._regrouped(group, after) for group in groups}}
         return fleet

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JOB_INCOMING, JOB_OUTGOING
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import UNSETTLED
 
 from .arrivals import started, towards
@@ -31,6 +32,7 @@ _NONE: t.Final[frozenset[str]] = frozenset()
 class HostState:
     """One host at one moment. All memory is in MiB.
 
+    :arg host_id: its own ID; empty where it is not known.
     :arg unanswered: why the host did not answer; None where it did.
     :arg state: of its entry in the ledger; a host without an entry is enabled.
     :arg guests: by UUID, the domains active there and those booked for it.
@@ -43,6 +45,7 @@ class HostState:
 
     name: str
     host_uuid: str = ""
+    host_id: str = ""
     unanswered: t.Optional[str] = None
     state: str = ENABLED
     state_reason: str = ""
@@ -79,11 +82,12 @@ class HostState:
         state, reason = (entry.get("state") or ENABLED, entry.get("reason") or "") if entry else (ENABLED, "")
         if facts is None or not facts.get("answered", True):
             return cls(name, unanswered=str((facts or {}).get("msg") or "nothing is known of it"), state=state, state_reason=reason, settings=known)
-        uuid, told = str(facts.get("host_uuid") or ""), list(records)
-        guests = _guests(facts, towards(told, name, uuid, facts.get("gathered_at")))
+        here, told = place(name, facts.get("host_id"), facts.get("host_uuid")), list(records)
+        guests = _guests(facts, towards(told, here, facts.get("gathered_at")))
         return cls(
             name=name,
-            host_uuid=uuid,
+            host_uuid=str(here["host_uuid"] or ""),
+            host_id=str(here["host_id"] or ""),
             state=state,
             state_reason=reason,
             hardware=Hardware(facts),
@@ -91,11 +95,16 @@ class HostState:
             guests=guests,
             used_mib=sum(guest.memory_mib for guest in guests.values()),
             used_vcpus=sum(guest.vcpus for guest in guests.values()),
-            moves_in=started(told, "destination", name, uuid) | _with_job(facts, JOB_INCOMING),
-            moves_out=started(told, "source", name, uuid) | _with_job(facts, JOB_OUTGOING),
+            moves_in=started(told, "destination", here) | _with_job(facts, JOB_INCOMING),
+            moves_out=started(told, "source", here) | _with_job(facts, JOB_OUTGOING),
             paths=paths or {},
             cpu_verdicts=cpu_verdicts or {},
         )
+
+    @property
+    def place(self) -> Body:
+        """The host as a place of records."""
+        return place(self.name, self.host_id or None, self.host_uuid or None)
 
     @property
     def total_mib(self) -> int:

@@ -95,8 +95,8 @@ def _full(record: Body, limits: Mapping[str, int], moving: Mapping[Place, Sequen
 
 
 def _places(record: Body) -> dict[str, Place]:
-    """Return what the move takes one place of, by the name of its limit: a host is known by its UUID, by its name where that is not known."""
-    ends = {name: (name, str(record[end].get("host_uuid") or record[end].get("host"))) for name, end in _ENDS.items()}
+    """Return what the move takes one place of, by the name of its limit: a host is known by its own ID, else by libvirt's UUID, else by its name."""
+    ends = {name: (name, str(record[end].get("host_id") or record[end].get("host_uuid") or record[end].get("host"))) for name, end in _ENDS.items()}
     return {**ends, MOVES_TOTAL: (MOVES_TOTAL, "")}
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 
 from .shape import check_needs
 
@@ -28,7 +29,7 @@ class Request:
     """One domain that wants a place.
 
     :arg source: inventory name of the host that it is to leave.
-    :arg source_uuid: libvirt's UUID of that host; empty where it is not known.
+    :arg source_uuid: libvirt's UUID of that host, C(source_id) its own ID; empty where it is not known.
     :arg needs: the request as C(host_facts) gives it for the domain.
     :arg copied: target to bytes, of the disks that are to be copied.
     :arg copy_paths: target to path at the destination, where that is not the path at the source.
@@ -45,6 +46,7 @@ class Request:
     copied: Mapping[str, int] = field(default_factory=dict, hash=False)
     copy_paths: Mapping[str, str] = field(default_factory=dict, hash=False)
     unsafe: bool = False
+    source_id: str = ""
 
     @classmethod
     def of(
@@ -57,6 +59,7 @@ class Request:
         copied: t.Optional[Mapping[str, int]] = None,
         unsafe: bool = False,
         copy_paths: t.Optional[Mapping[str, str]] = None,
+        source_id: t.Optional[str] = None,
     ) -> Request:
         """Return the request of a domain. Raises L(InvalidArgument) with a sentence for what no request can hold.
 
@@ -74,7 +77,13 @@ class Request:
             copied=_checked_copies(copied or {}),
             copy_paths=dict(copy_paths or {}),
             unsafe=unsafe,
+            source_id=source_id or "",
         )
+
+    @property
+    def source_place(self) -> Body:
+        """The host that the domain is to leave, as a place of records."""
+        return place(self.source, self.source_id or None, self.source_uuid or None)
 
     def as_json(self) -> dict[str, t.Any]:
         """Return what a record keeps under C(request), so that a booking counts it."""

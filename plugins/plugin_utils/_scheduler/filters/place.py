@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
+
 from ..fleet import Fleet
 from ..host_state import ENABLED, HostState
 from ..request import Request
@@ -23,10 +25,8 @@ class NotSource(Rule):
     judges_silent = True
 
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Compare libvirt's UUIDs, and the names where one is not known."""
-        known = request.source_uuid and host.host_uuid
-        same = request.source_uuid == host.host_uuid if known else request.source == host.name
-        return Finding(f"{request.name} runs there already.") if same else PASS
+        """Compare the host IDs; libvirt's UUIDs, and then the names, where one is not known."""
+        return Finding(f"{request.name} runs there already.") if same_host(request.source_place, host.place) else PASS
 
 
 class Up(Rule):

@@ -47,9 +47,10 @@ class Host:
         self.folders: dict[str, DirectoryFolder] = {}
         self.answers = True
         self.forgets = True
+        self.own_id: t.Optional[str] = None
 
     def host_id(self) -> t.Optional[str]:
-        return None
+        return self.own_id
 
     def host_uuid(self) -> str:
         return self.uuid
@@ -178,6 +179,23 @@ def test_a_store_that_both_see_stays_whatever_was_recorded(scene: Scene) -> None
 def test_a_host_that_is_this_one_by_another_name_is_nowhere_else(scene: Scene) -> None:
     scene.there.uuid = "here"
     assert scene.plan()["kind"] == "refuse"
+
+
+def test_a_host_that_shares_its_uuid_with_this_one_is_another_host(scene: Scene) -> None:
+    scene.there.uuid = "here"
+    scene.there.own_id = "you"
+    assert scene.plan()["kind"] == "clean"
+
+
+def test_the_host_that_has_it_is_expected_whatever_its_uuid_is_by_now(scene: Scene) -> None:
+    """So the others need not answer."""
+    scene.there.own_id = "you"
+    dead = Host("dead")
+    dead.answers = False
+    survey = Survey(scene.here, "me", {"kvm2": "there", "kvm3": "dead"}, lambda uri: dead if uri == "dead" else scene.there, lambda record: (), "/none")
+    expected = [{"host": "kvm2", "host_id": "you", "host_uuid": "there before"}]
+    asked = {"uuid": UUID, "name": "web", "record": RECORD, "defined": False, "came_back": False, "saved": scene.saved, "expected": expected}
+    assert [(plan["kind"], plan["where"]) for plan in survey.plans([asked])] == [("clean", "kvm2")]
 
 
 def test_a_host_that_does_not_answer_is_named(scene: Scene) -> None:

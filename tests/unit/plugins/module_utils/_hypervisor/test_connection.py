@@ -75,3 +75,74 @@ def test_without_the_binding_it_is_not_the_host_s_fault(monkeypatch: pytest.Monk
     monkeypatch.setattr(library, "_libvirt", None)
     with pytest.raises(NotSupported, match="no libvirt binding"):
         connection.open_connection("qemu:///system")
+
+
+DROPPED = "Cannot recv data: kex_exchange_identification: read: Connection reset by peer"
+
+
+@pytest.mark.parametrize("text", [DROPPED, "Cannot recv data: Connection closed by 10.0.0.2 port 22: Connection reset by peer"])
+def test_a_login_that_the_ssh_server_drops_is_tried_again(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(connection, "_FIRST_PAUSE_SECONDS", 0.01)
+    refusals = [LibvirtError(38, text)] * 3
+
+    def drop(uri: str) -> Connection:
+        if refusals:
+            raise refusals.pop()
+        return Connection()
+
+    answer(drop)
+    assert connection.open_connection("qemu+ssh://kvm2/system").keepalive == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("qemu+ssh://kvm2/system", "Cannot recv data: ssh: connect to host kvm2 port 22: No route to host: Connection reset by peer"),
+        ("qemu+ssh://kvm2/system", "Cannot recv data: Permission denied (publickey)."),
+        ("qemu+tcp://kvm2/system", DROPPED),
+    ],
+)
+def test_what_is_no_dropped_login_is_told_at_once(answer: t.Callable[..., None], uri: str, text: str) -> None:
+    tries = []
+
+    def refuse(uri: str) -> t.Any:
+        tries.append(uri)
+        raise LibvirtError(38, text)
+
+    answer(refuse)
+    with pytest.raises(Unreachable, match="Cannot recv data"):
+        connection.open_connection(uri)
+    assert len(tries) == 1
+
+
+def test_a_server_that_drops_every_login_is_unreachable_in_time_with_its_own_words(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "_LAST_TRY_SECONDS", 0.5)
+
+    def drop(uri: str) -> t.Any:
+        raise LibvirtError(38, DROPPED)
+
+    answer(drop)
+    with pytest.raises(Unreachable, match="kex_exchange_identification"):
+        connection.open_connection("qemu+ssh://kvm2/system", timeout_seconds=2.0)
+
+
+def test_only_so_many_logins_at_one_host_are_on_their_way_at_once(answer: t.Callable[..., None]) -> None:
+    now, most, lock, gate = [0], [0], threading.Lock(), threading.Event()
+
+    def linger(uri: str) -> Connection:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        gate.wait(0.2)
+        with lock:
+            now[0] -= 1
+        return Connection()
+
+    answer(linger)
+    threads = [threading.Thread(target=connection.open_connection, args=("qemu+ssh://kvm9/system",)) for dummy in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert 1 <= most[0] <= 4

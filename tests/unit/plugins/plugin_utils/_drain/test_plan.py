@@ -124,6 +124,22 @@ def test_a_domain_that_runs_twice_is_left_alone() -> None:
     assert "active on kvm2 as well" in plan["unplaced"][0]["reason"]
 
 
+def test_boards_with_one_uuid_for_all_hide_no_second_copy() -> None:
+    known = fleet(domain("web1"), kvm2=(domain("web1"),))
+    for name, told in known.items():
+        told.update(host_id=uuid_of(f"id of {name}"), host_uuid=uuid_of("board"))
+    assert "active on kvm2 as well" in make_plan(Known(known), ["kvm1"], CANDIDATES)["unplaced"][0]["reason"]
+
+
+def test_a_booking_made_under_a_uuid_of_before_counts() -> None:
+    known = fleet(domain("web1", 1000))
+    for name, told in known.items():
+        told.update(host_id=uuid_of(f"id of {name}"))
+    booked = record("other", "kvm3", "kvm2", "queued", 7000)
+    booked["destination"].update(host_id=uuid_of("id of kvm2"), host_uuid=uuid_of("long ago"))
+    assert ways(make_plan(Known(known, records=[booked]), ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
+
+
 def test_a_source_without_facts_is_named() -> None:
     with pytest.raises(InvalidArgument, match="no facts of kvm9"):
         make_plan(Known(fleet()), ["kvm1", "kvm9"], CANDIDATES)

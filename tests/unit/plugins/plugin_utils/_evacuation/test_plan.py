@@ -56,6 +56,15 @@ def test_who_finds_no_place_is_named_with_the_reasons_of_all_and_can_be_forced(s
     assert [huge] in forced.by_host.values()
 
 
+def test_a_host_has_seen_the_disks_whatever_its_uuid_is_by_now(site: Site) -> None:
+    uuid = site.save("web", seen_by=["kvm1", "kvm3"])
+    site.told_ids = {"kvm2", "kvm3"}
+    site.uuids = {name: uuid_of(f"another {name}") for name in site.uuids}
+    dummy, shares = plan(site)
+    assert shares.uncovered == []
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
 def test_force_overrides_no_disk_that_is_not_proved(site: Site) -> None:
     site.save("only", seen_by=["kvm1", "kvm2"], memory_mib=1024 * 1024)
     dummy, shares = plan(site, force=True, survivors=("kvm2",))

@@ -29,12 +29,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.answer import result_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run import Evacuation, check_wish
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.follow import ControllerGone
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuation.fleet import WORD, Site, host_id
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuation.fleet import HOSTS, WORD, Site, host_id
 
 Body = dict[str, t.Any]
 
@@ -335,6 +336,7 @@ def test_a_host_that_answers_libvirt_is_never_evacuated_under_whatever_name(site
     if alias == "kvm1":
         site.silent.clear()
     else:
+        # Nothing says that this is another host with the same board's UUID.
         site.uuids["kvm3"] = site.uuids["kvm1"]
         site.told_facts.discard("kvm3")
     agent = site.agent(power="on")
@@ -460,11 +462,53 @@ def test_a_host_whose_id_is_read_has_answered_whatever_its_uuid(site: Site) -> N
     assert site.running() == {"kvm2": ["web"]}
 
 
+def test_hosts_with_other_uuids_than_before_are_known_by_their_host_ids(site: Site) -> None:
+    """Also where the ledger has the domain on hosts by their UUIDs of then."""
+    site.save("web")
+    site.told_ids = set(HOSTS)
+    site.told_facts.clear()
+    site.uuids = {name: uuid_of(f"another {name}") for name in site.uuids}
+    run = site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    assert run.jobs[0].record is not None
+    assert run.jobs[0].record["destination"] == site.place("kvm2")
+    site.uuids = {name: uuid_of(f"a third {name}") for name in site.uuids}
+    assert site.evacuate().jobs == []
+    assert site.told() == [("web", "done", "kvm2")]
+
+
+@pytest.mark.parametrize("survivor", ["kvm2", "kvm3"])
+def test_a_survivor_that_has_the_uuid_of_the_dead_host_is_another_host(site: Site, survivor: str) -> None:
+    site.save("web")
+    site.told_ids = set(HOSTS)
+    site.uuids[survivor] = site.uuids["kvm1"]
+    site.write_host(survivor)
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
 def test_a_living_host_with_the_uuid_of_the_dead_one_is_another_host(site: Site) -> None:
     site.save("web")
     site.uuids["kvm3"] = site.uuids["kvm1"]
     site.write_host("kvm3")
     site.told_ids = {"kvm3"}
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_copy_of_the_dead_host_s_id_counts_as_the_dead_host(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    site.told_ids = set(HOSTS)
+    told = site._answer
+    monkeypatch.setattr(site, "_answer", lambda name: {**told(name), "host_id": host_id("kvm1")} if name == "kvm3" else told(name))
+    with pytest.raises(Unsafe, match="kvm1 answers"):
+        site.evacuate()
+
+
+def test_a_domain_that_is_on_the_dead_host_by_a_uuid_of_before_alone_is_found(site: Site) -> None:
+    """The document is from before the host had an ID."""
+    site.save("web")
+    site.change("web", lambda body: body.update(possible_hosts=[place("kvm1", None, uuid_of("long ago"))]))
     site.evacuate()
     assert site.running() == {"kvm2": ["web"]}
 

@@ -42,6 +42,20 @@ def test_a_domain_that_runs_twice_is_found() -> None:
     assert "kvm1 and kvm3" in found[0]["msg"]
 
 
+def test_boards_with_one_uuid_for_all_hide_no_second_copy() -> None:
+    fleet = {"kvm1": {**host(1, domain()), "host_id": "id-1"}, "kvm2": {**host(1, domain()), "host_id": "id-2"}}
+    assert [finding["hosts"] for finding in scan(fleet)["findings"]] == [["kvm1", "kvm2"]]
+
+
+def test_a_copied_host_id_hides_no_second_copy() -> None:
+    fleet = {"kvm1": {**host(1, domain()), "host_id": "id-1"}, "kvm2": {**host(2, domain()), "host_id": "id-1"}}
+    assert [finding["hosts"] for finding in scan(fleet)["findings"]] == [["kvm1", "kvm2"]]
+
+
+def test_two_names_of_one_host_count_once() -> None:
+    assert not scan({"kvm1": {**host(1, domain()), "host_id": "id-1"}, "alias": {**host(1, domain()), "host_id": "id-1"}})["findings"]
+
+
 def test_a_paused_copy_counts() -> None:
     assert scan({"kvm1": host(1, domain()), "kvm2": host(2, domain(state="paused", reason="user"))})["findings"]
 

@@ -71,6 +71,25 @@ def test_identity_that_has_come_apart_is_a_conflict(ledger: FileLedger, changes:
         found(ledger, **changes)
 
 
+def test_boards_with_one_uuid_for_all_are_several_hosts(ledger: FileLedger) -> None:
+    put(ledger)
+    for host_id in (None, NEW):
+        assert found(ledger, name="kvm2", host_id=host_id, machine_id="m2") is None
+    put(ledger, name="kvm2", host_id=NEW, machine_id="m2")
+    for name, host_id, machine_id in (("kvm1", ID, "m1"), ("kvm2", NEW, "m2")):
+        entry = found(ledger, name=name, host_id=host_id, machine_id=machine_id)
+        assert entry is not None
+        assert entry["name"] == name
+    assert found(ledger, name="kvm3", host_id=None, machine_id="m3") is None
+
+
+@pytest.mark.parametrize("changes", [{"name": "kvm2"}, {"machine_id": "m2"}, {"name": "kvm2", "machine_id": None}])
+def test_a_uuid_of_a_known_host_still_forbids_where_something_else_agrees(ledger: FileLedger, changes: dict[str, t.Any]) -> None:
+    put(ledger)
+    with pytest.raises(Conflict):
+        found(ledger, **{"host_id": NEW, **changes})
+
+
 def test_two_hosts_of_one_name_are_a_conflict(ledger: FileLedger) -> None:
     put(ledger)
     put(ledger, name="kvm2", host_id=NEW, host_uuid=NEW, machine_id="m2")

@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, 
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import Control
 
+HOST_ID = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
 OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
 
 
@@ -31,10 +32,10 @@ def moved(control: Control, name: str = "web1", destination: t.Optional[str] = "
     return job
 
 
-def in_ledger(control: Control, status: str, to: str = "kvm2", uuid: str = UUID) -> schema.Record:
+def in_ledger(control: Control, status: str, to: str = "kvm2", uuid: str = UUID, source: t.Optional[schema.Record] = None) -> schema.Record:
     """A record that a run before this one left, in that status."""
     machine = control.fleet.machines[to]
-    source, destination = schema.place("kvm1", None, control.fleet.source.host_uuid), schema.place(to, None, machine.host_uuid)
+    source, destination = source or schema.place("kvm1", None, control.fleet.source.host_uuid), schema.place(to, None, machine.host_uuid)
     record = schema.new_record(s.LIVE_MIGRATION, {"uuid": uuid, "name": "web1"}, source, destination, {}, "earlier", {"memory_mib": 1024})
     stored = control.ledger.open_record(record)
     for step in (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING):
@@ -233,6 +234,58 @@ def test_a_move_in_flight_whose_watcher_is_gone_is_adopted(control: Control) -> 
     assert (job.record["id"], job.record["status"], job.moved) == (earlier["id"], s.COMPLETED, True)
     assert job.record["generation"] > earlier["generation"]
     assert control.source.orders[0]["adopt"] is True
+
+
+def identify(control: Control, **host_ids: str) -> None:
+    """Give hosts IDs of their own, the source in its file, which this machine has not."""
+    for host, host_id in host_ids.items():
+        control.fleet.machines[host].host_id = host_id
+        control.source.facts.setdefault(host, {})["host_id"] = host_id
+
+
+@pytest.mark.parametrize("identified", [True, False])
+def test_a_source_whose_uuid_has_changed_since_adopts_its_own_move(control: Control, identified: bool) -> None:
+    """Libvirt makes a new UUID at each start of its daemon where the firmware has none."""
+    control.fleet.link_mib = 100
+    if identified:
+        identify(control, kvm1=HOST_ID)
+    control.fleet.guest()
+    earlier = in_ledger(control, s.RUNNING, source=schema.place("kvm1", HOST_ID if identified else None, control.fleet.source.host_uuid))
+    control.fleet.begin_elsewhere()
+    control.fleet.source.host_uuid = OTHER
+    job = moved(control)
+    assert (job.record["id"], job.record["status"], job.moved) == (earlier["id"], s.COMPLETED, True)
+
+
+def test_a_record_of_another_host_is_not_adopted_though_that_has_the_same_uuid(control: Control) -> None:
+    identify(control, kvm1=HOST_ID)
+    control.fleet.guest()
+    in_ledger(control, s.RUNNING, source=schema.place("kvm8", OTHER, control.fleet.source.host_uuid))
+    assert isinstance(moved(control).error, e.Conflict)
+
+
+def test_ends_that_share_a_uuid_are_named_before_libvirt_refuses(control: Control) -> None:
+    control.fleet.guest()
+    identify(control, kvm1=HOST_ID, kvm2=OTHER)
+    control.fleet.destination.host_uuid = control.fleet.source.host_uuid
+    job = moved(control)
+    assert isinstance(job.error, e.NotSupported)
+    assert "host_uuid" in str(job.error)
+
+
+def test_two_ends_with_one_host_id_are_a_conflict(control: Control) -> None:
+    control.fleet.guest()
+    identify(control, kvm1=HOST_ID, kvm2=HOST_ID)
+    job = moved(control)
+    assert isinstance(job.error, e.Conflict)
+    assert "Two hosts say they are" in str(job.error)
+
+
+def test_a_record_names_both_hosts_by_the_ids_that_they_have_told(control: Control) -> None:
+    control.fleet.guest()
+    identify(control, kvm1=HOST_ID, kvm2=OTHER)
+    record = moved(control).record
+    assert (record["source"]["host_id"], record["destination"]["host_id"]) == (HOST_ID, OTHER)
 
 
 def test_a_move_in_flight_to_elsewhere_is_a_conflict_that_names_both(control: Control) -> None:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import HostState, host, judged, request, silent, uuid_of
@@ -16,6 +18,12 @@ def test_the_source_is_refused_by_uuid_under_any_name() -> None:
 
 def test_another_host_of_the_source_s_name_is_told_by_its_uuid() -> None:
     assert judged("not_source", request(), host("kvm1", host_uuid=uuid_of("new"))).reason is None
+
+
+def test_the_host_id_tells_the_source_whatever_its_uuid_is_by_now() -> None:
+    leaving = replace(request(), source_id="id-1")
+    assert judged("not_source", leaving, host("kvm1", host_id="id-1", host_uuid=uuid_of("new"))).reason
+    assert judged("not_source", leaving, host("kvm2", host_id="id-2", host_uuid=uuid_of("kvm1"))).reason is None
 
 
 def test_without_a_uuid_the_name_tells_the_source() -> None:
