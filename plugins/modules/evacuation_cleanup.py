@@ -39,7 +39,10 @@ options:
     choices: [quarantine, keep, delete]
     default: quarantine
   retention_days:
-    description: For how many days V(delete) leaves in quarantine what was put there.
+    description:
+      - For how many days V(delete) leaves in quarantine what was put there.
+      - The days count from the time at which the control node closed the record of the evacuation, by the clock of the control node. The clock of this host is
+        not asked. What no record tells of is kept, and so is everything while the clock of the control node is behind the record; RV(kept) names it.
     type: int
     default: 14
 extends_documentation_fragment:

@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Deleting what was put aside long enough ago."""
+"""What was put aside on this host, and deleting it once the control node says that it is due.
+
+This host's clock decides nothing: it may have been stepped since a file was put aside.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import stat
 import typing as t
@@ -20,30 +22,44 @@ from .quarantine import COMPLETE, ROOT, Manifest, Quarantine, read_manifest, syn
 Json = t.Dict[str, t.Any]
 
 
-def expire(retention_days: int, now: datetime.datetime, in_use: t.Callable[[str], t.Sequence[str]], check: bool, root: str = ROOT) -> Json:
-    """Delete what was put aside on this host at least so many days ago; C(deleted) and C(kept) (with C(reason)), by record.
-
-    :arg in_use: names of the domains of this host that use a file.
-    :arg check: delete nothing, say what would be.
-    """
-    answer: Json = {"deleted": [], "kept": []}
+def list_quarantined(root: str = ROOT) -> Json:
+    """Return C(quarantined), C({record, uuid, name, paths}) of all that was put aside whole; and C(kept), manifests that cannot be read, with C(reason)."""
+    answer: Json = {"quarantined": [], "kept": []}
     for path in _manifests(root):
         try:
             manifest = read_manifest(path)
         except KvmfleetError as error:
             answer["kept"].append({"record": os.path.basename(path)[: -len(".json")], "reason": error.message})
             continue
-        if manifest is None or manifest["state"] != COMPLETE or not _is_due(manifest, retention_days, now):
+        if manifest is not None and manifest["state"] == COMPLETE:
+            answer["quarantined"].append(_entry(manifest))
+    return answer
+
+
+def expire(due: t.Sequence[str], in_use: t.Callable[[str], t.Sequence[str]], check: bool, root: str = ROOT) -> Json:
+    """Delete what was put aside for these records; C(deleted) and C(kept) (with C(reason)), by record.
+
+    :arg due: IDs of records whose retention is over.
+    :arg in_use: names of the domains of this host that use a file.
+    :arg check: delete nothing, say what would be.
+    """
+    answer: Json = {"deleted": [], "kept": []}
+    for record in due:
+        manifest = Quarantine(record, root).read()
+        if manifest is None or manifest["state"] != COMPLETE:
             continue
         reason = _why_kept(manifest, in_use)
-        said = {"record": manifest["record"], **manifest["domain"], "paths": [item["to"] for item in manifest["items"]]}
         if reason:
-            answer["kept"].append({**said, "reason": reason})
+            answer["kept"].append({**_entry(manifest), "reason": reason})
             continue
         if not check:
             _delete(manifest, root)
-        answer["deleted"].append(said)
+        answer["deleted"].append(_entry(manifest))
     return answer
+
+
+def _entry(manifest: Manifest) -> Json:
+    return {"record": manifest["record"], **manifest["domain"], "paths": [item["to"] for item in manifest["items"]]}
 
 
 def _manifests(root: str) -> t.List[str]:
@@ -51,14 +67,6 @@ def _manifests(root: str) -> t.List[str]:
         return [os.path.join(root, name) for name in sorted(os.listdir(root)) if name.endswith(".json")]
     except FileNotFoundError:
         return []
-
-
-def _is_due(manifest: Manifest, retention_days: int, now: datetime.datetime) -> bool:
-    try:
-        at = datetime.datetime.strptime(str(manifest["completed_at"]), "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
-    except ValueError:
-        return False
-    return now - at >= datetime.timedelta(days=retention_days)
 
 
 def _why_kept(manifest: Manifest, in_use: t.Callable[[str], t.Sequence[str]]) -> str:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import typing as t
 
@@ -23,6 +22,7 @@ from .._patience import patient
 from .belonging import check_belongs
 from .cleanup import CLEAN
 from .cleanup_expiry import expire as expire_quarantine
+from .cleanup_expiry import list_quarantined
 from .cleanup_survey import CleaningHost, Survey
 from .quarantine import Item, Quarantine, Step, is_moved
 
@@ -69,28 +69,44 @@ def clean(uri: str, work: Work) -> Json:
         return {"changed": done.pop("changed"), "plan": plan, "done": done}
 
 
+def quarantined(_uri: str, work: Work) -> Json:
+    """Return what was put aside on this host: C(quarantined), C(kept); see L(list_quarantined). Changes nothing."""
+    require_root()
+    _check_host(work["host_id"])
+    return {"changed": False, **list_quarantined()}
+
+
 def expire(uri: str, work: Work) -> Json:
-    """Delete what was put aside at least C(retention_days) ago: C(deleted), C(kept)."""
+    """Delete what was put aside for the records in C(due): C(deleted), C(kept)."""
     with _looking(uri, {**work, "uris": {}}) as (_host, look):
-        now = datetime.datetime.now(datetime.timezone.utc)
-        answer = expire_quarantine(work["retention_days"], now, look.users_of, work["check"])
+        answer = expire_quarantine(work["due"], look.users_of, work["check"])
         return {"changed": bool(answer["deleted"]), **answer}
 
 
-PHASES: t.Dict[str, t.Callable[[str, Work], Json]] = {"identify": identify, "survey": survey, "clean": clean, "expire": expire}
+PHASES: t.Dict[str, t.Callable[[str, Work], Json]] = {
+    "identify": identify,
+    "survey": survey,
+    "clean": clean,
+    "quarantined": quarantined,
+    "expire": expire,
+}
 
 
 @contextlib.contextmanager
 def _looking(uri: str, work: Work) -> t.Iterator[t.Tuple[CleaningHost, Survey]]:
     require_root()
-    now = read_host_id()
-    if now is None or now != work["host_id"]:
-        raise Conflict(f"The task began on the host {work['host_id']}, and this one is {now}. Nothing was touched.", "Run the task again.")
+    _check_host(work["host_id"])
     host = open_cleaning_host(require_local(uri))
     try:
         yield host, Survey(host, work["host_id"], work["uris"], _open_peer, _put_aside)
     finally:
         host.close()
+
+
+def _check_host(host_id: str) -> None:
+    now = read_host_id()
+    if now is None or now != host_id:
+        raise Conflict(f"The task began on the host {host_id}, and this one is {now}. Nothing was touched.", "Run the task again.")
 
 
 def _open_peer(uri: str) -> CleaningHost:

@@ -117,6 +117,20 @@ def test_what_was_put_aside_long_enough_ago_is_deleted_by_a_later_run(scene: Sce
     assert not scene.exists(put)
 
 
+def test_a_quarantine_of_a_host_whose_clock_was_wrong_is_not_overdue_when_the_clock_is_right(scene: Scene) -> None:
+    """A dead RTC: what was put aside says 1970, until the network time has stepped the clock."""
+    scene.guest("web", "--storage", "local")
+    scene.protect()
+    scene.copy_image("web")
+    record = scene.evacuated("web")
+    put = scene.clean().result["cleaned"][0]["quarantined"][0]["quarantine"]
+    manifest = f"/var/lib/kvmfleet/quarantine/{record['id']}.json"
+    scene.lab.on(1, "sed", "-i", "-E", 's/"(created_at|completed_at)": "[0-9]{4}-/"\\1": "1970-/', manifest)
+    assert '"completed_at": "1970-' in scene.lab.on(1, "cat", manifest)
+    outcome = scene.clean(storage="delete", retention_days=14)
+    assert (outcome.code, outcome.result["deleted"], scene.exists(put)) == (0, [], True), outcome.text
+
+
 def test_the_wrong_user_uri_and_ledger_are_refused(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.protect(shared=True)

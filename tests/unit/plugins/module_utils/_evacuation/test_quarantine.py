@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import pathlib
@@ -14,12 +13,11 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_expiry import expire
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_expiry import expire, list_quarantined
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import FOLDER, Quarantine, read_manifest
 
 RECORD = "0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11"
 DOMAIN = {"uuid": "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", "name": "web"}
-LATER = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=15)
 
 
 class Died(Exception):
@@ -54,8 +52,11 @@ class Store:
     def put_aside(self) -> pathlib.Path:
         return self.mount / FOLDER / RECORD / f"vda-{self.image.name}"
 
-    def expire(self, check: bool = False, users: t.Sequence[str] = (), now: datetime.datetime = LATER, days: int = 14) -> dict[str, t.Any]:
-        return expire(days, now, lambda path: users, check, str(self.root))
+    def expire(self, check: bool = False, users: t.Sequence[str] = (), due: t.Sequence[str] = (RECORD,)) -> dict[str, t.Any]:
+        return expire(due, lambda path: users, check, str(self.root))
+
+    def listed(self) -> dict[str, t.Any]:
+        return list_quarantined(str(self.root))
 
 
 @pytest.fixture
@@ -132,8 +133,10 @@ def test_an_edited_manifest_is_refused_and_nothing_is_deleted(store: Store, chan
     path.write_text(json.dumps({**store.put(), **change}))
     with pytest.raises(Internal, match="cannot be read"):
         read_manifest(str(path))
-    answer = store.expire()
-    assert (answer["deleted"], len(answer["kept"])) == ([], 1)
+    with pytest.raises(Internal, match="cannot be read"):
+        store.expire()
+    answer = store.listed()
+    assert (answer["quarantined"], [one["record"] for one in answer["kept"]]) == ([], [RECORD])
     assert store.put_aside.exists()
 
 
@@ -146,9 +149,11 @@ def test_a_torn_manifest_stops_the_run(store: Store) -> None:
     assert store.put_aside.exists()
 
 
-def test_what_is_old_enough_is_deleted_and_the_manifest_says_so(store: Store) -> None:
+def test_what_is_due_is_deleted_and_the_manifest_says_so(store: Store) -> None:
     manifest = store.put()
-    assert store.expire(now=LATER - datetime.timedelta(days=2))["deleted"] == []
+    assert store.listed() == {"quarantined": [{"record": RECORD, **DOMAIN, "paths": [str(store.put_aside)]}], "kept": []}
+    assert store.expire(due=[])["deleted"] == []
+    assert store.put_aside.exists()
     assert store.expire(check=True)["deleted"][0]["paths"] == [str(store.put_aside)]
     assert store.put_aside.exists()
     assert store.expire()["deleted"][0]["record"] == RECORD
@@ -158,12 +163,14 @@ def test_what_is_old_enough_is_deleted_and_the_manifest_says_so(store: Store) ->
     assert after is not None
     assert (after["state"], after["restore"]) == ("deleted", None)
     assert store.expire() == {"deleted": [], "kept": []}
+    assert store.listed() == {"quarantined": [], "kept": []}
 
 
 def test_what_is_used_again_or_not_finished_is_not_deleted(store: Store) -> None:
     with pytest.raises(Died):
         store.put(die_at="move disk")
     assert store.expire() == {"deleted": [], "kept": []}
+    assert store.listed() == {"quarantined": [], "kept": []}
     store.put()
     answer = store.expire(users=["domain other"])
     assert "used by domain other" in answer["kept"][0]["reason"]
@@ -171,4 +178,5 @@ def test_what_is_used_again_or_not_finished_is_not_deleted(store: Store) -> None
 
 
 def test_a_host_without_a_quarantine_has_nothing_to_delete(tmp_path: pathlib.Path) -> None:
-    assert expire(14, LATER, lambda path: (), False, str(tmp_path / "none")) == {"deleted": [], "kept": []}
+    assert expire([RECORD], lambda path: (), False, str(tmp_path / "none")) == {"deleted": [], "kept": []}
+    assert list_quarantined(str(tmp_path / "none")) == {"quarantined": [], "kept": []}

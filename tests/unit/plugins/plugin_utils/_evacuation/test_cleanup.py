@@ -36,11 +36,14 @@ class Host:
         self.asked: list[Body] = []
         self.phases: list[str] = []
         self.done: Body = dict(DONE)
+        self.put_aside: list[str] = []
 
     def phase(self, name: str, work: Body) -> Body:
         self.phases.append(name)
+        if name == "quarantined":
+            return {"changed": False, "quarantined": [{"record": one, "uuid": WEB, "name": "web", "paths": []} for one in self.put_aside], "kept": []}
         if name == "expire":
-            return {"changed": True, "deleted": [{"record": "old", "uuid": "u", "name": "n", "paths": []}], "kept": []}
+            return {"changed": True, "deleted": [{"record": one, "uuid": WEB, "name": "web", "paths": []} for one in work["due"]], "kept": []}
         self.asked = list(work["domains"])
         plans = [self._plan(domain) for domain in work["domains"]]
         if name == "survey":
@@ -78,11 +81,11 @@ class Scene:
             stored = self.ledger.update(stored, record)
         return stored
 
-    def run(self, here: Body = KVM1, storage: str = "quarantine", check: bool = False, told: t.Sequence[Body] = ()) -> Outcome:
+    def run(self, here: Body = KVM1, storage: str = "quarantine", check: bool = False, told: t.Sequence[Body] = (), days: int = 14) -> Outcome:
         """:arg told: what the second host remembers."""
         heard = [("kvm2", told)]
         memory = missing_records(self.ledger, heard), left_behind(self.ledger, heard, here["host_id"])
-        return Cleanup(self.ledger, here, self.host.phase, {"kvm2": "qemu+ssh://kvm2/system"}, storage, 14, BY, check, *memory).run()
+        return Cleanup(self.ledger, here, self.host.phase, {"kvm2": "qemu+ssh://kvm2/system"}, storage, days, BY, check, *memory).run()
 
     def lost(self, source: Body, destination: Body, generation: int, record_type: str = s.EVACUATION) -> Body:
         """Return what a host remembers of a record of the domain that the ledger does not have."""
@@ -287,12 +290,32 @@ def test_what_a_dead_destination_may_have_got_is_cleaned_and_its_record_failed(s
     assert document.body["possible_hosts"] == [KVM3]
 
 
-@pytest.mark.parametrize(("storage", "phases"), [("delete", ["survey", "expire", "clean"]), ("quarantine", ["survey", "clean"]), ("keep", ["survey", "clean"])])
+@pytest.mark.parametrize(
+    ("storage", "phases"),
+    [("delete", ["survey", "quarantined", "expire", "clean"]), ("quarantine", ["survey", "clean"]), ("keep", ["survey", "clean"])],
+)
 def test_only_delete_deletes_what_is_old_and_before_anything_new_is_put_there(scene: Scene, storage: str, phases: list[str]) -> None:
+    old = scene.evacuation(domain=str(uuid.UUID(int=65)), to=(s.PRE_MIGRATING, s.DONE, s.COMPLETED))
+    scene.host.put_aside = [old]
     scene.evacuation()
-    outcome = scene.run(storage=storage)
+    outcome = scene.run(storage=storage, days=0)
     assert scene.host.phases == phases
-    assert bool(outcome.deleted) == (storage == "delete")
+    assert [entry["record"] for entry in outcome.deleted] == ([old] if storage == "delete" else [])
+
+
+def test_what_was_just_put_aside_is_not_deleted_before_its_time(scene: Scene) -> None:
+    scene.host.put_aside = [scene.evacuation(to=(s.PRE_MIGRATING, s.DONE, s.COMPLETED))]
+    outcome = scene.run(storage="delete")
+    assert (scene.host.phases, outcome.deleted, outcome.kept) == (["quarantined"], [], [])
+
+
+def test_what_no_record_tells_of_is_kept_and_named(scene: Scene) -> None:
+    scene.evacuation()
+    scene.host.put_aside = [str(uuid.UUID(int=90))]
+    outcome = scene.run(storage="delete", days=0)
+    assert "expire" not in scene.host.phases
+    assert outcome.deleted == []
+    assert "has no record" in outcome.kept[0]["reason"]
 
 
 def test_nothing_is_removed_by_a_tombstone_when_a_host_knows_of_something_newer(scene: Scene) -> None:
