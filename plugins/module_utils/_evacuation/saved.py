@@ -11,7 +11,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from .._errors import Unsafe
-from .._facts.disks import source_of
+from .._facts.volumes import source_of
 from .._xml import NotXml, parse_xml
 
 Json = t.Mapping[str, t.Any]

@@ -10,15 +10,13 @@ from __future__ import annotations
 import typing as t
 from xml.etree.ElementTree import Element
 
+from .image_files import ImageFile, files_of
 from .ports import Stores
+from .volumes import Pools, locate_volume, source_of
 
 Json = t.Dict[str, t.Any]
-Pools = t.Sequence[t.Mapping[str, t.Any]]
 
 _DROPPED_WHEN_MISSING = ("optional", "requisite")
-# Pools whose volumes are files, and those whose volumes are block devices; all others are of the network.
-_FILE_POOLS = ("dir", "fs", "netfs")
-_BLOCK_POOLS = ("logical", "disk", "iscsi", "scsi", "mpath", "zfs")
 # Protocols whose volumes have one name in the world, or in the cluster that the definition names.
 _NAMED_BY_THEMSELVES = ("rbd", "iscsi", "sheepdog", "vitastor")
 
@@ -36,27 +34,24 @@ def _disk(disk: Element, stores: t.Optional[Stores], pools: Pools) -> Json:
     target, source, driver = disk.find("target"), disk.find("source"), disk.find("driver")
     device, kind = disk.get("device", "disk"), disk.get("type", "")
     where = source_of(source)
-    shared, store, size = _proof(kind, source, where, driver.get("type", "raw") if driver is not None else "raw", stores, pools)
+    image_format = driver.get("type", "raw") if driver is not None else "raw"
+    shared, store, size = _proof(kind, source, where, image_format, stores, pools)
+    files, problem = files_of(disk, stores.header if stores else None, pools) if where else ([], None)
     return {
         "target": target.get("dev", "") if target is not None else "",
         "device": device,
         "kind": kind,
         "source": where,
+        "format": image_format,
         "readonly": disk.find("readonly") is not None or device == "cdrom",
         "shareable": disk.find("shareable") is not None,
         "shared": shared,
         "store": store,
         "optional": source is not None and source.get("startupPolicy") in _DROPPED_WHEN_MISSING,
         "bytes": size,
+        "files": [_file(file, stores) for file in files],
+        "files_problem": problem,
     }
-
-
-def source_of(source: t.Optional[Element]) -> str:
-    """Return where a disk's bytes are: a path, C(pool/volume), or the name of a network disk; empty for an empty drive."""
-    attributes = source.attrib if source is not None else {}
-    if "pool" in attributes:
-        return f"{attributes['pool']}/{attributes.get('volume', '')}"
-    return next((attributes[key] for key in ("file", "dev", "name", "dir", "path") if key in attributes), "")
 
 
 def _proof(
@@ -67,25 +62,25 @@ def _proof(
     if kind == "network":
         return True, _network_store(source, where), None
     if kind == "volume":
-        kind, where = _volume(where, pools)
+        kind, where = locate_volume(where, pools)
     if kind == "network":
         return True, None, None
-    if stores is None or not where.startswith("/"):
-        return None, None, None
+    is_file = stores is not None and where.startswith("/") and kind in ("file", "dir")
+    return (*_seen(kind, where, stores), stores.bytes_of(where, image_format) if stores is not None and is_file else None)
+
+
+def _file(file: ImageFile, stores: t.Optional[Stores]) -> Json:
+    """Return a file that a disk's image needs: where it is, and whether other hosts see it there."""
+    shared, store = (True, None) if file.kind == "network" else _seen(file.kind, file.path, stores)
+    return {"role": file.role, "kind": file.kind, "source": file.path, "shared": shared, "store": store}
+
+
+def _seen(kind: str, path: str, stores: t.Optional[Stores]) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
+    if stores is None or not path.startswith("/"):
+        return None, None
     if kind == "block":
-        return (*stores.block(where), None)
-    return (*stores.file(where), stores.bytes_of(where, image_format)) if kind in ("file", "dir") else (None, None, None)
-
-
-def _volume(where: str, pools: Pools) -> t.Tuple[str, str]:
-    """Return kind and path of a volume by its pool; no path where the pool is not known."""
-    name, _slash, volume = where.partition("/")
-    pool = next((pool for pool in pools if pool["name"] == name), None)
-    if pool is None:
-        return "", ""
-    if pool["type"] not in _FILE_POOLS + _BLOCK_POOLS:
-        return "network", ""
-    return "file" if pool["type"] in _FILE_POOLS else "block", f"{pool['path']}/{volume}" if pool["path"] else ""
+        return stores.block(path)
+    return stores.file(path) if kind in ("file", "dir") else (None, None)
 
 
 def _network_store(source: Element, name: str) -> str:

@@ -15,6 +15,7 @@ import typing as t
 from .._hypervisor.storage import SHARED_KINDS, Mount, innermost, read_mounts
 from .._patience import within
 from .block_devices import Answer, BlockDevices
+from .image_header import Header, Unreadable, read_header
 
 Facts = t.Dict[str, t.Any]
 
@@ -59,6 +60,12 @@ class LocalStores:
             return None
         return found.st_size if image_format == "raw" else found.st_blocks * 512
 
+    def header(self, path: str) -> Header:
+        found = self._ask(path, lambda: _header_or_problem(path))
+        if isinstance(found, Header):
+            return found
+        raise Unreadable(found or f"{path} cannot be read: its file system did not answer within {PATIENCE_SECONDS:.0f} s")
+
     def _described(self, mount: Mount) -> t.Optional[Facts]:
         if mount.kind == "autofs":
             return None
@@ -86,6 +93,13 @@ class LocalStores:
         if answer is None:
             self._silent.add(place)
         return answer[0] if answer else None
+
+
+def _header_or_problem(path: str) -> t.Union[Header, str]:
+    try:
+        return read_header(path)
+    except Unreadable as problem:
+        return str(problem)
 
 
 def store_of(mount: Mount) -> t.Optional[str]:

@@ -12,6 +12,7 @@ import typing as t
 from xml.etree.ElementTree import Element
 
 from .._migration import hypervisor as h
+from .image_header import Header
 
 Facts = t.Dict[str, t.Any]
 
@@ -70,3 +71,6 @@ class Stores(t.Protocol):
 
     def bytes_of(self, path: str, image_format: str) -> t.Optional[int]:
         """What a copy of the image would send: all of a raw one, of another what is allocated."""
+
+    def header(self, path: str) -> Header:
+        """What the header of an image says of further files. Raises L(Unreadable)."""

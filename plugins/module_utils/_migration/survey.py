@@ -122,6 +122,7 @@ def _domain(
         "request": request,
         **(_fit(request, asked) if request and info.view.active and info.view.job == h.JOB_NONE else _NO_FIT),
         "unshared_disks": [disk.target for disk in info.disks if _is_unshared(disk, is_shared)],
+        "unshared_files": unshared_files(request, is_shared) if request else [],
         "storage": _storage(source, info, asked, examine) if examine and move.get("copy_storage") else {},
         "there": _there(asked, [info.uuid]),
         "name_taken": {uri: uuid for uri, uuid in ((uri, _name_taken(facts, info)) for uri, facts in asked.items()) if uuid},
@@ -129,7 +130,8 @@ def _domain(
 
 
 def _fit(request: Facts, destinations: Destinations) -> Facts:
-    """Return C(cpu) and C(paths): what each destination that answered says of the domain's CPU, and which of its disks' paths are there.
+    """Return C(cpu) and C(paths): what each destination that answered says of the domain's CPU, and which paths of its disks, and of what they are built on,
+    are there.
 
     What cannot be told is left out. Nobody is asked about a domain with a job, or that is off: it is not going to be moved now.
     """
@@ -150,7 +152,9 @@ def _cpu(host: SurveyedHost, request: Facts) -> t.Optional[Facts]:
 
 
 def _paths(host: SurveyedHost, request: Facts) -> t.Dict[str, bool]:
-    paths = sorted({disk["source"] for disk in request.get("disks") or () if disk.get("kind") in _PATH_KINDS and disk.get("source")})
+    disks = request.get("disks") or ()
+    images = [*disks, *(file for disk in disks for file in disk.get("files") or ())]
+    paths = sorted({image["source"] for image in images if image.get("kind") in _PATH_KINDS and image.get("source")})
     try:
         answers = {path: host.has_path(path) for path in paths}
     except KvmfleetError:
@@ -194,3 +198,18 @@ def _name_taken(destination: t.Mapping[str, t.Any], info: h.DomainInfo) -> t.Opt
 
 def _is_unshared(disk: h.Disk, is_shared: t.Callable[[str], bool]) -> bool:
     return disk.kind in ("file", "dir") and bool(disk.source) and not disk.readonly and not is_shared(disk.source)
+
+
+def unshared_files(request: Facts, is_shared: t.Callable[[str], bool]) -> t.List[Facts]:
+    """Return C({target, role, path, why}) of what disks are built on and other hosts are not known to see; C(path) null where even that is not known."""
+    found = []
+    for disk in request.get("disks") or ():
+        files = [file for file in disk.get("files") or () if not _is_file_shared(file, is_shared)]
+        found += [{"target": disk["target"], "role": file["role"], "path": file["source"], "why": None} for file in files]
+        if disk.get("files_problem"):
+            found.append({"target": disk["target"], "role": None, "path": None, "why": disk["files_problem"]})
+    return found
+
+
+def _is_file_shared(file: Facts, is_shared: t.Callable[[str], bool]) -> bool:
+    return is_shared(file["source"]) if file["kind"] in ("file", "dir") else file["shared"] is True

@@ -10,17 +10,19 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unsafe, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_files import DATA
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import NO_COPY
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.plan import Copy, Wish, plan
+from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.plan import INCREMENTAL, Copy, Wish, plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
 
 Facts = dict[str, t.Any]
 
 
 def check_storage(request: MoveRequest, domain: Facts, source: str, host: str) -> None:
-    """Raise what L(copies_for) raises, and L(Unsafe) for a disk that is neither copied nor of a kind that hosts share."""
+    """Raise what L(copies_for) raises, and L(Unsafe) for a disk, or what it is built on, that is neither copied nor of a kind that hosts share."""
     copied = copied_bytes(request, domain, host)
+    _check_files(request, domain, source, host, copied)
     unshared = [target for target in domain["unshared_disks"] if target not in copied]
     if unshared and not request.options.unsafe:
         raise Unsafe(
@@ -28,6 +30,27 @@ def check_storage(request: MoveRequest, domain: Facts, source: str, host: str) -
             "Put the disk on shared storage, or have it copied (copy_storage); or set unsafe: true if both hosts see the same bytes for certain. "
             "Nothing was moved.",
         )
+
+
+def _check_files(request: MoveRequest, domain: Facts, source: str, host: str, copied: t.Collection[str]) -> None:
+    """Raise L(Unsafe) for a backing or data file of which the destination may have another one. A disk that is copied whole needs none any more."""
+    if request.options.unsafe or request.options.copy_storage == INCREMENTAL:
+        return
+    needed = [file for file in domain.get("unshared_files") or () if file["target"] not in copied]
+    if needed:
+        raise Unsafe(
+            f"Domain {request.label} on {source} cannot move to {host}: {' '.join(_about(file, host) for file in needed)}",
+            "Put that file on shared storage too; or merge it into the disk's image (virsh blockpull), or have the disk copied whole (copy_storage: full); "
+            "or set unsafe: true if both hosts certainly have the same bytes there. Nothing was moved.",
+        )
+
+
+def _about(file: Facts, host: str) -> str:
+    disk = f"Disk {file['target']}"
+    if file["path"] is None:
+        return f"{disk} may need files that are not known: {file['why']}."
+    what = "has its data in" if file["role"] == DATA else "is built on"
+    return f"{disk} {what} {file['path']}, which is not on storage that hosts share: what {host} has at that path may be another file."
 
 
 def copied_bytes(request: MoveRequest, domain: Facts, host: str) -> dict[str, int]:

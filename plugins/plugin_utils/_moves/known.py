@@ -64,4 +64,7 @@ def with_known_disks(needs: Body, own: t.Optional[Body], uuid: str) -> Facts:
 
 
 def _known_disk(disk: Body, known: Body) -> Facts:
-    return {**disk, **{key: known[key] for key in ("shared", "store", "bytes") if disk.get(key) is None and known.get(key) is not None}}
+    filled_in = {**disk, **{key: known[key] for key in ("shared", "store", "bytes") if disk.get(key) is None and known.get(key) is not None}}
+    # From afar only the definition tells what an image is built on; its own host has read the images as well.
+    own_files = {key: known[key] for key in ("files", "files_problem") if key in known}
+    return {**filled_in, **own_files} if "files" in own_files else filled_in

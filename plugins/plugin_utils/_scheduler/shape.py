@@ -145,6 +145,7 @@ _CELL = _object({"memory_mib": _WHOLE}, {"id": _WHOLE, "vcpus": _optional(_IDS),
 _NUMA = _object({}, {"mode": _TEXT_OR_NULL, "nodeset": _optional(_IDS), "cells": _optional(_list_of(_CELL))})
 _PAGES = _object({"mib": _WHOLE}, {"size_kib": _optional(_number(1)), "nodeset": _optional(_IDS)})
 _DEVICE = _object({"kind": _text, "address": _TEXT_OR_NULL}, {"vendor": _TEXT_OR_NULL, "product": _TEXT_OR_NULL})
+_FILE = _object({"role": _text, "kind": _text, "source": _text}, {"shared": _optional(_flag), "store": _TEXT_OR_NULL})
 _DISK = _object(
     {"target": _text},
     {
@@ -157,6 +158,9 @@ _DISK = _object(
         "store": _TEXT_OR_NULL,
         "optional": _flag,
         "bytes": _optional(_WHOLE),
+        "format": _TEXT_OR_NULL,
+        "files": _optional(_list_of(_FILE)),
+        "files_problem": _TEXT_OR_NULL,
     },
 )
 _NETWORK = _object({"type": _text}, {"source": _TEXT_OR_NULL})

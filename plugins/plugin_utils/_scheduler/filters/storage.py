@@ -7,6 +7,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_files import BACKING, DATA
+
 from ..fleet import Fleet
 from ..hardware import Body
 from ..host_state import HostState
@@ -32,11 +36,23 @@ class Storage(Rule):
 
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
-        findings = [finding for disk in request.uncopied_disks if (finding := _judged(disk, request, host, fleet)) is not PASS]
+        images = (image for disk in request.uncopied_disks for image in (disk, *_files_of(disk)))
+        findings = [finding for image in images if (finding := _judged(image, request, host, fleet)) is not PASS]
+        findings += [Finding(warnings=(_unknown(disk),)) for disk in request.uncopied_disks if disk.get("files_problem") and not request.unsafe]
         if not findings:
             return PASS
         reasons = [finding.reason for finding in findings if finding.reason]
         return Finding(" ".join(reasons) or None, tuple(warning for finding in findings for warning in finding.warnings))
+
+
+def _files_of(disk: Body) -> Iterator[Body]:
+    """Yield what the disk is built on, each as an image of its own; it is needed where the disk is."""
+    for file in disk.get("files") or ():
+        yield {**file, "target": disk["target"], "readonly": False, "optional": disk.get("optional")}
+
+
+def _unknown(disk: Body) -> str:
+    return f"What {_image(disk, start=False)} is built on is not known: {disk['files_problem']}."
 
 
 def _judged(disk: Body, request: Request, host: HostState, fleet: Fleet) -> Finding:
@@ -102,4 +118,5 @@ def _by_pool(disk: Body, request: Request, host: HostState) -> Finding:
 
 
 def _image(disk: Body, start: bool = True) -> str:
-    return f"{'The' if start else 'the'} image {disk['source']} of disk {disk['target'] or 'without a target'}"
+    what = {BACKING: "backing file", DATA: "data file"}.get(disk.get("role") or "", "image")
+    return f"{'The' if start else 'the'} {what} {disk['source']} of disk {disk['target'] or 'without a target'}"

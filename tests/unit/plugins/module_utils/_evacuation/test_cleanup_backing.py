@@ -9,13 +9,8 @@ import struct
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_backing import (
-    Unreadable,
-    backing_of,
-    chain_of,
-    images_beside,
-    users_of,
-)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_backing import chain_of, images_beside, users_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import Unreadable
 
 
 def qcow2(path: pathlib.Path, backing: str = "") -> str:
@@ -30,21 +25,6 @@ def test_a_chain_is_followed_by_relative_and_absolute_names(tmp_path: pathlib.Pa
     middle = qcow2(tmp_path / "middle.qcow2", "base.qcow2")
     top = qcow2(tmp_path / "top.qcow2", f"file:{middle}")
     assert list(chain_of(top)) == [top, middle, base]
-
-
-def test_what_is_no_image_of_a_chain_has_no_backing_file(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "raw").write_bytes(b"\0" * 4096)
-    (tmp_path / "short").write_bytes(b"QFI")
-    for path in ("raw", "short", "missing"):
-        assert backing_of(str(tmp_path / path)) is None
-    assert backing_of(qcow2(tmp_path / "net.qcow2", "nbd://nas/base")) is None
-
-
-@pytest.mark.parametrize("content", [b"KDMV" + b"\0" * 100, b"QED\0" + b"\0" * 100])
-def test_a_parent_that_cannot_be_read_is_said(tmp_path: pathlib.Path, content: bytes) -> None:
-    (tmp_path / "image").write_bytes(content)
-    with pytest.raises(Unreadable, match="cannot be read"):
-        backing_of(str(tmp_path / "image"))
 
 
 def test_json_a_loop_and_a_broken_header_are_unreadable(tmp_path: pathlib.Path) -> None:
@@ -72,3 +52,17 @@ def test_overlays_in_the_same_folder_count_although_no_domain_knows_them(tmp_pat
     base = qcow2(tmp_path / "base.qcow2")
     overlay = qcow2(tmp_path / "overlay.qcow2", "base.qcow2")
     assert users_of(base, images_beside(base)) == [f"the image {overlay}"]
+
+
+def test_a_data_file_of_another_image_is_in_use(tmp_path: pathlib.Path) -> None:
+    data = tmp_path / "data.raw"
+    data.write_bytes(b"")
+    name = str(data).encode()
+    content = bytearray(struct.pack(">4sIQI", b"QFI\xfb", 3, 0, 0).ljust(512, b"\0"))
+    struct.pack_into(">Q", content, 72, 4)
+    struct.pack_into(">I", content, 100, 104)
+    struct.pack_into(">II", content, 104, 0x44415441, len(name))
+    content[112 : 112 + len(name)] = name
+    image = tmp_path / "image.qcow2"
+    image.write_bytes(bytes(content))
+    assert users_of(str(data), [("domain a", str(image))]) == ["domain a"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.disks import disks_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import Header, Unreadable
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import domain
 
 POOLS = [
@@ -14,6 +15,13 @@ POOLS = [
     {"name": "vg0", "type": "logical", "path": "/dev/vg0"},
     {"name": "ceph", "type": "rbd", "path": None},
 ]
+
+HEADERS = {
+    "/nfs/top": Header(backing="/srv/base", backing_format="qcow2"),
+    "/srv/base": Header(backing="oldest", backing_format="raw", data_file="/srv/base.data"),
+    "/nfs/remote": Header(backing="nbd://nas/base"),
+    "/nfs/odd": Header(backing="json:{}"),
+}
 
 
 class Stores:
@@ -27,6 +35,11 @@ class Stores:
 
     def bytes_of(self, path: str, image_format: str) -> t.Optional[int]:
         return 100 if image_format == "raw" else 10
+
+    def header(self, path: str) -> Header:
+        if path == "/srv/sealed":
+            raise Unreadable("/srv/sealed cannot be read")
+        return HEADERS.get(path, Header())
 
 
 def disk(kind: str, source: str, inner: str = "", device: str = "disk", image_format: str = "qcow2") -> str:
@@ -83,3 +96,43 @@ def test_what_a_drive_is() -> None:
     shareable = one(disk("file", "<source file='/srv/a'/>", "<shareable/>"))
     assert (shareable["readonly"], shareable["optional"], shareable["shareable"]) == (False, False, True)
     assert proof(disk("file", "", device="cdrom")) == ("", None, None, None)
+
+
+def needed(xml: str, local: bool = True) -> t.List[t.Tuple[t.Any, ...]]:
+    found = one(xml, local)
+    assert found["files_problem"] is None
+    return [(file["role"], file["kind"], file["source"], file["shared"]) for file in found["files"]]
+
+
+def test_what_an_image_is_built_on_is_read_from_the_headers_where_the_definition_is_silent() -> None:
+    chain = [("backing", "file", "/srv/base", False), ("data", "file", "/srv/base.data", False), ("backing", "file", "/srv/oldest", False)]
+    assert needed(disk("file", "<source file='/nfs/top'/>")) == chain
+    assert needed(disk("file", "<source file='/nfs/remote'/>")) == [("backing", "network", "", True)]
+    assert needed(disk("file", "<source file='/nfs/plain'/>")) == []
+
+
+def test_what_the_definition_says_of_the_chain_is_what_qemu_is_given() -> None:
+    inner = "<backingStore type='file'><format type='qcow2'/><source file='/nfs/other'/><backingStore/></backingStore>"
+    assert needed(disk("file", "<source file='/nfs/top'/>", inner)) == [("backing", "file", "/nfs/other", True)]
+    assert needed(disk("file", "<source file='/nfs/top'/>", "<backingStore/>")) == []
+    assert needed(disk("file", "<source file='/nfs/top'/>", inner), local=False) == [("backing", "file", "/nfs/other", None)]
+    block = "<backingStore type='block'><format type='raw'/><source dev='/dev/vg0/base'/><backingStore/></backingStore>"
+    assert needed(disk("file", "<source file='/nfs/top'/>", block)) == [("backing", "block", "/dev/vg0/base", None)]
+
+
+def test_a_data_file_counts_whoever_tells_of_it() -> None:
+    store = "<source file='/nfs/a'><dataStore type='file'><format type='raw'/><source file='/srv/a.raw'/></dataStore></source>"
+    assert needed(disk("file", store, "<backingStore/>")) == [("data", "file", "/srv/a.raw", False)]
+    assert needed(disk("file", "<source file='/srv/base'/>", "<backingStore/>")) == [("data", "file", "/srv/base.data", False)]
+
+
+def test_the_first_bytes_of_a_raw_disk_are_its_guest_s() -> None:
+    assert needed(disk("file", "<source file='/nfs/top'/>", image_format="raw")) == []
+
+
+def test_what_cannot_be_told_is_said() -> None:
+    for source in ("/srv/sealed", "/nfs/odd"):
+        found = one(disk("file", f"<source file='{source}'/>"))
+        assert source in found["files_problem"]
+    assert "on its own host alone" in one(disk("file", "<source file='/nfs/top'/>"), local=False)["files_problem"]
+    assert one(disk("file", "<source file='/srv/sealed'/>", "<backingStore/>"))["files_problem"] is None

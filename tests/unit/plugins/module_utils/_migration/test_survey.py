@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import survey as survey_module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey, unshared_files
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 
@@ -102,6 +102,24 @@ def test_only_writable_local_files_are_unshared_disks(fleet: FakeFleet) -> None:
     fleet.guest(disks=disks)
     assert surveyed(fleet, name="web1", shared=False)["domains"][0]["unshared_disks"] == ["vda", "vdf"]
     assert surveyed(fleet, name="web1", shared=True)["domains"][0]["unshared_disks"] == []
+
+
+def test_what_disks_are_built_on_counts_as_well() -> None:
+    shared = {"role": "backing", "kind": "file", "source": "/nfs/base", "shared": True, "store": None}
+    local = {**shared, "source": "/srv/base"}
+    device = {"role": "backing", "kind": "block", "source": "/dev/vg0/base", "shared": None, "store": "lvm:x"}
+    network = {"role": "data", "kind": "network", "source": "", "shared": True, "store": None}
+    disks = [
+        {"target": "vda", "files": [shared, local], "files_problem": None},
+        {"target": "vdb", "files": [device, network], "files_problem": "it cannot be read"},
+        {"target": "vdc"},
+    ]
+    found = unshared_files({"disks": disks}, lambda path: path.startswith("/nfs/"))
+    assert [(one["target"], one["path"], one["why"]) for one in found] == [
+        ("vda", "/srv/base", None),
+        ("vdb", "/dev/vg0/base", None),
+        ("vdb", None, "it cannot be read"),
+    ]
 
 
 def test_a_survey_leaves_no_connection_to_a_destination_and_changes_nothing(fleet: FakeFleet) -> None:

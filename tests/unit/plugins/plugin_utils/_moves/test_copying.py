@@ -90,3 +90,24 @@ def test_a_domain_that_was_not_examined_copies_nothing() -> None:
     record = record_of()
     plan_storage(record, request_of(copy_storage="full"), {"unshared_disks": []}, "kvm2")
     assert "storage" not in record
+
+
+BASE = {"target": "vda", "role": "backing", "path": "/images/base", "why": None}
+
+
+def test_a_base_of_each_host_needs_shared_storage_a_whole_copy_or_a_word() -> None:
+    domain = {**domain_of([], kvm2=[disk(verdict="shared")], kvm3=[disk()]), "unshared_files": [BASE]}
+    for options in ({}, {"copy_storage": "auto"}):
+        with pytest.raises(Unsafe, match="Disk vda is built on /images/base.*what kvm2 has at that path may be another file"):
+            check_storage(request_of(**options), domain, "kvm1", "kvm2")
+    check_storage(request_of(copy_storage="auto"), domain, "kvm1", "kvm3")
+    check_storage(request_of(unsafe=True), domain, "kvm1", "kvm2")
+
+
+def test_files_that_cannot_be_told_are_as_bad_as_files_of_one_host() -> None:
+    unknown = {"target": "vda", "role": None, "path": None, "why": "/images/vda cannot be read"}
+    with pytest.raises(Unsafe, match="may need files that are not known: /images/vda cannot be read"):
+        check_storage(request_of(), {**domain_of([]), "unshared_files": [unknown]}, "kvm1", "kvm2")
+    data = {**BASE, "role": "data"}
+    with pytest.raises(Unsafe, match="has its data in /images/base"):
+        check_storage(request_of(), {**domain_of([]), "unshared_files": [data]}, "kvm1", "kvm2")

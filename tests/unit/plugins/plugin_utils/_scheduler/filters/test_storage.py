@@ -149,3 +149,26 @@ def test_all_disks_that_are_missing_are_named() -> None:
     reason = str(judged("storage", request(disks=disks), host(paths={disk["source"]: False for disk in disks})).reason)
     assert "disk vda" in reason
     assert "disk vdb" in reason
+
+
+BASE = "/var/lib/libvirt/images/base.qcow2"
+
+
+def overlay(shared: bool | None, **more: t.Any) -> dict[str, t.Any]:
+    store = "nfs4:nas:/images/base.qcow2" if shared else None
+    return {**f.disk("vda"), "files": [{"role": "backing", "kind": "file", "source": BASE, "shared": shared, "store": store}], **more}
+
+
+def test_what_a_disk_is_built_on_is_judged_like_the_disk() -> None:
+    assert of(overlay(False), paths={PATH: True, BASE: False}).reason == f"The backing file {BASE} of disk vda is not there."
+    finding = of(overlay(False), paths={PATH: True, BASE: True})
+    assert finding.reason is None
+    assert f"The backing file {BASE} of disk vda is there on" in finding.warnings[0]
+    assert of(overlay(True), paths={PATH: True, BASE: True}).warnings == ()
+    assert of(overlay(False), {"vda": MIB}, paths={PATH: False, BASE: False}).reason is None
+
+
+def test_a_chain_that_is_not_known_is_a_warning() -> None:
+    finding = of({**f.disk("vda"), "files_problem": "/x cannot be read"}, paths={PATH: True})
+    assert finding.reason is None
+    assert "is built on is not known: /x cannot be read" in finding.warnings[0]

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What the header of an image says of further files: the one that it is backed by, and the one that holds its data.
+
+Libvirt lists the backing files of active domains alone, and before 10.10 no data files at all. qemu-img need not be on a host. So the header is read here
+(QEMU: docs/interop/qcow2.txt). A disk that is declared raw has no header, whatever its first bytes are: its guest writes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import stat
+import struct
+import subprocess
+import typing as t
+
+RAW = "raw"
+FILE, NETWORK, UNKNOWN = "file", "network", "unknown"
+
+_MAX_NAME = 4096
+# The whole header is in the first cluster, of at most 2 MiB; its extensions are a few hundred bytes, and bitmaps one entry.
+_HEADER_BYTES = 65536
+# Magic, version, where the backing file's name is, how long it is; the same in qcow, the forerunner of qcow2.
+_START = struct.Struct(">4sIQI")
+_MAGIC = b"QFI\xfb"
+_FEATURES_AT, _LENGTH_AT, _SHORT_LENGTH = 72, 100, 72
+_HAS_DATA_FILE = 1 << 2
+_EXTENSION = struct.Struct(">II")
+_END, _BACKING_FORMAT, _DATA_FILE = 0, 0xE2792ACA, 0x44415441
+# Formats whose images may name a parent in a way that is not read here.
+_UNREAD = {b"QED\0": "qed", b"KDMV": "vmdk", b"COWD": "vmdk", b"vhdx": "vhdx", b"conecti": "vpc"}
+_OF_A_NETWORK = ("nbd", "rbd", "iscsi", "gluster", "ssh", "http", "https", "ftp", "ftps", "nfs", "sheepdog", "vxhs", "tftp")
+_OF_A_HOST = ("file", "host_device", "host_cdrom")
+_PROTOCOL = re.compile(r"([A-Za-z0-9_+.-]+):")
+_AS_OWNER_SECONDS = 5.0
+
+
+class Unreadable(Exception):
+    """It cannot be told which files an image needs; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """The names as they are written in the image; null where there is none. C(backing_format) is null where the image does not say."""
+
+    backing: t.Optional[str] = None
+    backing_format: t.Optional[str] = None
+    data_file: t.Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """What a name in an image leads to: C(kind) FILE (a file or a device) with its absolute C(path), NETWORK, or UNKNOWN."""
+
+    kind: str
+    path: str = ""
+
+
+def read_header(path: str) -> Header:
+    """Return what an image's header says; nothing of an image without one, and of a file that is not there. Raises L(Unreadable)."""
+    try:
+        content = _read(path)
+    except FileNotFoundError:
+        return Header()
+    except PermissionError as error:
+        content = _read_as_owner(path, error)
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+    return parse_header(content, path)
+
+
+def _read(path: str) -> bytes:
+    # A pipe in the place of an image must not be waited for.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as stream:
+        mode = os.fstat(handle).st_mode
+        return stream.read(_HEADER_BYTES) if stat.S_ISREG(mode) or stat.S_ISBLK(mode) else b""
+
+
+def _read_as_owner(path: str, error: OSError) -> bytes:
+    """Read the beginning of a file as its owner: on NFS root may be nobody, and cannot read what QEMU's user can."""
+    try:
+        owner = os.stat(path)
+        found = subprocess.run(
+            ["head", "-c", str(_HEADER_BYTES), path],
+            user=owner.st_uid,
+            group=owner.st_gid,
+            extra_groups=[],
+            capture_output=True,
+            timeout=_AS_OWNER_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        found = None
+    if found is None or found.returncode != 0:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+    return found.stdout
+
+
+def parse_header(content: bytes, path: str) -> Header:
+    """Return what the first bytes of an image say. Raises L(Unreadable) for a format that is not read here and for a broken header."""
+    for magic, image_format in _UNREAD.items():
+        if content.startswith(magic):
+            raise Unreadable(f"the backing file of {path}, an image of the format {image_format}, cannot be read")
+    if len(content) < _START.size or not content.startswith(_MAGIC):
+        return Header()
+    _magic, version, offset, length = _START.unpack_from(content)
+    backing = _name_at(content, offset, length, path) if offset and length else None
+    if version < 2:
+        return Header(backing)
+    extensions = _extensions(content, version, path)
+    data_file = _text(extensions.get(_DATA_FILE)) if _has_data_file(content, version) else None
+    return Header(backing, _text(extensions.get(_BACKING_FORMAT)), data_file)
+
+
+def _has_data_file(content: bytes, version: int) -> bool:
+    return version >= 3 and len(content) >= _FEATURES_AT + 8 and bool(struct.unpack_from(">Q", content, _FEATURES_AT)[0] & _HAS_DATA_FILE)
+
+
+def _name_at(content: bytes, offset: int, length: int, path: str) -> str:
+    if length > _MAX_NAME or offset + length > len(content):
+        raise Unreadable(f"{path} has no proper header")
+    return os.fsdecode(content[offset : offset + length])
+
+
+def _extensions(content: bytes, version: int, path: str) -> t.Dict[int, bytes]:
+    found: t.Dict[int, bytes] = {}
+    at = struct.unpack_from(">I", content, _LENGTH_AT)[0] if version >= 3 and len(content) >= _LENGTH_AT + 4 else _SHORT_LENGTH
+    while at + _EXTENSION.size <= len(content):
+        kind, length = _EXTENSION.unpack_from(content, at)
+        at += _EXTENSION.size
+        if kind == _END:
+            break
+        if at + length > len(content):
+            raise Unreadable(f"{path} has no proper header")
+        found[kind] = content[at : at + length]
+        at += -(-length // 8) * 8
+    return found
+
+
+def _text(value: t.Optional[bytes]) -> t.Optional[str]:
+    return os.fsdecode(value.rstrip(b"\0")) if value else None
+
+
+def locate(name: str, path: str) -> Named:
+    """Return what a name in the header of the image at C(path) leads to, as QEMU takes it."""
+    if name.startswith("json:"):
+        return _in_json(name[len("json:") :], path)
+    protocol = _PROTOCOL.match(name.partition("/")[0] + ("/" if "/" in name else ""))
+    if protocol is None:
+        return Named(FILE, _beside(name, path))
+    return _of_protocol(protocol[1].partition("+")[0], name[protocol.end() :], path)
+
+
+def _of_protocol(protocol: str, name: str, path: str) -> Named:
+    if protocol in _OF_A_HOST:
+        return Named(FILE, _beside(name, path))
+    return Named(NETWORK if protocol in _OF_A_NETWORK else UNKNOWN)
+
+
+def _beside(name: str, path: str) -> str:
+    """Return the absolute path; a relative name counts from the folder in which the image is opened, and only then from the one that a link leads to."""
+    beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
+    if os.path.isabs(name) or os.path.lexists(beside):
+        return beside
+    return os.path.normpath(os.path.join(os.path.dirname(os.path.realpath(path)), name))
+
+
+def _in_json(text: str, path: str) -> Named:
+    """Read QEMU's description of a block device: C({"driver": "qcow2", "file": {"driver": "file", "filename": ...}}), also with dotted keys."""
+    try:
+        described = json.loads(text)
+    except (ValueError, RecursionError):
+        return Named(UNKNOWN)
+    while isinstance(described, dict):
+        inner = {key[len("file.") :]: value for key, value in described.items() if key.startswith("file.")}
+        if not inner and "file" not in described:
+            break
+        described = described.get("file", inner)
+    if not isinstance(described, dict):
+        return Named(UNKNOWN)
+    driver, filename = described.get("driver", "file"), described.get("filename")
+    if not isinstance(filename, str) or driver not in _OF_A_HOST:
+        return Named(NETWORK if driver in _OF_A_NETWORK else UNKNOWN)
+    return Named(FILE, _beside(filename, path))

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks that need more files than their image: a base that each host has made for itself must not take the place of the right one."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+from .conftest import IMAGES, Disks
+
+BASE = f"{IMAGES}/base.qcow2"
+Make = t.Callable[..., str]
+
+
+@pytest.fixture
+def other_base(disks: Disks) -> str:
+    """A base of the same path and size on each host, made differently."""
+    disks.create(BASE)
+    disks.create(BASE, on=2)
+    assert disks.content(BASE, 1) != disks.content(BASE, 2)
+    return BASE
+
+
+def test_an_overlay_on_shared_storage_over_a_base_of_each_host_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
+    name = guest("web", "--mib", "64")
+    disks.attach(name, disks.create(f"{lab.layout.gluster}/web-data.qcow2", backing=other_base))
+    for options in ({}, {"copy_storage": "auto"}):
+        outcome = control.move(name, 2, transport="tcp", **options)
+        assert outcome.refused() == "unsafe", outcome.text
+        assert BASE in outcome.msg
+        assert "vdb" in outcome.msg
+        assert control.records() == []
+    assert lab.places(name) == {1: "running"}
+    predicted = control.task(1, "scheduler_check", {"name": name, "destination": lab.host(2), "transport": "tcp"})
+    assert BASE in predicted.warnings
+    answered_for = control.move(name, 2, transport="tcp", unsafe=True)
+    assert answered_for.ended() == ("completed", None), answered_for.text
+
+
+def test_a_base_on_shared_storage_moves_with_its_overlay(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    name = guest("web", "--mib", "64")
+    base = disks.create(f"{lab.layout.gluster}/base.qcow2")
+    disks.attach(name, disks.create(f"{lab.layout.gluster}/web-data.qcow2", backing=base))
+    outcome = control.move(name, 2, transport="tcp")
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert lab.places(name) == {2: "running"}
+
+
+def test_a_base_of_a_base_counts_as_well(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
+    name = guest("web", "--mib", "64")
+    middle = disks.create(f"{lab.layout.gluster}/middle.qcow2", backing=other_base)
+    disks.attach(name, disks.create(f"{lab.layout.gluster}/web-data.qcow2", backing=middle))
+    outcome = control.move(name, 2, transport="tcp")
+    assert outcome.refused() == "unsafe", outcome.text
+    assert BASE in outcome.msg
+
+
+def test_an_external_data_file_of_each_host_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    """QEMU opens it by the image's header; libvirt 9.0 does not know of it."""
+    name = guest("web", "--mib", "64")
+    image, data = f"{lab.layout.gluster}/web-data.qcow2", f"{IMAGES}/web-data.raw"
+    disks.made += [image, data]
+    for number in (2, 1):
+        lab.on(number, "rm", "-f", image)
+        lab.on(number, "qemu-img", "create", "-q", "-f", "qcow2", "-o", f"data_file={data},data_file_raw=on", image, "8M")
+    disks.attach(name, image)
+    outcome = control.move(name, 2, transport="tcp")
+    assert outcome.refused() == "unsafe", outcome.text
+    assert data in outcome.msg
+    assert lab.places(name) == {1: "running"}
+
+
+def test_a_copied_overlay_needs_no_base_and_reads_none(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
+    """A full copy holds what the whole chain shows, also where that is zero, and what is at the path of the base there is not read."""
+    name = guest("web", "--mib", "64")
+    image = disks.create(f"{IMAGES}/web.qcow2", backing=other_base)
+    lab.on(1, "qemu-io", "-f", "qcow2", "-c", "write -z 4M 8M", image)
+    before = disks.content(image, 1)
+    disks.attach(name, image)
+    outcome = control.move(name, 2, transport="tcp", copy_storage="full")
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert disks.content(image, 2) == before
+    assert "base.qcow2" not in lab.virsh(2, "dumpxml", name)
