@@ -27,7 +27,7 @@ SECTOR_ADDRESS = 0x7C00
 KERNEL_ADDRESS = MIB
 IDT_ADDRESS = 0x1000
 STACK_ADDRESS = 0x7000
-TIMER_DIVISOR = 1193
+TIMER_HZ = 1193182
 TICKS_PER_SECOND = 1000
 TIMER_VECTOR = 0x20
 MULTIBOOT_MAGIC = 0x1BADB002
@@ -42,12 +42,14 @@ class Program:
     :arg dirty_mib: the dirty set, from 2 MiB on.
     :arg rate: pages dirtied per second; 0 fills the set once and halts.
     :arg acpi: whether it switches itself off when its power button is pressed.
+    :arg ticks: timer interrupts a second, at which it writes; each costs a processor that is emulated twice.
     """
 
     memory_mib: int
     dirty_mib: int
     rate: int
     acpi: bool = False
+    ticks: int = TICKS_PER_SECOND
 
     def __post_init__(self) -> None:
         if not 16 <= self.memory_mib <= 2048:
@@ -56,6 +58,9 @@ class Program:
             raise UsageError(f"The dirty set of a guest of {self.memory_mib} MiB has 0 to {self.memory_mib - 4} MiB, not {self.dirty_mib}.")
         if not 0 <= self.rate <= 10_000_000 or (self.rate and not self.dirty_mib):
             raise UsageError(f"A guest dirties 0 to 10000000 pages per second, more than 0 only in a dirty set; not {self.rate} in {self.dirty_mib} MiB.")
+
+        if not 20 <= self.ticks <= TICKS_PER_SECOND:
+            raise UsageError(f"A guest's timer interrupts 20 to {TICKS_PER_SECOND} times a second, not {self.ticks}.")
 
     @property
     def pages(self) -> int:
@@ -95,7 +100,7 @@ def _protected(code: Assembler, program: Program) -> None:
     _segments(code)
     if program.rate or program.acpi:
         # A timer that nobody waits for would cost each idle guest some percent of a processor.
-        _timer(code)
+        _timer(code, program.ticks)
     _fill(code, program)
     if program.acpi:
         powerbutton.enable(code)
@@ -120,11 +125,12 @@ def _segments(code: Assembler) -> None:
     code.emit("bc", STACK_ADDRESS)  # mov esp,stack
 
 
-def _timer(code: Assembler) -> None:
-    """Let channel 0 of the timer interrupt a thousand times a second, and nothing else interrupt."""
+def _timer(code: Assembler, ticks: int) -> None:
+    """Let channel 0 of the timer interrupt so many times a second, and nothing else interrupt."""
+    divisor = TIMER_HZ // ticks
     for port, value in ((0x20, 0x11), (0x21, TIMER_VECTOR), (0x21, 4), (0x21, 1), (0x21, 0xFE), (0xA1, 0xFF)):
         code.emit("b0", bytes([value]), "e6", bytes([port]))  # mov al,value; out port,al
-    for port, value in ((0x43, 0x34), (0x40, TIMER_DIVISOR & 0xFF), (0x40, TIMER_DIVISOR >> 8)):
+    for port, value in ((0x43, 0x34), (0x40, divisor & 0xFF), (0x40, divisor >> 8)):
         code.emit("b0", bytes([value]), "e6", bytes([port]))
     code.emit("b8")  # mov eax,handler
     code.absolute("handler")
@@ -154,9 +160,9 @@ def _count(code: Assembler, program: Program) -> None:
         powerbutton.poll(code)
     code.emit("81c3", program.rate)  # add ebx,rate
     code.label("next")
-    code.emit("81fb", TICKS_PER_SECOND)  # cmp ebx,ticks
+    code.emit("81fb", program.ticks)  # cmp ebx,ticks
     code.jump("72", "tick")  # jb tick
-    code.emit("81eb", TICKS_PER_SECOND, "ff07")  # sub ebx,ticks; inc dword [edi]
+    code.emit("81eb", program.ticks, "ff07")  # sub ebx,ticks; inc dword [edi]
     code.emit("81c7", PAGE_BYTES, "81ff", program.set_end)  # add edi,page; cmp edi,end
     code.jump("72", "next")  # jb next
     code.emit("bf", SET_START)  # mov edi,start

@@ -154,7 +154,7 @@ def _snapshot(it: Fleet, options: Options) -> None:
 
 
 def _guest(it: Fleet, options: Options) -> None:
-    program = bootcode.Program(options.mib, options.dirty_mib, options.rate, options.acpi)
+    program = bootcode.Program(options.mib, options.dirty_mib, options.rate, options.acpi, guest.TICKS_PER_SECOND)
     wish = guest.Wish(options.name, program, options.storage, not options.off, options.autostart, options.machine)
     guest.create(it, it.require_machine(options.host), wish)
 

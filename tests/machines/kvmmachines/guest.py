@@ -20,6 +20,8 @@ from .sockets import Done, Unreachable
 
 FOLDERS = {"nfs": "/srv/images", "local": "/var/lib/libvirt/images"}
 DISK_MIB = 16
+# Of the guest's timer. A thousand, as in the lab of namespaces, would take 40 % of an emulated machine.
+TICKS_PER_SECOND = 50
 # The image's name is $1, the boot sector comes on standard input.
 CREATE_IMAGE = f"""
 base64 -d >"$1.raw"
