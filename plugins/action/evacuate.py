@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 Result = dict[str, t.Any]
 
 LOOK, PLAN = "look", "plan"
-_WISH = ("source", "domains", "fencing", "force_down", "accept_silent", "force", "state", "parallel", "lock_wait_seconds")
+_WISH = ("source", "domains", "fencing", "force_down", "accept_silent", "accept_fresh", "force", "state", "parallel", "lock_wait_seconds")
 
 
 class ActionModule(FleetAction):

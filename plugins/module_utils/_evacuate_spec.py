@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from ._argspec import Spec, internal_spec, ledger_spec, libvirt_spec
+from ._facts.needed_files import REPLACEABLE
 
 AS_RECORDED, RUNNING, DEFINED = "as_recorded", "running", "defined"
 # The lease of an NFSv4 server, by default: for so long it keeps the locks of a client that is gone.
@@ -24,6 +25,7 @@ def evacuate_spec() -> Spec:
         "fencing": {"type": "list", "elements": "dict"},
         "force_down": {"type": "dict", "options": {"reason": {"type": "str", "required": True}, "by": {"type": "str"}}},
         "accept_silent": {"type": "list", "elements": "str", "default": []},
+        "accept_fresh": {"type": "list", "elements": "str", "choices": list(REPLACEABLE), "default": []},
         "force": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": [AS_RECORDED, RUNNING, DEFINED], "default": AS_RECORDED},
         "parallel": {"type": "int", "default": 4},

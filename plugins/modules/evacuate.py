@@ -19,7 +19,10 @@ description:
   - Evidence is O(fencing), or a person's word (O(force_down)); without either the dead host is switched off by the fence agent that its inventory
     variable C(kvmfleet_fencing) names. Where it has an agent, that is asked again right before domains are started, whatever the evidence is.
   - This host is checked by the scheduler from the saved requests. A disk that this host was not proved to see while all was well, or does not see now,
-    is not started on.
+    is not started on. A disk counts with the backing and data files that its image needs.
+  - Whatever else of its host a domain needs is judged like its disks. That is its firmware variables, the state of its emulated TPM, shared folders (9p,
+    virtiofs), persistent memory, and a kernel, firmware or other boot file outside C(/usr). A domain of which only the dead host had one of these is in
+    RV(lost_until_return), unless O(accept_fresh) accepts a fresh one.
   - Each domain has a record in the ledger, which is C(pre-migrating) on disk before the domain is started, and C(done) when the host has it as wanted. A
     domain that could not be started, and of which nothing is left here, is C(failed), and the others go on. What could not be told stays
     C(pre-migrating); the same task again asks the host and settles it.
@@ -61,6 +64,19 @@ options:
     type: list
     elements: str
     default: []
+  accept_fresh:
+    description:
+      - What a domain may get afresh where only the dead host had it. V(nvram) are the variables of its firmware, which libvirt makes from their template;
+        V(tpm) is the state of its emulated TPM, which is empty then.
+      - Without it such a domain is in RV(lost_until_return). What it had kept there, boot entries, Secure Boot keys, keys of encrypted disks, is not in a fresh
+        one.
+      - A file that is at that path here already, from an earlier stay, is not fresh, and the domain is not started.
+      - Shared folders, persistent memory, and boot files outside C(/usr) that only the dead host had are replaced by no option.
+    type: list
+    elements: str
+    choices: [nvram, tpm]
+    default: []
+    version_added: 0.2.0
   force:
     description:
       - Start domains here although the scheduler refuses it. The records are marked C(FORCED_REBUILD).

@@ -272,12 +272,20 @@ ansible_facts:
                     device: disk
                     kind: file
                     source: /srv/images/web1.qcow2
+                    format: qcow2
                     readonly: false
                     shareable: false
                     shared: true
                     store: 'nfs4:nas:/export/web1.qcow2'
                     optional: false
                     bytes: 2147483648
+                    files:
+                      - role: backing
+                        kind: file
+                        source: /srv/images/debian12.qcow2
+                        shared: true
+                        store: 'nfs4:nas:/export/debian12.qcow2'
+                    files_problem: null
                 networks: [{type: bridge, source: br0}]
                 nvram: null
                 loader: null

@@ -11,10 +11,11 @@ module: protect
 short_description: Save a libvirt host's domains, so that they can be started elsewhere when the host is dead
 version_added: 0.1.0
 description:
-  - Saves the definition of every domain of the host in the ledger, with the state it is in, its policy, what it needs of a host, and where its disks,
-    firmware variables and emulated TPM are. To be run again and again while the host is healthy; only what has changed is written.
-  - Leaves a token in each folder that holds images and reads the tokens of the other hosts, which proves who sees which store. A token that another host
-    leaves later is read by the next run; the role C(protect_host) has all hosts leave theirs first.
+  - Saves the definition of every domain of the host in the ledger, with the state it is in, its policy, what it needs of a host, and where its disks
+    are, with their backing and data files, and all else of the host that it needs (firmware variables, emulated TPM, shared folders, persistent memory,
+    boot files outside C(/usr)). To be run again and again while the host is healthy; only what has changed is written.
+  - Leaves a token in each folder that holds images or other such files, and reads the tokens of the other hosts, which proves who sees which store. A token
+    that another host leaves later is read by the next run; the role C(protect_host) has all hosts leave theirs first.
   - The inactive definition of a persistent domain is saved, and the live one of a transient one, with passwords. The module returns and shows none of them.
   - A domain that has left the host keeps its document, and is returned in RV(missing) while the ledger does not know where it went.
   - The host is right about a domain that is active on it, unless an unsettled record or an evacuation that is C(done) gives that domain to another host.
@@ -118,8 +119,9 @@ skipped:
   sample: []
 unproved:
   description:
-    - Disks that no other host was proved to see, so that their domains would not be started elsewhere; C(uuid), C(name), C(target), C(path), C(reason).
-    - C(target) is null where each disk is seen by some host, but all of them by none.
+    - Disks and other files that no other host was proved to see, so that their domains would not be started elsewhere; C(uuid), C(name), C(target), C(path),
+      C(reason).
+    - C(target) is null for a file that is no disk, and where each disk is seen by some host, but all of them by none.
   returned: success
   type: list
   elements: dict

@@ -26,7 +26,7 @@ from .ask import ask_fleet
 from .belonging import check_belongs
 from .knock import knock_at_all
 from .restart import DEFERRED, UNKNOWN, Order, Restart
-from .sight import lock_states, unseen
+from .sight import lock_states, why_unseen
 
 Json = t.Dict[str, t.Any]
 Work = t.Mapping[str, t.Any]
@@ -40,9 +40,9 @@ def look(uri: str, work: Work) -> Json:
     """Return what this host sees; changes nothing.
 
     :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(knock), addresses and ports of the dead host; C(domains), each with C(uuid), C(disks),
-      C(tokens) and C(request); C(paths) of images.
-    Returns C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (what answers where), C(unseen) (by UUID, why disks are
-    not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as L(probe_locks) has them).
+      C(tokens) and C(request), and C(files) and C(fresh) as L(Restart) has them; C(paths) of images.
+    Returns C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (what answers where), C(unseen) (by UUID, why disks and
+    files are not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as L(probe_locks) has them).
     """
     require_root()
     check_belongs(work["ledger_id"])
@@ -52,7 +52,7 @@ def look(uri: str, work: Work) -> Json:
             fleet = pool.submit(ask_fleet, work["ask"], open_host)
             doors = pool.submit(knock_at_all, work["knock"])
             facts, warnings = gather(host)
-            seen = {domain["uuid"]: unseen(domain["disks"], domain["tokens"]) for domain in work["domains"]}
+            seen = {domain["uuid"]: why_unseen(domain) for domain in work["domains"]}
             cpu = {domain["uuid"]: _cpu(host, domain["request"]) for domain in work["domains"]}
             answers = {"fleet": fleet.result(), "doors": doors.result(), "locks": lock_states(work["paths"])}
         return {"changed": False, "facts": facts, "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}

@@ -12,7 +12,9 @@ import typing as t
 from xml.etree.ElementTree import Element
 
 from .._facts.block_devices import BlockDevices
+from .._facts.image_files import ReadHeader, files_of
 from .._facts.mounts import store_of
+from .._facts.volumes import source_of
 from .._hypervisor.storage import Mount, innermost, read_mounts
 from .._patience import within
 
@@ -35,24 +37,39 @@ class Images:
         self._silent: t.Set[str] = set()
         self._devices = BlockDevices()
 
-    def disks(self, asked: t.Sequence[t.Mapping[str, t.Any]], pools: Pools, live: t.Optional[Element]) -> t.List[Json]:
+    def disks(self, asked: t.Sequence[t.Mapping[str, t.Any]], pools: Pools, live: t.Optional[Element], read: t.Optional[ReadHeader] = None) -> t.List[Json]:
         """Return the disks as the ledger keeps them, yet without who else sees them.
 
         :arg asked: the disks of the domain's request.
         :arg live: the definition of an active domain, which knows the backing files too.
+        :arg read: reads the header of an image.
         """
-        backing = _backing_files(live)
-        return [self._disk(disk, pools, backing.get(disk["target"], [])) for disk in asked]
+        running = _running_disks(live)
+        return [self._disk(disk, pools, _Chain.of(disk, running.get(disk["target"]), pools, read)) for disk in asked]
+
+    def files(self, needed: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[Json]:
+        """Return files that a domain needs beside its disks as the ledger keeps them, yet without who else sees them.
+
+        :arg needed: as L(needed_files) returns them.
+        """
+        return [self._file(file) for file in needed]
 
     def identity_of(self, path: str) -> t.Optional[str]:
         """Return what a block device is called on every host that has it, or null where it has no such name."""
         store = self._devices.identify(path)[1]
         return store if store and store.startswith(_IDENTITIES) else None
 
-    def _disk(self, disk: t.Mapping[str, t.Any], pools: Pools, backing: t.List[str]) -> Json:
+    def _file(self, file: t.Mapping[str, t.Any]) -> Json:
+        path, kind = file["path"], file["kind"]
+        place = self._place(path, kind) if kind in _FILES and path.startswith("/") else ([], None)
+        is_there = within(PATIENCE_SECONDS, lambda: os.path.lexists(path)) if path.startswith("/") else None
+        wwn = self.identity_of(path) if kind == "block" else None
+        return {**file, "folders": sorted(place[0]), "mount": place[1], "shared": None, "wwn": wwn, "present": is_there is not False}
+
+    def _disk(self, disk: t.Mapping[str, t.Any], pools: Pools, chain: _Chain) -> Json:
         kind, path = _located(disk["kind"], disk["source"], pools)
         places = [self._place(path, kind)] if path.startswith("/") and kind in _FILES else []
-        folders = {folder for place in [*places, *(self._place(file, "file") for file in backing)] for folder in place[0]}
+        folders = {folder for place in [*places, *(self._place(file, "file") for file in chain.files)] for folder in place[0]}
         return {
             "target": disk["target"],
             "kind": kind,
@@ -60,7 +77,10 @@ class Images:
             "readonly": disk["readonly"],
             "shareable": bool(disk.get("shareable")),
             "optional": disk["optional"],
-            "backing": backing,
+            "format": disk.get("format"),
+            "backing": chain.files,
+            "backing_devices": {device: self.identity_of(device) for device in chain.devices},
+            "backing_problem": chain.problem,
             "folders": sorted(folders),
             "mount": places[0][1] if places else None,
             "shared": disk["shared"],
@@ -100,12 +120,32 @@ def _located(kind: str, source: str, pools: Pools) -> t.Tuple[str, str]:
     return "block" if place.startswith("/dev") else "file", f"{place}/{volume}"
 
 
-def _backing_files(live: t.Optional[Element]) -> t.Dict[str, t.List[str]]:
-    """Return the files that each disk's image is backed by, by target."""
-    found: t.Dict[str, t.List[str]] = {}
+def _running_disks(live: t.Optional[Element]) -> t.Dict[str, Element]:
+    """Return the disks of a running domain by their targets."""
+    found: t.Dict[str, Element] = {}
     for disk in live.findall("devices/disk") if live is not None else ():
         target = disk.find("target")
-        backing = disk.find("backingStore")
-        if target is not None and backing is not None:
-            found[target.get("dev", "")] = [path for path in (source.get("file", "") for source in backing.iter("source")) if path.startswith("/")]
+        if target is not None:
+            found[target.get("dev", "")] = disk
     return found
+
+
+class _Chain(t.NamedTuple):
+    """What a disk's image is built on: C(files) and C(devices) by their paths, and why that is not the whole truth."""
+
+    files: t.List[str]
+    devices: t.List[str]
+    problem: t.Optional[str]
+
+    @classmethod
+    def of(cls, disk: t.Mapping[str, t.Any], running: t.Optional[Element], pools: Pools, read: t.Optional[ReadHeader]) -> _Chain:
+        """Return what the saved definition needs, and what the running domain has open beside it."""
+        known = [(file["kind"], file["source"]) for file in disk.get("files") or ()]
+        problem = disk.get("files_problem")
+        if running is not None:
+            files, unknown = files_of(running, read, pools)
+            known += [(file.kind, file.path) for file in files]
+            # What runs shows its whole chain, also where its images cannot be read.
+            problem = unknown if source_of(running.find("source")) == disk["source"] else problem or unknown
+        is_device = {path: kind == "block" for kind, path in known if path.startswith("/")}
+        return cls(sorted(path for path in is_device if not is_device[path]), sorted(path for path in is_device if is_device[path]), problem)

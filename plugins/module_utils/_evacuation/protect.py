@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from xml.etree.ElementTree import Element
 
 from .._errors import Conflict, KvmfleetError, NotFound
 from .._facts import host_phases
 from .._facts.identity import HOST_ID_FILE, create_host_id, read_host_id
 from .._facts.mounts import LocalStores
+from .._facts.needed_files import TPM, needed_files
 from .._facts.ports import Definition, GatheredHost
 from .._facts.remembered import remembered
 from .._facts.request import request_of
@@ -33,8 +33,6 @@ from .images import PATIENCE_SECONDS, Images
 Json = t.Dict[str, t.Any]
 Work = t.Mapping[str, t.Any]
 
-# Where the emulated TPM of a system domain keeps its state.
-_TPM_FOLDER = "/var/lib/libvirt/swtpm"
 # Why a person, and not the hypervisor for a moment, or for an error, holds a guest.
 _HELD_BY_A_PERSON = ("user", "from snapshot", "API error", "")
 _NO_ANSWER = f"its file system did not answer within {PATIENCE_SECONDS:.0f} s"
@@ -66,9 +64,10 @@ def leave(uri: str, work: Work) -> Json:
     """
     require_root()
     with _open(uri) as host:
-        disks = [disk for domain in _read(host, None)["domains"] for disk in domain["disks"]]
-    folders = sorted({folder for disk in disks for folder in disk["folders"]})
-    devices = {disk["path"]: disk["wwn"] for disk in disks if disk["wwn"]}
+        images = [image for domain in _read(host, None)["domains"] for image in [*domain["disks"], *domain["files"]]]
+    folders = sorted({folder for image in images for folder in image["folders"]})
+    devices = {image["path"]: image["wwn"] for image in images if image["wwn"]}
+    devices.update({path: wwn for image in images for path, wwn in image.get("backing_devices", {}).items() if wwn})
     if work["check"]:
         host_id = read_host_id()
         known = {folder: work["known"][folder] for folder in folders if folder in work["known"]}
@@ -213,6 +212,7 @@ class _Reader:
         own = parse(info.policy_xml)
         saved = h.DomainInfo(uuid=info.uuid, name=info.name, view=info.view, autostart=info.autostart, **info_of(root))
         request = request_of(Definition(saved, root), own, self._versions, self._stores, self._pools)
+        files = needed_files(root)
         return {
             "uuid": info.uuid,
             "name": info.name,
@@ -224,8 +224,9 @@ class _Reader:
             "request": {**request, "blockers": [], "uuid": info.uuid, "name": info.name},
             "policy": own.values,
             "nvram": request["nvram"],
-            "tpm": _tpm(root, info.uuid),
-            "disks": self._images.disks(request["disks"], self._pools, definition.root if info.view.active else None),
+            "tpm": next((file["path"] for file in files if file["what"] == TPM), None),
+            "disks": self._images.disks(request["disks"], self._pools, definition.root if info.view.active else None, self._stores.header),
+            "files": self._images.files(files),
         }
 
 
@@ -236,11 +237,3 @@ def _state(view: h.GuestView, is_held: bool) -> t.Optional[str]:
     if view.is_busy:
         return None
     return h.PAUSED if view.state == h.PAUSED and view.reason in _HELD_BY_A_PERSON else h.RUNNING
-
-
-def _tpm(root: Element, uuid: str) -> t.Optional[str]:
-    backend = root.find("devices/tpm/backend[@type='emulator']")
-    if backend is None:
-        return None
-    source = backend.find("source")
-    return (source.get("path") if source is not None else None) or f"{_TPM_FOLDER}/{uuid}"

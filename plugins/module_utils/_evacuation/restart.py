@@ -18,7 +18,7 @@ from .._watcher.files import RUN_FOLDER
 from .._watcher.ownership import Ownership, Watched
 from . import locks, notes
 from .saved import check_saved
-from .sight import lock_states, lockable, unseen
+from .sight import lock_states, lockable, why_unseen
 
 Json = t.Dict[str, t.Any]
 Order = t.Mapping[str, t.Any]
@@ -61,7 +61,7 @@ class StartingHost(h.Host, t.Protocol):
 class Restart:
     """:arg order: C(record) (its id), C(note) (all of it, for L(notes.write)), C(generation), C(rejoin) (the record was C(pre-migrating) before this run),
     C(settle_only) (start nothing), C(uuid), C(name), C(definition), C(persistent),
-    C(autostart), C(wanted) (a state), C(sources), C(disks), C(tokens).
+    C(autostart), C(wanted) (a state), C(sources), C(disks), C(tokens); C(files) that were proved, and the paths of C(fresh) ones that the start is to make.
     """
 
     host: StartingHost
@@ -130,9 +130,9 @@ class Restart:
         memory = self.host.saved_memory(self.order["name"])
         if memory:
             raise Conflict(f"{memory} holds the memory of a domain of that name: a start would go on from there.", "Move that file away.")
-        reasons = unseen(self.order["disks"], self.order["tokens"])
+        reasons = why_unseen(self.order)
         if reasons:
-            raise Unsafe(f"{self._what} was not started: " + "; ".join(f"disk {target}: {why}" for target, why in sorted(reasons.items())) + ".")
+            raise Unsafe(f"{self._what} was not started: " + "; ".join(f"{what}: {why}" for what, why in sorted(reasons.items())) + ".")
         if self.order["wanted"] == h.SHUTOFF:
             return
         held = [path for path, found in lock_states(lockable(self.order["disks"])).items() if found["state"] == locks.LOCKED]

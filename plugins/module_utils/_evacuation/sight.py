@@ -7,20 +7,33 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
+from .._facts.image_files import files_below
+from .._facts.image_header import RAW, Unreadable
+from .._facts.needed_files import name_of
 from .._patience import within
 from . import locks, tokens
 from .images import PATIENCE_SECONDS, Images
 
 Json = t.Mapping[str, t.Any]
 
-_NETWORK, _BLOCK = "network", "block"
+_NETWORK, _BLOCK, _FILE = "network", "block", "file"
 
 
 def is_needed(disk: Json) -> bool:
     """Whether a domain cannot be started without the disk; an empty drive and one that libvirt may leave out can be missing."""
     return bool((disk["path"] and not disk["optional"]) or disk["kind"] == "volume")
+
+
+def why_unseen(domain: Json) -> t.Dict[str, str]:
+    """Return, by what a message calls it, why what a start would use is not what the saved definition means; empty where all is.
+
+    :arg domain: C(disks), C(files), C(fresh) and C(tokens), see L(Restart).
+    """
+    disks = {f"disk {target}": why for target, why in unseen(domain["disks"], domain["tokens"]).items()}
+    return {**disks, **unseen_files(domain.get("files") or (), domain["tokens"]), **stale_files(domain.get("fresh") or ())}
 
 
 def unseen(disks: t.Sequence[Json], given: Json) -> t.Dict[str, str]:
@@ -33,15 +46,63 @@ def unseen(disks: t.Sequence[Json], given: Json) -> t.Dict[str, str]:
     return {target: why for target, why in reasons.items() if why}
 
 
+def is_everywhere(image: Json) -> bool:
+    """Whether every host sees an image by its nature: one of the network that is built on nothing of its host."""
+    return bool(image["kind"] == _NETWORK and not (image["folders"] or image.get("backing_devices") or image.get("backing_problem")))
+
+
+def unseen_files(files: t.Sequence[Json], given: Json) -> t.Dict[str, str]:
+    """Return, by name, why a file that a domain needs beside its disks is not proved to be the one that was saved; empty where all are.
+
+    :arg files: as the ledger keeps them, see L(Images.files).
+    """
+    images = Images()
+    reasons = {name_of(file): _unseen(file, given, images) or _absent(file) for file in files}
+    return {name: why for name, why in reasons.items() if why}
+
+
+def stale_files(paths: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return, by path, why a file that is to be made afresh by a start would not be: there is one already, from an earlier stay or of somebody else."""
+    return {path: "it is here already, and would be used in place of a fresh one: move it away" for path in paths if _is_there(path)}
+
+
+def _absent(file: Json) -> str:
+    # Libvirt makes firmware variables that are missing, and QEMU persistent memory.
+    is_kept = file["kind"] in ("file", "dir") and file.get("present", True)
+    return "it is not here any more" if is_kept and not _is_there(file["path"]) else ""
+
+
+def _is_there(path: str) -> bool:
+    return bool(within(PATIENCE_SECONDS, lambda: os.path.lexists(path)))
+
+
 def _unseen(disk: Json, given: Json, images: Images) -> str:
-    if disk["kind"] == _NETWORK:
-        return ""
     missing = [folder for folder in disk["folders"] if not _sees(folder, given)]
     if missing:
         return f"the token that its host left in {', '.join(missing)} is not seen here"
-    if disk["kind"] == _BLOCK:
-        return "" if disk["wwn"] and images.identity_of(disk["path"]) == disk["wwn"] else f"the device {disk['wwn'] or disk['path']} is not here"
-    return "" if disk["folders"] else f"of a disk of the kind {disk['kind']!r} it cannot be proved that it is the same one here"
+    wanted = {**(disk.get("backing_devices") or {}), **({disk["path"]: disk["wwn"]} if disk["kind"] == _BLOCK else {})}
+    lacking = [wwn or path for path, wwn in wanted.items() if not wwn or images.identity_of(path) != wwn]
+    if lacking:
+        return f"the device {', '.join(lacking)} is not here"
+    if not (disk["folders"] or disk["kind"] in (_BLOCK, _NETWORK)):
+        return f"of a disk of the kind {disk['kind']!r} it cannot be proved that it is the same one here"
+    return _built_on_another(disk)
+
+
+def _built_on_another(disk: Json) -> str:
+    """Say what the image is built on now that was not there when it was saved: that was proved by nobody."""
+    if disk["kind"] != _FILE or disk.get("format") in (None, RAW):
+        return ""
+    known = {*disk.get("backing", ()), *(disk.get("backing_devices") or ())}
+    others = sorted(set(within(PATIENCE_SECONDS, lambda: _files_now(disk["path"])) or ()) - known)
+    return f"it is built on {', '.join(others)} now, which was not so when it was saved" if others else ""
+
+
+def _files_now(path: str) -> t.List[str]:
+    try:
+        return [file.path for file in files_below(path) if file.path]
+    except Unreadable:
+        return []
 
 
 def _sees(folder: str, given: Json) -> bool:

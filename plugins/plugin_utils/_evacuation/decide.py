@@ -8,13 +8,15 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidState, NotSupported, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import is_needed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import is_everywhere, is_needed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.needed_files import NAMES, REPLACEABLE, name_of, needed_files
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import may_be_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._xml import NotXml, parse_xml
 
 from .._ledger.places import same_host
 from .._ledger.rules import describe
@@ -99,46 +101,97 @@ def check_covered(job: Job, fleet: Fleet, proofs: Proofs, source_counts: bool) -
         )
 
 
-def check_saved(job: Job) -> None:
-    """Fill in why the domain cannot be started anywhere before its host returns; raise L(NotSupported) for a state that it cannot have."""
+def check_saved(job: Job, accept_fresh: Collection[str] = ()) -> None:
+    """Fill in why the domain cannot be started anywhere before its host returns; raise L(NotSupported) for a state that it cannot have.
+
+    :arg accept_fresh: kinds of files of which a fresh one is accepted, see L(REPLACEABLE).
+    """
     saved = job.saved
-    if saved.get("tpm"):
-        job.lost.append(f"its emulated TPM is in {saved['tpm']} of {_host(saved)}, and would be an empty one elsewhere")
     for disk in saved.get("disks") or ():
         if is_needed(disk) and not _seen_by_others(disk, job):
-            job.lost.append(f"no other host was proved to see disk {disk['target']} ({disk['path']})")
+            job.lost.append(_why_lost(disk))
+    _check_files(job, accept_fresh)
     if job.wanted == h.SHUTOFF and not saved.get("persistent"):
         raise NotSupported(f"Domain {job.name} is transient and cannot be off. It was not started.", "Use state: running.")
 
 
-def _seen_by_others(disk: Body, job: Job) -> bool:
-    if disk["kind"] == "network":
+def _why_lost(disk: Body) -> str:
+    if disk.get("backing_problem"):
+        return f"what disk {disk['target']} ({disk['path']}) is built on was not known: {disk['backing_problem']}"
+    below = [*(disk.get("backing") or ()), *(disk.get("backing_devices") or ())]
+    built_on = f", built on {', '.join(below)}" if below else ""
+    return f"no other host was proved to see disk {disk['target']} ({disk['path']}{built_on})"
+
+
+def _check_files(job: Job, accept_fresh: Collection[str]) -> None:
+    """Sort what the domain needs beside its disks: proved elsewhere, to be made afresh, or lost with its host."""
+    proved = {(file["what"], file["path"]): file for file in job.saved.get("files") or ()}
+    for needed in _needed_files(job.saved):
+        file = proved.get((needed["what"], needed["path"]))
+        if needed["kind"] == "network" or (file is not None and _seen_by_others(file, job)):
+            job.files += [file] if file else []
+        elif needed["what"] in REPLACEABLE and needed["what"] in accept_fresh:
+            job.fresh.append(needed)
+        else:
+            job.lost.append(_why_file_is_lost(needed, job))
+
+
+def _needed_files(saved: Mapping[str, t.Any]) -> list[Body]:
+    """Return what the saved definition needs. One that cannot be read is refused where it would be started."""
+    try:
+        found: list[Body] = needed_files(parse_xml(str(saved.get("definition") or "")))
+    except NotXml:
+        found = []
+    told = {file["what"] for file in found}
+    return found + [{"what": what, "kind": "file", "path": saved[what]} for what in REPLACEABLE if saved.get(what) and what not in told]
+
+
+def _why_file_is_lost(file: Body, job: Job) -> str:
+    option = f"; it starts elsewhere with fresh ones where accept_fresh names {file['what']}" if file["what"] in REPLACEABLE else ""
+    return f"only {_host(job.saved)} is known to have its {name_of(file)}{option}"
+
+
+def fresh_warning(job: Job, file: Body) -> str:
+    """Return what a person should know of a domain that starts without what it had kept in a file."""
+    return f"Domain {job.name} starts with fresh {NAMES[file['what']]}: what it had kept in {file['path']} was on {_host(job.saved)} alone."
+
+
+def _seen_by_others(image: Body, job: Job) -> bool:
+    if is_everywhere(image):
         return True
-    seen_by = set(disk.get("seen_by") or ())
+    seen_by = set(image.get("seen_by") or ())
     # Since it was saved it may have moved: then its disks are where that host saw them.
     return job.source.host_id in seen_by and bool(seen_by - {job.source.host_id})
 
 
 def unproved_for(job: Job, host_id: str) -> list[str]:
-    """Return the targets of the disks that a host was not proved to see while all was well."""
-    disks = [disk for disk in job.saved.get("disks") or () if is_needed(disk) and disk["kind"] != "network"]
-    return [str(disk["target"]) for disk in disks if host_id not in (disk.get("seen_by") or ())]
+    """Return what a host was not proved to see while all was well: disks, and files that the domain needs beside them."""
+    return [name for name, image in _to_be_seen(job) if host_id not in (image.get("seen_by") or ())]
+
+
+def _to_be_seen(job: Job) -> list[tuple[str, Body]]:
+    """Return the disks and files that a host has to see, each with what a message calls it."""
+    disks = [(f"disk {disk['target']}", disk) for disk in job.saved.get("disks") or () if is_needed(disk)]
+    return [(name, image) for name, image in [*disks, *((name_of(file), file) for file in job.files)] if not is_everywhere(image)]
 
 
 def check_disks(job: Job, here: Body, unseen: Mapping[str, str]) -> None:
-    """Raise L(Unsafe) for a disk that this host was never proved to see, or that it does not see now."""
-    for target in unproved_for(job, str(here["host_id"])):
+    """Raise L(Unsafe) for a disk or file that this host was never proved to see, or that it does not see now.
+
+    :arg unseen: why, by what a message calls it.
+    """
+    for name in unproved_for(job, str(here["host_id"])):
         raise Unsafe(
-            f"Domain {job.name} cannot be started on {here['host']}: that it sees disk {target} was not proved when all was well. It was not started.",
-            f"Start it on a host that sees all its disks ({', '.join(_seeing(job)) or 'there is none'}).",
+            f"Domain {job.name} cannot be started on {here['host']}: that it sees {name} was not proved when all was well. It was not started.",
+            f"Start it on a host that sees all it needs ({', '.join(_seeing(job)) or 'there is none'}).",
         )
     if unseen:
-        why = "; ".join(f"disk {target}: {reason}" for target, reason in sorted(unseen.items()))
+        why = "; ".join(f"{name}: {reason}" for name, reason in sorted(unseen.items()))
         raise Unsafe(f"Domain {job.name} cannot be started on {here['host']}: {why}. It was not started.", "See why the storage is not there.")
 
 
 def _seeing(job: Job) -> Sequence[str]:
-    needed = [set(disk.get("seen_by") or ()) for disk in job.saved.get("disks") or () if is_needed(disk) and disk["kind"] != "network"]
+    needed = [set(image.get("seen_by") or ()) for _name, image in _to_be_seen(job)]
     return sorted(set.intersection(*needed) - {job.source.host_id}) if needed else ()
 
 

@@ -35,6 +35,7 @@ class Wish:
     state: str
     parallel: int
     lock_wait_seconds: int
+    accept_fresh: Sequence[str] = ()
 
 
 @dataclass
@@ -65,6 +66,8 @@ class Job:
     :arg rejoin: the record was C(pre-migrating) before this task.
     :arg older: a record of another host that also is off, which this evacuation takes the place of.
     :arg lost: why it cannot be started before its host returns.
+    :arg files: that it needs beside its disks and that other hosts were proved to see, as they were saved.
+    :arg fresh: of these that only its host had, those that a start may make afresh.
     :arg passed: by the scheduler, with its warnings.
     """
 
@@ -75,6 +78,8 @@ class Job:
     rejoin: bool = False
     older: t.Optional[Body] = None
     lost: list[str] = field(default_factory=list)
+    files: list[Body] = field(default_factory=list)
+    fresh: list[Body] = field(default_factory=list)
     error: t.Optional[KvmfleetError] = None
     changed: bool = False
     prediction: t.Optional[Body] = None

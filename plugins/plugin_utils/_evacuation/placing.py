@@ -86,7 +86,7 @@ class CanStart(Rule):
         if request.uuid in self._survivors.present.get(host.name, ()):
             return Finding("It has a definition of that domain already: clean it up first (kvmfleet.migration.evacuation_cleanup).")
         missing = unproved_for(self._jobs[request.uuid], self._survivors.host_ids[host.name])
-        return Finding(f"That it sees disk {', '.join(missing)} was not proved.") if missing else PASS
+        return Finding(f"That it sees {', '.join(missing)} was not proved.") if missing else PASS
 
 
 @dataclass(frozen=True)

@@ -178,14 +178,19 @@ class Evacuation:
     def _check_saved(self, job: Job) -> None:
         check_document(job.candidate.document)
         request_of(job)
-        d.check_saved(job)
+        d.check_saved(job, self.context.wish.accept_fresh)
+        self.context.warnings += [d.fresh_warning(job, file) for file in job.fresh if job.is_open]
 
     def _asked(self, uris: dict[str, str]) -> Body:
         wanted = [job for job in self.jobs if job.is_open]
-        domains = [{"uuid": job.uuid, "disks": job.disks, "request": job.saved["request"], "tokens": self._tokens(job)} for job in wanted]
+        domains = [self._about(job) for job in wanted]
         paths = images_of(job for job in wanted if job.wanted != h.SHUTOFF)
         doors = doors_of(self.settings, self.source)
         return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "knock": doors, "domains": domains, "paths": paths}
+
+    def _about(self, job: Job) -> Body:
+        files = {"files": job.files, "fresh": [file["path"] for file in job.fresh]}
+        return {"uuid": job.uuid, "disks": job.disks, **files, "request": job.saved["request"], "tokens": self._tokens(job)}
 
     def _tokens(self, job: Job) -> Body:
         """Return the tokens of the host that the domain was saved on; its disks are known by them, wherever it was moved since."""

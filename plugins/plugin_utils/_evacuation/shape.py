@@ -36,6 +36,14 @@ def _texts(value: t.Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
+def _optional_texts(value: t.Any) -> bool:
+    return value is None or _texts(value)
+
+
+def _devices(value: t.Any) -> bool:
+    return value is None or (isinstance(value, dict) and all(isinstance(path, str) and _optional_text(wwn) for path, wwn in value.items()))
+
+
 _DISK: Mapping[str, Check] = {
     "target": _text,
     "kind": _text,
@@ -46,11 +54,32 @@ _DISK: Mapping[str, Check] = {
     "folders": _texts,
     "wwn": _optional_text,
     "seen_by": _texts,
+    "backing": _optional_texts,
+    "backing_devices": _devices,
+    "backing_problem": _optional_text,
+    "format": _optional_text,
 }
 
 
 def _disks(value: t.Any) -> bool:
     return isinstance(value, list) and all(isinstance(disk, dict) and all(check(disk.get(key)) for key, check in _DISK.items()) for disk in value)
+
+
+_FILE: Mapping[str, Check] = {
+    "what": _text,
+    "kind": _text,
+    "path": _text,
+    "folders": _texts,
+    "wwn": _optional_text,
+    "seen_by": _texts,
+}
+
+
+def _files(value: t.Any) -> bool:
+    """A document that an older release has saved has no files."""
+    return value is None or (
+        isinstance(value, list) and all(isinstance(file, dict) and all(check(file.get(key)) for key, check in _FILE.items()) for file in value)
+    )
 
 
 _PROTECTED: Mapping[str, Check] = {
@@ -62,6 +91,7 @@ _PROTECTED: Mapping[str, Check] = {
     "disks": _disks,
     "host": lambda value: isinstance(value, dict) and _text(value.get("host_id")),
     "tpm": _optional_text,
+    "files": _files,
 }
 
 

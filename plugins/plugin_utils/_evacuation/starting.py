@@ -151,6 +151,8 @@ class Starting:
             "wanted": record["wanted_state"],
             "sources": [[disk["target"], disk["source"]] for disk in saved["request"].get("disks") or ()],
             "disks": job.disks,
+            "files": job.files,
+            "fresh": [file["path"] for file in job.fresh],
             "tokens": self.tokens[job.uuid],
         }
 

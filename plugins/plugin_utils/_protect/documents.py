@@ -24,7 +24,7 @@ CONFLICT = "conflict"
 SKIPPED = "skipped"
 
 # What is kept of a domain; a change of one of them is written.
-KEPT = ("definition", "persistent", "autostart", "state", "request", "policy", "nvram", "tpm", "disks")
+KEPT = ("definition", "persistent", "autostart", "state", "request", "policy", "nvram", "tpm", "disks", "files")
 _NOWHERE = "Find out where the guest runs, shut down the copy that is not wanted, and settle the record with kvmfleet.migration.host."
 
 
@@ -108,6 +108,7 @@ def _document(said: Body, here: Body, disks: list[Body], by: str, before: t.Opti
     old = (before or {}).get("protected") or {}
     now = utc_now()
     told = {
+        "files": [],
         **said,
         "disks": disks,
         "request": _with_proof(said["request"], disks),

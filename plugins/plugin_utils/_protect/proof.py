@@ -10,6 +10,8 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.needed_files import name_of
+
 from .._ledger.store import Body
 
 _FILES = ("file", "dir")
@@ -37,23 +39,30 @@ def _wanted(disk: Body, own: Body) -> t.Optional[dict[str, str]]:
     """Return what a host has to see to have this disk, as path to token; null where nothing can prove it."""
     folders = own.get("folders") or {}
     wanted = {folder: folders.get(folder) for folder in disk["folders"]}
+    wanted.update(disk.get("backing_devices") or {})
     if disk["kind"] == "block":
         wanted[disk["path"]] = disk["wwn"]
     elif disk["kind"] != "network" and not (disk["kind"] in _FILES and disk["folders"]):
+        return None
+    if disk.get("backing_problem"):
         return None
     return None if None in wanted.values() else t.cast("dict[str, str]", wanted)
 
 
 def unproved(domain: Body, host_id: t.Optional[str], own: Body) -> Iterator[Body]:
-    """Yield C({uuid, name, target, path, reason}) for each disk without which the domain would not be started on another host.
+    """Yield C({uuid, name, target, path, reason}) for each disk or other file without which the domain would not be started on another host.
 
-    :arg domain: its C(uuid), C(name) and C(disks), with C(seen_by).
+    :arg domain: its C(uuid), C(name), C(disks) and C(files), with C(seen_by).
     :arg own: the host's entry.
     """
     needed = [disk for disk in domain["disks"] if (disk["path"] and not disk["optional"]) or disk["kind"] == "volume"]
     lacking = [disk for disk in needed if not set(disk["seen_by"]) - {host_id}]
     for disk in lacking:
         yield {"uuid": domain["uuid"], "name": domain["name"], "target": disk["target"], "path": disk["path"], "reason": _reason(disk, own)}
+    for file in domain.get("files") or ():
+        if not set(file["seen_by"]) - {host_id}:
+            reason = f"no other host was proved to see its {name_of(file)}"
+            yield {"uuid": domain["uuid"], "name": domain["name"], "target": None, "path": file["path"], "reason": reason}
     everywhere = set.intersection(*(set(disk["seen_by"]) for disk in needed)) - {host_id} if needed else {host_id}
     if not lacking and not everywhere:
         yield {
@@ -66,6 +75,11 @@ def unproved(domain: Body, host_id: t.Optional[str], own: Body) -> Iterator[Body
 
 
 def _reason(disk: Body, own: Body) -> str:
+    if disk.get("backing_problem"):
+        return f"what its image is built on is not known: {disk['backing_problem']}"
+    devices = [path for path, wwn in (disk.get("backing_devices") or {}).items() if not wwn]
+    if devices:
+        return f"the device {', '.join(devices)}, which its image is built on, has no identity (WWN) by which another host could know it"
     if disk["kind"] == "network":
         return "the ledger has no other host"
     if disk["kind"] == "block":

@@ -68,6 +68,7 @@ class Saving:
     def _settled(self, said: Body, known: Known, outcome: Outcome) -> bool:
         """Judge one domain and write it; return false where another process wrote its document since it was read."""
         disks = proved(said["disks"], self.here["host_id"], known.hosts)
+        said = {**said, "files": proved(said.get("files") or [], self.here["host_id"], known.hosts)}
         judgement = judge(said, known, self.here, disks, self.by)
         if judgement.kind == SAVED and self.write and self.ledger and not self._written(self.ledger, known, judgement):
             return False

@@ -69,6 +69,34 @@ def test_backing_files_of_a_running_domain_count_and_what_is_no_file_does_not() 
     assert (disk["backing"], disk["folders"]) == (["/srv/base/one"], ["/a", "/srv/base"])
 
 
+def test_what_the_images_of_a_domain_that_is_off_are_built_on_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.BlockDevices, "identify", lambda self, path: (None, "lvm:x"))
+    files = [{"role": "backing", "kind": kind, "source": path} for kind, path in (("file", "/srv/base"), ("block", "/dev/vg0/base"), ("network", ""))]
+    disk = disk_of(asked("/a/top", files=files, files_problem="it cannot be read"))
+    assert (disk["backing"], disk["backing_devices"], disk["folders"]) == (["/srv/base"], {"/dev/vg0/base": "lvm:x"}, ["/a", "/srv"])
+    assert disk["backing_problem"] == "it cannot be read"
+
+
+def test_what_runs_shows_its_whole_chain() -> None:
+    live = "<domain><devices><disk type='file'><target dev='vda'/><source file='{}'/><backingStore/></disk></devices></domain>"
+    unread = asked("/a/top", files=[], files_problem="it cannot be read")
+    assert disk_of(unread, live.format("/a/top"))["backing_problem"] is None
+    assert disk_of(unread, live.format("/a/other"))["backing_problem"] == "it cannot be read"
+
+
+def test_other_files_have_the_folders_that_prove_them(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "web_VARS.fd").touch()
+    needed = [
+        ("nvram", "file", tmp_path / "web_VARS.fd"),
+        ("nvram", "file", tmp_path / "none"),
+        ("filesystem", "dir", tmp_path),
+        ("tpm", "device", "/dev/tpm0"),
+    ]
+    found = Images([Mount("/", "ext4")]).files([{"what": what, "kind": kind, "path": str(path)} for what, kind, path in needed])
+    assert [file["folders"] for file in found] == [[str(tmp_path)]] * 3 + [[]]
+    assert [file["present"] for file in found[:3]] == [True, False, True]
+
+
 def test_a_block_device_is_known_by_what_is_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"/dev/sdb": "wwn:0x5", "/dev/rbd0": "rbd:pool/image", "/dev/sdc": None}
     monkeypatch.setattr(module.BlockDevices, "identify", lambda self, path: (None, names[path]))

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuate_spec 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import restart as r
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import tokens
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.knock import REFUSED, SILENT, knock
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import unseen
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import why_unseen
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.job import Context, Wish
@@ -164,7 +164,7 @@ class Site:
 
     def _look(self, on: str, work: t.Mapping[str, t.Any]) -> Body:
         doors = [{**door, "says": self.knock(door["address"], door["port"])} for door in work["knock"]]
-        seen = {domain["uuid"]: unseen(domain["disks"], domain["tokens"]) for domain in work["domains"]}
+        seen = {domain["uuid"]: why_unseen(domain) for domain in work["domains"]}
         fleet = {name: self._answer(name) for name in work["ask"]}
         return {"facts": self.facts(on), "fleet": fleet, "doors": doors, "unseen": seen, "cpu": {}, **self._locks(on, work)}
 

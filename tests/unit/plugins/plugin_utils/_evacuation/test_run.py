@@ -683,6 +683,9 @@ def test_an_emulated_tpm_is_not_replaced_by_an_empty_one(site: Site) -> None:
 @pytest.mark.parametrize(
     "change",
     [
+        lambda body: body["protected"].update(files="nvram"),
+        lambda body: body["protected"].update(files=[{"what": "nvram"}]),
+        lambda body: body["protected"]["disks"][0].update(backing_devices=["/dev/sda"]),
         lambda body: body["protected"].update(definition=None),
         lambda body: body["protected"].update(definition="a shopping list"),
         lambda body: body["protected"].update(state="flying"),

@@ -98,7 +98,7 @@ BASE = {"target": "vda", "role": "backing", "path": "/images/base", "why": None}
 def test_a_base_of_each_host_needs_shared_storage_a_whole_copy_or_a_word() -> None:
     domain = {**domain_of([], kvm2=[disk(verdict="shared")], kvm3=[disk()]), "unshared_files": [BASE]}
     for options in ({}, {"copy_storage": "auto"}):
-        with pytest.raises(Unsafe, match="Disk vda is built on /images/base.*what kvm2 has at that path may be another file"):
+        with pytest.raises(Unsafe, match=r"Disk vda is built on /images/base.*what kvm2 has at that path may be another file"):
             check_storage(request_of(**options), domain, "kvm1", "kvm2")
     check_storage(request_of(copy_storage="auto"), domain, "kvm1", "kvm3")
     check_storage(request_of(unsafe=True), domain, "kvm1", "kvm2")

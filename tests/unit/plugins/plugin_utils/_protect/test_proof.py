@@ -69,3 +69,26 @@ def test_disks_that_are_seen_by_different_hosts_are_seen_by_none() -> None:
     disks = [disk(seen_by=[ID1, ID2]), disk(target="vdb", seen_by=[ID1, ID3])]
     found = list(unproved({"uuid": DOMAIN, "name": "web1", "disks": disks}, ID1, OWN))
     assert [(entry["target"], entry["path"]) for entry in found] == [(None, None)]
+
+
+def test_a_device_that_an_image_is_built_on_has_to_be_seen_too() -> None:
+    built = disk(backing_devices={"/dev/sdb": WWN})
+    both = peer(ID2, **{FOLDER: NONCE, "/dev/sdb": WWN})
+    assert seers(built, both, peer(ID3, **{FOLDER: NONCE})) == [ID1, ID2]
+    assert seers(disk(backing_devices={"/dev/sdb": None}), both) == [ID1]
+    assert "no identity" in reasons(disk(backing_devices={"/dev/sdb": None}), both)[0]
+
+
+def test_what_is_built_on_something_unknown_is_proved_for_nobody() -> None:
+    sealed = disk(backing_problem="/x cannot be read")
+    assert seers(sealed, peer(ID2, **{FOLDER: NONCE})) == [ID1]
+    assert "/x cannot be read" in reasons(sealed, peer(ID2, **{FOLDER: NONCE}))[0]
+
+
+def test_a_file_beside_the_disks_that_nobody_else_sees_is_named() -> None:
+    seeing = peer(ID2, **{FOLDER: NONCE})
+    file = {"what": "nvram", "kind": "file", "path": "/var/lib/web_VARS.fd", "folders": ["/var/lib"], "wwn": None, "shared": None}
+    domain = {"uuid": DOMAIN, "name": "web1", "disks": proved([disk()], ID1, [OWN, seeing]), "files": proved([file], ID1, [OWN, seeing])}
+    (entry,) = unproved(domain, ID1, OWN)
+    assert (entry["target"], entry["path"]) == (None, "/var/lib/web_VARS.fd")
+    assert "firmware variables" in entry["reason"]
