@@ -171,10 +171,10 @@ class LibvirtFolder:
             found = self._pool.call(lambda pool: [_described(volume) for volume in pool.listAllVolumes()])
         return [volume.name for volume in map(_parsed, filter(None, found)) if volume.backing_path == path]
 
-    def read(self, name: str) -> bytes:
-        """Return the beginning of a file, 4 KiB at most."""
+    def read(self, name: str, offset: int = 0, length: int = _READ_BYTES) -> bytes:
+        """Return a piece of a file, by default its beginning; less where the file ends."""
         with libvirt_errors(f"read {os.path.join(self.path, name)}"):
-            return self._pool.call(lambda pool: self._beginning(pool.storageVolLookupByName(name)))
+            return self._pool.call(lambda pool: self._piece(pool.storageVolLookupByName(name), offset, length))
 
     def create(self, name: str, image_format: str, capacity_bytes: int) -> None:
         self.look()
@@ -192,13 +192,13 @@ class LibvirtFolder:
         except libvirt().libvirtError as error:
             self._check_missing(error, name)
 
-    def _beginning(self, volume: t.Any) -> bytes:
+    def _piece(self, volume: t.Any, offset: int, length: int) -> bytes:
         stream = self._connection.newStream()
-        volume.download(stream, 0, 0)
+        volume.download(stream, offset, length)
         content = b""
         try:
-            while len(content) < _READ_BYTES:
-                some = stream.recv(_READ_BYTES)
+            while len(content) < length:
+                some = stream.recv(length)
                 if not some:
                     stream.finish()
                     return content
@@ -207,7 +207,7 @@ class LibvirtFolder:
             stream.abort()
             raise
         stream.abort()
-        return content[:_READ_BYTES]
+        return content[:length]
 
     def _check_missing(self, error: t.Any, name: str) -> None:
         """Raise the error, unless it says that there is no such volume."""

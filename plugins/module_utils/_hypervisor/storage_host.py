@@ -73,4 +73,13 @@ def _image(disk: ElementTree.Element, domain: t.Any) -> Image:
         allocation_bytes=allocation,
         shareable=disk.find("shareable") is not None,
         has_backing=disk.find("backingStore/source") is not None,
+        backing=tuple(_backing(disk)),
     )
+
+
+def _backing(disk: ElementTree.Element) -> t.Iterator[str]:
+    """Yield the paths of the files that libvirt has open below the image; empty for what is none."""
+    below = disk.find("backingStore")
+    while below is not None and below.find("source") is not None:
+        yield below.find("source").get("file", "")  # type: ignore[union-attr]
+        below = below.find("backingStore")

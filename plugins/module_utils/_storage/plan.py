@@ -98,7 +98,7 @@ def _problem(wish: Wish, disk: Facts, domain: str, host: str) -> t.Optional[Kvmf
             f"{host} has a file {image['path']} already, where {what} would be copied to.",
             f"Remove it there, or name {image['target']} in copy_storage_overwrite if its content may be lost. {_NOTHING}",
         )
-    return _incremental_problem(disk, what, host) if wish.mode == INCREMENTAL else _format_problem(image, what)
+    return _incremental_problem(wish, disk, what, host) if wish.mode == INCREMENTAL else _format_problem(image, what)
 
 
 def _format_problem(image: Facts, what: str) -> t.Optional[KvmfleetError]:
@@ -107,7 +107,7 @@ def _format_problem(image: Facts, what: str) -> t.Optional[KvmfleetError]:
     return NotSupported(f"{what} has the format {image['format']}, of which no target can be made.", f"Copied are: {', '.join(_FORMATS)}. {_NOTHING}")
 
 
-def _incremental_problem(disk: Facts, what: str, host: str) -> t.Optional[KvmfleetError]:
+def _incremental_problem(wish: Wish, disk: Facts, what: str, host: str) -> t.Optional[KvmfleetError]:
     """Judge a target that is to be filled: only what the top image holds is sent, so all the rest has to be there already."""
     image, existing = disk["image"], disk["existing"]
     if not existing:
@@ -119,6 +119,11 @@ def _incremental_problem(disk: Facts, what: str, host: str) -> t.Optional[Kvmfle
         return NotSupported(f"{what} and its target on {host} differ in format or backing file.", f"Make the target as the image is. {_NOTHING}")
     if existing["capacity_bytes"] != image["capacity_bytes"]:
         return NotSupported(f"{what} has {image['capacity_bytes']} bytes, its target on {host} has {existing['capacity_bytes']}.", _NOTHING)
+    if disk.get("other_base") and not wish.unsafe:
+        return Unsafe(
+            f"{what} would be built on something else on {host}: {disk['other_base']}.",
+            f"Copy its base there byte for byte, or set copy_storage to full. {_NOTHING}",
+        )
     if disk["same_file"]:
         return Unsafe(f"{what} and its target on {host} could be one file: {disk['same_file']}.", f"Wait for half a minute and try again. {_NOTHING}")
     return None

@@ -15,7 +15,10 @@ from .._migration import hypervisor as h
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """The image behind a domain's disk. Sizes in bytes: what the guest sees, and what is allocated of it."""
+    """The image behind a domain's disk. Sizes in bytes: what the guest sees, and what is allocated of it.
+
+    C(backing) are the paths of the files below it, where these are files.
+    """
 
     target: str
     kind: str
@@ -25,6 +28,7 @@ class Image:
     allocation_bytes: int
     shareable: bool = False
     has_backing: bool = False
+    backing: t.Tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +59,9 @@ class Folder(t.Protocol):
 
     def users(self, path: str) -> t.List[str]:
         """The files of the folder that have this one as their backing file."""
+
+    def read(self, name: str, offset: int = 0, length: int = 4096) -> bytes:
+        """A piece of a file; less where the file ends."""
 
     def create(self, name: str, image_format: str, capacity_bytes: int) -> None:
         """Make a new image. Raises L(Conflict) where the name is taken."""

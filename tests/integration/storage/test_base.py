@@ -88,3 +88,14 @@ def test_a_copied_overlay_needs_no_base_and_reads_none(lab: Lab, control: Contro
     assert outcome.ended() == ("completed", None), outcome.text
     assert disks.content(image, 2) == before
     assert "base.qcow2" not in lab.virsh(2, "dumpxml", name)
+
+
+def test_an_incremental_copy_over_another_base_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
+    name = guest("web", "--mib", "64")
+    image = disks.create(f"{IMAGES}/web.qcow2", backing=other_base)
+    disks.create(image, on=2, backing=other_base)
+    disks.attach(name, image)
+    outcome = control.move(name, 2, transport="tcp", copy_storage="incremental", copy_storage_overwrite=["vdb"])
+    assert outcome.refused() == "unsafe", outcome.text
+    assert f"{BASE} there is another file" in outcome.msg
+    assert lab.places(name) == {1: "running"}

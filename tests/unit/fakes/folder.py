@@ -38,13 +38,16 @@ class DirectoryFolder:
         if name not in self._seen:
             return None
         path = self._place / name
-        text = path.read_text()
+        text = path.read_text(encoding="latin-1")
         facts = json.loads(text) if text.startswith("{") else {}
         return Volume(name, facts.get("format", "raw"), facts.get("capacity", 0), facts.get("capacity", 0), facts.get("backing", ""), path.stat().st_ctime)
 
     def users(self, path: str) -> t.List[str]:
         volumes = [self.volume(name) for name in self._seen]
         return [volume.name for volume in volumes if volume and volume.backing_path == path]
+
+    def read(self, name: str, offset: int = 0, length: int = 4096) -> bytes:
+        return (self._place / name).read_bytes()[offset : offset + length]
 
     def create(self, name: str, image_format: str, capacity_bytes: int) -> None:
         if self._refuses:

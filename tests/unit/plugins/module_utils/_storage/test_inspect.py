@@ -79,3 +79,30 @@ def test_an_image_that_cannot_be_looked_at_may_be_any(here: pathlib.Path, there:
     put_image(there / "web.qcow2")
     os.unlink(here / "web.qcow2")
     assert "cannot be looked at" in facts_of(here, FakeStorageHost({str(here): DirectoryFolder(there)}))["same_file"]
+
+
+def test_a_base_of_the_same_path_has_to_hold_the_same_bytes(here: pathlib.Path, there: pathlib.Path) -> None:
+    base = bytes(range(256)) * 40000
+    put_image(there / "web.qcow2")
+    host = FakeStorageHost({str(here): DirectoryFolder(there)})
+
+    def other_base() -> str:
+        return str(facts_of(here, host, has_backing=True, backing=(str(here / "base"),))["other_base"])
+
+    (here / "base").write_bytes(base)
+    assert "is not there" in other_base()
+    (there / "base").write_bytes(base)
+    assert other_base() == ""
+    for different in (base[:-1] + b"x", base + b"x", base[:-1], bytes(len(base)), b""):
+        (there / "base").write_bytes(different)
+        assert "another file" in other_base()
+    (here / "base").unlink()
+    assert "cannot be read here" in other_base()
+    assert "no file" in facts_of(here, host, has_backing=True, backing=("",))["other_base"]
+
+
+def test_a_base_in_a_shared_folder_is_not_read(here: pathlib.Path, there: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    put_image(there / "web.qcow2")
+    (tmp_path / "base").touch()
+    host = FakeStorageHost({str(here): DirectoryFolder(there), str(tmp_path): DirectoryFolder(tmp_path)})
+    assert facts_of(here, host, has_backing=True, backing=(str(tmp_path / "base"),))["other_base"] == ""

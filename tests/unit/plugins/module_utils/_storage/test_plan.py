@@ -155,3 +155,10 @@ def test_an_incremental_copy_needs_the_target_as_the_image_is(image: t.Dict[str,
 def test_an_incremental_copy_is_not_made_into_what_may_be_the_image_itself() -> None:
     with pytest.raises(Unsafe, match="one file"):
         planned(Wish("incremental", ["vda"]), disk(image=LAYERED, existing=volume(**BELOW), same_file="it is as old"))
+
+
+def test_an_incremental_copy_needs_the_base_that_the_image_is_built_on() -> None:
+    other = disk(image=LAYERED, existing=volume(**BELOW), other_base="/images/base there is another file")
+    with pytest.raises(Unsafe, match="built on something else on kvm2: /images/base there is another file"):
+        planned(Wish("incremental", ["vda"]), other)
+    assert planned(Wish("incremental", ["vda"], unsafe=True), other)[0]["action"] == "fill"
