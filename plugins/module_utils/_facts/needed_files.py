@@ -20,6 +20,8 @@ Json = t.Dict[str, t.Any]
 NVRAM, TPM = "nvram", "tpm"
 # A guest can start with fresh ones of these, without what it has kept in them.
 REPLACEABLE = (NVRAM, TPM)
+# Models of memory that keeps its content in a file.
+PERSISTENT_MEMORY = ("nvdimm", "virtio-pmem")
 # What a person calls them.
 NAMES = {
     NVRAM: "firmware variables",
@@ -39,7 +41,6 @@ _NVRAM_PATH = "/var/lib/libvirt/qemu/nvram/{name}_VARS.fd"
 _TPM_PATH = "/var/lib/libvirt/swtpm/{uuid}"
 # What stands here belongs to packages of the distribution, which every host has for itself.
 _OF_PACKAGES = "/usr/"
-_PERSISTENT_MEMORY = ("nvdimm", "virtio-pmem")
 
 
 def needed_files(root: Element) -> t.List[Json]:
@@ -103,7 +104,7 @@ def _filesystems(root: Element) -> t.Iterator[_Found]:
 
 def _memory(root: Element) -> t.Iterator[_Found]:
     for memory in root.findall("devices/memory"):
-        if memory.get("model") in _PERSISTENT_MEMORY:
+        if memory.get("model") in PERSISTENT_MEMORY:
             path = (memory.findtext("source/path") or "").strip()
             yield "memory", "device" if path.startswith("/dev/") else "file", path
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.blockers import blockers_of
@@ -33,6 +35,7 @@ def test_nothing_keeps_a_plain_guest() -> None:
         ("", "<filesystem type='mount'><source dir='/srv'/><target dir='tag'/></filesystem>", "9p"),
         ("", "<disk type='file'><target dev='vdb'/><transient/></disk>", "vdb"),
         ("", "<shmem name='shm0'><model type='ivshmem-plain'/></shmem>", "shm0"),
+        ("", "<memory model='nvdimm'><source><path>/srv/web.pmem</path></source></memory>", "/srv/web.pmem"),
         ("", "<hostdev mode='subsystem' type='scsi'><source/></hostdev>", "scsi"),
         ("", "<hostdev mode='capabilities' type='misc'><source/></hostdev>", "misc"),
     ],
@@ -47,6 +50,18 @@ def test_what_no_version_moves(inner: str, devices: str, word: str) -> None:
 def test_what_only_newer_versions_move(devices: str) -> None:
     assert len(blockers(devices=devices)) == 1
     assert blockers(devices=devices, new=True) == []
+
+
+@pytest.mark.parametrize(("shared", "count"), [(True, 0), (False, 1), (None, 1)])
+def test_a_folder_moves_only_where_other_hosts_see_it(shared: bool | None, count: int) -> None:
+    class Stores:
+        def file(self, path: str) -> tuple[bool | None, str | None]:
+            return shared, None
+
+    root = domain("", VIRTIOFS)
+    found = blockers_of(root, cpu_of(root), NEW_VERSIONS, False, t.cast("t.Any", Stores()))
+    assert len(found) == count
+    assert all("not on storage that hosts share" in sentence for sentence in found)
 
 
 def test_what_is_moved_all_the_same() -> None:
