@@ -10,7 +10,7 @@
 # make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
 # make faults  every fault scenario on real hosts, and docs/faults.md written anew (ONLY='disks/*' for some of them)
 # make soak    anything may happen to a small fleet, MINUTES=10 SEED=1, and nothing may be lost or run twice; REPLAY=.build/soak/1/journal.jsonl plays one again
-# make test-machines  the same on whole machines under QEMU, which is slow; make test-machines-core: the most important (ONLY=whole_story for some of it)
+# make test-machines  scenarios on whole Debian machines under QEMU, which take hours; make test-machines-core: the most important (ONLY=whole_story for one)
 # make simulate  many control processes over one ledger, and the figures of docs/scale.md written anew (SIMULATE="--processes 10 --ledger etcd" for some of it)
 # make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
 # make interface  what users may rely on, written anew from what ansible-doc tells: tests/unit/docs/interface.yml

@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Installs what the tests and the lab need: Debian packages that are missing, and two virtual environments in .build.
-# With the argument "browser" also what the tests of the report's page need: a browser, and packages of npm; with "eda" a Java for ansible-rulebook; with "machines" what makes whole machines, and fences them.
+# With the argument "browser" also what the tests of the report's page need: a browser, and packages of npm; with "eda" a Java for ansible-rulebook;
+# with "machines" what makes whole machines, and fences them.
 # Quick when there is nothing to do. Services of packages that it installs are neither started nor left enabled: the lab
 # starts its own, each in its own namespaces.
 
