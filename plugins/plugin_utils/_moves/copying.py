@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_files import DATA
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import NO_COPY
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.plan import INCREMENTAL, Copy, Wish, plan
+from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.plan import Copy, Wish, plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
 
 Facts = dict[str, t.Any]
@@ -33,8 +33,11 @@ def check_storage(request: MoveRequest, domain: Facts, source: str, host: str) -
 
 
 def _check_files(request: MoveRequest, domain: Facts, source: str, host: str, copied: t.Collection[str]) -> None:
-    """Raise L(Unsafe) for a backing or data file of which the destination may have another one. A disk that is copied whole needs none any more."""
-    if request.options.unsafe or request.options.copy_storage == INCREMENTAL:
+    """Raise L(Unsafe) for a backing or data file of which the destination may have another one.
+
+    A disk that is copied whole needs none any more; the base of an incremental copy was compared with the one there.
+    """
+    if request.options.unsafe:
         return
     needed = [file for file in domain.get("unshared_files") or () if file["target"] not in copied]
     if needed:

@@ -111,3 +111,9 @@ def test_files_that_cannot_be_told_are_as_bad_as_files_of_one_host() -> None:
     data = {**BASE, "role": "data"}
     with pytest.raises(Unsafe, match="has its data in /images/base"):
         check_storage(request_of(), {**domain_of([]), "unshared_files": [data]}, "kvm1", "kvm2")
+
+
+def test_an_incremental_copy_of_one_disk_permits_nothing_for_another() -> None:
+    domain = {**domain_of([]), "unshared_files": [BASE]}
+    with pytest.raises(Unsafe, match="Disk vda is built on /images/base"):
+        check_storage(request_of(copy_storage="incremental"), domain, "kvm1", "kvm2")
