@@ -141,6 +141,8 @@ options:
       - V(full) copies every disk that the domain writes to, and refuses a domain of which one is on a shared store.
       - V(incremental) sends only the top image of each disk. The target must be there, with the backing chain that it has on the source, and has to be
         named in O(copy_storage_overwrite).
+      - What a disk is built on (backing files, external data files) counts like its image where it is not copied. For V(incremental) samples of the base are
+        compared with what the destination has at that path; another file there is refused (C(unsafe)).
       - Whether a folder is one store on both hosts is proved by a new name that is put into it on one host and looked for on the other, both ways.
         That is done in check mode, too, and leaves nothing. A disk of which it cannot be proved is refused (C(unsafe)).
       - Only image files are copied, of the formats raw and qcow2, to the same path. Targets are made at the destination. Where the move fails they are
