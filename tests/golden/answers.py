@@ -1,0 +1,162 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a version decides when it reads a corpus, as far as no host has to be asked for it.
+
+The version that made a corpus writes its answers beside it; a later version has to give the same ones. When the code that is asked here moves or gets other
+names, this file follows it: the questions and the answers stay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import shutil
+import tempfile
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.outcome import judge
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import is_aborting, is_unsettled
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import limits_of, terms_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order, order_from
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import Settlement
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation import cleanup_tombstones
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe, holds_domain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.decide import decide
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
+
+Document = t.Dict[str, t.Any]
+
+
+def _view(state: str, reason: str = "", job: str = h.JOB_NONE) -> h.GuestView:
+    return h.GuestView(answered=True, present=True, active=state in (h.RUNNING, h.PAUSED), state=state, reason=reason, job=job, persistent=True)
+
+
+GONE = h.GuestView(answered=True, present=False, active=False)
+READINGS = {
+    "arrived": (GONE, _view(h.RUNNING)),
+    "both gone": (GONE, GONE),
+    "stayed": (_view(h.RUNNING), GONE),
+    "handed over": (_view(h.PAUSED, h.MIGRATION), _view(h.RUNNING)),
+    "left behind": (_view(h.PAUSED, h.MIGRATION), GONE),
+    "broken": (_view(h.PAUSED, h.POST_COPY_FAILED), _view(h.RUNNING, h.POST_COPY)),
+    "twice": (_view(h.RUNNING), _view(h.RUNNING)),
+    "silent": (GONE, h.NO_ANSWER),
+}
+
+
+def of(corpus: pathlib.Path) -> Document:
+    """Return all answers, by question."""
+    found: Document = {
+        "limits": {f"{number}": _limits(order) for number, order in enumerate(orders(corpus))},
+        "verdicts": {str(path.relative_to(corpus / "run")): _verdicts(path) for path in states(corpus)},
+        "decisions": [{case: decided(question) for case, question in _cases(corpus, one)} for one in lines(corpus / "wire/decisions.jsonl")],
+    }
+    for name in ("file", "courses", "unknown-keys"):
+        with tempfile.TemporaryDirectory() as folder:
+            found[f"ledger {name}"] = _of_ledger(opened(corpus / "ledgers" / name, pathlib.Path(folder)))
+    return found
+
+
+def opened(kept: pathlib.Path, folder: pathlib.Path, moved: bool = False) -> FileLedger:
+    """Return a copy of a ledger of the corpus, opened: a corpus is never written."""
+    copy = folder / "ledger"
+    shutil.copytree(kept, copy)
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    return FileLedger(str(copy), create=False, moved=moved)
+
+
+def lines(path: pathlib.Path) -> t.List[Document]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def orders(corpus: pathlib.Path) -> t.List[Order]:
+    """Return the start orders, as a watcher reads them."""
+    return [order_from(document) for document in lines(corpus / "wire/orders.jsonl")]
+
+
+def states(corpus: pathlib.Path) -> t.List[pathlib.Path]:
+    """Return the state files of moves."""
+    return sorted(path for path in (corpus / "run").glob("*/*.json"))
+
+
+def _limits(order: Order) -> Document:
+    limits = limits_of(order)
+    schedule = limits.downtime
+    # A ramp without a timeout was longer in 0.1.0 than it should have been: only its ends are promised.
+    ramp = dataclasses.asdict(schedule) if isinstance(schedule, Adaptive) else {"first_ms": schedule.first_ms}
+    rest = {key: getattr(limits, key) for key in ("timeout_seconds", "stall_seconds", "force_on_timeout")}
+    return {"domain": order.name, "adopt": order.adopt, "waits": order.waits, "downtime": ramp, **rest, "terms": dataclasses.asdict(terms_of(order))}
+
+
+def _verdicts(path: pathlib.Path) -> Document:
+    """Return what settling the move of a state file comes to, for each pair of readings."""
+    record = record_in(json.loads(path.read_text(encoding="utf-8")))
+    journal = Journal(record, {}, folder=None)
+    move = Settlement(_nobody, _nobody, journal, lambda: None, lambda: 0.0, lambda _seconds: None)._move
+    return {name: dataclasses.asdict(judge(source, destination, move)) for name, (source, destination) in READINGS.items()}
+
+
+def _nobody() -> h.Host:
+    raise AssertionError("no host is asked")
+
+
+def _cases(corpus: pathlib.Path, one: Document) -> t.Iterator[t.Tuple[str, Document]]:
+    """Yield a decision as it was asked for, and as it would be asked with a watcher, without one, with somebody else's job, and after the arrival."""
+    yield "as it was", one
+    uuid, uri = one["domain"]["info"]["uuid"], next(iter(one["request"]["uris"].values()))
+    there = {uri: {"active": True, "uuid": uuid, "present": True}}
+    view = {**one["domain"]["info"]["view"], "job": h.JOB_OUTGOING}
+    moving = {**one["domain"], "info": {**one["domain"]["info"], "view": view}}
+    yield "somebody else moves it", {**one, "stored": None, "domain": {**moving, "there": there}}
+    yield "it is there", {**one, "stored": None, "domain": {**one["domain"], "found": False, "there": there}}
+    for path in states(corpus):
+        state = json.loads(path.read_text(encoding="utf-8"))
+        if state["domain"]["uuid"] == uuid:
+            record = {**record_in(state), "status": "running"}
+            for case, alive in (("watched", True), ("not watched", False)):
+                asked = {**one, "stored": {"record": record, "version": 1}, "domain": {**moving, "watch": {"record": state, "alive": alive}}}
+                yield f"{path.relative_to(corpus / 'run')}, {case}", asked
+
+
+def decided(one: Document) -> Document:
+    """Return the decision about a move, from what was known at the time."""
+    asked = dict(one["request"])
+    asked.pop("is")
+    request = MoveRequest(**{**asked, "options": MoveOptions(**asked["options"])})
+    stored = Stored(one["stored"]["record"], one["stored"]["version"]) if one["stored"] else None
+    decision = decide(request, one["source"], one["survey"], one["domain"], stored)
+    told = dataclasses.asdict(decision)
+    return {"is": type(decision).__name__, **{key: told[key] for key in ("uuid", "host", "destination", "candidates", "refused", "record") if key in told}}
+
+
+def _of_ledger(ledger: Ledger) -> Document:
+    hosts = [document.body for document in ledger.hosts()]
+    return {
+        "records": {record["id"]: _of_record(record) for record in ledger.records()},
+        "cleaning": {host["name"]: _cleaning(ledger, host) for host in hosts},
+        "hosts": {host["name"]: host["state"] for host in hosts},
+        "places": {document.body["uuid"]: document.body["possible_hosts"] for document in ledger.domains()},
+        "audit": ledger.verify_audit(),
+    }
+
+
+def _of_record(record: Document) -> Document:
+    return {"is": describe(record), "holds": holds_domain(record), "unsettled": is_unsettled(record), "aborting": is_aborting(record["history"])}
+
+
+def _cleaning(ledger: Ledger, host: Document) -> t.List[Document]:
+    """Return what a cleanup of the host asks about, and what it would end."""
+    found = cleanup_tombstones.tombstones(ledger, host["host_id"])
+    ends = {tombstone.record["id"]: cleanup_tombstones.ending(tombstone.record) for tombstone in found}
+    return [{**cleanup_tombstones.question(tombstone, ledger, host), "ends": ends[tombstone.record["id"]]} for tombstone in found]
