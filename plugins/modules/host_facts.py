@@ -89,11 +89,13 @@ ansible_facts:
           type: str
           sample: null
         host_uuid:
-          description: Libvirt's UUID of the host.
+          description: Libvirt's UUID of the host. Where the firmware has none, libvirt makes another one at each start of its daemon.
           type: str
           sample: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01
         host_id:
-          description: The collection's own ID of the host, from C(/var/lib/kvmfleet/host-id); null where it has none yet.
+          description:
+            - The collection's own ID of the host, from C(/var/lib/kvmfleet/host-id), by which hosts are told apart; null where it has none yet.
+            - With a remote O(uri) it is read through libvirt's storage driver; null where that cannot read it.
           type: str
           sample: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01
         machine_id:

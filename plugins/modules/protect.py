@@ -44,6 +44,8 @@ extends_documentation_fragment:
   - kvmfleet.migration._internal
 notes:
   - When the host was protected last is written into its entry by every run, which does not count as a change.
+  - A libvirt UUID that has changed since, although the host is the same by its host ID and machine ID, is written, and warned of with the remedy.
+  - A libvirt UUID that another host of the ledger has too is warned of likewise.
 seealso:
   - module: kvmfleet.migration.host
   - plugin: kvmfleet.migration.ledger

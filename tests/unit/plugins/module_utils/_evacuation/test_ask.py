@@ -13,6 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration impo
 
 WEB = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
 DB = "6f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a12"
+OWN_ID = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
 
 
 class Host:
@@ -24,7 +25,7 @@ class Host:
         self._breaks = breaks
 
     def host_id(self) -> t.Optional[str]:
-        return None
+        return OWN_ID
 
     def host_uuid(self) -> str:
         return "8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01"
@@ -53,6 +54,11 @@ def test_every_host_says_what_it_has() -> None:
     assert answers["kvm1"]["domains"] == {WEB: {"active": True}, DB: {"active": False}}
     assert answers["kvm2"]["domains"] == {}
     assert all(host.closed for host in hosts.values())
+
+
+def test_every_host_says_who_it_is_unless_that_is_not_asked() -> None:
+    assert ask_fleet({"kvm1": "a"}, lambda uri: Host([]))["kvm1"]["host_id"] == OWN_ID
+    assert ask_fleet({"kvm1": "a"}, lambda uri: Host([]), identify=False)["kvm1"]["host_id"] is None
 
 
 def test_the_wanted_ones_are_asked_for_one_by_one_and_the_others_not_at_all() -> None:
