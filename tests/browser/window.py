@@ -21,7 +21,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 BROWSER, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
-WAIT_SECONDS = 60
+WAIT_SECONDS = 300
 PHONE = (360, 740)
 TABLET = (768, 1024)
 DESK = (1280, 900)

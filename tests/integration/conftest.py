@@ -19,8 +19,9 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'mov')}m"
 BYSTANDER = "bystander"
 
-# A guest of which a capped move takes about five seconds, and one of which it never ends.
-SLOW = ("--mib", "64", "--dirty-mib", "40")
+# A guest of which a move takes about a minute and a half where it is held (HELD), and one of which it never ends then: it writes 23 MiB a second,
+# and enough of that on a machine that has little time for it.
+SLOW = ("--mib", "128", "--dirty-mib", "96")
 ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000")
 
 Make = t.Callable[..., str]

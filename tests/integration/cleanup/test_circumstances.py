@@ -68,7 +68,7 @@ def test_a_control_node_killed_on_its_way_leaves_nothing_half_done(scene: Scene)
         scene.copy_image(name)
         records[name] = scene.evacuated(name)
     running = scene.control.begin(1, "evacuation_cleanup", {})
-    eventually(lambda: 1 not in scene.lab.places(names[0]), "the first domain is undefined", 120)
+    eventually(lambda: 1 not in scene.lab.places(names[0]), "the first domain is undefined")
     running.kill()
     outcome = scene.clean()
     assert outcome.code == 0, outcome.text

@@ -105,7 +105,7 @@ class Stage(abc.ABC):
             host.close()
 
 
-def until(condition: t.Callable[[], object], seconds: float = 30) -> None:
+def until(condition: t.Callable[[], object], seconds: float = 300) -> None:
     """Wait until that holds."""
     limit = time.monotonic() + seconds
     while not condition():

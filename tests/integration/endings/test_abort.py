@@ -14,11 +14,10 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import put_to_sleep, state_of, wake
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.phases import POST_COPY, await_post_copy, await_status
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed, check_stayed, course
-from ansible_collections.kvmfleet.migration.tests.integration.support.control import Outcome, Record
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS, Outcome, Record
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 
 Make = t.Callable[..., str]
-CAP_MIB = 8
 SMALL = ("--mib", "48", "--dirty-mib", "16")
 
 
@@ -33,7 +32,7 @@ def of(records: list[Record], name: str) -> Record:
 
 
 def test_while_it_runs(lab: Lab, control: Session, endless: str) -> None:
-    running = control.begin_move(endless, bandwidth_mib=CAP_MIB)
+    running = control.begin_move(endless, **HELD)
     lab.under_way(lab.uuid(endless))
     predicted = control.abort(endless, "--check")
     assert (predicted.code, predicted.changed, predicted.record["status"]) == (0, True, "running"), predicted.text
@@ -52,7 +51,7 @@ def test_while_it_runs(lab: Lab, control: Session, endless: str) -> None:
 
 def test_while_it_is_queued_and_not_the_one_before_it(lab: Lab, control: Session, guest: Make, endless: str) -> None:
     queued = guest("queued", *SMALL)
-    running = control.begin_moves([(endless, 2), (queued, 2)], parallel=1, bandwidth_mib=CAP_MIB)
+    running = control.begin_moves([(endless, 2), (queued, 2)], parallel=1, **HELD)
     lab.under_way(lab.uuid(endless))
     assert lab.state_file(lab.uuid(queued))["status"] == "queued"
     check_aborted(control.abort(queued), queued)
@@ -73,7 +72,7 @@ def test_while_it_is_queued_and_not_the_one_before_it(lab: Lab, control: Session
 def test_while_it_is_prepared(lab: Lab, control: Session, guest: Make, endless: str) -> None:
     """The destination does not answer for a while, so that the move stays in this phase; its job is never started."""
     prepared = guest("prepared", *SMALL)
-    running = control.begin_moves([(endless, 3), (prepared, 2)], parallel=1, bandwidth_mib=CAP_MIB)
+    running = control.begin_moves([(endless, 3), (prepared, 2)], parallel=1, **HELD)
     lab.under_way(lab.uuid(endless))
     put_to_sleep(lab, 2)
     check_aborted(control.abort(endless), endless)
@@ -92,10 +91,11 @@ def test_while_it_is_prepared(lab: Lab, control: Session, guest: Make, endless: 
 
 @pytest.mark.long
 def test_one_of_several(lab: Lab, control: Session, endless: str, slow: str) -> None:
-    running = control.begin_moves([(endless, 2), (slow, 3)], bandwidth_mib=CAP_MIB)
+    running = control.begin_moves([(endless, 2), (slow, 3)], **HELD)
     for name in (endless, slow):
         lab.under_way(lab.uuid(name))
     check_aborted(control.abort(endless), endless)
+    lab.hurry(slow)
     done = running.wait()
     assert done.result["error_code"] == "aborted"
     assert done.changed
@@ -104,7 +104,7 @@ def test_one_of_several(lab: Lab, control: Session, endless: str, slow: str) -> 
 
 
 def test_post_copy_cannot_be_aborted(lab: Lab, control: Session, guest: Make) -> None:
-    calm = guest("calm", "--mib", "64", "--dirty-mib", "40", "--rate", "500")
+    calm = guest("calm", "--mib", "128", "--dirty-mib", "96", "--rate", "500")
     running = control.begin_move(calm, **POST_COPY)
     await_post_copy(lab, calm)
     refused = control.abort(calm)
@@ -112,6 +112,7 @@ def test_post_copy_cannot_be_aborted(lab: Lab, control: Session, guest: Make) ->
     assert "post-copy" in refused.msg
     assert state_of(lab, calm, 1) == "paused (post-copy)"
     assert state_of(lab, calm, 2) == "running (post-copy)"
+    lab.hurry(calm, "--postcopy")
     done = running.wait()
     check_completed(lab, control, done, calm)
     assert done.record["result"]["mode"] == "post-copy"
@@ -122,10 +123,11 @@ def test_post_copy_cannot_be_aborted(lab: Lab, control: Session, guest: Make) ->
 @pytest.mark.usefixtures("mended")
 def test_while_it_finishes(lab: Lab, control: Session, guest: Make) -> None:
     """The memory is over and the destination has yet to say so: an abort cannot win any more, and says that."""
-    name = guest("finishing", *SMALL, "--rate", "0")
-    running = control.begin_move(name, bandwidth_mib=2)
+    name = guest("finishing", "--mib", "96", "--dirty-mib", "64")
+    running = control.begin_move(name, **HELD)
     lab.under_way(lab.uuid(name))
     put_to_sleep(lab, 2)
+    lab.hurry(name)
     eventually(lambda: state_of(lab, name, 1) == "paused (migrating)", "the memory is over")
     aborting = control.begin_act("migration_abort", name)
     eventually(lambda: "abort_start" in course(lab.state_file(lab.uuid(name)) or {"history": []}), "the abort was tried")
@@ -156,7 +158,7 @@ def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, 
     [found] = control.in_progress(endless)
     assert (found["id"], found["watched"], found["status"]) == (None, False, "running")
     check_aborted(control.abort(endless), endless)
-    text, dummy = foreign.communicate(timeout=30)
+    text, dummy = foreign.communicate(timeout=LIMIT_SECONDS)
     assert foreign.returncode != 0, text
     assert lab.places(endless) == {1: "running"}
     assert not lab.has_job(endless)
@@ -164,7 +166,7 @@ def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, 
 
 def test_the_watcher_is_dead(lab: Lab, control: Session, endless: str) -> None:
     """Another watcher is started: it answers, and its last word is what the next run finds."""
-    running = control.begin_move(endless, bandwidth_mib=CAP_MIB)
+    running = control.begin_move(endless, **HELD)
     uuid = lab.uuid(endless)
     state = lab.under_way(uuid)
     running.kill()

@@ -17,8 +17,10 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 
 FIRST_MS, LONGEST_MS = 50, 500
+# It writes much faster than its cap carries, also on a machine that has little time for it.
+RACING = ("--mib", "96", "--dirty-mib", "64", "--rate", "24000")
 # What a busy machine may add to a pause.
-LATE_MS = 1000
+LATE_MS = 5000
 
 
 def allowed(record: Record) -> list[int]:
@@ -27,8 +29,8 @@ def allowed(record: Record) -> list[int]:
 
 def test_a_busy_guest_is_allowed_what_it_needs(lab: Lab, control: Session, guest: Make) -> None:
     """Its set crosses the cap in a quarter of a second; the ramp would have come to that after minutes."""
-    name = guest("busy", "--mib", "96", "--dirty-mib", "8", "--rate", "16000")
-    done = control.move(name, bandwidth_mib=32)
+    name = guest("busy", "--mib", "96", "--dirty-mib", "2", "--rate", "16000")
+    done = control.move(name, bandwidth_mib=8)
     check_completed(lab, control, done, name)
     assert done.record["policy"]["downtime_strategy"] == {"value": "adaptive", "source": "default"}
     assert "downtime_allowed" in course(done.record)
@@ -48,35 +50,37 @@ def test_a_guest_that_comes_over_by_itself_is_left_alone(lab: Lab, control: Sess
     assert "downtime_allowed" not in course(done.record)
 
 
-def test_with_a_known_link_a_cap_does_not_keep_a_guest(lab: Lab, control: Session, endless: str) -> None:
+def test_with_a_known_link_a_cap_does_not_keep_a_guest(lab: Lab, control: Session, guest: Make) -> None:
     """Its set crosses the cap in eight seconds and the link in a fraction of one: nobody has to force it."""
-    done = control.move(endless, bandwidth_mib=8, link_mib=400)
-    check_completed(lab, control, done, endless)
+    racing = guest("racing", *RACING)
+    done = control.move(racing, bandwidth_mib=8, link_mib=400)
+    check_completed(lab, control, done, racing)
     assert acts(done.record) == ["migrate"]
     assert allowed(done.record)[-1] > LONGEST_MS
     assert done.record["result"]["predicted_downtime_ms"] <= LONGEST_MS
     assert 0 < done.record["result"]["downtime_ms"] <= LONGEST_MS + LATE_MS
-    assert lab.check(endless)["intact"]
+    assert lab.check(racing)["intact"]
 
 
 @pytest.mark.long
-def test_never_more_than_the_longest_pause_where_the_link_is_not_known(lab: Lab, control: Session, endless: str) -> None:
+def test_never_more_than_the_longest_pause_where_the_link_is_not_known(lab: Lab, control: Session, guest: Make) -> None:
     """What is allowed does not wait for half of the time; the time ends the move all the same."""
-    done = control.move(endless, bandwidth_mib=8, timeout_seconds=32)
-    check_stayed(lab, control, done, endless, ("cancelled", "timeout"), "timeout")
+    racing = guest("racing", *RACING)
+    done = control.move(racing, bandwidth_mib=8, timeout_seconds=32)
+    check_stayed(lab, control, done, racing, ("cancelled", "timeout"), "timeout")
     assert max(allowed(done.record)) == LONGEST_MS
     assert any(sample["allowed_downtime_ms"] == LONGEST_MS and sample["elapsed_ms"] < 16_000 for sample in done.record["samples"])
 
 
 @pytest.mark.long
 def test_who_describes_the_ramp_gets_it(lab: Lab, control: Session, guest: Make) -> None:
-    name = guest("ramped", "--mib", "96", "--dirty-mib", "8", "--rate", "16000")
-    done = control.move(name, bandwidth_mib=32, downtime_ms=400, timeout_seconds=20)
+    name = guest("ramped", "--mib", "96", "--dirty-mib", "2", "--rate", "16000")
+    done = control.move(name, bandwidth_mib=8, downtime_ms=400, timeout_seconds=20)
     check_completed(lab, control, done, name)
     assert done.record["policy"]["downtime_strategy"] == {"value": "stepped", "source": "task"}
     assert "downtime_allowed" not in course(done.record)
     named = control.play(
-        2, [("live_migrate", {"name": name, "destination": lab.host(1), "bandwidth_mib": 32, "downtime_ms": 400, "downtime_strategy": "adaptive"})]
+        2, [("live_migrate", {"name": name, "destination": lab.host(1), "bandwidth_mib": 8, "downtime_ms": 400, "downtime_strategy": "adaptive"})]
     )
     assert named[0]["migrations"][0]["policy"]["downtime_strategy"] == {"value": "adaptive", "source": "task"}
     assert "downtime_allowed" in course(named[0]["migrations"][0])

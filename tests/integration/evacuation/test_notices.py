@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import put_to_sleep, wake
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Running
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, eventually
 from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import BEFORE
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, silence
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
@@ -21,7 +21,6 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.site impor
 Make = t.Callable[..., str]
 SECRET = "open sesame of the receiver"
 ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000")
-CAP_MIB = 8
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_a_receiver_hears_of_a_move_an_abort_an_evacuation_and_a_cleanup(site: S
     last = receiver.events()[-1]["data"]
     assert (last["record"], last["result"]["downtime_ms"]) == (moved.record["id"], moved.record["result"]["downtime_ms"])
 
-    running = site.begin(1, "live_migrate", {"name": "endless", "destination": two, "unsafe": True, "bandwidth_mib": CAP_MIB})
+    running = site.begin(1, "live_migrate", {"name": "endless", "destination": two, "unsafe": True, **HELD})
     site.lab.under_way(site.lab.uuid("endless"))
     # It has to wait for the destination, and is told of before it is over.
     put_to_sleep(site.lab, 2)

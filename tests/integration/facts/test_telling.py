@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
 from ansible_collections.kvmfleet.migration.tests.integration.facts.conftest import Connect
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Facts, Running
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab
 
 MIB = 1024**2
 Make = t.Callable[..., str]
@@ -160,7 +160,7 @@ def test_how_fast_guests_write_is_measured_on_request(control: Control, guest: M
 
 @pytest.mark.long
 def test_a_guest_on_its_way_is_not_measured_and_goes_on(lab: Lab, control: Control, endless: str) -> None:
-    running = control.begin_move(endless, bandwidth_mib=8)
+    running = control.begin_move(endless, **HELD)
     lab.under_way(lab.uuid(endless))
     domain = domain_of(control.facts(1, dirty_rate_seconds=1), endless)
     assert (domain["job"], domain["dirty_rate_mib"]) == ("outgoing migration", None)

@@ -49,7 +49,7 @@ def ansible_fences(lab: Lab, agent: pathlib.Path, tmp_path: pathlib.Path) -> Fen
     (tmp_path / "actions" / "fence_by_inventory.py").write_text(ACTION)
     (tmp_path / "vault").write_text("vault password\n")
     encrypt = ["ansible-vault", "encrypt_string", "--vault-password-file", "vault", "--name", "bmc_password", PASSWORD]
-    vaulted = subprocess.run(encrypt, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stdout
+    vaulted = subprocess.run(encrypt, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300).stdout
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "all.yml").write_text(vaulted)
     options = {"plug": "{{ inventory_hostname }}", "lanplus": True, "password": "{{ bmc_password }}"}
@@ -61,9 +61,9 @@ def ansible_fences(lab: Lab, agent: pathlib.Path, tmp_path: pathlib.Path) -> Fen
 
     def run(host: str) -> tuple[dict[str, t.Any], str]:
         command = ["ansible", "-i", "hosts.json", "--vault-password-file", "vault", host, "-m", "fence_by_inventory", "-a", json.dumps({"host": host})]
-        plain = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        plain = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)
         verbose = {**environment, "ANSIBLE_LOG_PATH": str(tmp_path / "log")}
-        loud = subprocess.run([*command, "-vvvvv"], cwd=tmp_path, env=verbose, capture_output=True, text=True, check=False, timeout=120)
+        loud = subprocess.run([*command, "-vvvvv"], cwd=tmp_path, env=verbose, capture_output=True, text=True, check=False, timeout=300)
         printed = plain.stdout + plain.stderr + loud.stdout + loud.stderr + (tmp_path / "log").read_text()
         return json.loads(plain.stdout[plain.stdout.index("=> {") + 3 :]), printed
 

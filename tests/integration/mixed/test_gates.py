@@ -87,7 +87,7 @@ def test_a_broken_post_copy_is_resumed_where_the_destination_survives_it(lab: La
     m.await_status(lab, name, m.NEW, "running (post-copy)")
     lab("cut", lab.host(m.NEW), "--data", "--peer", lab.host(m.OLD))
     uuid = lab.uuid(name, m.NEW)
-    eventually(lambda: "recover: pause" in acts(lab.state_file(uuid, m.NEW) or {"acts": []}), "the stream is broken", 120)
+    eventually(lambda: "recover: pause" in acts(lab.state_file(uuid, m.NEW) or {"acts": []}), "the stream is broken")
     lab("heal", lab.host(m.NEW))
     done = running.wait()
     m.check_moved(lab, done, name, m.OLD)
@@ -103,7 +103,7 @@ def test_a_broken_post_copy_is_not_resumed_where_that_kills_the_destinations_dae
     m.await_status(lab, name, m.OLD, "running (post-copy)")
     uuid = lab.uuid(name)
     lab("cut", lab.host(m.OLD), "--data", "--peer", lab.host(m.NEW))
-    eventually(lambda: "recover: pause" in acts(lab.state_file(uuid) or {"acts": []}), "the stream is broken", 120)
+    eventually(lambda: "recover: pause" in acts(lab.state_file(uuid) or {"acts": []}), "the stream is broken")
     lab("heal", lab.host(m.OLD))
     done = running.wait()
     assert done.code != 0, done.text

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.mixed.support import fleet as m
 from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import written
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 
 Make = t.Callable[..., str]
 
@@ -21,11 +21,11 @@ ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000", "--integrity")
 OLD_TYPE = ("--machine", m.OLD_MACHINE)
 WAYS = [pytest.param(m.OLD, m.NEW, id="to-newer"), pytest.param(m.NEW, m.OLD, id="to-older")]
 KINDS = {
-    "post-copy": {"post_copy": True, "timeout_seconds": 2, "on_timeout": "force_complete", "bandwidth_mib": 8},
+    "post-copy": {"post_copy": True, "timeout_seconds": 2, "on_timeout": "force_complete", **HELD},
     "auto-converge": {"auto_converge": True, "bandwidth_mib": 40},
     "parallel": {"parallel_connections": 2},
     "xbzrle": {"compression": "xbzrle"},
-    "forced": {"timeout_seconds": 2, "on_timeout": "force_complete", "bandwidth_mib": 8},
+    "forced": {"timeout_seconds": 2, "on_timeout": "force_complete", **HELD},
 }
 FORCED = {"post-copy": ["post_copy"], "forced": ["bandwidth", "downtime", "suspend"]}
 
@@ -122,7 +122,7 @@ def test_a_move_whose_control_node_died_is_taken_up(lab: Lab, control: m.Mixed, 
     before = m.runs(lab, source)
     again = control.begin_go(name, source, destination, **wanted)
     eventually(lambda: m.runs(lab, source) - before, "a second run follows it")
-    lab.hurry(name, source)
+    lab.hurry(name, number=source)
     done = again.wait()
     m.check_moved(lab, done, name, destination)
     assert control.only_record()["id"] == done.record["id"]

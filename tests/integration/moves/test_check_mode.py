@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab
 
 Make = t.Callable[..., str]
 
@@ -70,7 +70,7 @@ def test_check_mode_refuses_what_the_move_would_refuse(lab: Lab, control: Contro
 
 @pytest.mark.long
 def test_check_mode_leaves_a_move_in_flight_alone(lab: Lab, control: Control, slow: str) -> None:
-    running = control.begin_move(slow, bandwidth_mib=2)
+    running = control.begin_move(slow, **HELD)
     state = lab.under_way(lab.uuid(slow))
     seen = control.move(slow, 2, "--check")
     assert (seen.code, seen.record["id"]) == (0, state["id"]), seen.text

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab
 
 Make = t.Callable[..., str]
 WRITER = ("--mib", "64", "--dirty-mib", "16", "--integrity")
@@ -28,7 +28,7 @@ def test_a_paused_guest_arrives_paused(lab: Lab, control: Control, guest: Make) 
 @pytest.mark.long
 def test_a_paused_guest_that_cannot_go_stays_paused(lab: Lab, control: Control, endless: str) -> None:
     lab.virsh(1, "suspend", endless)
-    done = control.move(endless, timeout_seconds=2, bandwidth_mib=8)
+    done = control.move(endless, timeout_seconds=2, **HELD)
     assert done.refused() == "timeout"
     assert lab.places(endless) == {1: "paused"}
     assert "resume_source" not in [act["act"] for act in done.record["acts"]]

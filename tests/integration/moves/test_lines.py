@@ -14,8 +14,8 @@ import typing as t
 import ansible_runner
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS, Control, Outcome
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 
 RUNNING = re.compile(r"\[(?P<lab>\w+)1\] (?P=lab)1 -> (?P=lab)2 +slow +running +\d+ % +\d+ MiB left +\d+ MiB/s .*pause <= \d+ ms")
 
@@ -65,7 +65,7 @@ def test_progress_none_prints_nothing(control: Control, slow: str) -> None:
 
 def test_no_log_prints_nothing(lab: Lab, control: Control, slow: str) -> None:
     process = control.popen(["ansible-playbook", "-i", control.inventory, write_play(lab, control, slow, no_log=True)])
-    text, dummy = process.communicate(timeout=60)
+    text, dummy = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 0, text
     assert ARROW not in text
     assert slow not in text
@@ -91,7 +91,7 @@ def test_lines_reach_a_runner_while_the_guest_moves(lab: Lab, control: Control, 
         envvars=control.environment,
         event_handler=handle,
         quiet=True,
-        timeout=90,
+        timeout=LIMIT_SECONDS,
     )
     assert (done.status, done.rc) == ("successful", 0)
     assert ("verbose", "running") in seen, seen
@@ -101,7 +101,7 @@ def test_lines_reach_a_runner_while_the_guest_moves(lab: Lab, control: Control, 
 def test_a_user_who_becomes_root_may_log_out(lab: Lab, control: Control, slow: str) -> None:
     """The login session dies with everything in it; the watcher goes on, and the task finds it again."""
     operator = Control(lab, control.folder, "--user", "operator", "--become")
-    running = operator.begin_move(slow, bandwidth_mib=2)
+    running = operator.begin_move(slow, **HELD)
     uuid = lab.uuid(slow)
     state = lab.under_way(uuid)
     sessions = [line.split() for line in lab.on(1, "ps", "-o", "pid=,args=", "-u", "operator").splitlines()]

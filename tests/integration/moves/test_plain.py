@@ -55,7 +55,7 @@ def check_figures(record: Record) -> None:
     result = record["result"]
     for figure in ("elapsed_ms", "downtime_ms", "setup_ms", "bytes", "iterations"):
         assert isinstance(result[figure], int), (figure, result)
-    assert 0 < result["downtime_ms"] < result["elapsed_ms"] < 60_000
+    assert 0 < result["downtime_ms"] < result["elapsed_ms"] < 600_000
     assert result["bytes"] > 32 * 1024**2
     assert result["mode"] == "pre-copy"
 

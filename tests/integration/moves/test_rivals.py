@@ -12,8 +12,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.support.control import BUILD, Control, Record, Running
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import BUILD, LIMIT_SECONDS, Control, Record, Running
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, HELD, Lab, eventually
 
 START = """\
 import json, sys
@@ -37,12 +37,12 @@ def start_phase(lab: Lab, record: Record) -> dict[str, t.Any]:
 def foreign(lab: Lab, slow: str) -> t.Iterator[subprocess.Popen[str]]:
     """A migration that somebody began with virsh."""
     uri = f"qemu+tcp://{lab.host(2)}/system"
-    options = ("migrate", "--live", "--p2p", "--persistent", "--undefinesource", "--bandwidth", "2", slow, uri)
+    options = ("migrate", "--live", "--p2p", "--persistent", "--undefinesource", "--bandwidth", "1", slow, uri)
     command = [str(COMMAND), "--prefix", lab.prefix, "virsh", lab.host(1), *options]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         eventually(lambda: lab.has_job(slow), "virsh migrates")
         yield process
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT_SECONDS)
 
 
 def give_up(lab: Lab, guest: str, running: Running) -> None:
@@ -55,7 +55,7 @@ def give_up(lab: Lab, guest: str, running: Running) -> None:
 
 
 def test_another_ledger_is_refused(lab: Lab, control: Control, endless: str) -> None:
-    first = control.begin_move(endless, bandwidth_mib=8)
+    first = control.begin_move(endless, **HELD)
     lab.under_way(lab.uuid(endless))
     rival = control.move(endless, ledger=str(control.folder / "other"))
     assert rival.refused() == "conflict"
@@ -64,7 +64,7 @@ def test_another_ledger_is_refused(lab: Lab, control: Control, endless: str) -> 
 
 
 def test_a_starter_that_comes_late_is_refused(lab: Lab, control: Control, endless: str) -> None:
-    record = control.move(endless, timeout_seconds=1, bandwidth_mib=8).record
+    record = control.move(endless, timeout_seconds=1, **HELD).record
     late = {**record, "status": "queued", "acts": [], "history": record["history"][:3]}
     answer = start_phase(lab, late)
     assert answer["taken"] == {}
@@ -76,7 +76,7 @@ def test_a_starter_that_comes_late_is_refused(lab: Lab, control: Control, endles
 
 
 def test_a_starter_finds_a_living_watcher(lab: Lab, control: Control, endless: str) -> None:
-    running = control.begin_move(endless, bandwidth_mib=8)
+    running = control.begin_move(endless, **HELD)
     state = lab.under_way(lab.uuid(endless))
     answer = start_phase(lab, {**state, "status": "queued", "generation": state["generation"] + 1})
     assert answer["taken"] == {}
@@ -92,7 +92,7 @@ def test_a_foreign_migration_is_adopted(lab: Lab, control: Control, slow: str, f
     assert "migrate" not in [act["act"] for act in adopted.record["acts"]]
     assert isinstance(adopted.record["result"]["elapsed_ms"], int)
     assert control.only_record() == adopted.record
-    foreign.communicate(timeout=60)
+    foreign.communicate(timeout=LIMIT_SECONDS)
     assert foreign.returncode == 0
     assert lab.places(slow) == {2: "running"}
 
@@ -104,5 +104,5 @@ def test_a_foreign_migration_to_elsewhere_is_a_conflict(lab: Lab, control: Contr
     assert lab.host(3) in rival.msg
     assert control.records() == []
     lab.hurry(slow)
-    foreign.communicate(timeout=60)
+    foreign.communicate(timeout=LIMIT_SECONDS)
     assert lab.places(slow) == {2: "running"}

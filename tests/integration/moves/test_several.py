@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab
 
 Make = t.Callable[..., str]
 TWIN = ("--mib", "48", "--dirty-mib", "16")
@@ -63,7 +63,7 @@ def test_one_that_cannot_be_moved_stops_no_other(lab: Lab, control: Control, gue
 
 def test_a_move_that_ends_badly_stops_no_other(lab: Lab, control: Control, guest: Make, endless: str) -> None:
     good = guest("good", *TWIN)
-    moves = [{"name": endless, "destination": lab.host(2), "timeout_seconds": 2, "bandwidth_mib": 8}, {"name": good, "destination": lab.host(2)}]
+    moves = [{"name": endless, "destination": lab.host(2), "timeout_seconds": 2, **HELD}, {"name": good, "destination": lab.host(2)}]
     done = control.task(1, "live_migrate", {"moves": moves})
     assert done.code != 0
     assert done.changed

@@ -46,13 +46,13 @@ class Protection(Control):
         given = json.dumps({"target": "all", "kvmfleet_ledger": str(ledger or self.path)})
         self.environment["ANSIBLE_SHOW_CUSTOM_STATS"] = "true"
         process = self.popen(["ansible-playbook", "-i", self.inventory, "kvmfleet.migration.protect", "-e", given, *options])
-        text, _none = process.communicate(timeout=180)
+        text, _none = process.communicate(timeout=300)
         return Run(process.returncode, text)
 
     def lookup(self, term: str) -> str:
         """Return what a playbook gets from the lookup C(ledger), as text."""
         message = f"msg={{{{ lookup('kvmfleet.migration.ledger', '{term}', ledger='{self.path}') }}}}"
-        text, _none = self.popen(["ansible", "-i", self.inventory, "localhost", "-m", "ansible.builtin.debug", "-a", message]).communicate(timeout=120)
+        text, _none = self.popen(["ansible", "-i", self.inventory, "localhost", "-m", "ansible.builtin.debug", "-a", message]).communicate(timeout=300)
         return text
 
     def document(self, name: str) -> Body:

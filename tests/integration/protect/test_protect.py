@@ -155,6 +155,6 @@ def test_a_host_that_came_back_held_keeps_the_states_that_were_saved(lab: Lab, c
 @pytest.mark.parametrize("target", ["", "nobody"])
 def test_a_target_that_is_none_changes_nothing(control: Protection, target: str) -> None:
     process = control.popen(["ansible-playbook", "-i", control.inventory, "kvmfleet.migration.protect", "-e", f"target={target}"])
-    text, _none = process.communicate(timeout=120)
+    text, _none = process.communicate(timeout=300)
     assert process.returncode != 0
     assert "Nothing was changed" in text

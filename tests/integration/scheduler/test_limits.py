@@ -13,14 +13,15 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk, check_moved
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Record, Running
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.findings import most_at_once
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.stores import audit_lines
 
 Make = t.Callable[..., str]
 SMALL = ("--mib", "64", "--dirty-mib", "8", "--rate", "500", "--integrity")
-# A move of such a guest takes until it is hurried.
-ENDLESS = {"bandwidth_mib": 1, "timeout_seconds": 0}
+# A guest of which a move takes until it is hurried, and how it is moved.
+SLOW = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000", "--integrity")
+ENDLESS = {**HELD, "timeout_seconds": 0}
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def begin(control: Desk, on: int, to: int, *names: str, **arguments: t.Any) -> R
 
 def waiting(control: Desk, name: str) -> Record:
     """Wait until a guest's move waits for its turn; return what is said of that."""
-    return eventually(lambda: next((record.get("turn") for record in control.records() if record["domain"]["name"] == name), None), f"{name} waits", 60)
+    return eventually(lambda: next((record.get("turn") for record in control.records() if record["domain"]["name"] == name), None), f"{name} waits")
 
 
 def test_two_tasks_at_once_share_the_limit_of_a_destination(lab: Lab, limited: Desk, guest: Make) -> None:
@@ -59,7 +60,7 @@ def test_two_tasks_at_once_share_the_limit_of_a_destination(lab: Lab, limited: D
 
 def test_who_waits_at_a_full_host_holds_up_nobody_else(lab: Lab, limited: Desk, guest: Make) -> None:
     """One is killed while it waits, one gives up, one is aborted, one goes elsewhere, and the last one has its turn."""
-    slow = guest("slow", *SMALL)
+    slow = guest("slow", *SLOW)
     first = begin(limited, 1, 3, slow, **ENDLESS)
     lab.under_way(lab.uuid(slow))
     dead, late, hasty, unwanted, other = (guest(name, *SMALL, on=2) for name in ("dead", "late", "hasty", "unwanted", "other"))
@@ -70,7 +71,7 @@ def test_who_waits_at_a_full_host_holds_up_nobody_else(lab: Lab, limited: Desk, 
     second = begin(limited, 2, 3, late)
     waiting(limited, late)
     third = begin(limited, 2, 3, unwanted)
-    queued = eventually(lambda: lab.state_file(lab.uuid(unwanted, 2), 2), "its watcher knows of it", 60)
+    queued = eventually(lambda: lab.state_file(lab.uuid(unwanted, 2), 2), "its watcher knows of it")
     assert queued["status"] == "queued"
 
     check_moved(lab, limited.task(2, "live_migrate", {"name": other, "destination": lab.host(1)}), other, 1)
@@ -81,7 +82,7 @@ def test_who_waits_at_a_full_host_holds_up_nobody_else(lab: Lab, limited: Desk, 
     assert slow in gave_up.msg
     assert gave_up.record in limited.records()
 
-    aborting = json.dumps({"name": unwanted})
+    aborting = json.dumps({"name": unwanted, "wait_seconds": 300})
     aborted = Running(limited.popen(["ansible", "-i", limited.inventory, lab.host(2), "-m", "kvmfleet.migration.migration_abort", "-a", aborting])).wait()
     assert aborted.code == 0, aborted.text
     done = third.wait()

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome, Running
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 
 Make = t.Callable[..., str]
 
@@ -57,7 +57,7 @@ def test_one_that_does_not_react_keeps_running(lab: Lab, control: Control, guest
 def test_one_that_is_waited_for_cannot_be_moved_and_who_destroyed_it_is_told(lab: Lab, control: Control, guest: Make) -> None:
     deaf = guest("deaf")
     lock = f"/run/kvmfleet/{lab.uuid(deaf)}.lock"
-    waiting = begin(control, deaf, wait_seconds=100)
+    waiting = begin(control, deaf, wait_seconds=500)
     eventually(lambda: lab.try_("exec", lab.host(1), "--", "sh", "-c", f"test -e {lock} && ! flock -n {lock} true").returncode == 0, "it waits")
     assert control.move(deaf).refused() == "conflict"
     assert lab.places(deaf) == {1: "running"}
@@ -77,9 +77,9 @@ def test_a_paused_guest_cannot_react(lab: Lab, control: Control, guest: Make) ->
 
 
 def test_a_guest_that_moves_is_left_alone(lab: Lab, control: Control, guest: Make) -> None:
-    busy = guest("busy", "--acpi", "--mib", "64", "--dirty-mib", "40")
+    busy = guest("busy", "--acpi", "--mib", "128", "--dirty-mib", "96")
     uuid = lab.uuid(busy)
-    running = control.begin_move(busy, bandwidth_mib=4)
+    running = control.begin_move(busy, **HELD)
     lab.under_way(uuid)
     for options in ((), ("--check",)):
         assert shut_down(control, busy, *options).refused() == "invalid_state"

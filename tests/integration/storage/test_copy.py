@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab
 
 from .conftest import DISK_MIB, ELSEWHERE, IMAGES, WEB, Disks
 
@@ -187,7 +187,7 @@ def test_a_move_that_fails_takes_its_targets_away(lab: Lab, control: Control, di
     arguments = {"copy_storage_overwrite": ["vdb"]} if named else {}
     if named:
         disks.create(WEB, on=2, mib=4)
-    outcome = move(control, web, bandwidth_mib=8, timeout_seconds=2, **arguments)
+    outcome = move(control, web, timeout_seconds=2, **HELD, **arguments)
     assert outcome.ended() == ("cancelled", "timeout"), outcome.text
     assert lab.places(web) == {1: "running"}
     assert not disks.exists(WEB, 2)
@@ -202,24 +202,20 @@ def test_a_target_that_came_while_the_move_was_queued_stops_it(lab: Lab, control
         1,
         "live_migrate",
         {
-            "moves": [{"name": first, "bandwidth_mib": 16}, {"name": web, "copy_storage": "auto"}],
+            "moves": [{"name": first, **HELD}, {"name": web, "copy_storage": "auto"}],
             "parallel": 1,
             "destination": lab.host(2),
             "transport": "tcp",
         },
     )
-    _wait_for_state(lab, first)
+    lab.under_way(lab.uuid(first))
     disks.create(WEB, on=2, mib=4)
     there = disks.content(WEB, 2)
+    lab.hurry(first)
     outcome = running.wait()
     assert [record["status"] for record in outcome.records] == ["completed", "failed"], outcome.text
     assert lab.places(web) == {1: "running"}
     assert disks.content(WEB, 2) == there
-
-
-def _wait_for_state(lab: Lab, name: str) -> None:
-    command = f"until grep -q running /run/kvmfleet/{lab.uuid(name)}.json; do sleep 0.1; done"
-    lab.on(1, "timeout", "30", "sh", "-c", command)
 
 
 def test_an_incremental_copy_sends_the_top_image_alone(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:

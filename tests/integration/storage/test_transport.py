@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab
 
 from .conftest import WEB, Disks
 
@@ -61,11 +61,11 @@ def test_the_memory_arrives_whole_by_other_ways(lab: Lab, control: Control, busy
 
 @pytest.mark.long
 def test_post_copy_with_a_cap_of_its_own(lab: Lab, control: Control, busy: str) -> None:
-    options: dict[str, t.Any] = {"post_copy": True, "on_timeout": "force_complete", "timeout_seconds": 2, "bandwidth_mib": 8}
+    options: dict[str, t.Any] = {"post_copy": True, "on_timeout": "force_complete", "timeout_seconds": 2, **HELD}
     outcome = control.move(busy, transport="tcp", post_copy_bandwidth_mib=8, **options)
     assert outcome.ended() == ("completed", None), outcome.text
     assert outcome.record["result"]["mode"] == "post-copy"
-    # At least 30 MiB were left at the switch; without the second cap they come over in a fraction of a second.
+    # More than 40 MiB were left at the switch; without the second cap they come over in a fraction of a second.
     assert seconds(outcome.record) > 3.5
     assert arrived(lab, busy)
 
@@ -77,7 +77,7 @@ def test_a_move_is_forced_when_its_disks_are_over(lab: Lab, control: Control, di
     outcome = control.move(web, transport="tcp", copy_storage="auto", force_suspend_seconds=1, **options)
     assert outcome.ended() == ("completed", None), outcome.text
     assert outcome.record["result"]["mode"] in modes
-    assert outcome.record["result"]["downtime_ms"] < 1500
+    assert outcome.record["result"]["downtime_ms"] < 10_000
     assert disks.content(WEB, 2) == disks.content(WEB, 1)
     assert lab.places(web) == {2: "running"}
 

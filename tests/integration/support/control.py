@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store i
 from .fleet import Lab, eventually
 
 BUILD = pathlib.Path(__file__).resolve().parents[6]
-LIMIT_SECONDS = 300
+LIMIT_SECONDS = 540
 RESULT = re.compile(r"^\S+ \| (?:SUCCESS|CHANGED|FAILED!|UNREACHABLE!) => (?=\{)", re.MULTILINE)
 
 Record = dict[str, t.Any]

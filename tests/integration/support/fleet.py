@@ -24,13 +24,17 @@ from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.errors import LabEr
 from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.layout import Lab as Layout
 
 COMMAND = pathlib.Path(__file__).resolve().parents[2] / "lab/lab"
+# How long anything is waited for: what has not come by then hangs. A machine that is slow, or busy with something else, may take most of it.
+PATIENCE_SECONDS = 300
+# A cap that holds a move where it is: what a guest has written comes over at a MiB a second, until the scenario hurries, aborts or forces it.
+HELD = {"bandwidth_mib": 1}
 # Verbs that print nothing and start nothing that would be this process's child.
 IN_THIS_PROCESS = ("guest", "rmguest")
 
 Answer = t.TypeVar("Answer")
 
 
-def eventually(ask: t.Callable[[], Answer | None], what: str, seconds: float = 30) -> Answer:
+def eventually(ask: t.Callable[[], Answer | None], what: str, seconds: float = PATIENCE_SECONDS) -> Answer:
     """Return the first answer that is true in a test; fail the test when there is none in time."""
     begun = time.monotonic()
     while not (answer := ask()):
@@ -52,7 +56,7 @@ class Lab:
         """Where the lab keeps what, by the settings that it has now."""
         return Layout.named(self.prefix)
 
-    def try_(self, *arguments: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def try_(self, *arguments: str, stdin: str = "", timeout: float = PATIENCE_SECONDS) -> subprocess.CompletedProcess[str]:
         """Run the command, whatever comes of it."""
         if arguments[0] in IN_THIS_PROCESS and not stdin:
             return self._here(arguments)
@@ -143,15 +147,15 @@ class Lab:
             state = self.state_file(uuid, number)
             return state if state and state["status"] == "running" and state["progress"]["memory_processed_bytes"] else None
 
-        return eventually(moving, f"{uuid} is being moved", 120)
+        return eventually(moving, f"{uuid} is being moved")
 
     def runs(self) -> set[str]:
         """Return the heartbeat files on the first host: one for each run that follows, or followed, moves from there."""
         return {path.name for path in self.path(1, "/run/kvmfleet").glob("*.heartbeat")}
 
-    def hurry(self, guest: str, number: int = 1) -> None:
-        """Lift the cap of a move under way, so that a scenario that has seen enough need not wait for its end."""
-        self.virsh(number, "migrate-setspeed", guest, "1000")
+    def hurry(self, guest: str, *options: str, number: int = 1) -> None:
+        """Lift the cap of a move under way, so that a scenario that has seen enough need not wait for its end; with C(--postcopy) that of post-copy."""
+        self.virsh(number, "migrate-setspeed", guest, "1000", *options)
 
 
 def end_what_moves(lab: Lab, name: str) -> None:

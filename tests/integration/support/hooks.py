@@ -83,4 +83,4 @@ class Hooks:
         return (self._marks / f"seen-{when}-{guest}").exists()
 
     def wait_for(self, when: str, guest: str) -> None:
-        eventually(lambda: self.seen(when, guest), f"{guest} comes to '{when}'", 60)
+        eventually(lambda: self.seen(when, guest), f"{guest} comes to '{when}'")

@@ -16,7 +16,7 @@ from .commands import run
 from .errors import LabError, UsageError
 from .layout import Lab
 
-RESTART_SECONDS = 30
+RESTART_SECONDS = 300
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ import typing as t
 from .errors import LabError
 
 
-def run(*command: str, check: bool = True, timeout: float = 60, stdin: t.Optional[str] = None) -> str:
+def run(*command: str, check: bool = True, timeout: float = 300, stdin: t.Optional[str] = None) -> str:
     """Run a program and return what it wrote to standard output.
 
     :arg timeout: seconds.
@@ -30,7 +30,7 @@ def run(*command: str, check: bool = True, timeout: float = 60, stdin: t.Optiona
     return done.stdout
 
 
-def succeeds(*command: str, timeout: float = 60) -> bool:
+def succeeds(*command: str, timeout: float = 300) -> bool:
     """Run a program and return whether it ended with 0."""
     try:
         return subprocess.run(command, capture_output=True, timeout=timeout, check=False).returncode == 0

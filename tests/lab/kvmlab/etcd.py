@@ -31,7 +31,7 @@ PREFIX = "/fleet"
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGTERM, "freeze": signal.SIGSTOP, "thaw": signal.SIGCONT}
 # Which members an action may be about, beside the number of one.
 LEADER, ALL = "leader", "all"
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 _SETTINGS = "cluster.json"
 _PORTS = (20000, 32000)
 

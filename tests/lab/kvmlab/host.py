@@ -75,7 +75,7 @@ def begin_power_on(lab: Lab, host: str) -> None:
         subprocess.Popen(command, cwd="/", env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
-def wait_until_up(lab: Lab, hosts: t.Iterable[str], timeout_seconds: float = 60) -> None:
+def wait_until_up(lab: Lab, hosts: t.Iterable[str], timeout_seconds: float = 300) -> None:
     """Wait until libvirtd and sshd of all these hosts answer.
 
     :raises LabError: one does not in time; the message has the end of its log.
@@ -150,7 +150,7 @@ def virsh_on(lab: Lab, host: str, *arguments: str) -> t.List[str]:
     return command_on(lab, host, "virsh", "-c", "qemu:///system", *arguments)
 
 
-def virsh(lab: Lab, host: str, *arguments: str, timeout: float = 60) -> str:
+def virsh(lab: Lab, host: str, *arguments: str, timeout: float = 300) -> str:
     """Run virsh on a host and return its output."""
     return run(*virsh_on(lab, host, "-q", *arguments), timeout=timeout)
 

@@ -38,7 +38,7 @@ def is_member(pid: int, wanted: os.stat_result) -> bool:
         return False
 
 
-def kill_all(namespace: str, timeout_seconds: float = 15) -> None:
+def kill_all(namespace: str, timeout_seconds: float = 120) -> None:
     """Kill every process in a network namespace and wait until none is left.
 
     :raises LabError: some process survives, e.g. because it waits for a device.

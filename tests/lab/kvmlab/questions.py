@@ -64,7 +64,7 @@ def has_job(connection: libvirt.virConnect, name: str) -> bool:
     return bool(domain.isActive()) and domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE
 
 
-def wait(connection: libvirt.virConnect, name: str, pages: int, timeout_seconds: float = 30) -> bool:
+def wait(connection: libvirt.virConnect, name: str, pages: int, timeout_seconds: float = 300) -> bool:
     """Wait until a guest has filled its dirty set; return False where it does not in time."""
     domain, limit = connection.lookupByName(name), time.monotonic() + timeout_seconds
     while pages and not any(domain.memoryPeek(SET_START + (pages - 1) * PAGE_BYTES, 4, libvirt.VIR_MEMORY_PHYSICAL)):

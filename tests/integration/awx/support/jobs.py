@@ -17,7 +17,7 @@ import ansible_runner
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import BUILD
 
-LIMIT_SECONDS = 900
+LIMIT_SECONDS = 540
 
 # A project holds one line for each playbook, or the playbooks themselves, as a checkout of this repository does.
 IMPORT = "- import_playbook: kvmfleet.migration.{name}\n"

@@ -12,8 +12,10 @@ import typing as t
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome, Record, Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
-# What a busy machine adds to a pause.
-BUSY_MS = 500
+# What a busy machine adds to a pause: it has less time for the last pages than it had when the pause was predicted.
+BUSY_MS = 5000
+# How long an abort or a force is waited for.
+WAIT_SECONDS = 300
 
 
 class Session(Control):
@@ -26,10 +28,10 @@ class Session(Control):
         return Running(self.popen(command))
 
     def abort(self, name: str, *options: str, **arguments: t.Any) -> Outcome:
-        return self.begin_act("migration_abort", name, *options, **arguments).wait()
+        return self.begin_act("migration_abort", name, *options, **{"wait_seconds": WAIT_SECONDS, **arguments}).wait()
 
     def force(self, name: str, *options: str, **arguments: t.Any) -> Outcome:
-        return self.begin_act("migration_force_complete", name, *options, **arguments).wait()
+        return self.begin_act("migration_force_complete", name, *options, **{"wait_seconds": WAIT_SECONDS, **arguments}).wait()
 
     def in_progress(self, name: str) -> list[Record]:
         return self.begin_act("migration_info", name).wait().records

@@ -200,7 +200,7 @@ class Actions:
 
     def finish_quickly(self, action: Action) -> None:
         """Lift the cap of a move that has been looked at for long enough."""
-        self._lab.hurry(str(action.of), self._stage.home(str(action.of)))
+        self._lab.hurry(str(action.of), number=self._stage.home(str(action.of)))
 
     def forget(self, action: Action) -> None:
         self._lab.on(t.cast(int, action.on), "rm", f"/run/kvmfleet/{self._stage.uuids[str(action.of)]}.json")

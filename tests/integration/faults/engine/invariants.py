@@ -17,8 +17,8 @@ from .text import Task, Verdict
 if t.TYPE_CHECKING:
     from .stage import Stage
 
-SETTLING_SECONDS = 150
-WATCHERS_SECONDS = 60
+SETTLING_SECONDS = 400
+WATCHERS_SECONDS = 300
 _OFF = ("shut off", "crashed")
 _WHATEVER = Verdict("any", None, (), (), None)
 

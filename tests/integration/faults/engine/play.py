@@ -17,7 +17,7 @@ from .stage import Stage
 from .text import Scenario, Step, Task
 
 # What libvirt itself still clears away after a move that failed.
-END_SECONDS = 45
+END_SECONDS = 300
 
 
 def play(lab: Lab, folder: pathlib.Path, scenario: Scenario) -> None:

@@ -39,7 +39,7 @@ RECORD_KEYS = (
 )
 SEEN_KEYS = ("guests", "records", "either", "state", "possible_hosts", "tasks")
 TOP_KEYS = ("title", "shows", "essential", "protect", "ledger", "ledger_mib", "guests", "steps", "expect", "unsettled")
-DEFAULT_LIMIT_SECONDS = 90.0
+DEFAULT_LIMIT_SECONDS = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,12 +168,12 @@ def _begin(found: Located, guests: t.Sequence[str]) -> Step:
 def _run(found: Located, guests: t.Sequence[str]) -> Step:
     task = _task(found, ("run", "limit", "repeat", *VERDICT_KEYS), guests)
     repeat = _truth(found, "repeat")
-    return Step("run", found.line, name=str(found["run"]), task=task, verdict=_verdict(found), repeat=repeat, limit_seconds=_limit(found, 150))
+    return Step("run", found.line, name=str(found["run"]), task=task, verdict=_verdict(found), repeat=repeat, limit_seconds=_limit(found, 400))
 
 
 def _wait(found: Located, dummy_guests: t.Sequence[str]) -> Step:
     found.check_keys(("wait", "limit", *VERDICT_KEYS), "'wait'", ("exit",))
-    return Step("wait", found.line, name=str(found["wait"]), verdict=_verdict(found), limit_seconds=_limit(found, 150))
+    return Step("wait", found.line, name=str(found["wait"]), verdict=_verdict(found), limit_seconds=_limit(found, 400))
 
 
 def _at(found: Located, guests: t.Sequence[str]) -> Step:
@@ -208,7 +208,7 @@ def _see(found: Located, guests: t.Sequence[str]) -> Step:
     """What can be seen by now, or within the limit."""
     found.check_keys(("see", "limit"), "'see'")
     check_seen(found["see"], found, dict.fromkeys(guests))
-    return Step("see", found.line, seen=found["see"], limit_seconds=_limit(found, 30))
+    return Step("see", found.line, seen=found["see"], limit_seconds=_limit(found))
 
 
 def _limit(found: Located, default: float = DEFAULT_LIMIT_SECONDS) -> float:

@@ -26,7 +26,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 
 from . import guide as g
 
-LIMIT_SECONDS = 240
+LIMIT_SECONDS = 540
 FENCING = "kvmfleet_fencing"
 _HOST = re.compile(r"\bkvm(?=[123…])")
 _ADDRESS = re.compile(r"\b10\.0\.0\.1([123])\b")

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab
 
-LIMIT_SECONDS = 400
+LIMIT_SECONDS = 540
 BY = "operator"
 
 
