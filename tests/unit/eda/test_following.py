@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._events.followi
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._events.options import options_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._events.words import Event, Words
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 120
 
 
 class FakeLink:

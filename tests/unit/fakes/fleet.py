@@ -30,7 +30,7 @@ from .migration import FakeMigration
 LOCAL_URI = "qemu:///system"
 UUID = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c01"
 CALL_THREAD = "migrate-"
-_REAL_SECONDS = 20.0
+_REAL_SECONDS = 120.0
 
 Hook = t.Callable[[FakeMachine, str], None]
 

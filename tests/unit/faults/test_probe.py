@@ -52,7 +52,7 @@ def process(tmp_path: pathlib.Path) -> t.Iterator[t.Callable[[], subprocess.Pope
     yield begin
     for one in begun:
         one.kill()
-        one.communicate(timeout=30)
+        one.communicate(timeout=300)
 
 
 def reached(folder: pathlib.Path) -> list[str]:
@@ -65,7 +65,7 @@ def reached(folder: pathlib.Path) -> list[str]:
 
 
 def test_what_is_not_armed_is_not_stopped(process: t.Callable[[], subprocess.Popen[str]], tmp_path: pathlib.Path) -> None:
-    assert process().communicate(timeout=60)[0] == "asked\nasked\n"
+    assert process().communicate(timeout=300)[0] == "asked\nasked\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -80,7 +80,7 @@ def test_what_is_armed_stops_once_says_who_it_is_and_goes_on(process: t.Callable
         assert time.monotonic() < limit
         time.sleep(0.05)
     (tmp_path / f"{MARK}.hold").unlink()
-    assert running.communicate(timeout=60)[0] == "asked\nasked\n"
+    assert running.communicate(timeout=300)[0] == "asked\nasked\n"
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600, 0])

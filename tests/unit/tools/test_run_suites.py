@@ -80,23 +80,23 @@ def wait_for(path: Path) -> None:
     ],
 )
 def test_last_line_and_exit_code(tools: Path, suites: list[str], code: int, last_line: str) -> None:
-    done = subprocess.run([sys.executable, tools / "run_suites.py", *suites], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, tools / "run_suites.py", *suites], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.splitlines()[-1] == last_line
     assert done.returncode == code
 
 
 def test_result_of_an_earlier_run_does_not_count(tools: Path) -> None:
     argv = [sys.executable, tools / "run_suites.py", "good"]
-    subprocess.run(argv, capture_output=True, timeout=60, check=True)
+    subprocess.run(argv, capture_output=True, timeout=300, check=True)
     (tools / "suites" / "good.py").write_text(DIES, encoding="utf-8")
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "0 passed, 1 failed")
 
 
 def test_what_can_run_beside_the_scenarios_does_and_is_shown_in_one_piece(tools: Path) -> None:
     (tools / "suites" / "integration.py").write_text(WAITS, encoding="utf-8")
     (tools / "suites" / "molecule.py").write_text(BESIDE, encoding="utf-8")
-    done = subprocess.run([sys.executable, tools / "run_suites.py", "integration", "molecule"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, tools / "run_suites.py", "integration", "molecule"], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 passed, 0 failed"), done.stdout
     assert "== molecule, which ran beside the others\nfrom beside\n" in done.stdout
 

@@ -74,6 +74,6 @@ except AnsibleFilterError as error:
 
 def test_a_missing_library_is_a_sentence() -> None:
     script = _WITHOUT_LIBRARY.format(search=sys.path)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
     assert "need the Python library jmespath on the control node" in done.stdout, done
     assert "pip install jmespath" in done.stdout

@@ -209,7 +209,7 @@ def test_the_program_is_read_from_an_archive_too(tmp_path: pathlib.Path) -> None
         for parent in [package / "_guard", package, *package.parents]:
             payload.writestr(str(parent / "__init__.py"), "")
     code = f"from {'.'.join(package.parts)}._guard import layout, program; assert '.zip' in program.__file__; print(layout.program_text('/x'), end='')"
-    done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(archive)}, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(archive)}, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == layout.program_text("/x"), done.stderr
     assert done.stdout.startswith("#!/x -I\n")
     assert pathlib.Path(program.__file__).read_text() in done.stdout

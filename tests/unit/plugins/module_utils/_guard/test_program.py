@@ -235,7 +235,7 @@ def test_the_program_runs_alone_and_says_what_it_did(machine: Machine, tmp_path:
 
 def _run(machine: Machine, verb: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", program.__file__, "--root", str(machine.root), verb]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 class _Killed(BaseException):

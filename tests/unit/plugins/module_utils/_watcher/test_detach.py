@@ -25,7 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor imp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import detach
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import Report, launch
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 300.0
 RUN = "5a3f0c62-0000-4000-8000-00000000000a"
 
 OWNER = """

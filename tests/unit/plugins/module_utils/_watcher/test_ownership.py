@@ -39,7 +39,7 @@ def test_one_process_at_a_time_has_the_lock_and_its_death_frees_it(tmp_path: pat
         own(tmp_path)
     assert caught.value.error_code == "conflict"
     holder.kill()
-    holder.communicate(timeout=20)
+    holder.communicate(timeout=300)
     own(tmp_path).release()
 
 

@@ -88,5 +88,5 @@ def test_one_that_is_not_asked_ends_with_its_owner_and_does_nothing(tmp_path: pa
     if killed:
         owner.kill()
     # The spare has the owner's standard output too: it ends when both have.
-    assert owner.communicate(timeout=30)[0] == b""
+    assert owner.communicate(timeout=300)[0] == b""
     assert not done.exists()

@@ -32,7 +32,7 @@ VARIABLES = {"$__rate_interval": "5m", "$__range": "1d", "$instance": ".*"}
 
 
 def promtool(*words: str | Path) -> None:
-    done = subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

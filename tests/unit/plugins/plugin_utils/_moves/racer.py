@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import HOSTS, Control
 
 ROOM_GIB = 4
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 
 
 def main(folder: pathlib.Path, location: str, source: str, uuid: str) -> None:

@@ -37,7 +37,7 @@ class ShellAction:
         return "kvm1"
 
     def _low_level_execute_command(self, command: str) -> t.Dict[str, t.Any]:
-        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=300)
         return {"rc": done.returncode, "stdout": self.noise + done.stdout, "stderr": done.stderr}
 
 

@@ -98,7 +98,7 @@ def authority(tmp_path: Path) -> Path:
     """Make a certificate for 127.0.0.1 that is its own authority."""
     key, certificate = tmp_path / "key.pem", tmp_path / "ca.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=receiver", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True, timeout=60)
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True, timeout=300)
     return certificate
 
 

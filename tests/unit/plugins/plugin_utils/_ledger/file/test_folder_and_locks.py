@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_written_is_forbidden_and_named() -> None:
     with tempfile.TemporaryDirectory() as readonly:
         os.chmod(readonly, 0o555)
         script = _AS_NOBODY.format(search=sys.path, path=f"{readonly}/ledger")
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.startswith(f"forbidden Failed to use the ledger {readonly}/ledger: Permission denied. "), done
 
 
