@@ -11,16 +11,17 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuate_spec import evacuate_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.answer import looked, planned, result_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.answer import looked, planned, proved, result_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.job import Context, Wish
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.placing import Shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.plan import make_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run import Evacuation, check_wish
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._facts_age import moment
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
 Result = dict[str, t.Any]
 
-LOOK, PLAN = "look", "plan"
+LOOK, PROVE, PLAN = "look", "prove", "plan"
 _WISH = ("source", "domains", "fencing", "force_down", "accept_silent", "accept_fresh", "force", "state", "parallel", "lock_wait_seconds")
 
 
@@ -62,18 +63,21 @@ class ActionModule(FleetAction):
         return result_of(run, self._task.diff)
 
     def _step(self, run: Evacuation, work: Result) -> Result:
-        """Do one step of the role: see what there is, or fence and plan for all survivors."""
+        """Do one step of the role: see what there is, fence and wait for leases, or plan for all survivors."""
         if str(self._task.get_play().strategy).rpartition(".")[2] in ("free", "host_pinned"):
             raise NotSupported("Under this play's strategy its hosts cannot share the work out.", "Remove strategy from the play. Nothing was started.")
-        if work["step"] not in (LOOK, PLAN):
+        if work["step"] not in (LOOK, PROVE, PLAN):
             raise InvalidArgument(f"There is no step {work['step']!r}.")
         run.look()
         if work["step"] == LOOK:
             return looked(run)
         if not run.open_jobs():
-            return planned(run, Shares({}, []))
-        run.prove(starts=False)
-        return planned(run, make_plan(run, work["survivors"]))
+            return proved(run, moment()) if work["step"] == PROVE else planned(run, Shares({}, []))
+        if work["step"] == PROVE:
+            run.prove(starts=False)
+            return proved(run, moment())
+        run.rely()
+        return planned(run, make_plan(run, work["survivors"], work["since"]) if run.open_jobs() else Shares({}, []))
 
     def _told(self, phase: str, work: Result, uri: str, task_vars: Result) -> Result:
         """Run a phase. Definitions go to the host in an option of their own, which nothing logs or prints."""

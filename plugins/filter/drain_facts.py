@@ -6,18 +6,15 @@
 
 from __future__ import annotations
 
-import datetime
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import UNSETTLED
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.facts import instant, is_arriving
-
-# The clocks of hosts and control node may differ by so much.
-CLOCKS_DIFFER_SECONDS = 10
+from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import COMPLETED, UNSETTLED
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.facts import is_arriving
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._facts_age import age_seconds
 
 
 def drain_facts(
@@ -72,26 +69,29 @@ def _active(facts: t.Optional[Mapping[str, t.Any]]) -> set[str]:
 
 
 def _is_fresh(facts: Mapping[str, t.Any], max_age_seconds: t.Optional[float]) -> bool:
-    return max_age_seconds is None or _age_seconds(facts) <= max_age_seconds
-
-
-def _age_seconds(facts: Mapping[str, t.Any]) -> float:
-    # A host whose clock goes before or after ours has facts of no known age: they count as old.
-    now = datetime.datetime.now(datetime.UTC)
-    return abs((now - instant(str(facts["gathered_at"]))).total_seconds())
+    if max_age_seconds is None:
+        return True
+    age = age_seconds(facts)
+    return age is not None and age <= max_age_seconds
 
 
 def _is_settled(name: str, facts: Mapping[str, t.Any], moves: Sequence[Mapping[str, t.Any]]) -> bool:
-    return not any(map(is_arriving, facts["domains"])) and not any(_is_later(move, name, facts) for move in moves)
-
-
-def _is_later(record: Mapping[str, t.Any], name: str, facts: Mapping[str, t.Any]) -> bool:
-    """Whether a move to or from the host is not over, or ended when the facts may have been gathered already."""
-    ends = (record["source"], record["destination"])
-    if not any(end.get("host") == name or same_host(end, facts) for end in ends):
+    """Whether nothing is on its way to or from the host, and the facts agree with how the newest move of each domain ended."""
+    if any(map(is_arriving, facts["domains"])) or any(move["status"] in UNSETTLED and _ends_at(move, name, facts) for move in moves):
         return False
-    since = instant(str(facts["gathered_at"])) - datetime.timedelta(seconds=CLOCKS_DIFFER_SECONDS)
-    return record["status"] in UNSETTLED or instant(str(record["updated_at"])) >= since
+    newest: dict[str, Mapping[str, t.Any]] = {}
+    for move in sorted((move for move in moves if move["status"] == COMPLETED), key=lambda move: int(move["generation"])):
+        newest[move["domain"]["uuid"]] = move
+    active = _active(facts)
+    return all((uuid in active) == _is_end(move["destination"], name, facts) for uuid, move in newest.items() if _ends_at(move, name, facts))
+
+
+def _ends_at(record: Mapping[str, t.Any], name: str, facts: Mapping[str, t.Any]) -> bool:
+    return any(_is_end(record[end], name, facts) for end in ("source", "destination"))
+
+
+def _is_end(end: Mapping[str, t.Any], name: str, facts: Mapping[str, t.Any]) -> bool:
+    return end.get("host") == name or same_host(end, facts)
 
 
 class FilterModule:

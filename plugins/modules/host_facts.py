@@ -25,6 +25,7 @@ options:
     default: 0
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
+  - kvmfleet.migration._attributes.action
   - kvmfleet.migration._attributes.actiongroup
   - kvmfleet.migration._libvirt
 attributes:
@@ -36,6 +37,7 @@ attributes:
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
     support: full
 notes:
+  - Facts that a task with C(async) returned are of unknown age, for the control node's part does not see when they arrive.
   - Needs no root, only a user who may connect to libvirt.
   - With a remote O(uri) the facts are those of that host. What only the host itself can tell (its files, mounts, bridges and network interfaces) is
     null then, and RV(ansible_facts.kvmfleet_host.unverified) names it.
@@ -81,9 +83,16 @@ ansible_facts:
       type: dict
       contains:
         gathered_at:
-          description: When, by the host's own clock.
+          description: When, by the host's own clock. It is there to be read; no rule compares it with another clock.
           type: str
           sample: '2026-11-21T03:00:00.000Z'
+        received:
+          description:
+            - When the control node received the facts, on a clock that nobody sets. C(boot_id) names the start of the control node from which C(seconds) count.
+            - The age of facts is counted from here. Facts without it, or of another C(boot_id), are of unknown age. What needs fresh ones does not use them.
+          returned: unless the task was run with C(async)
+          type: dict
+          sample: {boot_id: 3f0f8f8e-8f0c-4c1e-9d5e-0a6a3b7d1c11, seconds: 86400.5}
         name:
           description: Always null here. The control node knows the host's inventory name.
           type: str

@@ -10,7 +10,6 @@ What a running task sees of them is L(TaskSettings).
 
 from __future__ import annotations
 
-import datetime
 import typing as t
 import urllib.parse
 
@@ -20,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import TRANSPORTS, check_address, check_uri, remote_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.fields import PROFILE_FIELDS, check_fields
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._facts_age import Moment, age_seconds, is_since
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.settings import SchedulerSettings
 
 FLEET_GROUP = "kvmfleet_hosts"
@@ -151,16 +151,23 @@ class Settings:
         return facts if isinstance(facts, t.Mapping) else None
 
     def fresh_facts(self, host: str) -> t.Optional[t.Mapping[str, t.Any]]:
-        """Return the facts where they were gathered within the last minute."""
+        """Return the facts where this control node received them within the last minute."""
+        return self.facts(host) if not self.why_stale(host) else None
+
+    def facts_since(self, host: str, since: Moment) -> t.Optional[t.Mapping[str, t.Any]]:
+        """Return the facts where this control node received them at that moment or later."""
         facts = self.facts(host)
-        if facts is None or not facts.get("gathered_at"):
-            return None
-        try:
-            age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(str(facts["gathered_at"]))
-        except (TypeError, ValueError, OverflowError):
-            return None
-        # A host whose clock goes before or after ours has facts of no known age.
-        return facts if abs(age.total_seconds()) <= FACTS_MAX_AGE_SECONDS else None
+        return facts if facts is not None and is_since(facts, since) else None
+
+    def why_stale(self, host: str) -> str:
+        """Return why L(fresh_facts) has none of the host; empty where it has some."""
+        facts = self.facts(host)
+        if facts is None:
+            return "it has told none in this run"
+        age = age_seconds(facts)
+        if age is None:
+            return "it is not known when this control node received those that it has, for they come from a cache or from an async task"
+        return "" if age <= FACTS_MAX_AGE_SECONDS else f"those that it has are {age:.0f} s old, and {FACTS_MAX_AGE_SECONDS} s at most count"
 
 
 def port_of(value: t.Any, what: str) -> int:

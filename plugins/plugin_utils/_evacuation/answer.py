@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._facts_age import Moment
 from .._ledger.store import Body
 from .._protect.answer import age_seconds
 from .job import Job
@@ -65,10 +66,15 @@ def looked(run: Evacuation) -> Body:
     return {"changed": False, **lists_of(run), "domains": domains, "refused": [*(_refused(job) for job in run.jobs if job.error), *damaged]}
 
 
+def proved(run: Evacuation, since: Moment) -> Body:
+    """Return what the evidence leaves to be started, the evidence, and when it was there: what hosts tell later may be planned with."""
+    return {**looked(run), "evidence": run.proofs.documents, "since": dict(since), "changed": bool(run.proofs.documents) and not run.check}
+
+
 def planned(run: Evacuation, shares: Shares) -> Body:
     """Return the plan with its evidence."""
     uncovered = [{**one, "reason": " ".join(f"{host}: {why}" for host, why in sorted(one["reasons"].items()))} for one in shares.uncovered]
-    return {**looked(run), "evidence": run.proofs.documents, "shares": dict(shares.by_host), "uncovered": uncovered, "changed": not run.check}
+    return {**looked(run), "evidence": run.proofs.documents, "shares": dict(shares.by_host), "uncovered": uncovered, "changed": False}
 
 
 def _refused(job: Job) -> Body:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import may_be_host
 
 from .._fencing.agent import Power
-from .._fencing.config import VARIABLE, Fencing, parse_fencing
-from .._fencing.evidence import Evidence, agent_evidence, check_evidence, person_evidence
+from .._fencing.config import MAX_SECONDS, VARIABLE, Fencing, parse_fencing
+from .._fencing.evidence import FENCE_AGENT, Evidence, agent_evidence, check_evidence, person_evidence
 from .._fencing.fence import ask_power, confirm, fence
 from .._ledger.store import Body
 from .._settings import Settings
@@ -93,6 +94,16 @@ class Proofs:
         now = datetime.datetime.now(datetime.UTC)
         self.documents = [confirm(one, self._config(one["host"]), now) for one in self.documents]
         return self.documents
+
+    def outlast(self, seconds: float) -> None:
+        """Let the evidence outlast a wait that this task has chosen: agents are asked again, and what nobody can be asked about counts for so much longer.
+
+        Raises what L(confirm) does.
+        """
+        for one in self.documents:
+            if one["kind"] != FENCE_AGENT:
+                one["ttl_seconds"] = min(MAX_SECONDS, one["ttl_seconds"] + math.ceil(seconds))
+        self.confirm()
 
     def covers(self, where: Body) -> bool:
         """Whether that host is off by evidence."""

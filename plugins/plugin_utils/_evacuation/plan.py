@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 
+from .._facts_age import Moment
 from .._hosts.places import known_id
 from .._ledger.places import same_host
 from .._ledger.store import Body
@@ -26,12 +27,14 @@ from .run import Evacuation
 _HELD = (s.ACCEPTED, s.PRE_MIGRATING, s.ERROR)
 
 
-def make_plan(run: Evacuation, names: Sequence[str]) -> Shares:
+def make_plan(run: Evacuation, names: Sequence[str], since: t.Optional[Moment] = None) -> Shares:
     """Return the shares of these hosts, the one that the task runs on among them. The fleet was asked, and the evidence taken.
 
     Raises L(InvalidArgument) for a host of which nothing is known.
+
+    :arg since: when the evidence was there. Facts that were received later count, however long the slowest host took to tell its own.
     """
-    survivors = _survivors(run, names)
+    survivors = _survivors(run, names, since)
     for job in run.open_jobs():
         _judge(job, run, survivors)
     return share_out(run.open_jobs(), survivors, run.context.wish.force)
@@ -49,13 +52,14 @@ def _judge(job: Job, run: Evacuation, survivors: Survivors) -> None:
         job.error = error
 
 
-def _survivors(run: Evacuation, names: Sequence[str]) -> Survivors:
+def _survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Moment]) -> Survivors:
     settings, entries = run.context.settings, run.entries
-    facts = {name: settings.fresh_facts(name) for name in settings.fleet() if name != run.source.name}
+    known_since = {name: settings.facts_since(name, since) if since else None for name in settings.fleet()}
+    facts = {name: told or settings.fresh_facts(name) for name, told in known_since.items() if name != run.source.name}
     facts[run.context.here] = run.seen["facts"]
-    silent = [name for name in names if not facts.get(name)]
+    silent = [f"{name} ({settings.why_stale(name)})" for name in names if not facts.get(name)]
     if silent:
-        raise InvalidArgument(f"There are no facts of {', '.join(silent)} from the last minute.", "Run kvmfleet.migration.host_facts there first.")
+        raise InvalidArgument(f"The facts that a plan needs are missing: {', '.join(silent)}.", "Run kvmfleet.migration.host_facts there first.")
     known = {name: told for name, told in facts.items() if told}
     records = list(run.context.ledger.records(unsettled_only=True))
     states = {

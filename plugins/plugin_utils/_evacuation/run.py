@@ -42,6 +42,8 @@ from .starting import Starting
 
 # So many bookings are made under one lock on the host: live migrations towards it wait for no more.
 _BOOKED_AT_ONCE = 16
+# What hosts said longer ago is asked for again before anything is decided by it.
+_FRESH_SECONDS = 30.0
 
 
 @dataclass
@@ -68,6 +70,7 @@ class Evacuation:
 
     def look(self) -> None:
         """Find out which domains are meant, what the fleet says, and what speaks against each; raises what speaks against all. Changes nothing."""
+        self.looked_at = time.monotonic()
         self._choose()
         self.damaged = self.context.ledger.damaged_domains()
         uris = uris_of(self.context.settings, self.entries, self.context.here, self.source)
@@ -99,9 +102,9 @@ class Evacuation:
         self._warn()
 
     def prove(self, starts: bool = True) -> None:
-        """Take the evidence that the source is off. Raises what L(Proofs.take) does; L(Unsafe) where an image is still written.
+        """Take the evidence that the source is off. Raises what L(Proofs.take) does. A domain whose image is still written is not started.
 
-        :arg starts: this task starts domains itself. One that only plans leaves the silence after the fencing to those that do.
+        :arg starts: this task starts domains itself. One that does not leaves the silence after the fencing to those that do.
         """
         wish = self.context.wish
         self.proofs.take(wish.fencing, wish.force_down, self.others, may_fence=not self.check)
@@ -109,14 +112,27 @@ class Evacuation:
         if given:
             # Those that were asked just now need not be asked twice.
             self.proofs.confirm()
+        begun = time.monotonic()
         if self.check or any(one["host_id"] == self.source.host_id for one in given):
             self.images = self._locks(seen_since=True)
-            return
+        else:
+            self._knock_and_probe(starts)
+        waited = time.monotonic() - begun
+        if waited > _FRESH_SECONDS and not self.check:
+            self.proofs.outlast(waited)
+
+    def _knock_and_probe(self, knocks: bool) -> None:
+        """Prove that the source has fallen silent since it was fenced, while its leases are waited for."""
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            silence = pool.submit(self.proofs.check_silence) if starts else None
+            silence = pool.submit(self.proofs.check_silence) if knocks else None
             self.silent_at = time.monotonic()
             self.images = self._locks(seen_since=False)
             self.silence = silence.result() if silence else self.silence
+
+    def rely(self) -> None:
+        """Take the evidence that an earlier step has taken, for a plan. Nothing is waited for: who starts domains proves it all once more."""
+        self.proofs.take(self.context.wish.fencing, self.context.wish.force_down, self.others, may_fence=False)
+        self.images = self._locks(seen_since=True, waits=False)
 
     def judge(self) -> None:
         """Say of each domain what speaks against its start on this host."""
@@ -133,6 +149,10 @@ class Evacuation:
         if not self.open_jobs():
             return
         self.prove()
+        if not self.check and time.monotonic() - self.looked_at > _FRESH_SECONDS:
+            # The agent, or leases, were waited for: what hosts said before that says nothing of now.
+            self.look()
+            self.images = self._locks(seen_since=True, waits=False)
         self.judge()
         self._book_all(Booking(self.context, self._view(self.seen["facts"]), self.here, self.seen["cpu"]))
         if not self.check:
@@ -229,14 +249,14 @@ class Evacuation:
                 at = f"{job.saved['host'].get('host')} (saved {age_seconds(job.saved.get('at'))} s ago)"
                 context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: what has changed since is not in it.")
 
-    def _locks(self, seen_since: bool) -> dict[str, Body]:
+    def _locks(self, seen_since: bool, waits: bool = True) -> dict[str, Body]:
         """Return what is known of the images' locks. A domain whose image is locked after the wait is not started.
 
         :arg seen_since: the source was switched off before the first look, which saw the locks, too; those that were free are not asked for again.
         """
         starting = [job for job in self.open_jobs() if job.wanted != h.SHUTOFF and not d.was_started(job, self.fleet)]
         paths = images_of(starting)
-        wait = 0 if self.check else self.context.wish.lock_wait_seconds
+        wait = self.context.wish.lock_wait_seconds if waits and not self.check else 0
         found = {path: self.seen["locks"][path] for path in paths}
         if paths and not (seen_since and (wait == 0 or all(one["state"] != locks.LOCKED for one in found.values()))):
             found = self.context.phase("locks", {"paths": paths, "wait_seconds": wait})["locks"]

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
 
-# A guest that came between the survey and the lock is in the closed records only; the clocks of two hosts differ.
-GRACE_SECONDS = 60
 STARTED = frozenset({s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY})
 # Scheduled is the booking. Two that were only accepted must not refuse each other the last room.
 _BOOKED = s.UNSETTLED - {s.ACCEPTED}
@@ -24,27 +22,31 @@ _ARRIVED = frozenset({s.COMPLETED, s.DONE})
 Body = Mapping[str, t.Any]
 
 
-def towards(records: Iterable[Body], here: Body, gathered_at: t.Optional[str]) -> dict[str, Body]:
+def towards(records: Iterable[Body], here: Body) -> dict[str, Body]:
     """Return, by domain UUID, the records whose domain is at this host, or on its way there, though the facts may not show it.
 
-    That is every record that has booked this destination, and where a domain has none, its latest one if it arrived after the facts were gathered.
+    That is every record that has booked this destination, and where a domain has none, its newest one if it arrived here. Whether a guest came before or after
+    the facts were gathered is not asked of clocks: ended records are given only where they are news.
 
     :arg here: the host, as a place of records.
     """
-    since = instant(gathered_at)
     booked: dict[str, Body] = {}
-    latest: dict[str, tuple[datetime.datetime, Body]] = {}
+    newest: dict[str, Body] = {}
     for record in records:
         uuid = record["domain"]["uuid"]
         if record["status"] in _BOOKED:
             if same_host(record["destination"], here):
                 booked[uuid] = record
-        elif record["status"] in _ARRIVED and since is not None:
-            at = instant(record.get("updated_at"))
-            if at is not None and (since - at).total_seconds() <= GRACE_SECONDS and (uuid not in latest or at > latest[uuid][0]):
-                latest[uuid] = (at, record)
-    arrived = {uuid: record for uuid, (_at, record) in latest.items() if same_host(record["destination"], here)}
+        elif record["status"] in _ARRIVED and (uuid not in newest or _order(record) > _order(newest[uuid])):
+            newest[uuid] = record
+    arrived = {uuid: record for uuid, record in newest.items() if same_host(record["destination"], here)}
     return {**arrived, **booked}
+
+
+def _order(record: Body) -> tuple[int, str]:
+    """Return by what a domain's records follow each other: their generation rises, whoever writes them."""
+    generation = record.get("generation")
+    return generation if isinstance(generation, int) else 0, str(record.get("updated_at"))
 
 
 def started(records: Iterable[Body], end: str, here: Body) -> frozenset[str]:

@@ -74,7 +74,7 @@ class HostState:
         """Return the state of a host.
 
         :arg facts: C(kvmfleet_host); C(answered) false and C(msg) where it did not answer; None: never asked.
-        :arg records: any records; those count that book room here, that arrived here after the facts, or whose move has begun.
+        :arg records: those count that book room here, or whose move has begun; and ended ones that arrived here, which are given only where they are news.
         :arg entry: the host's document in the ledger.
         :arg settings: its C(kvmfleet_scheduler). Raises L(InvalidArgument) for one that is wrong.
         """
@@ -83,7 +83,7 @@ class HostState:
         if facts is None or not facts.get("answered", True):
             return cls(name, unanswered=str((facts or {}).get("msg") or "nothing is known of it"), state=state, state_reason=reason, settings=known)
         here, told = place(name, facts.get("host_id"), facts.get("host_uuid")), list(records)
-        guests = _guests(facts, towards(told, here, facts.get("gathered_at")))
+        guests = _guests(facts, towards(told, here))
         return cls(
             name=name,
             host_uuid=str(here["host_uuid"] or ""),

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import subprocess
 import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support import agents
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, eventually
 from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import AFTER
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 
@@ -101,6 +103,60 @@ def test_the_work_is_shared_out_and_what_only_the_dead_host_had_is_named(site: S
     number = 2 if "web0" in there[2] else 3
     assert SECRET in site.lab.virsh(number, "dumpxml", "--security-info", "web0")
     site.verify_audit()
+
+
+# Far below the quarter of an hour after which TCP gives up.
+KEPT_CONNECTION_SECONDS = 150
+
+
+def within(site: Site, seconds: float, **variables: t.Any) -> tuple[int, str]:
+    """Evacuate the first host; return exit code and all that was printed. A run that takes longer is ended, and fails the test."""
+    process = site.popen(site.playbook_command("evacuate", {"source": site.name(1), **variables}))
+    try:
+        text, dummy = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        pytest.fail(f"The evacuation did not end within {seconds} s: {process.communicate()[0]}")
+    return process.returncode, text
+
+
+@pytest.mark.parametrize("lost", [pytest.param([1], marks=pytest.mark.long), [1, 3]])
+def test_connections_that_ansible_keeps_to_hosts_without_power_hold_nobody_up(site: Site, guest: Make, lost: list[int]) -> None:
+    """A cut cable is the nearest to a lack of power here: nothing ends the connection."""
+    guest("web")
+    site.protect()
+    asked = site.popen(["ansible", "-i", site.inventory, "all", "-m", "ansible.builtin.raw", "-a", "true"])
+    assert asked.wait(60) == 0
+    kept = list(site.lab.layout.sockets.iterdir())
+    assert len(kept) >= len(lost)
+    for number in lost:
+        site.lab("cut", site.lab.host(number))
+    code, text = within(site, KEPT_CONNECTION_SECONDS, evacuate_host_accept_silent=[site.name(number) for number in lost[1:]])
+    assert code == 0, text
+    for number in lost:
+        site.lab("heal", site.lab.host(number))
+    assert site.fleet()[2] | site.fleet().get(3, set()) == {"web"}
+    assert {line[:2] for line in site.told()} == {("web", "done")}
+    site.verify_audit()
+
+
+# Longer than facts count, and than a BMC that is busy takes.
+SLOW_SECONDS = 65
+
+
+@pytest.mark.long
+def test_an_agent_that_takes_longer_than_facts_count_costs_nothing_but_time(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
+    guest("web")
+    site.protect()
+    once = tmp_path / "asked"
+    script = f"input=$(cat)\ntest -e {once} || sleep {SLOW_SECONDS}\ntouch {once}\necho \"$input\" | '{COMMAND.with_name('fence_lab')}'"
+    agent = agents.write(tmp_path, "fence_slowly", script)
+    site.fencing(1, site.agent(1, agent, timeout_seconds=200, status_timeout_seconds=100))
+    site.lose(1)
+    code, text = within(site, 4 * SLOW_SECONDS)
+    assert code == 0, text
+    assert once.exists()
+    assert site.fleet()[2] | site.fleet()[3] == {"web"}
 
 
 @pytest.mark.long

@@ -213,6 +213,20 @@ def test_another_silent_host_has_to_be_accepted_by_name(dead: Site) -> None:
     dead.lab.virsh(2, "start", "other")
 
 
+def test_a_host_whose_address_leads_to_another_one_has_not_answered(dead: Site) -> None:
+    """Both would answer otherwise, and nobody asked the third host for the guest."""
+    layout = dead.lab.layout
+    dead.variable(3, "kvmfleet_libvirt_uri", f"qemu+tcp://{layout.host_address(dead.lab.host(2))}/system")
+    try:
+        done = dead.evacuate(2, force_down=WORD)
+        assert done.refused() == "unsafe"
+        assert f"The address of {dead.name(3)} leads to {dead.name(2)}" in done.msg
+        assert f"accept_silent: [{dead.name(3)}]" in done.msg
+        dead.ended({2: ["other"], 3: []})
+    finally:
+        dead.variable(3, "kvmfleet_libvirt_uri", None)
+
+
 def test_a_source_that_the_ledger_does_not_know(dead: Site) -> None:
     assert dead.task(2, "evacuate", {"source": "kvm9", "force_down": WORD}).refused() == "not_found"
     assert dead.task(2, "evacuate", {"source": dead.name(2), "force_down": WORD}).code != 0

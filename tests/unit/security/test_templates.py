@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import new_record, place
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._facts_age import received
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 
@@ -50,8 +50,7 @@ class Site:
         ledger.open_record(new_record(s.LIVE_MIGRATION, domain, place("kvm1"), place(self.evil), {}, self.evil, detail=self.evil))
 
     def _answers(self, host: str, facts: dict[str, t.Any]) -> None:
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        answer = {"ansible_facts": {"kvmfleet_host": {**facts, "gathered_at": now}}, "msg": self.evil}
+        answer = {"ansible_facts": {"kvmfleet_host": received(facts)}, "msg": self.evil}
         (self.folder / f"{host}.json").write_text(json.dumps(answer))
 
     def play(self, *tasks: dict[str, t.Any], **variables: t.Any) -> str:

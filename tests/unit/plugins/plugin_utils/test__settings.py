@@ -100,11 +100,6 @@ def test_a_template_that_fails_is_named_with_its_host() -> None:
         found.scheduler("kvm2")
 
 
-@pytest.mark.parametrize("stamp", ["yesterday", "2026-11-21T03:00:00", "2026-11-21", "0001-01-01T00:00:00+23:00", 5, [1]])
-def test_facts_of_no_time_are_not_fresh(stamp: t.Any) -> None:
-    assert settings(kvm1={"ansible_facts": {"kvmfleet_host": {"gathered_at": stamp}}}).fresh_facts("kvm1") is None
-
-
 @pytest.mark.parametrize(("value", "port"), [(22, 22), ("2222", 2222), (" 22 ", 22)])
 def test_a_port(value: t.Any, port: int) -> None:
     assert port_of(value, "ansible_port of kvm1") == port

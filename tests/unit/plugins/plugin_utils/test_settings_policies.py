@@ -10,6 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._facts_age import moment, received
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 
 
@@ -47,11 +48,37 @@ def test_a_misspelt_default_of_a_host_is_not_passed_over() -> None:
         settings(kvmfleet_migration_policy={"post_copi": False}).policy("kvm1")
 
 
-@pytest.mark.parametrize(("seconds", "fresh"), [(0, True), (50, True), (-50, True), (90, False), (-90, False)])
-def test_facts_count_for_a_minute(seconds: int, fresh: bool) -> None:
-    when = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
-    facts = {"gathered_at": when.isoformat(), "host_uuid": "a"}
-    assert settings(ansible_facts={"kvmfleet_host": facts}).fresh_facts("kvm1") == (facts if fresh else None)
+@pytest.mark.parametrize(("seconds", "fresh"), [(0, True), (50, True), (90, False)])
+def test_facts_count_for_a_minute_from_their_receipt(seconds: int, fresh: bool) -> None:
+    then = moment()
+    facts = {"host_uuid": "a", "received": {**then, "seconds": then["seconds"] - seconds}}
+    found = settings(ansible_facts={"kvmfleet_host": facts})
+    assert found.fresh_facts("kvm1") == (facts if fresh else None)
+    assert found.why_stale("kvm1") == ("" if fresh else "those that it has are 90 s old, and 60 s at most count")
+
+
+@pytest.mark.parametrize("minutes", [-5, 0, 5])
+def test_a_host_s_clock_makes_its_facts_neither_older_nor_younger(minutes: int) -> None:
+    by_its_clock = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=minutes)
+    facts = received({"gathered_at": by_its_clock.isoformat(), "host_uuid": "a"})
+    assert settings(ansible_facts={"kvmfleet_host": facts}).fresh_facts("kvm1") == facts
+
+
+def test_facts_without_a_known_moment_of_receipt_are_of_unknown_age() -> None:
+    for stamp in ({}, {"received": {"boot_id": "of another control node", "seconds": 1.0}}):
+        facts = {"gathered_at": datetime.datetime.now(datetime.UTC).isoformat(), "host_uuid": "a", **stamp}
+        found = settings(ansible_facts={"kvmfleet_host": facts})
+        assert found.fresh_facts("kvm1") is None
+        assert "cache" in found.why_stale("kvm1")
+
+
+def test_facts_count_from_a_moment_on_however_old_they_are() -> None:
+    since = moment()
+    facts = {"host_uuid": "a", "received": {**since, "seconds": since["seconds"] - 90}}
+    found = settings(ansible_facts={"kvmfleet_host": facts})
+    assert found.facts_since("kvm1", facts["received"]) == facts
+    assert found.facts_since("kvm1", since) is None
+    assert settings().facts_since("kvm1", since) is None
 
 
 def test_a_host_without_facts() -> None:

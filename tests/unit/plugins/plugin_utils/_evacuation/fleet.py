@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.job import Context, Wish
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._facts_age import received
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
@@ -46,6 +47,10 @@ class Site:
         self.images.mkdir()
         self.hosts = {name: FakeStartingHost() for name in (*HOSTS, "kvm4")}
         self.silent: set[str] = {"kvm1"}
+        # Of facts: the hosts' own clock, how long ago they were received, and by which start of which control node, if not by this one.
+        self.gathered_at = utc_now()
+        self.received_ago = 0.0
+        self.boot_id = ""
         # Hosts whose host ID libvirt can read.
         self.told_ids: set[str] = set()
         # Names of the inventory, those that told their facts, and whose addresses lead to another host.
@@ -124,7 +129,8 @@ class Site:
     def settings(self) -> Settings:
         def variables(name: str) -> Body:
             fencing = {"kvmfleet_fencing": {"agent": str(self.agents[name].path), "options": {}}} if name in self.agents else {}
-            own = {} if name in self.silent or name not in self.told_facts else {"ansible_facts": {"kvmfleet_host": self.facts(self.leads_to.get(name, name))}}
+            told = name not in self.silent and name in self.told_facts
+            own = {"ansible_facts": {"kvmfleet_host": self.received(self.leads_to.get(name, name))}} if told else {}
             return {"ansible_host": "127.0.0.1", "ansible_port": self.port, "kvmfleet_transport": "tcp", **fencing, **own}
 
         return Settings({"hostvars": {name: variables(name) for name in self.listed}, "groups": {"all": self.listed, "kvmfleet_hosts": self.listed}})
@@ -150,12 +156,18 @@ class Site:
         run.execute()
         return run
 
+    def received(self, name: str) -> Body:
+        """Return the facts of a host as the control node has them."""
+        facts = received(self.facts(name))
+        stamp = {"boot_id": self.boot_id or facts["received"]["boot_id"], "seconds": facts["received"]["seconds"] - self.received_ago}
+        return {**facts, "received": stamp}
+
     # The host that the task runs on
 
     def facts(self, name: str) -> Body:
         guests = self.hosts[name].guests.items()
         domains = [f.domain(guest["name"], uuid=uuid, active=self.hosts[name].view(uuid).active, state=guest["state"]) for uuid, guest in guests]
-        known = {"host_uuid": self.uuids[name], "host_id": host_id(name), "machine_id": name, "gathered_at": utc_now()}
+        known = {"host_uuid": self.uuids[name], "host_id": host_id(name), "machine_id": name, "gathered_at": self.gathered_at}
         return f.host(name, self.memory[name], domains=domains, remembered=self.remembered.get(name, []), **known)
 
     def phase(self, on: str, phase: str, work: t.Mapping[str, t.Any]) -> Body:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
@@ -13,15 +15,18 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.ans
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.placing import Shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.plan import make_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._facts_age import moment
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuation.fleet import WORD, Site
 
 
-def plan(site: Site, force: bool = False, survivors: tuple[str, ...] = ("kvm2", "kvm3")) -> tuple[Evacuation, Shares]:
+def plan(
+    site: Site, force: bool = False, survivors: tuple[str, ...] = ("kvm2", "kvm3"), since: t.Mapping[str, t.Any] | None = None
+) -> tuple[Evacuation, Shares]:
     run = site.evacuation(force_down=WORD, force=force)
     run.look()
-    run.prove()
-    return run, make_plan(run, survivors)
+    run.rely()
+    return run, make_plan(run, survivors, since)
 
 
 def test_every_domain_is_in_one_share(site: Site) -> None:
@@ -103,3 +108,42 @@ def test_a_survivor_of_which_nothing_is_known_is_refused(site: Site) -> None:
     site.save("web")
     with pytest.raises(InvalidArgument, match="kvm1"):
         plan(site, survivors=("kvm2", "kvm1"))
+
+
+@pytest.mark.parametrize("by_its_clock", ["1970-01-01T00:00:00.000Z", "2099-01-01T00:00:00.000Z"])
+def test_the_clock_of_a_survivor_blocks_nothing(site: Site, by_its_clock: str) -> None:
+    site.save("web")
+    site.gathered_at = by_its_clock
+    dummy, shares = plan(site)
+    assert shares.uncovered == []
+    assert sum(map(len, shares.by_host.values())) == 1
+
+
+def test_facts_that_were_received_after_the_evidence_count_however_old_they_are(site: Site) -> None:
+    """The slowest host took its time; the others' facts aged meanwhile."""
+    site.save("web")
+    since = {**moment(), "seconds": moment()["seconds"] - 100}
+    site.received_ago = 90
+    with pytest.raises(InvalidArgument, match=r"kvm3 \(those that it has are \d+ s old, and 60 s at most count\)"):
+        plan(site)
+    dummy, shares = plan(site, since=since)
+    assert shares.uncovered == []
+    site.received_ago = 110
+    with pytest.raises(InvalidArgument, match="kvm3"):
+        plan(site, since=since)
+
+
+def test_facts_from_a_cache_of_another_control_node_are_named(site: Site) -> None:
+    site.save("web")
+    site.boot_id = "another control node"
+    with pytest.raises(InvalidArgument, match=r"kvm3 \(it is not known when this control node received"):
+        plan(site, since=moment())
+
+
+def test_a_locked_image_is_in_no_share_and_stops_no_other(site: Site) -> None:
+    site.save("web")
+    other = site.save("app")
+    site.locked.add("web")
+    run, shares = plan(site)
+    assert [uuid for share in shares.by_host.values() for uuid in share] == [other]
+    assert [one["name"] for one in planned(run, shares)["refused"]] == ["web"]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import fcntl
 import os
 import pathlib
@@ -204,6 +205,47 @@ def test_locks_that_were_seen_after_the_fencing_are_not_asked_for_twice(site: Si
     site.phases.clear()
     site.evacuate()
     assert site.phases == [("kvm2", "look"), ("kvm2", "locks"), ("kvm2", "start")]
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is waited for takes too long."""
+    monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run._FRESH_SECONDS", -1.0)
+
+
+@pytest.mark.usefixtures("slow")
+def test_hosts_are_asked_again_after_the_agent_and_leases_were_waited_for(site: Site) -> None:
+    """Meanwhile somebody has started one of the domains elsewhere, and the host that takes the others has got another guest."""
+    site.save("web")
+    uuid = site.save("app")
+    site.agent(power="on")
+    site.locked.add("web")
+    locks = site._locks
+
+    def wait(on: str, work: t.Any) -> t.Any:
+        found = locks(on, work)
+        if "wait_seconds" in work:
+            site.hosts["kvm3"].add(uuid, "app")
+            site.locked.clear()
+        return found
+
+    site._locks = wait  # type: ignore[method-assign]
+    run = site.evacuate()
+    assert site.phases == [("kvm2", "look"), ("kvm2", "locks"), ("kvm2", "look"), ("kvm2", "start")]
+    assert "is active on kvm3" in errors(run)["app"]
+    assert site.running() == {"kvm2": ["web"], "kvm3": ["app"]}
+
+
+@pytest.mark.usefixtures("slow")
+def test_evidence_that_no_agent_renews_outlasts_the_wait_that_the_task_has_chosen(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=299)
+    run = site.evacuation(fencing=[{"host": "kvm1", "action": "off", "status": "off", "at": then.isoformat()}])
+    run.look()
+    clock = iter([0.0, 400.0])
+    monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.run.time.monotonic", lambda: next(clock, 400.0))
+    run.prove(starts=False)
+    assert [one["ttl_seconds"] for one in run.proofs.documents] == [700]
 
 
 def test_a_host_that_was_switched_on_again_meanwhile_ends_all_starts(site: Site) -> None:

@@ -15,13 +15,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import describe_host, survey
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.arrivals import ArrivalEvents
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import read_json, state_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import Mover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import order_from
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._facts_age import received
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.answer import answer
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
@@ -220,7 +220,7 @@ class Control:
     def say(self, host: str, **facts: t.Any) -> None:
         """Let a host have gathered its own facts just now; these are what differs from what is seen of it from the source."""
         seen = self.source.facts_of(host)
-        self.variables(host)["ansible_facts"] = {"kvmfleet_host": {**seen, "gathered_at": utc_now(), **facts}}
+        self.variables(host)["ansible_facts"] = {"kvmfleet_host": received({**seen, **facts})}
 
     def variables(self, host: str) -> t.Dict[str, t.Any]:
         """The inventory variables of a host, to be changed."""
