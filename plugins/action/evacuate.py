@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 Result = dict[str, t.Any]
 
 LOOK, PROVE, PLAN = "look", "prove", "plan"
-_WISH = ("source", "domains", "fencing", "force_down", "accept_silent", "accept_fresh", "force", "state", "parallel", "lock_wait_seconds")
+_WISH = ("source", "domains", "fencing", "force_down", "accept_silent", "accept_fresh", "force", "state", "parallel", "lock_wait_seconds", "accept_locked")
 
 
 class ActionModule(FleetAction):

@@ -31,6 +31,7 @@ class ActionModule(FleetAction):
     """Action plugin of the module of the same name."""
 
     MODULE = "protect"
+    _lock_warnings: tuple[str, ...] = ()
 
     def spec(self) -> Result:
         """Return the module's options."""
@@ -53,11 +54,13 @@ class ActionModule(FleetAction):
             result = self._saved(result, steps, args)
         uuids = result.pop("uuid_notes", [])
         conflicts = [conflict["msg"] for conflict in result.get("conflicts", [])]
-        warnings = [*uuids, *conflicts, *map(sentence, result.get("missing_records", [])), *(ledger.problems if ledger else [])]
+        missing = map(sentence, result.get("missing_records", []))
+        warnings = [*uuids, *conflicts, *missing, *self._lock_warnings, *(ledger.problems if ledger else [])]
         return {**result, "warnings": warnings} if warnings else result
 
     def _saved(self, before: Result, steps: Steps, args: Result) -> Result:
         outcome = steps.save()
+        self._lock_warnings = tuple(outcome.lock_warnings())
         result = _added(before, {"changed": bool(outcome.saved), **outcome.as_result()})
         result = _added(result, steps.guard(args["guard"], args["clean_shutdown_token"]))
         result["uuid_notes"] = [*result.get("uuid_notes", []), *steps.shared_uuid_notes()]

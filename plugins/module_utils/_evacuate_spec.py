@@ -11,8 +11,6 @@ from ._argspec import Spec, internal_spec, ledger_spec, libvirt_spec
 from ._facts.needed_files import REPLACEABLE
 
 AS_RECORDED, RUNNING, DEFINED = "as_recorded", "running", "defined"
-# The lease of an NFSv4 server, by default: for so long it keeps the locks of a client that is gone.
-LOCK_WAIT_SECONDS = 90
 
 
 def evacuate_spec() -> Spec:
@@ -29,7 +27,15 @@ def evacuate_spec() -> Spec:
         "force": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": [AS_RECORDED, RUNNING, DEFINED], "default": AS_RECORDED},
         "parallel": {"type": "int", "default": 4},
-        "lock_wait_seconds": {"type": "int", "default": LOCK_WAIT_SECONDS},
+        "lock_wait_seconds": {"type": "int"},
+        "accept_locked": {
+            "type": "dict",
+            "options": {
+                "images": {"type": "list", "elements": "str", "required": True},
+                "reason": {"type": "str", "required": True},
+                "by": {"type": "str"},
+            },
+        },
         **internal_spec(),
         "_definitions": {"type": "dict", "no_log": True},
     }

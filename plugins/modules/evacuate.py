@@ -96,10 +96,32 @@ options:
     default: 4
   lock_wait_seconds:
     description:
-      - How long to wait, once the host is fenced, for locks on images to go, from 0 to 3600. An NFSv4 server keeps those of a dead client for its lease time.
+      - How long to wait, once the host is fenced, for locks on images to go, from 0 to 3600. By default as long as their storage keeps the locks of a dead
+        host, 315 s for CephFS (its C(session_autoclose) of 300 s) and 105 s for all else (the lease of an NFSv4 server is 90 s). Locks that outlive
+        their host, as those of NFS 3 do, are not waited for.
       - A domain whose image is locked after that is not started. A disk that is marked shareable is not judged by its lock.
     type: int
-    default: 90
+  accept_locked:
+    description:
+      - A person's word that images may be locked, as where the storage keeps the locks of a host that is gone. It is recorded.
+      - It counts for the images that it names, and only where a fence agent, or a tasks file (O(fencing)), has proved that the host is off. With O(force_down)
+        it does not.
+      - It passes over this module's check. QEMU looks at the same locks, and does not start a domain whose image the storage still keeps locked.
+        Free it there first.
+    type: dict
+    suboptions:
+      images:
+        description: Paths of images, as RV(failures) names them.
+        type: list
+        elements: str
+        required: true
+      reason:
+        description: How the person knows that nobody writes them.
+        type: str
+        required: true
+      by:
+        description: Who says it. By default who runs the task.
+        type: str
   _definitions:
     description:
       - Internal. Definitions on their way from the action plugin to the host. Not for playbooks.

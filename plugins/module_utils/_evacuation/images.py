@@ -17,10 +17,19 @@ from .._facts.mounts import store_of
 from .._facts.volumes import source_of
 from .._hypervisor.storage import Mount, innermost, read_mounts
 from .._patience import within
+from .leases import locks_on
 
 Json = t.Dict[str, t.Any]
 Pools = t.Sequence[t.Mapping[str, t.Any]]
-Place = t.Tuple[t.List[str], t.Optional[Json]]
+
+
+class Place(t.NamedTuple):
+    """The folders that have to be seen for a path, the mount that it is on, and what becomes of locks there (L(leases.locks_on))."""
+
+    folders: t.List[str]
+    mount: t.Optional[Json]
+    locks: t.Optional[str] = None
+
 
 PATIENCE_SECONDS = 5.0
 # An RBD or DRBD device is known by a name that two clusters may have; these are the devices' own.
@@ -61,15 +70,15 @@ class Images:
 
     def _file(self, file: t.Mapping[str, t.Any]) -> Json:
         path, kind = file["path"], file["kind"]
-        place = self._place(path, kind) if kind in _FILES and path.startswith("/") else ([], None)
+        place = self._place(path, kind) if kind in _FILES and path.startswith("/") else Place([], None)
         is_there = within(PATIENCE_SECONDS, lambda: os.path.lexists(path)) if path.startswith("/") else None
         wwn = self.identity_of(path) if kind == "block" else None
-        return {**file, "folders": sorted(place[0]), "mount": place[1], "shared": None, "wwn": wwn, "present": is_there is not False}
+        return {**file, "folders": sorted(place.folders), "mount": place.mount, "shared": None, "wwn": wwn, "present": is_there is not False}
 
     def _disk(self, disk: t.Mapping[str, t.Any], pools: Pools, chain: _Chain) -> Json:
         kind, path = _located(disk["kind"], disk["source"], pools)
         places = [self._place(path, kind)] if path.startswith("/") and kind in _FILES else []
-        folders = {folder for place in [*places, *(self._place(file, "file") for file in chain.files)] for folder in place[0]}
+        folders = {folder for place in [*places, *(self._place(file, "file") for file in chain.files)] for folder in place.folders}
         return {
             "target": disk["target"],
             "kind": kind,
@@ -82,19 +91,20 @@ class Images:
             "backing_devices": {device: self.identity_of(device) for device in chain.devices},
             "backing_problem": chain.problem,
             "folders": sorted(folders),
-            "mount": places[0][1] if places else None,
+            "mount": places[0].mount if places else None,
+            "locks": places[0].locks if places else None,
             "shared": disk["shared"],
             "wwn": self.identity_of(path) if kind == "block" and path else None,
         }
 
     def _place(self, path: str, kind: str) -> Place:
-        """Return the folders that have to be seen for this path, and the mount that it is on. A folder that does not answer costs its time once."""
+        """Return what is known of this path. A folder that does not answer costs its time once."""
         parent = path if kind == "dir" else os.path.dirname(path)
         if path not in self._known:
             found = None if parent in self._silent else within(PATIENCE_SECONDS, lambda: self._asked(path, parent))
             if found is None:
                 self._silent.add(parent)
-            self._known[path] = found or ([parent], None)
+            self._known[path] = found or Place([parent], None)
         return self._known[path]
 
     def _asked(self, path: str, parent: str) -> Place:
@@ -103,7 +113,9 @@ class Images:
         # A file that is itself a link needs both folders: the one with the link, and the one with the image.
         folders = [parent] if os.path.realpath(parent) == real_parent else [parent, real_parent]
         mount = self._mounts.get(innermost(real, self._mounts))
-        return folders, {"path": mount.path, "kind": mount.kind, "store": store_of(mount)} if mount else None
+        if mount is None:
+            return Place(folders, None)
+        return Place(folders, {"path": mount.path, "kind": mount.kind, "store": store_of(mount)}, locks_on(mount))
 
 
 def _located(kind: str, source: str, pools: Pools) -> t.Tuple[str, str]:

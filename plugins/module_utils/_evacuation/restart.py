@@ -61,7 +61,8 @@ class StartingHost(h.Host, t.Protocol):
 class Restart:
     """:arg order: C(record) (its id), C(note) (all of it, for L(notes.write)), C(generation), C(rejoin) (the record was C(pre-migrating) before this run),
     C(settle_only) (start nothing), C(uuid), C(name), C(definition), C(persistent),
-    C(autostart), C(wanted) (a state), C(sources), C(disks), C(tokens); C(files) that were proved, and the paths of C(fresh) ones that the start is to make.
+    C(autostart), C(wanted) (a state), C(sources), C(disks), C(tokens); C(files) that were proved, and the paths of C(fresh) ones that the start is to make;
+    C(accepted_locks), images that may be locked for us: QEMU has the last word.
     """
 
     host: StartingHost
@@ -135,7 +136,8 @@ class Restart:
             raise Unsafe(f"{self._what} was not started: " + "; ".join(f"{what}: {why}" for what, why in sorted(reasons.items())) + ".")
         if self.order["wanted"] == h.SHUTOFF:
             return
-        held = [path for path, found in lock_states(lockable(self.order["disks"])).items() if found["state"] == locks.LOCKED]
+        asked = [path for path in lockable(self.order["disks"]) if path not in self.order.get("accepted_locks", ())]
+        held = [path for path, found in lock_states(asked).items() if found["state"] == locks.LOCKED]
         if held:
             raise Unsafe(f"{self._what} was not started: somebody has {', '.join(held)} open for writing.", "Find out who; it may still run elsewhere.")
 

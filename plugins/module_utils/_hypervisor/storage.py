@@ -20,12 +20,13 @@ _MOUNTS = "/proc/self/mountinfo"
 
 
 class Mount(t.NamedTuple):
-    """A line of the table of mounts: where, which kind of file system, which folder of it, and what it came from."""
+    """A line of the table of mounts: where, which kind of file system, which folder of it, what it came from, and the options of the file system."""
 
     path: str
     kind: str
     root: str = "/"
     source: str = ""
+    options: str = ""
 
 
 def is_on_shared_mount(path: str, mounts: t.Optional[t.Sequence[Mount]] = None) -> bool:
@@ -51,10 +52,10 @@ def read_mounts(table: str = _MOUNTS) -> t.List[Mount]:
 def parse_mount(line: str) -> t.Optional[Mount]:
     """Read a line of /proc/PID/mountinfo (proc(5)); blanks in names are octal there. Null for another line."""
     left, _separator, right = line.rstrip("\n").partition(" - ")
-    places, kinds = left.split(" ")[3:5], right.split(" ")[:2]
+    places, kinds = left.split(" ")[3:5], right.split(" ")[:3]
     if len(places) < 2 or len(kinds) < 2:
         return None
-    return Mount(_unescaped(places[1]), kinds[0], _unescaped(places[0]), _unescaped(kinds[1]))
+    return Mount(_unescaped(places[1]), kinds[0], _unescaped(places[0]), _unescaped(kinds[1]), "".join(kinds[2:]))
 
 
 def _unescaped(name: str) -> str:

@@ -34,8 +34,9 @@ class Wish:
     force: bool
     state: str
     parallel: int
-    lock_wait_seconds: int
+    lock_wait_seconds: t.Optional[int]
     accept_fresh: Sequence[str] = ()
+    accept_locked: t.Optional[Mapping[str, t.Any]] = None
 
 
 @dataclass

@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import time
+import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -32,11 +33,11 @@ from . import decide as d
 from .booking import Booking
 from .evidence import Proofs
 from .fleet import Fleet, SourceAnswers, doors_of, uris_of
-from .image_locks import images_of, refuse_locked
+from .image_locks import Acceptance, ending, images_of, is_fenced, refuse_locked, wait_seconds
 from .job import Context, Job, wanted_state
 from .placing import request_of
 from .read_once import ReadOnce
-from .shape import check_document
+from .shape import check_document, has_disks
 from .source import candidates, resolve, select
 from .starting import Starting
 
@@ -66,6 +67,7 @@ class Evacuation:
         self.settings = ReadOnce(context.settings)
         self.proofs = Proofs(self.settings, self.source, self.entries, context.by)
         self.arrivals = Arrivals(context.ledger)
+        self.acceptance = Acceptance(context.wish.accept_locked, context.by)
         self.damaged: list[str] = []
 
     def look(self) -> None:
@@ -156,7 +158,9 @@ class Evacuation:
         self.judge()
         self._book_all(Booking(self.context, self._view(self.seen["facts"]), self.here, self.seen["cpu"]))
         if not self.check:
-            Starting(self.context, self.proofs, self.uris, str(self.here["host_id"]), self._all_tokens(), self.silent_at).carry_out(self.open_jobs())
+            here = str(self.here["host_id"])
+            starting = Starting(self.context, self.proofs, self.uris, here, self._all_tokens(), self.silent_at, self.acceptance)
+            starting.carry_out(self.open_jobs())
 
     def _settled_at_least(self, refusal: SourceAnswers) -> SourceAnswers:
         """Settle what an earlier run has begun here, which needs no evidence for nothing is started; return the refusal of all else."""
@@ -182,7 +186,7 @@ class Evacuation:
         accepted = [{"kind": "accepted_silence", "hosts": self.silent, "by": self.context.by, "at": utc_now()}] if self.silent else []
         own = {path: self.images[path] for path in lockable(job.disks) if path in self.images}
         images = [{"kind": "locks", "from": self.context.here, "images": own, "at": utc_now()}] if own else []
-        return [*self.proofs.documents, self.silence, *images, *accepted]
+        return [*self.proofs.documents, self.silence, *images, *self.acceptance.document(job, self.images), *accepted]
 
     def _choose(self) -> None:
         context, wish = self.context, self.context.wish
@@ -194,6 +198,7 @@ class Evacuation:
         self.not_selected = [job.as_entry() for job in jobs if job.uuid not in wanted]
         for job in self.jobs:
             self._guarded(job, self._check_saved)
+        self.acceptance.check_known(path for job in jobs if has_disks(job.candidate.document) for path in lockable(job.disks))
 
     def _check_saved(self, job: Job) -> None:
         check_document(job.candidate.document)
@@ -255,13 +260,20 @@ class Evacuation:
         :arg seen_since: the source was switched off before the first look, which saw the locks, too; those that were free are not asked for again.
         """
         starting = [job for job in self.open_jobs() if job.wanted != h.SHUTOFF and not d.was_started(job, self.fleet)]
-        paths = images_of(starting)
-        wait = self.context.wish.lock_wait_seconds if waits and not self.check else 0
-        found = {path: self.seen["locks"][path] for path in paths}
-        if paths and not (seen_since and (wait == 0 or all(one["state"] != locks.LOCKED for one in found.values()))):
-            found = self.context.phase("locks", {"paths": paths, "wait_seconds": wait})["locks"]
-        refuse_locked(starting, found, wait)
+        wait = wait_seconds(starting, self.context.wish.lock_wait_seconds) if waits and not self.check else 0
+        found = {path: self.seen["locks"][path] for path in images_of(starting)}
+        if not seen_since:
+            found |= self._probed(images_of(starting), 0)
+        held = {path for path, one in found.items() if one["state"] == locks.LOCKED}
+        # What outlives its host would be waited for in vain, and keep all others waiting.
+        if wait and held.intersection(ending(starting)):
+            found |= self._probed(ending(starting), wait)
+        fenced = is_fenced(self.proofs.of_source) or (self.check and self.proofs.would_fence)
+        refuse_locked(starting, found, wait, self.acceptance, fenced)
         return found
+
+    def _probed(self, paths: list[str], seconds: int) -> dict[str, Body]:
+        return t.cast("dict[str, Body]", self.context.phase("locks", {"paths": paths, "wait_seconds": seconds})["locks"]) if paths else {}
 
     def _judge(self, job: Job) -> None:
         d.decide_record(job, self.fleet)
@@ -310,9 +322,9 @@ class Evacuation:
         return [job for job in self.jobs if job.is_open]
 
 
-def check_wish(parallel: int, lock_wait_seconds: int) -> None:
+def check_wish(parallel: int, lock_wait_seconds: t.Optional[int]) -> None:
     """Raise L(InvalidArgument) for numbers that cannot be."""
     if not 1 <= parallel <= 64:
         raise InvalidArgument(f"parallel is {parallel}.", "Give a number from 1 to 64. Nothing was started.")
-    if not 0 <= lock_wait_seconds <= 3600:
+    if lock_wait_seconds is not None and not 0 <= lock_wait_seconds <= 3600:
         raise InvalidArgument(f"lock_wait_seconds is {lock_wait_seconds}.", "Give a number from 0 to 3600. Nothing was started.")

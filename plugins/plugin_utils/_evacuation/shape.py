@@ -53,6 +53,7 @@ _DISK: Mapping[str, Check] = {
     "optional": _flag,
     "folders": _texts,
     "wwn": _optional_text,
+    "locks": _optional_text,
     "seen_by": _texts,
     "backing": _optional_texts,
     "backing_devices": _devices,
@@ -99,6 +100,12 @@ def has_places(document: Body) -> bool:
     """Whether the document says where its domain may be."""
     places = document.get("possible_hosts")
     return isinstance(places, list) and all(isinstance(place, dict) for place in places)
+
+
+def has_disks(document: Body) -> bool:
+    """Whether a protected domain's document says what it needs and which disks it has."""
+    saved = document.get("protected")
+    return isinstance(saved, dict) and all(_PROTECTED[key](saved.get(key)) for key in ("request", "disks"))
 
 
 def check_document(document: Body) -> None:

@@ -30,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records import
 from .._ledger.store import Body
 from .._moves.follow import ControllerGone
 from .evidence import Proofs
+from .image_locks import Acceptance, is_fenced
 from .job import Context, Job
 from .renewal import Renewal
 
@@ -61,6 +62,7 @@ class Starting:
     host_id: str
     tokens: Mapping[str, Body]
     silent_at: float = float("-inf")
+    acceptance: Acceptance | None = None
     sleep: Callable[[float], None] = time.sleep
     silence: Renewal = field(init=False)
 
@@ -153,6 +155,7 @@ class Starting:
             "disks": job.disks,
             "files": job.files,
             "fresh": [file["path"] for file in job.fresh],
+            "accepted_locks": self.acceptance.of(job) if self.acceptance and is_fenced(self.proofs.of_source) else [],
             "tokens": self.tokens[job.uuid],
         }
 

@@ -31,9 +31,19 @@ class Outcome:
     conflicts: list[Body] = field(default_factory=list)
     skipped: list[Body] = field(default_factory=list)
     unproved: list[Body] = field(default_factory=list)
+    # By store, the domains whose locks there outlive this host.
+    kept_locks: dict[str, list[str]] = field(default_factory=dict)
     missing_records: list[Body] = field(default_factory=list)
     before: dict[str, Body] = field(default_factory=dict)
     after: dict[str, Body] = field(default_factory=dict)
+
+    def lock_warnings(self) -> list[str]:
+        """Return a sentence on each store that keeps the locks of a host that has died."""
+        return [
+            f"{store} is mounted by NFS 3, which keeps the locks of a host that dies until that host is back: {', '.join(sorted(set(names)))} could not be"
+            " started elsewhere meanwhile. Mount it by NFS 4, whose locks end with a lease."
+            for store, names in sorted(self.kept_locks.items())
+        ]
 
     def as_result(self) -> Body:
         """Return the lists, each by name."""

@@ -11,6 +11,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.leases import is_kept
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.sight import lockable
 
 from .._ledger.store import Body, Ledger
 from . import known as known_module
@@ -74,6 +76,9 @@ class Saving:
             return False
         self._note(said, known, judgement, outcome)
         if judgement.body:
+            for disk in filter(is_kept, disks):
+                if lockable([disk]):
+                    outcome.kept_locks.setdefault(str((disk.get("mount") or {}).get("store")), []).append(said["name"])
             own = next((host for host in known.hosts if host.get("host_id") == self.here["host_id"]), {})
             outcome.unproved += unproved({**said, "disks": disks}, self.here["host_id"], own)
         return True

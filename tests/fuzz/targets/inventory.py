@@ -168,7 +168,7 @@ def check_time(value: t.Any) -> None:
     """Read a time wherever one is read."""
     age_seconds(value)
     record = {"domain": {"uuid": "a"}, "status": "completed", "updated_at": value, "destination": {"host": "kvm2", "host_uuid": None}}
-    towards([record], "kvm2", "")
+    towards([record], {"host": "kvm2", "host_uuid": None})
     check_variables({**_VARIABLES, "ansible_facts": {"kvmfleet_host": {"received": value}}})
     check_variables({**_VARIABLES, "ansible_facts": {"kvmfleet_host": {"received": {"boot_id": "a", "seconds": value}}}})
     select(since=value, until=value).screen.written_since  # noqa: B018 it is worked out when it is read

@@ -12,7 +12,8 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images as module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.images import Images
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import Mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.leases import lease_seconds
+from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import Mount, parse_mount
 
 NFS = Mount("/srv/nfs", "nfs4", "/", "nas:/export")
 POOLS = [{"name": "images", "path": "/srv/pool"}, {"name": "vg0", "path": "/dev/vg0"}, {"name": "ceph", "path": None}]
@@ -38,6 +39,28 @@ def test_an_image_has_its_folder_and_its_mount() -> None:
 def test_it_is_kept_whether_several_guests_may_write_a_disk() -> None:
     assert [disk_of(asked("/srv/nfs/a.raw", shareable=shareable))["shareable"] for shareable in (True, False)] == [True, False]
     assert disk_of(asked("/srv/nfs/a.raw"))["shareable"] is False
+
+
+@pytest.mark.parametrize(
+    ("line", "locks"),
+    [
+        ("- nfs4 nas:/export rw,vers=4.2,rsize=1048576,proto=tcp", "leased"),
+        ("- nfs nas:/export rw,vers=4.1,proto=tcp", "leased"),
+        ("- nfs nas:/export rw,vers=3,proto=tcp,local_lock=none", "kept"),
+        ("- nfs nas:/export rw,vers=3,nolock,local_lock=all", "local"),
+        ("- ceph 192.0.2.1:/ rw,name=admin", "leased"),
+        ("- ext4 /dev/vda rw", "leased"),
+    ],
+)
+def test_what_becomes_of_locks_is_told_by_the_kind_of_mount_and_its_options(line: str, locks: str) -> None:
+    mount = parse_mount(f"36 35 98:0 / /srv/images rw,noatime master:1 {line}\n")
+    assert mount
+    assert disk_of(asked("/srv/images/web1.raw"), mounts=[mount])["locks"] == locks
+
+
+def test_of_leases_the_longest_counts_and_what_does_not_end_is_left_out() -> None:
+    nfs4, ceph, old = {"mount": {"kind": "nfs4"}, "locks": "leased"}, {"mount": {"kind": "ceph"}}, {"mount": {"kind": "nfs"}, "locks": "kept"}
+    assert [lease_seconds(disks) for disks in ([nfs4], [nfs4, ceph], [old, nfs4], [old], [], [{"mount": None}])] == [105, 315, 105, 0, 0, 105]
 
 
 def test_a_linked_image_needs_both_folders_and_one_in_a_linked_folder_but_its_own(tmp_path: pathlib.Path) -> None:

@@ -60,6 +60,7 @@ class Site:
         # Whether something at the address of the dead host refuses connections.
         self.refuses = False
         self.locked: set[str] = set()
+        self.waits: list[tuple[list[str], int]] = []
         self.uuids = {name: f.uuid_of(name) for name in self.hosts}
         self.memory = dict.fromkeys(self.hosts, 65536)
         self.agents: dict[str, Agent] = {}
@@ -94,6 +95,8 @@ class Site:
         uuid, path = f.uuid_of(name), str(self.images / f"{name}.qcow2")
         pathlib.Path(path).touch()
         disk = {"target": "vda", "kind": "file", "path": path, "readonly": False, "optional": False, "backing": [], "folders": [str(self.images)], "wwn": None}
+        kind = changes.pop("mount_kind", None)
+        disk |= {"mount": {"path": "/srv", "kind": kind, "store": "nas:/srv"} if kind else None, "locks": changes.pop("locks", None)}
         where = place(on, host_id(on), self.uuids[on])
         request = f.request(memory_mib, disks=[f.disk("vda", source=path)], uuid=uuid, name=name, priority=changes.pop("priority", 0))
         protected = {
@@ -190,6 +193,8 @@ class Site:
         return {"answered": True, "host_id": own, "host_uuid": self.uuids[name], "domains": domains}
 
     def _locks(self, on: str, work: t.Mapping[str, t.Any]) -> Body:
+        if "wait_seconds" in work:
+            self.waits.append((list(work["paths"]), work["wait_seconds"]))
         return {"locks": {path: {"state": "locked" if pathlib.Path(path).stem in self.locked else "free", "why": ""} for path in work["paths"]}}
 
     def _start(self, on: str, work: t.Mapping[str, t.Any]) -> Body:

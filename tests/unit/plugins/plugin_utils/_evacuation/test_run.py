@@ -402,6 +402,90 @@ def test_an_image_that_somebody_writes_stops_its_own_domain_alone(site: Site) ->
     assert site.running() == {"kvm2": ["app", "web"]}
 
 
+def off(site: Site) -> list[Body]:
+    """Return what a tasks file says that has switched the dead host off."""
+    return [{"host": "kvm1", "action": "off", "status": "off", "at": utc_now()}]
+
+
+def accepting(site: Site, *names: str, **more: t.Any) -> Body:
+    return {"images": [str(site.images / f"{name}.qcow2") for name in names], "reason": "the NFS server kept its locks", "by": "Ada", **more}
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_a_locked_image_is_accepted_once_fencing_is_proved(site: Site, agent: bool) -> None:
+    site.save("web")
+    site.save("app")
+    site.locked |= {"web", "app"}
+    if agent:
+        site.agent(power="on")
+    run = site.evacuate(accept_locked=accepting(site, "web"), **({} if agent else {"fencing": off(site)}))
+    assert site.running() == {"kvm2": ["web"]}
+    assert "app.qcow2" in errors(run)["app"]
+    (record,) = site.ledger.records()
+    (accepted,) = [one for one in record["evidence"] if one["kind"] == "accepted_locks"]
+    assert (accepted["images"], accepted["by"]) == ([str(site.images / "web.qcow2")], "Ada")
+    assert accepted["reason"] == "the NFS server kept its locks"
+
+
+def test_a_person_s_word_does_not_accept_a_locked_image(site: Site) -> None:
+    site.save("web")
+    site.locked.add("web")
+    run = site.evacuate(force_down=WORD, force=True, accept_locked=accepting(site, "web"))
+    assert "a person's word is not enough for both" in errors(run)["web"]
+    assert (site.running(), site.told()) == ({}, [])
+
+
+def test_an_image_that_is_free_needs_no_acceptance_and_the_record_has_none(site: Site) -> None:
+    site.save("web")
+    site.evacuate(fencing=off(site), accept_locked=accepting(site, "web"))
+    (record,) = site.ledger.records()
+    assert [one for one in record["evidence"] if one["kind"] == "accepted_locks"] == []
+
+
+@pytest.mark.parametrize(("changes", "named"), [({"images": []}, "no image"), ({"reason": " "}, "no reason"), ({"images": ["/srv/x"]}, "/srv/x")])
+def test_an_acceptance_that_cannot_be_meant(site: Site, changes: Body, named: str) -> None:
+    site.save("web")
+    with pytest.raises(InvalidArgument, match=named):
+        site.evacuate(fencing=off(site), accept_locked={**accepting(site, "web"), **changes})
+    assert (site.running(), site.told()) == ({}, [])
+
+
+def test_an_acceptance_is_good_for_all_shares_of_the_work(site: Site) -> None:
+    """Each survivor is told all of it, and starts a part of the domains."""
+    site.save("web")
+    site.save("app")
+    site.locked.add("web")
+    site.evacuate(domains=["app"], fencing=off(site), accept_locked=accepting(site, "web"))
+    assert site.running() == {"kvm2": ["app"]}
+
+
+def waits(site: Site) -> list[tuple[list[str], int]]:
+    """Return which images were waited for, and for how long."""
+    return [([pathlib.Path(path).stem for path in paths], seconds) for paths, seconds in site.waits if seconds]
+
+
+def test_leases_are_waited_for_as_long_as_their_storage_keeps_them(site: Site) -> None:
+    site.save("web", mount_kind="nfs4")
+    site.locked.add("web")
+    site.evacuate(lock_wait_seconds=None)
+    site.save("app", mount_kind="ceph")
+    site.locked.add("app")
+    site.evacuate(lock_wait_seconds=None)
+    site.evacuate(lock_wait_seconds=7)
+    assert waits(site) == [(["web"], 105), (["app", "web"], 315), (["app", "web"], 7)]
+
+
+def test_a_lock_that_outlives_its_host_is_not_waited_for(site: Site) -> None:
+    site.save("old", mount_kind="nfs", locks="kept")
+    site.save("web", mount_kind="nfs4", locks="leased")
+    site.locked.add("old")
+    run = site.evacuate(lock_wait_seconds=None)
+    assert waits(site) == []
+    assert site.running() == {"kvm2": ["web"]}
+    assert "NFS 3" in errors(run)["old"]
+    assert "SM_NOTIFY" in errors(run)["old"]
+
+
 @pytest.mark.parametrize("older", [False, True])
 def test_a_disk_that_several_guests_write_is_not_judged_by_its_lock(site: Site, older: bool) -> None:
     """A living member of the cluster has it open. An older version did not save with the disk that it is shareable, only with the domain's needs."""
