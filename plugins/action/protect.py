@@ -13,11 +13,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._protect_spec import protect_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.config import VARIABLE, parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import sentence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import Outcome, notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings, port_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._task_settings import TaskSettings
 
 Result = dict[str, t.Any]
 
@@ -52,6 +54,7 @@ class ActionModule(FleetAction):
             result = _added(result, steps.read())
         if only in (None, SAVE):
             result = self._saved(result, steps, args)
+            result = {**result, **_fencing_error(settings, here)}
         uuids = result.pop("uuid_notes", [])
         conflicts = [conflict["msg"] for conflict in result.get("conflicts", [])]
         missing = map(sentence, result.get("missing_records", []))
@@ -78,6 +81,16 @@ def _addresses(settings: Settings, here: str) -> Result:
         "ssh_port": port_of(settings.of(here, "ansible_port", _SSH_PORT), f"ansible_port of {here}"),
         "libvirt_uri": settings.libvirt_uri(here, here),
     }
+
+
+def _fencing_error(settings: TaskSettings, here: str) -> Result:
+    """Return what makes the task fail where the host's fencing cannot be used, which an evacuation would be the first to notice; else nothing."""
+    try:
+        parse_fencing(settings.of(here, VARIABLE), here)
+    except InvalidArgument as error:
+        next_step = f"{error.next_step or ''} The domains were saved all the same.".strip()
+        return {"failed": True, **InvalidArgument(error.message, next_step).as_result()}
+    return {}
 
 
 def _added(result: Result, more: Result) -> Result:

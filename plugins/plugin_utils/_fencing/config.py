@@ -100,6 +100,9 @@ def _is_program(path: str) -> bool:
 
 def _seconds(given: t.Mapping[str, t.Any], key: str, default: int, where: str, most: int = MAX_SECONDS) -> int:
     value = given.get(key, default)
+    # ansible-core 2.18 makes text of a template with a number.
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= len(str(most)):
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise InvalidArgument(f"{where}: its {key} is no number of seconds from 1 to {most}.")
     return int(value)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 
+from .._values import text_of
+
 MAX_BYTES = 8 * 1024
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _SECRET_NAME = re.compile(r"pass|secret|token|key|community|credential", re.IGNORECASE)
@@ -80,9 +82,15 @@ def _check_allowed(name: str, where: str) -> None:
 def _text_of(value: t.Any, name: str, where: str) -> str:
     if isinstance(value, bool):
         return str(int(value))
-    if not isinstance(value, (str, int, float)):
-        raise InvalidArgument(f"{where}: its option {name} is no text, number or boolean.", "Leave out what has no value.")
-    text = str(value)
+    if isinstance(value, (int, float)):
+        return str(value)
+    if value is None:
+        raise InvalidArgument(f"{where}: its option {name} has no value.", "Leave out what has no value.")
+    try:
+        # A vaulted one is no str before it is asked for as one; an empty text is a value.
+        text = text_of(value, name, where) or ""
+    except InvalidArgument:
+        raise InvalidArgument(f"{where}: its option {name} is neither text nor a number nor a boolean.") from None
     if any(unicodedata.category(character) in _LINE_BREAKERS for character in text):
         raise InvalidArgument(f"{where}: its option {name} holds a line break or another control character.", "An option is one line.")
     return text

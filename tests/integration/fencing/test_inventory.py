@@ -24,7 +24,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.config import parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.fence import fence
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._task_settings import TaskSettings
 
 
 class ActionModule(ActionBase):
@@ -33,7 +33,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         host = self._task.args["host"]
         try:
-            config = parse_fencing(Settings(task_vars).of(host, "kvmfleet_fencing"), host)
+            config = parse_fencing(TaskSettings(task_vars, self._loader).of(host, "kvmfleet_fencing"), host)
             return {"evidence": fence(config, None, "nobody") if config else None}
         except KvmfleetError as error:
             return {"failed": True, **error.as_result()}

@@ -31,6 +31,7 @@ class Task:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
+        self.variables: dict[str, t.Any] = {"kvmfleet_ledger": str(folder)}
         self.spoken: list[str] = []
         self.phases: list[str] = []
         self.context = types.SimpleNamespace(no_log=False)
@@ -42,7 +43,7 @@ class Task:
         action._play_context = self.context
         action._connection = types.SimpleNamespace(_play_context=self.context)
         action._execute_module = self._execute
-        return action.outcome(task_vars("kvm1", {"kvmfleet_ledger": str(self.folder)}))
+        return action.outcome(task_vars("kvm1", self.variables))
 
     def _execute(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         phase = module_args["_work"]["phase"]
@@ -90,3 +91,25 @@ def test_a_clean_shutdown_token_without_a_guard_is_refused(task: Task) -> None:
     with pytest.raises(InvalidArgument, match="guard"):
         task.run(clean_shutdown_token=True)
     assert task.phases == []
+
+
+def test_fencing_that_cannot_be_used_shows_while_all_is_well_and_keeps_nothing_from_being_saved(task: Task) -> None:
+    task.variables["kvmfleet_fencing"] = {"agent": "fence_nobody_has", "options": {"password": SECRET}}
+    result = task.run()
+    assert task.phases == ["identify", "leave", "see", "save", "guard"]
+    assert (result["failed"], result["changed"], result["error_code"]) == (True, True, "invalid_argument")
+    assert result["msg"].startswith("kvmfleet_fencing of kvm1: the agent fence_nobody_has is not on the control node")
+    assert "The domains were saved all the same." in result["msg"]
+    assert SECRET not in result["msg"]
+    assert [entry["name"] for entry in result["saved"]] == ["web1"]
+
+
+def test_a_step_that_saves_nothing_says_nothing_of_fencing(task: Task) -> None:
+    task.variables["kvmfleet_fencing"] = ["fence_ipmilan"]
+    assert not task.run(_work={"step": "leave"}).get("failed")
+    assert task.run(_work={"step": "save"})["error_code"] == "invalid_argument"
+
+
+def test_a_host_without_fencing_is_saved(task: Task) -> None:
+    task.variables["kvmfleet_fencing"] = None
+    assert not task.run().get("failed")
