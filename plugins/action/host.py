@@ -38,9 +38,13 @@ class ActionModule(FleetAction):
 
     def act(self, args: Result, task_vars: Result) -> Result:
         """Find the host's entry, and write it where the task wants that."""
+        work = args["_work"] or {}
         # A role's word that it needs all hosts of the play to go step by step together.
-        if (args["_work"] or {}).get("together"):
+        if work.get("together"):
             self._refuse_free_strategy()
+        # A role's lookups have to read the ledger of its modules, for which module_defaults may name one.
+        if work.get("ledger"):
+            return {"changed": False, "host": None, "_ledger": args["ledger"]}
         here = self.here(task_vars)
         name = args["name"] if args["name"] is not None else here
         _check_name(name)
