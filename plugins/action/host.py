@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import DECISIONS, host_spec
@@ -133,6 +134,8 @@ class ActionModule(FleetAction):
 def _told(ledger: Ledger | None, name: str, args: Result) -> tuple[Identity, Document | None] | None:
     """Return who the host is and its entry, by what it told a role a moment ago; None where it told of no identity of its own."""
     said = (args["_work"] or {}).get("told") or {}
+    if not isinstance(said, Mapping):
+        raise InvalidArgument("'_work.told' must be a dictionary.", "Leave _work to the roles of this collection. Nothing was changed.")
     if not said.get("host_id"):
         return None
     identity = Identity(name, said["host_id"], said.get("host_uuid"), said.get("machine_id"))

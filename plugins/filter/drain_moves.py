@@ -21,6 +21,8 @@ Body = Mapping[str, t.Any]
 
 def drain_moves(plan: Body, source: str, options: t.Optional[Body] = None, records: Sequence[Body] = ()) -> list[dict[str, t.Any]]:
     """Return the C(moves) of C(live_migrate) for one source of the plan, and for those of these unsettled records whose domain has left it already."""
+    if options is not None and not isinstance(options, Mapping):
+        raise AnsibleFilterError(f"drain_moves: the options are a {type(options).__name__}; give a dictionary of options of live_migrate.")
     taken = [option for option in _OWN if option in (options or {})]
     if taken:
         raise AnsibleFilterError(f"drain_moves: the plan says {', '.join(taken)}; leave that out of the options.")

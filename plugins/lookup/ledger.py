@@ -109,14 +109,19 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 from ansible.utils.display import Display
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, ledger_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._ledger_spec import query_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.reading import Wanted, check_wanted, read
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._options import read_options
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._task_settings import TaskSettings
 
 display = Display()
+
+SPEC: t.Final[Spec] = {**query_spec(), **ledger_spec(), "etcd": {"type": "dict"}}
 
 
 class LookupModule(LookupBase):
@@ -124,13 +129,13 @@ class LookupModule(LookupBase):
 
     def run(self, terms: list[t.Any], variables: t.Optional[t.Mapping[str, t.Any]] = None, **kwargs: t.Any) -> list[list[t.Any]]:
         """Return a list for each term. Raises C(AnsibleLookupError) with a sentence."""
-        # The two variables are read as modules read them: an option would get them before they are templated.
-        self.set_options(direct=kwargs)
-        wanted = Wanted(**{name: plain(self.get_option(name)) for name in Wanted.__dataclass_fields__})
-        settings = TaskSettings.of_lookup(variables, self._loader)
         try:
-            location, etcd = settings.ledger(settings.task_host, kwargs.get("ledger"))
-            return self._read([plain(term) for term in terms], wanted, location, kwargs.get("etcd") or etcd)
+            options = read_options(kwargs, SPEC)
+            wanted = Wanted(**{name: plain(options[name]) for name in Wanted.__dataclass_fields__})
+            # The two variables are read as modules read them: an option of a plugin would get them before they are templated.
+            settings = TaskSettings.of_lookup(variables, self._loader)
+            location, etcd = settings.ledger(settings.task_host, options["ledger"])
+            return self._read([plain(term) for term in terms], wanted, location, options["etcd"] or etcd)
         except KvmfleetError as error:
             raise AnsibleLookupError(f"kvmfleet.migration.ledger: {error}") from None
 

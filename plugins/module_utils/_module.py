@@ -33,6 +33,34 @@ def run(module: AnsibleModule, work: t.Callable[[AnsibleModule], Result]) -> Non
         module.exit_json(**result)
 
 
+def new_module(make: t.Callable[..., AnsibleModule], **keywords: t.Any) -> AnsibleModule:
+    """Return C(AnsibleModule) made with these keywords.
+
+    Its parser does not catch what Python raises for an infinity, or for digits without end, that is to be a whole number: the module ends here with
+    the option's name.
+    """
+    try:
+        return make(**keywords)
+    except (OverflowError, ValueError):
+        spec = keywords["argument_spec"]
+        module = make(argument_spec={name: _unread(option) for name, option in spec.items()}, supports_check_mode=True)
+        for name in (name for name, option in spec.items() if option.get("type") == "int"):
+            if not _is_whole(module.params[name]):
+                module.fail_json(**InvalidArgument(f"'{name}' must be a whole number.", "Correct the task. Nothing was changed.").as_result())
+        raise
+
+
+def _unread(option: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    return {**option, "type": "raw"} if option.get("type") == "int" else option
+
+
+def _is_whole(value: t.Any) -> bool:
+    try:
+        return value is None or int(value) == float(value)
+    except (OverflowError, TypeError, ValueError):
+        return False
+
+
 def in_phase(phases: t.Mapping[str, t.Callable[[str, t.Mapping[str, t.Any]], Result]], params: t.Mapping[str, t.Any]) -> Result:
     """Do what the action plugin asks for: the phase that C(_work) names, with the rest of it. Raises L(InvalidArgument) where nobody asked."""
     work = params["_work"] or {}

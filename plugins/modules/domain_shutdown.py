@@ -86,7 +86,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
 from ansible_collections.kvmfleet.migration.plugins.module_utils._shutdown import GRACEFUL, shutdown_of
 
@@ -111,7 +111,8 @@ def domain_shutdown(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 def main() -> None:
     """Shut one domain down."""
-    module = AnsibleModule(
+    module = new_module(
+        AnsibleModule,
         argument_spec={
             **libvirt_spec(),
             **domain_spec(),

@@ -70,7 +70,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._start import start_of
 
 
@@ -93,7 +93,8 @@ def domain_start(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 def main() -> None:
     """Start one domain."""
-    module = AnsibleModule(
+    module = new_module(
+        AnsibleModule,
         argument_spec={**libvirt_spec(), **domain_spec()},
         mutually_exclusive=ONE_DOMAIN,
         required_one_of=ONE_DOMAIN,

@@ -323,7 +323,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.facts_host import open_facts_host as open_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._patience import patient
 from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
 
@@ -349,7 +349,7 @@ def host_facts(module: AnsibleModule) -> t.Dict[str, t.Any]:
 def main() -> None:
     """Gather the facts of one host."""
     spec = {**libvirt_spec(), "dirty_rate_seconds": {"type": "int", "default": 0}}
-    run(AnsibleModule(argument_spec=spec, supports_check_mode=True), host_facts)
+    run(new_module(AnsibleModule, argument_spec=spec, supports_check_mode=True), host_facts)
 
 
 if __name__ == "__main__":

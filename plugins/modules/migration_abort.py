@@ -72,7 +72,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import intervention_of
 
@@ -88,7 +88,8 @@ def migration_abort(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 def main() -> None:
     """Cancel one migration."""
-    module = AnsibleModule(
+    module = new_module(
+        AnsibleModule,
         argument_spec={
             **libvirt_spec(),
             **domain_spec(),

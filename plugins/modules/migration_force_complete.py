@@ -79,7 +79,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import BANDWIDTH, FORCE_COMPLETE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import intervention_of
 
@@ -96,7 +96,8 @@ def migration_force_complete(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 def main() -> None:
     """Force one migration."""
-    module = AnsibleModule(
+    module = new_module(
+        AnsibleModule,
         argument_spec={
             **libvirt_spec(),
             **domain_spec(),

@@ -107,7 +107,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.migrations import canonical_uuid, in_progress, read_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.host import open_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri, is_local
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name, new_module, run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._patience import patient
 
 
@@ -129,7 +129,8 @@ def migration_info(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 def main() -> None:
     """List migrations."""
-    module = AnsibleModule(
+    module = new_module(
+        AnsibleModule,
         argument_spec={**libvirt_spec(), **domain_spec()},
         mutually_exclusive=ONE_DOMAIN,
         supports_check_mode=True,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import re
 import socket
 import typing as t
 from collections.abc import Iterator
@@ -22,10 +23,16 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._printable impo
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._notices.notices import Notices, notices_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._options import check_options
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import LedgerPlace, Settings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._task_settings import TaskSettings
 
 Result = dict[str, t.Any]
+
+# A shell's codes for a program that is not there, and for one that it may not run.
+_NOT_STARTED = (126, 127)
+_NO_INTERPRETER = re.compile(r"python\S*: .*(?:not found|No such file or directory|cannot execute|Permission denied|Exec format error)", re.IGNORECASE)
+_OF_SSH = re.compile(r"(?:Shared c|C)onnection to \S+ closed\.?$")
 
 
 class FleetAction(ActionBase):
@@ -71,8 +78,10 @@ class FleetAction(ActionBase):
         """Read the options and act. Raises L(InvalidArgument) for what no option can be, and for C(async)."""
         if self._task.async_val:
             raise InvalidArgument(f"{self.MODULE} does not take the task keyword async.", "Leave async out: it would cut the task in two. Nothing was changed.")
+        spec = self.spec()
+        check_options(self._task.args, spec)
         try:
-            _validation, args = self.validate_argument_spec(self.spec())
+            _validation, args = self.validate_argument_spec(spec)
         except AnsibleActionFail as error:
             raise InvalidArgument(f"{str(error).rstrip('.')}.", "Nothing was changed.") from error
         return self.act(args, task_vars)
@@ -126,13 +135,30 @@ class FleetAction(ActionBase):
                 context.no_log = value
 
     def _unanswered(self, host: str, result: Result) -> Internal:
-        """Return the error for a module that was killed, or that broke."""
-        told = [str(result.get(key) or "").strip() for key in ("module_stderr", "module_stdout", "msg")]
-        last = next((text.splitlines()[-1].rstrip(".") for text in told if text), "it said nothing")
+        """Return the error for a module that was killed, that broke, or that no Python has begun."""
+        told = [line for key in ("module_stderr", "module_stdout", "msg") for line in _lines(result.get(key))]
+        code = result.get("rc")
+        if code in _NOT_STARTED or any(_NO_INTERPRETER.search(line) for line in told):
+            words = next((line for line in told if _NO_INTERPRETER.search(line)), told[0] if told else "the host said nothing")
+            return Internal(
+                f"{self.MODULE} could not be started on {host}: {words.rstrip('.')} (exit code {code}).",
+                f"Set ansible_python_interpreter of {host} to a Python that runs there, such as /usr/bin/python3. This step has done nothing on the host.",
+            )
+        last = _last_line(result)
         return Internal(
-            f"{self.MODULE} ended on {host} before it had answered (exit code {result.get('rc')}): {last}.",
+            f"{self.MODULE} ended on {host} before it had answered (exit code {code}): {last}.",
             "What it was about may be done in part. Run the task again: it looks first.",
         )
+
+
+def _lines(output: t.Any) -> list[str]:
+    """Return what was said, without what SSH says of its own connection."""
+    return [line.strip() for line in str(output or "").splitlines() if line.strip() and not _OF_SSH.match(line.strip())]
+
+
+def _last_line(result: Result) -> str:
+    told = [_lines(result.get(key)) for key in ("module_stderr", "module_stdout", "msg")]
+    return next((lines[-1].rstrip(".") for lines in told if lines), "it said nothing")
 
 
 def acting() -> str:

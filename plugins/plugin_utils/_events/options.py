@@ -55,7 +55,7 @@ def _hosts(hosts: t.Any) -> dict[str, str]:
 def _number(name: str, value: t.Any, least: int) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     # What is no number compares as false, too.
     if not least <= number < float("inf"):

@@ -55,7 +55,7 @@ class Found:
 
 def gather(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[Mapping[str, t.Any]] = None) -> Found:
     """Return what the report is about; nothing where there is no ledger yet. Raises L(NotFound) for an id that the ledger does not have."""
-    told = {str(host): dict(result) for host, result in (drains or {}).items() if isinstance(result, Mapping)}
+    told = {str(host): _drain(str(host), result) for host, result in (drains or {}).items()}
     if ledger is None:
         return Found(drains=told)
     hosts = read(ledger, "hosts", Wanted(host=scope.host))
@@ -69,6 +69,16 @@ def gather(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[Mapping[
         domains=read(ledger, "domains", Wanted()),
         drains=told,
     )
+
+
+def _drain(host: str, result: t.Any) -> Body:
+    """Return what a drain says of a host. Raises L(InvalidArgument) for what no drain says."""
+    where = f"drain_host_result.{host}"
+    if not isinstance(result, Mapping):
+        raise InvalidArgument(f"'{where}' must be a dictionary.", "Give drain_host_result as the role returned it. No report was written.")
+    if not isinstance(result.get("blockers") or [], (list, tuple)):
+        raise InvalidArgument(f"'{where}.blockers' must be a list.", "Give drain_host_result as the role returned it. No report was written.")
+    return dict(result)
 
 
 def _selected(ledger: Ledger, wanted: Wanted) -> list[Body]:

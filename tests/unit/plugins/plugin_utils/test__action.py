@@ -75,6 +75,34 @@ def test_a_module_that_was_killed_is_told_of_with_its_host(answer: t.Any, told: 
     assert re.search(rf"^host ended on \S+ before it had answered {told} .*Run the task again", result["msg"]), result["msg"]
 
 
+CLOSED = "Shared connection to 10.0.0.1 closed.\r\n"
+SHIM = "pyenv: python3.13: command not found\n\nThe `python3.13' command exists in these Python versions:\n  3.13.0\n\nNote: See 'pyenv help global'\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            {"rc": 127, "module_stderr": CLOSED, "module_stdout": "/bin/sh: 1: /nonexistent/python3: not found\r\n"},
+            "/bin/sh: 1: /nonexistent/python3: not found",
+        ),
+        ({"rc": 127, "module_stderr": SHIM, "module_stdout": ""}, "pyenv: python3.13: command not found"),
+        ({"rc": 126, "module_stderr": CLOSED, "module_stdout": "sh: 1: /usr/bin/python3: Permission denied\n"}, "sh: 1: /usr/bin/python3: Permission denied"),
+        ({"rc": 1, "module_stderr": "sudo: /opt/python3: command not found\n" + CLOSED, "module_stdout": ""}, "sudo: /opt/python3: command not found"),
+        ({"rc": 127, "module_stderr": CLOSED, "module_stdout": ""}, "the host said nothing"),
+    ],
+)
+def test_a_python_that_does_not_run_is_named_in_its_own_words(answer: t.Any, words: str) -> None:
+    result = Reading({"failed": True, **answer}).run(task_vars=TASK_VARS)
+    assert result["error_code"] == "internal"
+    assert result["msg"].startswith(f"host could not be started on kvm1: {words} (exit code {answer['rc']}). Set ansible_python_interpreter of kvm1 ")
+
+
+def test_what_ssh_says_of_its_connection_is_no_reason() -> None:
+    answer = {"failed": True, "rc": 137, "module_stderr": "Killed\r\n" + CLOSED, "module_stdout": ""}
+    assert "(exit code 137): Killed." in Reading(answer).run(task_vars=TASK_VARS)["msg"]
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [

@@ -1,0 +1,38 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host on which Ansible's Python cannot be started, over real SSH: its shell's words, and what to set."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
+
+MISSING = "/nonexistent/python3"
+WITH_TWO_HALVES = [("host", {}), ("protect", {}), ("scheduler_check", {"name": "bystander"}), ("live_migrate", {"name": "bystander", "destination": "kvm9"})]
+
+
+@pytest.mark.parametrize("pipelining", ["true", "false"])
+@pytest.mark.parametrize(("module", "arguments"), WITH_TWO_HALVES)
+def test_a_missing_python_is_named(control: Control, module: str, arguments: dict[str, t.Any], pipelining: str) -> None:
+    done = control.task(1, module, arguments, "-e", f"ansible_python_interpreter={MISSING} ansible_ssh_pipelining={pipelining}")
+    assert done.refused() == "internal"
+    assert f"{module} could not be started on {control.name(1)}: " in done.msg
+    assert f"{MISSING}: not found" in done.msg or f"{MISSING}: No such file or directory" in done.msg
+    assert f"Set ansible_python_interpreter of {control.name(1)}" in done.msg
+    assert "Shared connection" not in done.msg
+    assert control.records() == []
+
+
+def test_a_module_of_one_half_says_it_with_ansible_s_own_words(control: Control) -> None:
+    command = control.ad_hoc_command(1, "migration_info", {}, ledger=False)
+    process = control.popen([*command, "-e", f"ansible_python_interpreter={MISSING}"])
+    text, dummy = process.communicate(timeout=120)
+    print(text)
+    assert process.returncode != 0
+    assert MISSING in text
+    assert "interpreter" in text

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Every option of every module, role and plugin with every wrong value: all pairs, where C(make fuzz) draws some of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.fuzz.registry import targets
+from ansible_collections.kvmfleet.migration.tests.fuzz.target import Target
+from ansible_collections.kvmfleet.migration.tests.fuzz.targets.options import CHECKS, Case, specs_of
+from ansible_collections.kvmfleet.migration.tests.fuzz.watch import Finding, observe
+from ansible_collections.kvmfleet.migration.tests.fuzz.wrong_values import VALUES, places
+
+MODULES, ROLES, FILTERS = 20, 5, 14
+
+
+def _finding(target: Target, case: Case) -> Finding | None:
+    try:
+        observe(target, case)
+    except Finding as finding:
+        return finding
+    return None
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in CHECKS for name in specs_of(kind)])
+def test_wrong_values_are_refused_in_words(kind: str, name: str) -> None:
+    target = targets()[f"options_of_{kind}"]
+    cases = [(name, list(path), value) for path in places(specs_of(kind)[name]) for value in VALUES]
+    findings = [f"{case}: {finding}"[:400] for case in cases if (finding := _finding(target, case))]
+    assert findings == []
+
+
+def test_all_of_them_are_driven() -> None:
+    assert len(specs_of("actions")) + len(specs_of("modules")) >= MODULES
+    assert len({name.split()[0] for name in specs_of("roles")}) >= ROLES
+    assert len(specs_of("filters")) >= FILTERS
