@@ -141,7 +141,7 @@ def _check_plain(value: t.Any, path: str, depth: int) -> None:
 def _check_choice(value: t.Any, option: Mapping[str, t.Any], path: str) -> None:
     choices = option.get("choices")
     if choices and str(value) not in choices:
-        raise InvalidArgument(f"'{path}' must be one of {', '.join(map(str, choices))}.", _NEXT_STEP)
+        raise InvalidArgument(f"'{path}' must be one of {', '.join(map(str, choices))}, not {str(value)[:40]!r}.", _NEXT_STEP)
 
 
 def _below(path: str, key: t.Any) -> str:
