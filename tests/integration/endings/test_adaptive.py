@@ -29,8 +29,8 @@ def allowed(record: Record) -> list[int]:
 
 def test_a_busy_guest_is_allowed_what_it_needs(lab: Lab, control: Session, guest: Make) -> None:
     """Its set crosses the cap in a quarter of a second; the ramp would have come to that after minutes."""
-    name = guest("busy", "--mib", "96", "--dirty-mib", "2", "--rate", "16000")
-    done = control.move(name, bandwidth_mib=8)
+    name = guest("busy", "--mib", "96", "--dirty-mib", "8", "--rate", "16000")
+    done = control.move(name, bandwidth_mib=32)
     check_completed(lab, control, done, name)
     assert done.record["policy"]["downtime_strategy"] == {"value": "adaptive", "source": "default"}
     assert "downtime_allowed" in course(done.record)
@@ -74,13 +74,13 @@ def test_never_more_than_the_longest_pause_where_the_link_is_not_known(lab: Lab,
 
 @pytest.mark.long
 def test_who_describes_the_ramp_gets_it(lab: Lab, control: Session, guest: Make) -> None:
-    name = guest("ramped", "--mib", "96", "--dirty-mib", "2", "--rate", "16000")
-    done = control.move(name, bandwidth_mib=8, downtime_ms=400, timeout_seconds=20)
+    name = guest("ramped", "--mib", "96", "--dirty-mib", "8", "--rate", "16000")
+    done = control.move(name, bandwidth_mib=32, downtime_ms=400, timeout_seconds=20)
     check_completed(lab, control, done, name)
     assert done.record["policy"]["downtime_strategy"] == {"value": "stepped", "source": "task"}
     assert "downtime_allowed" not in course(done.record)
     named = control.play(
-        2, [("live_migrate", {"name": name, "destination": lab.host(1), "bandwidth_mib": 8, "downtime_ms": 400, "downtime_strategy": "adaptive"})]
+        2, [("live_migrate", {"name": name, "destination": lab.host(1), "bandwidth_mib": 32, "downtime_ms": 400, "downtime_strategy": "adaptive"})]
     )
     assert named[0]["migrations"][0]["policy"]["downtime_strategy"] == {"value": "adaptive", "source": "task"}
     assert "downtime_allowed" in course(named[0]["migrations"][0])
