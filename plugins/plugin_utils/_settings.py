@@ -152,7 +152,8 @@ class Settings:
 
     def fresh_facts(self, host: str) -> t.Optional[t.Mapping[str, t.Any]]:
         """Return the facts where this control node received them within the last minute."""
-        return self.facts(host) if not self.why_stale(host) else None
+        facts = self.facts(host)
+        return facts if not _why_stale(facts) else None
 
     def facts_since(self, host: str, since: Moment) -> t.Optional[t.Mapping[str, t.Any]]:
         """Return the facts where this control node received them at that moment or later."""
@@ -161,13 +162,7 @@ class Settings:
 
     def why_stale(self, host: str) -> str:
         """Return why L(fresh_facts) has none of the host; empty where it has some."""
-        facts = self.facts(host)
-        if facts is None:
-            return "it has told none in this run"
-        age = age_seconds(facts)
-        if age is None:
-            return "it is not known when this control node received those that it has, for they come from a cache or from an async task"
-        return "" if age <= FACTS_MAX_AGE_SECONDS else f"those that it has are {age:.0f} s old, and {FACTS_MAX_AGE_SECONDS} s at most count"
+        return _why_stale(self.facts(host))
 
 
 def port_of(value: t.Any, what: str) -> int:
@@ -176,6 +171,15 @@ def port_of(value: t.Any, what: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 2**16):
         raise InvalidArgument(f"{what} is {text[:40]!r}.", "Give the number of a TCP port.")
     return int(text)
+
+
+def _why_stale(facts: t.Optional[t.Mapping[str, t.Any]]) -> str:
+    if facts is None:
+        return "it has told none in this run"
+    age = age_seconds(facts)
+    if age is None:
+        return "it is not known when this control node received those that it has, for they come from a cache or from an async task"
+    return "" if age <= FACTS_MAX_AGE_SECONDS else f"those that it has are {age:.0f} s old, and {FACTS_MAX_AGE_SECONDS} s at most count"
 
 
 def _host_in(uri: str) -> t.Optional[str]:

@@ -43,6 +43,8 @@ running: list[subprocess.Popen[bytes]] = []
 
 def main() -> int:
     signal.signal(signal.SIGTERM, _leave)
+    # A shell that starts this in the background has SIGINT ignored, and so would every tool, which is told to end by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.argv[1:2] == ["--inside"]:
         return _run_inside(sys.argv[2])
     return _summarise(_run_all(sys.argv[1:]))

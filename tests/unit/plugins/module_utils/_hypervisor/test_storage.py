@@ -49,7 +49,9 @@ def test_the_innermost_and_latest_mount_counts(table: str, path: str, shared: bo
 
 
 def test_a_line_of_the_kernel_s_table() -> None:
-    assert parse_mount("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue") == Mount("/mnt2", "ext3", "/mnt1", "/dev/root")
+    assert parse_mount("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue") == Mount(
+        "/mnt2", "ext3", "/mnt1", "/dev/root", "rw,errors=continue"
+    )
 
 
 def test_an_image_that_is_a_link_is_where_the_link_leads(tmp_path: pathlib.Path) -> None:
@@ -70,7 +72,7 @@ def test_names_that_only_the_kernel_does_not_escape_are_one_word(tmp_path: pathl
     names = ["/mnt/a\rb", "/mnt/a\u00a0b", "/mnt/a\x0bb", "/mnt/a\u2028b", "/mnt/\udcff"]
     lines = [f"40 35 0:5{number} / {name} rw shared:7 - fuse.x {name} rw\n" for number, name in enumerate(names)]
     table.write_bytes("".join(lines).encode("utf-8", "surrogateescape"))
-    assert read_mounts(str(table)) == [Mount(name, "fuse.x", "/", name) for name in names]
+    assert read_mounts(str(table)) == [Mount(name, "fuse.x", "/", name, "rw") for name in names]
 
 
 @pytest.mark.parametrize("line", ["", "\n", " - ", "36 35 98:0 /mnt1 /mnt2 rw", "36 - ext3 /dev/root rw", "36 35 98:0 /mnt1 /mnt2 rw - ext3"])
