@@ -29,7 +29,7 @@ def test_a_missing_python_is_named(control: Control, module: str, arguments: dic
 
 
 def test_a_module_of_one_half_says_it_with_ansible_s_own_words(control: Control) -> None:
-    command = control.ad_hoc_command(1, "migration_info", {}, ledger=False)
+    command = control.ad_hoc_command(1, "migration_info", {"name": "bystander"}, ledger=False)
     process = control.popen([*command, "-e", f"ansible_python_interpreter={MISSING}"])
     text, dummy = process.communicate(timeout=120)
     print(text)

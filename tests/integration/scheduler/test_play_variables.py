@@ -23,7 +23,8 @@ def drain(control: Desk, policy: dict[str, t.Any], **variables: t.Any) -> tuple[
     play = {
         "hosts": control.name(SOURCE),
         "gather_facts": False,
-        "module_defaults": {"group/kvmfleet.migration.migration": {"ledger": control.where}},
+        # Not by the group migration: some of its modules have no option ledger.
+        "module_defaults": {f"kvmfleet.migration.{module}": {"ledger": control.where} for module in ("host", "live_migrate")},
         "vars": {"kvmfleet_migration_policy": policy, **variables},
         "roles": ["kvmfleet.migration.drain_host"],
     }
