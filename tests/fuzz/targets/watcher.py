@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 import typing as t
@@ -187,7 +186,8 @@ _MANIFEST = {
 def check_manifest(manifest: t.Any) -> None:
     """Read a manifest of what was put aside; nothing is named there that is not in its own folder."""
     folder = sandbox.laid_out("quarantine", {f"{RECORD}.json": text_of(manifest).encode("ascii")})
-    cleanup_expiry.expire(0, datetime.datetime.now(datetime.timezone.utc), lambda _path: (), check=True, root=str(folder))
+    cleanup_expiry.list_quarantined(str(folder))
+    cleanup_expiry.expire([RECORD], lambda _path: (), check=True, root=str(folder))
     found = read_manifest(str(folder / f"{RECORD}.json"))
     assert found is not None
     assert all(f"/{FOLDER}/{RECORD}/" in item["to"] and ".." not in item["to"].split("/") for item in found["items"])
