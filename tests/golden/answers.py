@@ -114,7 +114,8 @@ def _nobody() -> h.Host:
 def _cases(corpus: pathlib.Path, one: Document) -> t.Iterator[t.Tuple[str, Document]]:
     """Yield a decision as it was asked for, and as it would be asked with a watcher, without one, with somebody else's job, and after the arrival."""
     yield "as it was", one
-    uuid, uri = one["domain"]["info"]["uuid"], next(iter(one["request"]["uris"].values()))
+    uuid = one["domain"]["info"]["uuid"]
+    (uri, *dummy_others) = one["request"]["uris"].values()
     there = {uri: {"active": True, "uuid": uuid, "present": True}}
     view = {**one["domain"]["info"]["view"], "job": h.JOB_OUTGOING}
     moving = {**one["domain"], "info": {**one["domain"]["info"], "view": view}}

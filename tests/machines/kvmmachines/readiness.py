@@ -46,7 +46,7 @@ def wait_until_running(agent: Agent, folder: pathlib.Path, seconds: float, is_on
             raise _not_ready(folder, "its QEMU has ended")
         _require_no_panic(folder, earlier)
         try:
-            state, _, failed = agent.run("/bin/sh", "-c", ASK, timeout_seconds=60).out.partition("\n")
+            state, dummy, failed = agent.run("/bin/sh", "-c", ASK, timeout_seconds=60).out.partition("\n")
         except Unreachable:
             state, failed = "", ""
         if state == "running":

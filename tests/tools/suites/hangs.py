@@ -22,11 +22,9 @@ class Watch(Protocol):
 
     def signs(self) -> int:
         """Return how many signs of life there have been."""
-        ...
 
     def describe(self, seconds: float) -> str:
         """Return what hangs, after so many seconds without a sign of life."""
-        ...
 
 
 class Output:

@@ -37,7 +37,7 @@ def test_a_cache_too_long_for_unix_sockets_is_refused() -> None:
 
 def test_a_fleet_that_is_not_up_says_how_it_is_started(tmp_path: pathlib.Path) -> None:
     with pytest.raises(LabError, match="machines --prefix kvf up"):
-        _ = Fleet("kvf", tmp_path).machines
+        assert Fleet("kvf", tmp_path).machines
 
 
 @pytest.mark.parametrize("hosts", [0, 5, -1])

@@ -34,7 +34,7 @@ class Server:
 
     def _serve(self) -> None:
         while True:
-            connection, _ = self._socket.accept()
+            connection, dummy = self._socket.accept()
             with connection, connection.makefile("rwb") as file:
                 if self._greeting:
                     self._say(file, self._greeting)

@@ -55,7 +55,7 @@ class Vaulted:
 def test_a_vaulted_value_is_a_text() -> None:
     options = parse_options({"password": Vaulted(), "session": {"value": Vaulted(), "secret": True}}, "x")
     assert [(option.value, option.secret) for option in options] == [(HIDDEN, True), (HIDDEN, True)]
-    assert type(options[0].value) is str
+    assert options[0].value.__class__ is str
 
 
 def test_a_number_of_seconds_may_come_out_of_a_template_as_text(tmp_path: pathlib.Path) -> None:
