@@ -78,14 +78,17 @@ def _run(work: t.Callable[[Report], None], reader: int, writer: int, log: str, r
         work(report)
         status = 0
     finally:
-        # Whatever went wrong, and be it that the log cannot be written, this process never returns into the module's code:
-        # a second module would run, with its clean-up.
-        try:
-            if status:
-                traceback.print_exc()
-            sys.stderr.flush()
-        finally:
-            os._exit(status)
+        exit_process(status)
+
+
+def exit_process(status: int) -> t.NoReturn:
+    """End a forked process here, even where the log cannot be written: it must never return into the module's code and run a second module."""
+    try:
+        if status:
+            traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
 
 
 def _redirect_standard_streams(log: str) -> None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
 import typing as t
 
 from .._errors import KvmfleetError
-from .detach import first_report
+from .detach import exit_process, first_report
 
 # Longer than a watcher may take to begin.
 ANSWER_SECONDS = 75.0
@@ -63,13 +62,7 @@ def _serve(function: Function, reader: int, writer: int) -> t.NoReturn:
             os.write(writer, json.dumps(_answer(function, json.loads(text))).encode() + b"\n")
         status = 0
     finally:
-        # This process never returns into the module's code: a second module would run.
-        try:
-            if status:
-                traceback.print_exc()
-            sys.stderr.flush()
-        finally:
-            os._exit(status)
+        exit_process(status)
 
 
 def _answer(function: Function, argument: t.Any) -> t.Mapping[str, t.Any]:
