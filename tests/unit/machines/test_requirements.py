@@ -37,7 +37,11 @@ def test_too_little_memory_is_named() -> None:
 
 def test_only_the_process_that_runs_the_machine_counts_and_is_killed(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "qemu.pid"
-    with subprocess.Popen(["sleep", "60"]) as other, subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(file)]) as machine:
+    begun = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", str(file)]
+    with subprocess.Popen(["sleep", "60"]) as other, subprocess.Popen(begun, stdout=subprocess.PIPE) as machine:
+        # A process has its command line in /proc only a moment after Popen returns.
+        assert machine.stdout
+        machine.stdout.readline()
         file.write_text(f"{other.pid}\n")
         assert qemu.pid(tmp_path) is None
         qemu.kill_in(tmp_path)
