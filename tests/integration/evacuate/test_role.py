@@ -140,6 +140,22 @@ def test_connections_that_ansible_keeps_to_hosts_without_power_hold_nobody_up(si
     site.verify_audit()
 
 
+# How long a connection of these may open, and the knock may take beside that.
+OPENING_SECONDS, DOOR_SECONDS = 12, 8
+
+
+def test_a_connection_that_may_open_for_long_ends_before_the_knock_does(site: Site, guest: Make) -> None:
+    """What is sent to the host is lost on the way, as it is to a host without power behind a router: SSH says so only at the end of its own time."""
+    guest("web")
+    site.protect()
+    site.lab("cut", site.lab.host(1), "--in")
+    code, text = within(site, KEPT_CONNECTION_SECONDS, ansible_timeout=OPENING_SECONDS, __evacuate_host_door_seconds=DOOR_SECONDS)
+    site.lab("heal", site.lab.host(1))
+    assert code == 0, text
+    assert {line[:2] for line in site.told()} == {("web", "done")}
+    site.verify_audit()
+
+
 # Longer than facts count, and than a BMC that is busy takes.
 SLOW_SECONDS = 65
 
