@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support import upgrade
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
-
-REINSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install -q -y --reinstall /srv/packages/libvirt-daemon_*.deb /srv/packages/libvirt-daemon-system_*.deb"
-STARTED = "systemctl show -P ActiveEnterTimestampMonotonic libvirtd.service"
 
 
 @pytest.mark.parametrize("number", [1, 2], ids=["source", "destination"])
@@ -20,9 +18,7 @@ def test_a_move_while_the_daemon_is_installed_again(number: int, machines: Machi
     machines("guest", "busy", "--host", "m1", "--mib", "64", "--dirty-mib", "48", "--rate", "100")
     task = site.begin_task(1, "live_migrate", name="busy", destination="m2", bandwidth_mib=1, timeout_seconds=900)
     site.wait_until_moving(task, "busy")
-    before = machines.on(number, STARTED)
-    machines.on(number, REINSTALL, seconds=600)
-    assert machines.on(number, STARTED) != before, "the daemon was not restarted"
+    upgrade.reinstall_libvirt(machines, number)
     text = site.finish(task)
 
     active = machines.active()

@@ -84,6 +84,20 @@ class Site(Control):
         print(f"{name} {variables}: {process.returncode} after {time.monotonic() - begun:.0f} s", flush=True)
         return Run(process.returncode, text)
 
+    def begin_book(self, name: str, **variables: t.Any) -> subprocess.Popen[str]:
+        """Begin a playbook of the collection."""
+        return self.popen(self.playbook_command(name, variables))
+
+    def wait_for_task(self, play: subprocess.Popen[str], task: str) -> None:
+        """Return when a playbook that was begun comes to a task; fail with what it printed when it has ended before."""
+        assert play.stdout is not None
+        lines: list[str] = []
+        for line in play.stdout:
+            lines.append(line)
+            if line.startswith("TASK [") and task in line:
+                return
+        raise AssertionError(f"the playbook ended before '{task}': {''.join(lines)}")
+
     def succeed(self, name: str, *options: str, **variables: t.Any) -> Run:
         """Run a playbook that has to end well."""
         run = self.play_book(name, *options, **variables)
