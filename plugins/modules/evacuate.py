@@ -107,7 +107,7 @@ options:
       - It counts for the images that it names, and only where a fence agent, or a tasks file (O(fencing)), has proved that the host is off. With O(force_down)
         it does not.
       - It passes over this module's check. QEMU looks at the same locks, and does not start a domain whose image the storage still keeps locked.
-        Free it there first.
+        Free it there first; the collection's guide on evacuation shows how (C(docs/guides/evacuation.md)).
     type: dict
     suboptions:
       images:

@@ -21,6 +21,12 @@ LOCKED = "locked"
 FREE = "free"
 UNPROVABLE = "unprovable"
 
+# What a person does about locks that outlive their host.
+FREE_KEPT = (
+    "Free the lock on the storage: on an NFS 3 server, tell its statd that the dead host has lost its locks (an SM_NOTIFY in that host's name), or give the"
+    " image a new file (copy it there, and rename the copy). The guide on evacuation shows both. Then evacuate again."
+)
+
 # Bytes that QEMU locks in an image (its block/file-posix.c): from 100 one for each permission that it has, from 200 one for each that it does not
 # share. The second of both is writing.
 _WRITES = 101

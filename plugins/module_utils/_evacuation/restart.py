@@ -120,7 +120,7 @@ class Restart:
             self._check_free()
             self._put(view)
         except KvmfleetError as error:
-            return self._taken_back(error)
+            return self._taken_back(self._explained(error))
         return self._verified(changed=True)
 
     def _check_free(self) -> None:
@@ -136,10 +136,18 @@ class Restart:
             raise Unsafe(f"{self._what} was not started: " + "; ".join(f"{what}: {why}" for what, why in sorted(reasons.items())) + ".")
         if self.order["wanted"] == h.SHUTOFF:
             return
-        asked = [path for path in lockable(self.order["disks"]) if path not in self.order.get("accepted_locks", ())]
-        held = [path for path, found in lock_states(asked).items() if found["state"] == locks.LOCKED]
+        held = _locked(path for path in lockable(self.order["disks"]) if path not in self.order.get("accepted_locks", ()))
         if held:
             raise Unsafe(f"{self._what} was not started: somebody has {', '.join(held)} open for writing.", "Find out who; it may still run elsewhere.")
+
+    def _explained(self, error: KvmfleetError) -> KvmfleetError:
+        """Return the error of a start; where an accepted lock is still held, with what frees it: QEMU takes the same locks, and was refused."""
+        if isinstance(error, Unreachable):
+            return error
+        held = _locked(self.order.get("accepted_locks", ()))
+        if not held:
+            return error
+        return Unsafe(f"{self._what} was not started. The lock on {', '.join(held)} was accepted, and QEMU needs it: {error.message}", locks.FREE_KEPT)
 
     def _put(self, view: h.GuestView) -> None:
         order, wanted = self.order, self.order["wanted"]
@@ -198,3 +206,8 @@ class Restart:
     def _answer(self, outcome: str, error: t.Optional[KvmfleetError] = None, changed: bool = False) -> Json:
         told = {"msg": str(error), "error_code": error.error_code} if error else {"msg": "", "error_code": None}
         return {"uuid": self.order["uuid"], "outcome": outcome, "changed": changed, "generation": self.order["generation"], **told}
+
+
+def _locked(paths: t.Iterable[str]) -> t.List[str]:
+    """Return those of these images that are locked."""
+    return [path for path, found in lock_states(list(paths)).items() if found["state"] == locks.LOCKED]

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import pathlib
+import struct
 import typing as t
 
 import pytest
@@ -87,6 +90,36 @@ def test_one_that_does_not_start_leaves_nothing(bench: Bench) -> None:
     assert "no." in result["msg"]
     assert bench.host.guests == {}
     assert bench.note() is None
+
+
+def lock(image: pathlib.Path) -> int:
+    """Lock an image as QEMU does when it writes to it; the lock lasts as long as the handle that is returned."""
+    handle = os.open(image, os.O_RDWR)
+    fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 101, 1, 0))
+    return handle
+
+
+def test_a_start_that_qemu_refuses_for_an_accepted_lock_says_how_to_free_it(bench: Bench) -> None:
+    image = bench.images / "web1.qcow2"
+    handle = lock(image)
+    try:
+        bench.host.refuses.add("web1")
+        result = bench.restart(accepted_locks=[str(image)])
+    finally:
+        os.close(handle)
+    assert (result["outcome"], result["error_code"]) == (r.FAILED, "unsafe")
+    assert str(image) in result["msg"]
+    assert "no." in result["msg"], "what libvirt said is lost"
+    assert "statd" in result["msg"]
+    assert "evacuate again" in result["msg"]
+    assert bench.host.guests == {}
+
+
+def test_a_start_that_fails_for_another_reason_says_nothing_of_locks(bench: Bench) -> None:
+    bench.host.refuses.add("web1")
+    result = bench.restart(accepted_locks=[str(bench.images / "web1.qcow2")])
+    assert (result["outcome"], result["error_code"]) == (r.FAILED, "internal")
+    assert "lock" not in result["msg"]
 
 
 def test_one_that_stops_at_once_leaves_nothing(bench: Bench) -> None:
