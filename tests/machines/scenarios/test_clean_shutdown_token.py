@@ -9,8 +9,13 @@ from __future__ import annotations
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 
+# The guests have nothing that could shut them down, and libvirt-guests would wait five minutes for each.
+QUICK_SHUTDOWN = "printf 'SHUTDOWN_TIMEOUT=5\\nPARALLEL_SHUTDOWN=2\\n' >/etc/default/libvirt-guests"
+
+
 def test_a_clean_reboot_releases_itself_and_a_revoked_token_does_not(protected: Site) -> None:
     site, machines = protected, protected.machines
+    machines.on(1, QUICK_SHUTDOWN)
     site.succeed("protect", target="m1", protect_host_clean_shutdown_token=True)
 
     machines("reboot", "m1")
