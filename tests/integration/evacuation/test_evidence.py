@@ -138,6 +138,25 @@ def test_an_agent_that_hangs_ends_in_time_with_the_choices(site: Site, tmp_path:
     assert leftovers
 
 
+def test_an_agent_that_stops_answering_before_the_starts_leaves_nothing_open(site: Site, tmp_path: pathlib.Path) -> None:
+    """Its BMC dies once the record is written and before the guest is started: nothing was sent to the starting host, so another may start it."""
+    agent = agents.write(tmp_path, "fence_dies", f"grep -rqs pre-migrating '{site.path}/migrations/open' && exit 1\nexec '{site.lab_agent}'")
+    site.fencing(1, site.agent(1, agent))
+    site.lose(1)
+    done = site.evacuate(2)
+    assert (done.code != 0, done.result["error_code"]) == (True, "unreachable"), done.text
+    assert "cannot tell any more" in done.msg
+    assert not site.knows("web", 2)
+    assert site.possible_hosts("web") == [site.name(1)]
+    site.ended({2: ["other"], 3: []}, site.line("web", "failed", 1, 2))
+    site.fencing(1, site.agent(1, site.lab_agent))
+    done = site.evacuate(3)
+    assert done.code == 0, done.text
+    site.ended({2: ["other"], 3: ["web"]}, site.line("web", "failed", 1, 2), site.line("web", "done", 1, 3))
+    site.lab.virsh(3, "destroy", "web")
+    site.lab.virsh(3, "undefine", "web")
+
+
 def running(folder: pathlib.Path) -> list[str]:
     """Return the processes that were begun from a file of this folder."""
     commands = [_command(path) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")]
