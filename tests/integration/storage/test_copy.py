@@ -257,3 +257,18 @@ def test_a_full_copy_flattens_a_backing_chain(lab: Lab, control: Control, disks:
     assert disks.content(top, 2) == before
     assert not disks.exists(base, 2)
     assert lab.virsh(2, "domblklist", name).count(top) == 1
+
+
+def test_copies_into_one_folder_without_a_pool_share_what_serves_it(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    """Libvirt permits one pool for a folder: the moves of a task, and of another task beside it, find each other's."""
+    names = [guest(f"guest{number}", "--mib", "32") for number in range(4)]
+    paths = {name: disks.create(f"{ELSEWHERE}/{name}.qcow2", mib=2) for name in names}
+    for name, path in paths.items():
+        disks.attach(name, path)
+    first, second = (control.begin_moves([(name, 2) for name in half], parallel=2, transport="tcp", copy_storage="full") for half in (names[:2], names[2:]))
+    for outcome in (first.wait(), second.wait()):
+        assert outcome.code == 0, outcome.text
+        assert [record["status"] for record in outcome.records] == ["completed"] * 2
+    for name, path in paths.items():
+        assert lab.places(name) == {2: "running"}
+        assert disks.content(path, 2) == disks.content(path, 1)
