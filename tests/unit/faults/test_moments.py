@@ -18,8 +18,9 @@ PROBED = [*m.ON_THE_CONTROL_NODE, *m.ON_A_HOST]
 
 @pytest.mark.parametrize("moment", PROBED, ids=lambda moment: moment.name)
 def test_the_function_of_a_moment_is_there(moment: m.Moment) -> None:
-    owner, dummy, name = moment.function.partition(".")
-    found = getattr(getattr(importlib.import_module(moment.full_module), owner), name)
+    owner, dummy, name = moment.function.rpartition(".")
+    module = importlib.import_module(moment.full_module)
+    found = getattr(getattr(module, owner) if owner else module, name)
     assert inspect.isfunction(found)
     assert not inspect.isgeneratorfunction(found), "what is before or after a generator's call is no moment"
     assert moment.when in (m.BEFORE, m.AFTER)

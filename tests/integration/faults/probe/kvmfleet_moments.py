@@ -12,6 +12,8 @@ This file is read by the Python of hosts too, so it needs nothing but the standa
 from __future__ import annotations
 
 import dataclasses
+import glob
+import json
 import typing as t
 
 PACKAGE = "ansible_collections.kvmfleet.migration.plugins"
@@ -24,7 +26,7 @@ Arguments = t.Sequence[t.Any]
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """One point in a function: C(module) below the package, C(function) as C(Class.method), C(when) before or after it.
+    """One point in a function: C(module) below the package, C(function) as C(Class.method) or C(function), C(when) before or after it.
 
     :arg guest: gives the name of the guest that the call is about, from its arguments.
     :arg happens: says whether this call is the moment.
@@ -76,6 +78,16 @@ def _of_plan(arguments: Arguments) -> str:
     return str(arguments[1]["name"])
 
 
+def _of_intent(arguments: Arguments) -> str:
+    """An intent names a record; the state file of that record names the guest."""
+    for path in glob.glob("/run/kvmfleet/*.json"):
+        with open(path, encoding="utf-8") as stream:
+            state = json.load(stream)
+        if state["id"] == arguments[0]["record"]:
+            return str(state["domain"]["name"])
+    return ""
+
+
 def _iteration(number: int) -> Moment:
     return Moment(
         f"iteration {number}",
@@ -122,6 +134,7 @@ ON_A_HOST = (
     *(_act(f"force: {rung}") for rung in ("post_copy", "bandwidth", "downtime", "suspend")),
     *(_act(f"abort: {reason}") for reason in ("operator", "timeout", "stalled")),
     *(_act(f"recover: {part}") for part in ("pause", "resume")),
+    Moment("intent read", "module_utils._watcher.intents", "_intent", AFTER, _of_intent),
     Moment("job ended", "module_utils._watcher.settle", "Settlement.settle", BEFORE, _of_its_journal),
     Moment(
         "destination connected",

@@ -45,9 +45,9 @@ class Probe:
     def _importing(self, *arguments: t.Any, **options: t.Any) -> t.Any:
         imported = self._import(*arguments, **options)
         for module, function in [key for key in tuple(self._pending) if key[0] in sys.modules]:
-            owner_name, dummy, name = function.partition(".")
-            owner = getattr(sys.modules[module], owner_name, None)
-            if owner is not None:
+            owner_name, dummy, name = function.rpartition(".")
+            owner = getattr(sys.modules[module], owner_name, None) if owner_name else sys.modules[module]
+            if hasattr(owner, name):
                 moments = self._pending.pop((module, function), None)
                 if moments:
                     self._wrap(owner, name, moments)
