@@ -18,8 +18,8 @@ def test_guests_are_up_again_although_ssh_keeps_a_dead_connection(machines: Mach
     site.succeed("evacuate", source="m1")
 
     (record,) = site.records()
-    fenced = [evidence for evidence in record["evidence"] if evidence["source"] == "fence_ipmilan"]
-    assert fenced, record["evidence"]
+    fenced = [one for one in record["evidence"] if one.get("agent") == "fence_ipmilan"]
+    assert [one["status"] for one in fenced] == ["off"], record["evidence"]
     active = machines.active()
     (host,) = [number for number in (2, 3) if active[number]]
     site.ended({2: set(), 3: set(), host: {"web"}}, ("web", "done", None, "m1", machines.host(host)))
