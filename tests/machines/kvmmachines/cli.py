@@ -18,7 +18,7 @@ from ...lab.kvmlab import fence as lab_fence
 from ...lab.kvmlab.errors import LabError, UsageError
 from ...lab.kvmlab.namespaces import in_network
 from ...lab.kvmlab.requirements import require_root
-from . import access, bmc, chassis, faults, fence, fleet, guest, image, layout, network, qemu, snapshot, status
+from . import access, bmc, chassis, faults, fence, fleet, guest, image, layout, network, qemu, snapshot, status, upgrade
 from .layout import Fleet, Machine
 from .requirements import require_programs
 
@@ -91,6 +91,8 @@ def _add_power(verbs: t.Any) -> None:
     for name, description in (("poweron", "switch a machine on"), ("reboot", "let a machine reboot itself")):
         verb = _verb(verbs, name, _poweron if name == "poweron" else _reboot, description, machine=True)
         verb.add_argument("--no-wait", action="store_true", help="do not wait until it has booted")
+    newer = _verb(verbs, "upgrade", _upgrade, "exchange the root disk of a host that is off; its identity and libvirt's state are kept", machine=True)
+    newer.add_argument("--release", metavar="NAME", required=True, help="the code name of a Debian release, e.g. trixie")
     fencing = _verb(verbs, "fence", _fence, "fence a machine by the fence agents' rules; without arguments, options are read from standard input")
     fencing.add_argument("words", nargs="*", metavar="MACHINE ACTION")
     fencing.add_argument("-o", "--action")
@@ -165,6 +167,10 @@ def _poweron(it: Fleet, options: Options) -> None:
 
 def _reboot(it: Fleet, options: Options) -> None:
     fleet.reboot(it, _machine(it, options), not options.no_wait)
+
+
+def _upgrade(it: Fleet, options: Options) -> None:
+    upgrade.upgrade(it, _machine(it, options), options.release)
 
 
 def _fence(it: Fleet, options: Options) -> int:

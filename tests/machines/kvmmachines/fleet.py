@@ -159,7 +159,7 @@ def _wait_until_booted(fleet: Fleet, machine: Machine) -> None:
 
 def down(fleet: Fleet) -> None:
     """End all that runs in the fleet and remove all of it but images and warm snapshots. It works on what is left of a fleet, too."""
-    for file in fleet.state.glob("*/qemu.pid"):
+    for file in fleet.state.rglob("qemu.pid"):
         qemu.kill_in(file.parent)
     network.delete(fleet)
     if fleet.state.is_dir():

@@ -18,9 +18,8 @@ from ...lab.kvmlab import machineapt, releaseroot, releases
 from ...lab.kvmlab.commands import run
 from ...lab.kvmlab.errors import LabError
 from ...lab.kvmlab.lock import locked
-from . import acceleration, qemu, readiness
+from . import acceleration, alone, qemu
 from .requirements import require_room
-from .sockets import Agent, Monitor
 
 RECIPE = pathlib.Path(__file__).resolve().parent.parent / "recipe"
 VERSION = 1
@@ -47,8 +46,6 @@ rm -f /etc/ssh/ssh_host_*_key* /var/lib/systemd/random-seed
 journalctl -q --rotate --vacuum-time=1s
 sync
 """
-SEASON_MIB = 1536
-BOOT_SECONDS = 900
 
 
 def ensure_image(cache: pathlib.Path, release: str) -> pathlib.Path:
@@ -123,28 +120,10 @@ def _make_disk(root: pathlib.Path, new: pathlib.Path) -> None:
 
 def _season(new: pathlib.Path, accelerator: str) -> None:
     """Boot the disk once, without any network."""
-    append = "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off systemd.hostname=season ip=10.0.2.15::10.0.2.2:255.255.255.0:season:eth0:none"
-    command = qemu.base_command(new, new, accelerator, SEASON_MIB, append)
-    run(*command, "-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net")
-    monitor, agent = Monitor(new / "monitor.sock"), Agent(new / "agent.sock")
-    try:
-        readiness.wait_until_running(agent, new, BOOT_SECONDS, lambda: _is_running(monitor))
+    with alone.booted(new, new, accelerator, "season") as agent:
         done = agent.run("/bin/sh", "-ec", SEASON)
         if done.code:
             raise LabError(f"The first boot of the image failed: {done.err.strip()}")
-        agent.shut_down()
-        readiness.wait_for(lambda: not _is_running(monitor), "the first boot of the image ends", BOOT_SECONDS)
-    finally:
-        qemu.kill_in(new)
-    for name in ("serial.log", "monitor.sock", "agent.sock", "agent.lock", "qemu.pid"):
-        (new / name).unlink(missing_ok=True)
-
-
-def _is_running(monitor: Monitor) -> bool:
-    try:
-        return bool(monitor.execute("query-status")["running"])
-    except LabError:
-        return False
 
 
 def _say(text: str) -> None:

@@ -31,6 +31,8 @@ HOST_MIB = 1536
 NFS_MIB = 768
 IDENTITIES = uuid.UUID("5d8f0c3e-6f0a-4c55-9c4f-0d2f5a9a7b11")
 """The name space of the machines' UUIDs."""
+UPGRADED_FILE = "upgraded.json"
+"""In the folder of a machine whose root disk was exchanged for one of another release."""
 LONGEST_STATE = 70
 """Characters; unix sockets below it must stay under 108."""
 
@@ -143,8 +145,22 @@ class Fleet:
         return self.folder(machine) / "bmc"
 
     def image(self, machine: Machine) -> pathlib.Path:
-        """Return the folder of the image that a machine was made from."""
-        return pathlib.Path(self.settings["images"][machine.release])
+        """Return the folder of the image that a machine's root disk was made from."""
+        return pathlib.Path(self._upgraded(machine).get("image") or self.settings["images"][machine.release])
+
+    def release(self, machine: Machine) -> str:
+        """Return the release that a machine's root disk has now."""
+        return self._upgraded(machine).get("release") or machine.release
+
+    def set_release(self, machine: Machine, release: str, image: pathlib.Path) -> None:
+        """Write down that a machine's root disk was exchanged for one of that image. It is not among the settings, for a snapshot brings the old disk back."""
+        (self.folder(machine) / UPGRADED_FILE).write_text(json.dumps({"release": release, "image": str(image)}))
+
+    def _upgraded(self, machine: Machine) -> t.Dict[str, str]:
+        try:
+            return t.cast("t.Dict[str, str]", json.loads((self.folder(machine) / UPGRADED_FILE).read_text()))
+        except FileNotFoundError:
+            return {}
 
     def require_machine(self, name: str) -> Machine:
         """Return a machine of this fleet.

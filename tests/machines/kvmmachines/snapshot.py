@@ -19,7 +19,7 @@ import typing as t
 from ...lab.kvmlab.commands import run
 from ...lab.kvmlab.errors import LabError, UsageError
 from . import qemu, readiness
-from .layout import Fleet, Machine
+from .layout import UPGRADED_FILE, Fleet, Machine
 from .sockets import Monitor
 
 FORMAT = 1
@@ -64,6 +64,7 @@ def save(fleet: Fleet, folder: pathlib.Path) -> None:
     for machine in fleet.machines:
         qemu.kill(fleet, machine)
         (fleet.folder(machine) / "disk.qcow2").rename(new / machine.name / "disk.qcow2")
+        _copy_release(fleet.folder(machine), new / machine.name)
     (new / "version").write_text(version())
     new.rename(folder)
 
@@ -119,7 +120,15 @@ def _wait_for_migration(monitor: Monitor, file: pathlib.Path) -> None:
 def _load_machine(fleet: Fleet, machine: Machine, saved: pathlib.Path) -> None:
     qemu.kill(fleet, machine)
     qemu.create_disk(saved / "disk.qcow2", fleet.folder(machine) / "disk.qcow2")
+    _copy_release(saved, fleet.folder(machine))
     qemu.start(fleet, machine, incoming=True)
     monitor = qemu.monitor(fleet, machine)
     monitor.execute("migrate-incoming", uri=f"exec:cat '{saved / 'memory'}'")
     _wait_for_migration(monitor, saved / "memory")
+
+
+def _copy_release(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Let a machine that was upgraded, or was not, be so with the disk that it gets."""
+    (target / UPGRADED_FILE).unlink(missing_ok=True)
+    if (source / UPGRADED_FILE).exists():
+        shutil.copy(source / UPGRADED_FILE, target)

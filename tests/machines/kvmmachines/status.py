@@ -30,7 +30,7 @@ def _read(fleet: Fleet, machine: Machine) -> Row:
         "cut": network.is_cut(fleet, machine),
         "bmc": bmc.describe(fleet, machine) if machine.is_host else None,
         "address": machine.address,
-        "release": machine.release,
+        "release": fleet.release(machine),
         "guests": guest.list_guests(fleet, machine) if on and machine.is_host else None,
     }
 

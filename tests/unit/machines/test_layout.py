@@ -78,3 +78,13 @@ def test_the_kernel_is_told_who_the_machine_is(fleet: Fleet) -> None:
     words = qemu.kernel_arguments(fleet.require_machine("m2")).split()
     assert {"systemd.hostname=m2", "machine.nfs=client", "ip=10.178.0.12::10.178.0.254:255.255.255.0:m2:eth0:none"} <= set(words)
     assert "machine.nfs=server" in qemu.kernel_arguments(fleet.require_machine("nfs")).split()
+
+
+def test_a_machine_that_was_upgraded_has_another_release_and_image_and_the_settings_stay(fleet: Fleet) -> None:
+    before = fleet.settings_file.read_text()
+    (m1, m2, _m3, _nfs) = fleet.machines
+    for machine in (m1, m2):
+        fleet.folder(machine).mkdir()
+    fleet.set_release(m2, "trixie", pathlib.Path("/t2"))
+    assert [(fleet.release(machine), str(fleet.image(machine))) for machine in (m1, m2)] == [("bookworm", "/b"), ("trixie", "/t2")]
+    assert fleet.settings_file.read_text() == before

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
+import shutil
 
 import pytest
 
@@ -52,3 +54,33 @@ def test_a_snapshot_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None
 def test_a_name_that_is_no_folder_is_refused(name: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(UsageError, match="not valid"):
         snapshot.named(Fleet("kvf", tmp_path), name)
+
+
+@pytest.mark.parametrize("was_upgraded", [True, False])
+def test_a_snapshot_brings_back_the_release_that_a_machine_had(was_upgraded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet("kvf", tmp_path)
+    fleet.state.mkdir(parents=True)
+    machine = MACHINES[0]
+    settings = {"machines": [dataclasses.asdict(machine)], "images": {"bookworm": "/b"}, "accelerator": "tcg"}
+    fleet = fleet.write_settings(settings)
+    saved = tmp_path / "saved"
+    for folder in (fleet.folder(machine), saved / machine.name):
+        folder.mkdir(parents=True)
+    (saved / "version").write_text(snapshot.version())
+    (saved / machine.name / "memory").touch()
+    if was_upgraded:
+        fleet.set_release(machine, "trixie", pathlib.Path("/t"))
+        shutil.copy(fleet.folder(machine) / "upgraded.json", saved / machine.name)
+    fleet.set_release(machine, "forky", pathlib.Path("/f"))
+    for name in ("create_disk", "start", "kill"):
+        monkeypatch.setattr(snapshot.qemu, name, lambda *_arguments, **_options: None)
+    monkeypatch.setattr(snapshot.qemu, "monitor", lambda *_arguments: Monitor())
+    snapshot.load(fleet, saved)
+    assert (fleet.release(machine), str(fleet.image(machine))) == (("trixie", "/t") if was_upgraded else ("bookworm", "/b"))
+
+
+class Monitor:
+    """The monitor of a machine whose memory has been loaded."""
+
+    def execute(self, command: str, **_arguments: object) -> dict[str, str]:
+        return {"status": "completed"} if command == "query-migrate" else {}

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A fleet whose third host runs Debian 13 comes up as it was ordered: each machine has its release, its libvirt answers, and a guest runs there."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
+
+CODENAME = ". /etc/os-release; echo $VERSION_CODENAME"
+VERSION = "virsh -q version --daemon"
+
+
+@pytest.fixture
+def other(fleet: Machines) -> t.Iterator[Machines]:
+    """Return a second fleet, beside the one of all other scenarios."""
+    other = Machines(f"{fleet.prefix}two")
+    other("down")
+    try:
+        other("up", "--hosts", "3", "--release", "trixie:3", "--cold", seconds=3600)
+        yield other
+    finally:
+        other("down")
+
+
+def test_a_fleet_with_one_host_of_a_newer_release(other: Machines) -> None:
+    told = {row["machine"]: row["release"] for row in json.loads(other("status", "--json"))}
+    assert told == {"m1": "bookworm", "m2": "bookworm", "m3": "trixie", "nfs": "bookworm"}
+    assert {number: other.on(number, CODENAME).strip() for number in other.numbers} == {1: "bookworm", 2: "bookworm", 3: "trixie"}
+    older, newer = other.on(1, VERSION), other.on(3, VERSION)
+    assert "Running against daemon: 9.0" in older, older
+    assert "Running against daemon: 11.3" in newer, newer
+    other("guest", "new", "--host", "m3", "--mib", "24")
+    assert other.active() == {1: set(), 2: set(), 3: {"new"}}
+    assert "pc-i440fx-10.0" in other.on(3, "virsh -q dumpxml new")
