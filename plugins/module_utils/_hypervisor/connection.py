@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import random
 import re
+import socket
 import threading
 import time
 import typing as t
@@ -25,6 +26,11 @@ from .uri import check_uri
 KEEPALIVE_INTERVAL_SECONDS = 5
 KEEPALIVE_COUNT = 3
 OPEN_TIMEOUT_SECONDS = 20.0
+# A host that is slow or busy takes longer to log somebody in. It is known by its port, which accepts connections all the same.
+BUSY_OPEN_TIMEOUT_SECONDS = 60.0
+_PORTS = {"tcp": 16509, "tls": 16514}
+_SSH_PORT = 22
+_PORT_SECONDS = 3.0
 # The SSH server drops logins while too many others are not authenticated yet (MaxStartups, 10:30:100 unless configured). What OpenSSH says then,
 # or libvirt where its SSH program had ended before it was sent anything. That has other causes too, which the next try tells.
 _DROPPED = re.compile(r"kex_exchange_identification|banner exchange|Connection (closed|reset) by \S+ port|Broken pipe|End of file while reading data")
@@ -39,27 +45,46 @@ _RANDOM = random.SystemRandom()
 _LOGINS: t.DefaultDict[str, threading.Semaphore] = collections.defaultdict(lambda: threading.Semaphore(_LOGINS_AT_ONCE))
 
 
-def open_connection(uri: str, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> t.Any:
+def open_connection(uri: str, timeout_seconds: t.Optional[float] = None) -> t.Any:
     """Open a read-write connection. Raises L(Unreachable) when libvirt refuses, or has not answered within the limit.
 
     Whoever gave the URI, also a record or another host, it is checked here: L(InvalidArgument).
     Libvirt's own call can block for minutes on a host that is down, so it runs in a thread that is left behind then.
     A login that the SSH server drops because of too many others is tried again until the limit.
+
+    :arg timeout_seconds: the limit; none means 20 s, and 60 s for a remote host whose port accepts connections.
     """
     check_uri(uri, "The URI of a libvirt host")
     start_event_loop()
     outcome: t.List[t.Any] = []
-    opener = threading.Thread(target=_open, args=(uri, outcome, time.monotonic() + timeout_seconds), name="libvirt-open", daemon=True)
+    limit = OPEN_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+    opener = threading.Thread(target=_open, args=(uri, outcome, time.monotonic() + limit), name="libvirt-open", daemon=True)
     opener.start()
-    opener.join(timeout_seconds)
+    opener.join(limit)
+    if timeout_seconds is None and not outcome and _accepts_connections(uri):
+        limit = BUSY_OPEN_TIMEOUT_SECONDS
+        opener.join(BUSY_OPEN_TIMEOUT_SECONDS - OPEN_TIMEOUT_SECONDS)
     if not outcome:
         raise Unreachable(
-            f"libvirt at {uri} did not answer within {timeout_seconds:.0f} s.",
+            f"libvirt at {uri} did not answer within {limit:.0f} s.",
             "Check that the host is up and that its libvirt daemon listens for this transport.",
         )
     if isinstance(outcome[0], KvmfleetError):
         raise outcome[0]
     return outcome[0]
+
+
+def _accepts_connections(uri: str) -> bool:
+    """Whether the port that the URI leads to accepts connections; not for a host that only a jump host reaches."""
+    parts = urllib.parse.urlsplit(uri)
+    if not parts.hostname:
+        return False
+    port = parts.port or _PORTS.get(parts.scheme.partition("+")[2], _SSH_PORT)
+    try:
+        with socket.create_connection((parts.hostname, port), timeout=_PORT_SECONDS):
+            return True
+    except (OSError, UnicodeError):
+        return False
 
 
 def _open(uri: str, outcome: t.List[t.Any], until: float) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import typing as t
 
@@ -69,6 +70,28 @@ def test_a_host_that_never_answers_is_not_waited_for(answer: t.Callable[..., Non
             connection.open_connection("qemu+tcp://kvm2/system", timeout_seconds=0.05)
     finally:
         release.set()
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_host_whose_port_accepts_connections_is_given_longer(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_on: bool) -> None:
+    monkeypatch.setattr(connection, "OPEN_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "BUSY_OPEN_TIMEOUT_SECONDS", 60.0)
+    release = threading.Event()
+
+    def log_in_late(uri: str) -> Connection:
+        release.wait(1 if is_on else 30)
+        return Connection()
+
+    answer(log_in_late)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        uri = f"qemu+ssh://127.0.0.1:{listener.getsockname()[1]}/system"
+        if not is_on:
+            listener.close()
+            with pytest.raises(Unreachable, match="did not answer within"):
+                connection.open_connection(uri)
+        else:
+            assert connection.open_connection(uri).keepalive == (5, 3)
+    release.set()
 
 
 def test_without_the_binding_it_is_not_the_host_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
