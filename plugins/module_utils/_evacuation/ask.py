@@ -16,7 +16,7 @@ from .._patience import within
 
 MAX_AT_ONCE = 32
 # A libvirt daemon whose domain is being started answers nothing meanwhile, and its connection stays alive.
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 Answer = t.Dict[str, t.Any]
 
