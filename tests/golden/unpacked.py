@@ -25,7 +25,7 @@ def unpack(revision: str, build: Path) -> Path:
 
     Raises L(NoHistory) where the checkout is no repository, or a shallow clone without that revision.
     """
-    done = subprocess.run(["git", "-C", str(CHECKOUT), "archive", "--format=tar", revision], capture_output=True, check=False)
+    done = subprocess.run(["git", "-c", "safe.directory=*", "-C", str(CHECKOUT), "archive", "--format=tar", revision], capture_output=True, check=False)
     if done.returncode != 0:
         raise NoHistory(
             f"{CHECKOUT} has no revision {revision}: {done.stderr.decode(errors='replace').strip()} "
