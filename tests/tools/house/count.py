@@ -1,0 +1,106 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Counts what can be counted of the house: sizes, names, types, imports, and the tasks of the roles.
+
+Usage: C(python tests/tools/house/count.py [CHECKOUT ...]): one column for each, of this checkout without any.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from house.annotations import Annotations
+    from house.imports import circles, import_graph, room_graph, single_importers
+    from house.sources import Function, SourceFile, read_plugins
+else:
+    from .annotations import Annotations
+    from .imports import circles, import_graph, room_graph, single_importers
+    from .sources import Function, SourceFile, read_plugins
+
+ROOT = Path(__file__).resolve().parents[3]
+LONG_FUNCTION_LINES = 40
+ROLES = ("drain_host", "evacuate_host", "recover_host")
+TASK = re.compile(r"^ *- name:", re.MULTILINE)
+
+Figures = dict[str, str]
+
+
+def main(checkouts: list[str]) -> None:
+    columns = {name: count(Path(name)) for name in checkouts or [str(ROOT)]}
+    titles = next(iter(columns.values()))
+    width = max(map(len, titles))
+    print(" " * width, *(f"{Path(name).name:>12}" for name in columns))
+    for title in titles:
+        print(f"{title:<{width}}", *(f"{figures[title]:>12}" for figures in columns.values()))
+
+
+def count(checkout: Path) -> Figures:
+    """Return the figures of a checkout by what they are called."""
+    files = read_plugins(checkout)
+    return {**_count_files(files), **_count_functions(files), **_count_imports(files), **_count_tasks(checkout)}
+
+
+def _count_files(files: list[SourceFile]) -> Figures:
+    lines = [file.lines for file in files if file.is_utility]
+    return {
+        "Python files of the plugins": str(len(files)),
+        "utility files": str(len(lines)),
+        "utility lines": str(sum(lines)),
+        "median utility file, lines": f"{statistics.median(lines):.0f}",
+    }
+
+
+def _count_functions(files: list[SourceFile]) -> Figures:
+    functions = [(file, function) for file in files for function in file.functions()]
+    annotations = Annotations(files)
+    vague = sum(annotations.is_vague_signature(file, function) for file, function in functions)
+    short = sum(is_one_word(function.name) for _file, function in functions)
+    sizes = [_size(function) for _file, function in functions]
+    return {
+        "functions": str(len(functions)),
+        "median function, lines": f"{statistics.median(sizes):.0f}",
+        f"functions over {LONG_FUNCTION_LINES} lines": str(sum(size > LONG_FUNCTION_LINES for size in sizes)),
+        "one-word function names": _share(short, len(functions)),
+        "signatures with Any": _share(vague, len(functions)),
+        "names for dict[str, Any]": str(len(annotations.dictionary_aliases())),
+    }
+
+
+def _count_imports(files: list[SourceFile]) -> Figures:
+    graph = import_graph(files)
+    return {
+        "utility files with one importer": str(len(single_importers(files, graph))),
+        "circles of files": str(len(circles(graph))),
+        "rooms in a circle": str(sum(map(len, circles(room_graph(files, graph))))),
+    }
+
+
+def _count_tasks(checkout: Path) -> Figures:
+    """Count the named tasks of a role, its blocks among them."""
+    return {
+        f"tasks of {role}": str(sum(len(TASK.findall(path.read_text(encoding="utf-8"))) for path in (checkout / "roles" / role / "tasks").glob("*.yml")))
+        for role in ROLES
+    }
+
+
+def is_one_word(name: str) -> bool:
+    return "_" not in name.strip("_")
+
+
+def _size(function: Function) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "-"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
