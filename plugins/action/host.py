@@ -10,12 +10,14 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import DECISIONS, host_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts import adopt
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.change import changed_entry, differs, shown
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import check_not_discarded, scrapped, without_token
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.grants import Grant, recorded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_by_name, entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.settle import discarded, settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.uuids import uuid_notes
@@ -84,7 +86,7 @@ class ActionModule(FleetAction):
         elif decision == "source_discarded":
             result = _discard(ledger, name, phase if asked else None, reason, check)
         else:
-            result = _revoke(ledger, name, phase if asked else None, reason, check)
+            result = _revoke(ledger, name, here, phase, reason, check)
         warnings = [*result.pop("warnings", []), *ledger.problems]
         if not self._task.diff:
             result.pop("diff", None)
@@ -230,13 +232,33 @@ def _discard(ledger: Ledger, name: str, phase: Phase | None, reason: str, check:
     return {"changed": bool(records or after), "host": body, "records": records, "diff": {"before": shown(entry.body), "after": shown(body)}}
 
 
-def _revoke(ledger: Ledger, name: str, phase: Phase | None, reason: str, check: bool) -> Result:
+def _revoke(ledger: Ledger, name: str, here: str, phase: Phase, reason: str, check: bool) -> Result:
+    """Revoke a token where the host learns of it, and only then in the ledger: a task that dies in between is run again."""
     entry = entry_by_name(ledger, name)
-    removed = bool(phase("revoke", {"check": check})["changed"]) if phase is not None else False
-    after = without_token(entry.body, reason, acting())
+    grant = recorded(entry.body)
+    removed, more = False, {}
+    if name == here:
+        removed = bool(phase("revoke", {"check": check, "grant": grant.id if grant else None})["changed"])
+    elif grant:
+        more = {"folders": _revoke_on_storage(grant, name, here, phase, check)}
+    after = without_token(entry.body, reason, acting(), **more)
     body = ledger.put_host(after, entry.version).body if after and not check else after or entry.body
-    result: Result = {"changed": bool(after or removed), "host": body, "records": []}
-    if phase is None and after:
-        told = f"{name} was not asked: should it come back by itself with its token, it would start its guests. Keep it off, or revoke the token there, too."
-        result["warnings"] = [told]
-    return result
+    return {"changed": bool(after or removed), "host": body, "records": []}
+
+
+def _revoke_on_storage(grant: Grant, name: str, here: str, phase: Phase, check: bool) -> list[str]:
+    """Return the folders in which the host will find that its token is revoked. Raises L(Unsafe) where there is none."""
+    not_revoked = f"{name} may hold a clean-shutdown token, and it would start its guests by itself when it returns. Nothing was changed."
+    if not grant.folders:
+        raise Unsafe(
+            f"The token of {name} was granted by an earlier version, which reads no shared storage at boot. {not_revoked}",
+            f"Start {name} without its network and run protect_host on it, or the task itself. Of a host that will never return, say so: source_discarded.",
+        )
+    answer = phase("revoke_elsewhere", {"grant": grant.for_host(), "check": check})
+    if not answer["folders"]:
+        why = "; ".join(f"{folder}: {problem}" for folder, problem in sorted(answer["problems"].items()))
+        raise Unsafe(
+            f"{here} sees no storage on which the token of {name} can be revoked ({printable(why)}). {not_revoked}",
+            f"Run the task on a host that sees one of these folders, or on {name} itself. Of a host that will never return, say so: source_discarded.",
+        )
+    return list(answer["folders"])

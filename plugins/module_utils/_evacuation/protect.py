@@ -20,6 +20,7 @@ from .._facts.remembered import remembered
 from .._facts.request import request_of
 from .._guard.install import NOT_HELD, install
 from .._guard.state import state
+from .._guard.tombstones import revoked_in
 from .._hypervisor.definitions import open_definitions_host
 from .._hypervisor.domain import definition_root, info_of
 from .._migration import hypervisor as h
@@ -108,14 +109,21 @@ def save(uri: str, work: Work) -> Json:
 
 
 def guard(uri: str, work: Work) -> Json:
-    """Install the boot guard where C(install), with the grant C(grant) of clean-shutdown tokens; return what holds at the next boot."""
+    """Install the boot guard where C(install); return what holds at the next boot.
+
+    :arg work: C(grant), the grant of clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
+        host is never to have again.
+    Returns C(revoked_in), the folders in which a person has revoked that grant.
+    """
     require_root()
     require_local(uri)
-    change = install(grant=work["grant"], check_mode=work["check"]) if work["install"] else None
+    grant = work["grant"]
+    change = install(grant=grant, check_mode=work["check"], taken_back=work.get("taken_back") or ()) if work["install"] else None
     now = state()
     installed = now.installed or bool(change)
     return {
         "changed": bool(change and change.changed),
+        "revoked_in": revoked_in(grant) if grant and work["install"] else [],
         "guard": {
             "installed": installed,
             "systemd": now.systemd,

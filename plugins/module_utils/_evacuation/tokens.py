@@ -17,8 +17,8 @@ import typing as t
 import uuid as uuid_module
 
 from .._errors import KvmfleetError, NotFound, NotSupported
+from .._guard.storage import HOST_TOKEN_PREFIX
 
-_PREFIX = ".kvmfleet-host-"
 _MAX_BYTES = 4096
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -27,7 +27,7 @@ Nonces = t.Dict[str, str]
 
 def token_path(folder: str, host_id: str) -> str:
     """Return where that host's token in that folder is."""
-    return os.path.join(folder, f"{_PREFIX}{host_id}")
+    return os.path.join(folder, f"{HOST_TOKEN_PREFIX}{host_id}")
 
 
 def leave(folders: t.Sequence[str], host_id: str) -> t.Tuple[Nonces, t.Dict[str, str]]:

@@ -13,6 +13,7 @@ import uuid as uuid_module
 
 from .._errors import Conflict, Forbidden, InvalidArgument
 from .._guard.install import revoke as revoke_grant
+from .._guard.tombstones import leave_tombstones
 from .._module import require_local, require_root
 from .identity import HOST_ID_FILE, read_host_id
 from .remembered import recalled
@@ -30,10 +31,24 @@ def adopt(uri: str, work: Work) -> Json:
 
 
 def revoke(uri: str, work: Work) -> Json:
-    """Take back this host's right to leave clean-shutdown tokens, and delete a token; C(changed)."""
+    """Take back this host's right to leave clean-shutdown tokens, and delete a token; C(changed).
+
+    :arg work: C(grant), the ID of the grant that the ledger has, which the host is never to have again; null for none.
+    """
     require_root()
     require_local(uri)
-    return {"changed": revoke_grant(check_mode=work["check"])}
+    return {"changed": revoke_grant(check_mode=work["check"], grant=work["grant"])}
+
+
+def revoke_elsewhere(uri: str, work: Work) -> Json:
+    """Revoke the grant C(grant) (C(grant), C(host_id), C(folders)) of another host on the storage that both see.
+
+    Returns C(folders), in which it is revoked now, and C(problems), why it is not in the others.
+    """
+    require_root()
+    require_local(uri)
+    folders, problems = leave_tombstones(work["grant"], work["check"])
+    return {"changed": bool(folders), "folders": folders, "problems": problems}
 
 
 def put_host_id(host_id: str, path: str = HOST_ID_FILE) -> None:
@@ -77,4 +92,4 @@ def recall(uri: str, work: Work) -> Json:
     return {"changed": False, "told": recalled(work["id"])}
 
 
-PHASES: t.Dict[str, t.Callable[[str, Work], Json]] = {"adopt": adopt, "revoke": revoke, "recall": recall}
+PHASES: t.Dict[str, t.Callable[[str, Work], Json]] = {"adopt": adopt, "revoke": revoke, "revoke_elsewhere": revoke_elsewhere, "recall": recall}

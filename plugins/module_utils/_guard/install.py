@@ -11,10 +11,9 @@ import dataclasses
 import os
 import subprocess
 import typing as t
-import uuid as uuid_module
 
-from .._errors import Forbidden, Internal, InvalidArgument, Unsafe
-from . import layout, program, systemd, units
+from .._errors import Conflict, Forbidden, Internal, InvalidArgument, Unsafe
+from . import layout, program, storage, systemd, units
 
 NOT_HELD = "systemd does not run this host: the boot guard is installed, but nothing runs it, and at the next boot no automatic start of a guest is held."
 
@@ -30,35 +29,41 @@ class Change:
     warnings: t.List[str]
 
 
-def install(root: str = "/", grant: t.Optional[str] = None, check_mode: bool = False) -> Change:
+def install(root: str = "/", grant: t.Optional[program.Document] = None, check_mode: bool = False, taken_back: t.Sequence[str] = ()) -> Change:
     """Install the guard for the next boot, or bring it up to date. What this boot's guests do is not touched, and a held host stays held.
 
     A host whose guard was damaged, so that it did not run in this boot, is held from now on: its guests may have been started elsewhere.
 
-    :arg grant: the ID, a UUID, under which this host may leave a clean-shutdown token; null revokes an earlier one, and deletes its token.
-    Raises L(InvalidArgument), L(Forbidden) without root, L(Internal) where the host cannot run the program.
+    :arg grant: what this host needs to leave clean-shutdown tokens, and to have them confirmed at boot (L(storage.check_grant)); null revokes
+        an earlier one, and deletes its token.
+    :arg taken_back: IDs of grants that this host is never to have again.
+    Raises L(InvalidArgument), L(Conflict) for a grant that was taken back, L(Forbidden) without root, L(Internal) where the host cannot run the program.
     """
-    grant = _checked(grant)
+    _check_grant(grant)
     _require_root(root)
     guard = program.Guard(root)
+    _check_not_taken_back(guard, grant)
     interpreter = layout.choose_interpreter()
     changes = layout.different(root, interpreter)
-    is_granted = guard.grant() == grant and (grant is not None or not _has_token(guard))
+    is_granted = guard.grant_document() == grant and (grant is not None or not _has_token(guard)) and set(taken_back) <= set(guard.revoked())
     if not check_mode and (changes or not is_granted):
-        _attempt(lambda: _apply(guard, interpreter, changes, grant))
+        _attempt(lambda: _apply(guard, interpreter, changes, grant, taken_back))
     if not check_mode and systemd.is_running(root):
         _activate(reload_units=bool(changes))
     files = [f"/{path}" for path in changes] + ([] if is_granted else [guard.grant_file])
     return Change(bool(files), files, systemd.is_running(root), [] if systemd.is_running(root) else [NOT_HELD])
 
 
-def revoke(root: str = "/", check_mode: bool = False) -> bool:
-    """Take back the right to leave clean-shutdown tokens, and delete a token; return whether there was either."""
+def revoke(root: str = "/", check_mode: bool = False, grant: t.Optional[str] = None) -> bool:
+    """Take back the right to leave clean-shutdown tokens, and delete a token; return whether there was either.
+
+    :arg grant: the ID of a grant that this host is never to have again, whether it has it now or a request is still on its way.
+    """
     _require_root(root)
     guard = program.Guard(root)
     is_there = os.path.lexists(guard.grant_file) or _has_token(guard)
-    if is_there and not check_mode:
-        _attempt(lambda: _write_grant(guard, None))
+    if not check_mode and (is_there or grant is not None):
+        _attempt(lambda: _write_grant(guard, None, [grant] if grant is not None else []))
     return is_there
 
 
@@ -70,6 +75,8 @@ def remove(root: str = "/", check_mode: bool = False) -> Change:
         raise Unsafe("This host is held: without the guard its guests would start at the next boot.", "Release the host first (recover_host), then remove it.")
     present = [path for path in layout.all_paths() if os.path.lexists(os.path.join(root, path))]
     is_granted = revoke(root, check_mode)
+    if not check_mode:
+        _attempt(lambda: _unlink(guard, guard.revoked_file))
     if not check_mode and present:
         _attempt(lambda: _delete(root, present))
         if systemd.is_running(root):
@@ -78,7 +85,7 @@ def remove(root: str = "/", check_mode: bool = False) -> Change:
     return Change(bool(files), files, systemd.is_running(root), [])
 
 
-def _apply(guard: program.Guard, interpreter: str, changes: t.Sequence[str], grant: t.Optional[str]) -> None:
+def _apply(guard: program.Guard, interpreter: str, changes: t.Sequence[str], grant: t.Optional[program.Document], taken_back: t.Sequence[str]) -> None:
     if not guard.status()["ran"]:
         _decide_this_boot(guard)
     texts = layout.wanted(interpreter)
@@ -89,7 +96,7 @@ def _apply(guard: program.Guard, interpreter: str, changes: t.Sequence[str], gra
             _replace(os.path.join(guard.root, path), texts[path], layout.mode_of(path))
         if path == units.PROGRAM_FILE:
             _require_runnable(guard, interpreter)
-    _write_grant(guard, grant)
+    _write_grant(guard, grant, taken_back)
 
 
 def _decide_this_boot(guard: program.Guard) -> None:
@@ -116,14 +123,24 @@ def _activate(reload_units: bool) -> None:
     systemd.systemctl("start", units.UNIT)
 
 
-def _write_grant(guard: program.Guard, grant: t.Optional[str]) -> None:
-    if grant is not None:
-        program.write_json(guard.grant_file, {"grant": grant})
-        return
-    for path in (guard.token_file, guard.grant_file):
-        if os.path.lexists(path):
-            os.unlink(path)
-            program.sync_folder(guard.kept_folder)
+def _write_grant(guard: program.Guard, grant: t.Optional[program.Document], taken_back: t.Sequence[str]) -> None:
+    """Give or take the grant. A boot whose token is being confirmed meanwhile is decided before or after that, and never in between."""
+    with guard.locked():
+        before, revoked = guard.grant(), guard.revoked()
+        lost = {*taken_back, *([before] if before and before != (grant or {}).get("grant") else [])} - set(revoked)
+        if lost:
+            program.write_json(guard.revoked_file, [*revoked, *sorted(lost)])
+        if grant is not None:
+            program.write_json(guard.grant_file, grant)
+            return
+        for path in (guard.token_file, guard.grant_file):
+            _unlink(guard, path)
+
+
+def _unlink(guard: program.Guard, path: str) -> None:
+    if os.path.lexists(path):
+        os.unlink(path)
+        program.sync_folder(guard.kept_folder)
 
 
 def _replace(path: str, text: str, mode: int) -> None:
@@ -157,11 +174,17 @@ def _has_token(guard: program.Guard) -> bool:
     return os.path.lexists(guard.token_file)
 
 
-def _checked(grant: t.Optional[str]) -> t.Optional[str]:
-    try:
-        return None if grant is None else str(uuid_module.UUID(grant))
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InvalidArgument(f"The grant of clean-shutdown tokens is named by a UUID, not by {grant!r}.") from error
+def _check_grant(grant: t.Optional[program.Document]) -> None:
+    if grant is not None and not storage.check_grant(grant):
+        raise InvalidArgument(f"The grant of clean-shutdown tokens needs the UUIDs grant and host_id, and folders; it is {grant!r}.", "Nothing was changed.")
+
+
+def _check_not_taken_back(guard: program.Guard, grant: t.Optional[program.Document]) -> None:
+    if grant is not None and grant["grant"] in guard.revoked():
+        raise Conflict(
+            f"The grant {grant['grant']} of clean-shutdown tokens was taken back on this host. Nothing was changed.",
+            "Run the task again: it reads the ledger anew.",
+        )
 
 
 def _require_root(root: str) -> None:

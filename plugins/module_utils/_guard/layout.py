@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 import typing as t
 
 from .._errors import Internal
-from . import program, units
+from . import program, storage, units
 
 INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 """Tried first: they stay where they are when the operating system is upgraded."""
@@ -28,9 +29,9 @@ def choose_interpreter() -> str:
     return sys.executable
 
 
-def program_text(interpreter: str) -> str:
-    """Return the program as it is installed. It comes out of this collection's own package, which may be an archive."""
-    source = program.__loader__.get_source(program.__name__) if program.__loader__ else None  # type: ignore[attr-defined]
+def program_text(interpreter: str, module: types.ModuleType = program) -> str:
+    """Return a program as it is installed. It comes out of this collection's own package, which may be an archive."""
+    source = module.__loader__.get_source(module.__name__) if module.__loader__ else None  # type: ignore[attr-defined]
     if not source:
         raise Internal("The boot guard's program cannot be read from the collection.", "Report this as a bug.")
     return f"#!{interpreter} -I\n{source}"
@@ -38,12 +39,13 @@ def program_text(interpreter: str) -> str:
 
 def wanted(interpreter: str) -> t.Dict[str, str]:
     """Return path below the root: text, in the order in which the files are written; nothing refers to a file that comes later."""
-    return {units.PROGRAM_FILE: program_text(interpreter), **units.files(interpreter)}
+    programs = {units.STORAGE_FILE: program_text(interpreter, storage), units.PROGRAM_FILE: program_text(interpreter)}
+    return {**programs, **units.files(interpreter)}
 
 
 def missing(root: str = "/") -> t.List[str]:
     """Return the files of an installed guard that are not there, or were emptied; none means that it is installed."""
-    there = [os.path.join(root, path) for path in [units.PROGRAM_FILE, *units.files("")]]
+    there = [os.path.join(root, path) for path in [*units.PROGRAM_FILES, *units.files("")]]
     link = os.path.join(root, units.WANTS_LINK)
     return [path for path in there if not (os.path.isfile(path) and os.path.getsize(path))] + ([] if os.path.islink(link) else [link])
 
@@ -58,11 +60,11 @@ def different(root: str, interpreter: str) -> t.List[str]:
 
 def all_paths() -> t.List[str]:
     """Return every path, what is needed last being last: the reverse of the order of writing."""
-    return [units.WANTS_LINK, *reversed([units.PROGRAM_FILE, *units.files("")])]
+    return [units.WANTS_LINK, *reversed([*units.PROGRAM_FILES, *units.files("")])]
 
 
 def mode_of(path: str) -> int:
-    return 0o755 if path == units.PROGRAM_FILE else 0o644
+    return 0o755 if path in units.PROGRAM_FILES else 0o644
 
 
 def _is(root: str, path: str, text: str) -> bool:

@@ -7,6 +7,9 @@
 
 This file stands alone, with the standard library only: it is installed on the host as it is. What it keeps about this boot is in
 /run/kvmfleet/guard, what it keeps over boots is in /var/lib/kvmfleet/guard.
+
+The token of a clean shutdown releases no boot by itself: a person may have revoked it while the host was off, and the guests may run elsewhere.
+So a boot with a token is held until shared storage has confirmed it (C(confirm)), which is asked once it is mounted and before a daemon is started.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import typing as t
 import uuid as uuid_module
 from xml.etree import ElementTree
@@ -28,6 +32,14 @@ BY_TOKEN = "token"  # noqa: S105 - it names a kind of release
 BY_INSTALL = "install"
 MARK_CONTENT = "kvmfleet-guard\n"
 LIBVIRT_GUESTS = "libvirt-guests.service"
+STORAGE_PROGRAM = "usr/local/lib/kvmfleet/kvmfleet-guard-storage"
+CONFIRM_SECONDS = 60.0
+"""How long shared storage is waited for. Less than systemd gives a daemon to start (90 s)."""
+# Exit codes of the storage program.
+_CONFIRMED, _REVOKED = 0, 10
+_POLL_SECONDS = 1.0
+_LEAST_SECONDS = 5.0
+_UNCONFIRMED = "shared storage has yet to confirm the clean-shutdown token"
 _LONGEST_BYTES = 16 * 1024 * 1024
 
 Document = t.Dict[str, t.Any]
@@ -40,14 +52,17 @@ class GuardError(Exception):
 class Guard:
     """The guard of the host whose file system begins at C(root)."""
 
-    def __init__(self, root: str = "/") -> None:
+    def __init__(self, root: str = "/", confirm_seconds: float = CONFIRM_SECONDS) -> None:
         self.root = root
+        self.confirm_seconds = confirm_seconds
         self.run_folder = self.path("run/kvmfleet/guard")
         self.kept_folder = self.path("var/lib/kvmfleet/guard")
         self.held_file = os.path.join(self.run_folder, "held.json")
         self.released_file = os.path.join(self.run_folder, "released.json")
         self.token_file = os.path.join(self.kept_folder, "token.json")
         self.grant_file = os.path.join(self.kept_folder, "grant.json")
+        self.revoked_file = os.path.join(self.kept_folder, "revoked.json")
+        """Grants that were taken back on this host. A request that was delayed brings none of them back."""
         self.mark = self.path("run/libvirt/qemu/autostarted")
         """Libvirt's own note that it has started this boot's guests (since 5.9.0); its QEMU driver then starts none, in libvirtd and virtqemud alike."""
         self.list_file = self.path("var/lib/libvirt/libvirt-guests")
@@ -72,22 +87,31 @@ class Guard:
 
     def grant(self) -> t.Optional[str]:
         """Return the ID under which this host may leave clean-shutdown tokens; null where it may not."""
-        return _uuid_of(_read_json(self.grant_file), "grant")
+        return _uuid_of(self.grant_document(), "grant")
+
+    def grant_document(self) -> t.Any:
+        """Return the grant: C(grant), its ID; C(host_id); C(folders), the shared storage that confirms it. Not checked; null for none."""
+        return _read_json(self.grant_file)
+
+    def revoked(self) -> t.List[str]:
+        """Return the grants that were taken back on this host."""
+        found = _read_json(self.revoked_file)
+        return [grant for grant in found if isinstance(grant, str)] if isinstance(found, list) else []
 
     def hold(self) -> t.Optional[Document]:
         """See to it that nothing starts by itself, unless this boot was released. Return the release, or null where the host is held.
 
-        Called before every start of a daemon, so also when one is restarted. The mark comes first: whatever happens to this process
+        A boot with a good token is held, too, until L(confirm). The mark comes first: whatever happens to this process
         afterwards, nothing starts. Raises OSError or L(GuardError) where nothing can be held; then no daemon may be started.
         """
-        with self._locked():
+        with self.locked():
             released = self.released()
             if released is None:
                 self._set_mark()
                 _remove(self.released_file)
             token, why = self._spend_token()
             if released is None and self.held() is None:
-                released = self._decide(token, why)
+                self._write_held(_UNCONFIRMED if token else why, token)
             if released is None:
                 return None
             if released["by"] == BY_TOKEN:
@@ -96,13 +120,31 @@ class Guard:
                 self._set_mark()
             return released
 
+    def confirm(self) -> t.Optional[Document]:
+        """Hold this boot, or release it by its token where shared storage confirms that; return the release, or null where the host is held.
+
+        Called before every start of a daemon, so also when one is restarted; only the first call of a boot with a token asks the storage, and waits
+        for it until C(confirm_seconds) are over. Then the boot is held for good, and the control node releases it. Raises what L(hold) does.
+        """
+        deadline = time.monotonic() + self.confirm_seconds
+        while True:
+            released = self.hold()
+            token = self._unconfirmed()
+            if released is not None or token is None:
+                return released
+            code, why = self._ask_storage(token, max(deadline - time.monotonic(), _LEAST_SECONDS))
+            if code in (_CONFIRMED, _REVOKED) or time.monotonic() >= deadline:
+                self._conclude(token, code, why)
+            else:
+                time.sleep(_POLL_SECONDS)
+
     def release(self, by: str) -> t.Tuple[Document, bool]:
         """Release this boot, and return the release and whether it was written now. It starts no guest, and libvirt will not either.
 
         The release keeps in C(would_start) what a boot without guard would have started: to start it, or not, is the caller's.
         Raises OSError or L(GuardError) where libvirt-guests would start guests afterwards; then the host stays held.
         """
-        with self._locked():
+        with self.locked():
             before = self.released()
             if before:
                 return before, False
@@ -116,7 +158,7 @@ class Guard:
 
     def leave_token(self) -> t.Optional[Document]:
         """Leave a token for the next boot, at a clean shutdown. Return it; null where none was granted, or where this boot was not released."""
-        with self._locked():
+        with self.locked():
             grant = self.grant()
             if grant is None or self.released() is None:
                 return None
@@ -155,11 +197,47 @@ class Guard:
         document = _read_json(path)
         return document if isinstance(document, dict) and document.get("boot_id") == self.boot_id() else None
 
-    def _decide(self, token: t.Optional[Document], why: str) -> t.Optional[Document]:
-        if token is not None:
-            return self._write_released(BY_TOKEN, token)
-        write_json(self.held_file, {"boot_id": self.boot_id(), "at": _now(), "why": why})
-        return None
+    def _write_held(self, why: str, token: t.Optional[Document] = None) -> None:
+        document = {"boot_id": self.boot_id(), "at": _now(), "why": why}
+        write_json(self.held_file, document if token is None else {**document, "unconfirmed": token})
+
+    def _unconfirmed(self) -> t.Optional[Document]:
+        """Return the token of this boot that shared storage has yet to confirm: C(token), and its grant's C(grant), C(host_id), C(folders)."""
+        token = (self.held() or {}).get("unconfirmed")
+        return token if isinstance(token, dict) else None
+
+    def _ask_storage(self, token: Document, seconds: float) -> t.Tuple[int, str]:
+        """Return the exit code of the storage program, and what it says. One that does not end in time is left behind: it may not even be killable."""
+        command = [sys.executable, "-I", self.path(STORAGE_PROGRAM), json.dumps(token)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            said, _nothing = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return -1, "shared storage did not answer whether the clean-shutdown token was revoked"
+        return process.returncode, (said.strip().splitlines() or ["the storage program said nothing"])[-1]
+
+    def _conclude(self, token: Document, code: int, why: str) -> None:
+        """Release this boot by its token, or hold it for good, unless that was decided meanwhile."""
+        with self.locked():
+            if self.released() is not None or self._unconfirmed() != token:
+                return
+            if code == _CONFIRMED and self.grant() != token["grant"]:
+                self._write_held("the grant of the clean-shutdown token was taken back in this boot")
+                return
+            if code == _CONFIRMED:
+                self._write_released(BY_TOKEN, {key: token[key] for key in ("token", "grant")})
+                _remove(self.held_file)
+                return
+            if code == _REVOKED:
+                self._forget_grant(token["grant"])
+            self._write_held(why)
+
+    def _forget_grant(self, grant: str) -> None:
+        """Remove a grant that was revoked elsewhere: from now on this host needs no storage to know that."""
+        if self.grant() == grant:
+            _remove(self.grant_file)
+            sync_folder(self.kept_folder)
 
     def _write_released(self, by: str, detail: Document) -> Document:
         document = {**detail, "boot_id": self.boot_id(), "at": _now(), "by": by}
@@ -201,9 +279,12 @@ class Guard:
             return None, f"the clean-shutdown token cannot be deleted ({error.strerror}), so it does not count"
         if not _uuid_of(token, "token"):
             return None, "the clean-shutdown token was not readable"
-        if token.get("grant") is None or token["grant"] != self.grant():
+        grant = self.grant_document()
+        if token.get("grant") is None or token["grant"] != _uuid_of(grant, "grant"):
             return None, "the clean-shutdown token was left under a grant that this host does not have any more"
-        return {key: token[key] for key in ("token", "grant")}, ""
+        if not grant.get("folders"):
+            return None, "the grant of the clean-shutdown token names no shared storage that could confirm it"
+        return {"token": token["token"], **{key: grant.get(key) for key in ("grant", "host_id", "folders")}}, ""
 
     def _set_list_aside(self) -> None:
         """Take the list of guests that ran at the last shutdown away from libvirt-guests, which is about to be started."""
@@ -226,7 +307,7 @@ class Guard:
                     yield uuid, None, "libvirt-guests"
 
     @contextlib.contextmanager
-    def _locked(self) -> t.Iterator[None]:
+    def locked(self) -> t.Iterator[None]:
         self._make_run_folder()
         descriptor = os.open(os.path.join(self.run_folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -255,11 +336,12 @@ def main(arguments: t.Sequence[str]) -> int:
     """Run one verb; return 0, or 1 where a host cannot be held or released."""
     parser = argparse.ArgumentParser(prog="kvmfleet-guard", description="Lets no guest of this host start by itself until the host is released.")
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)
-    parser.add_argument("verb", choices=sorted(VERBS), help="hold and shutdown are for the unit; release is for a person when there is no control node")
+    parser.add_argument("--seconds", type=float, default=CONFIRM_SECONDS, help="how long confirm waits for shared storage")
+    parser.add_argument("verb", choices=sorted(VERBS), help="hold, confirm and shutdown are for units; release is for a person without a control node")
     options = parser.parse_args(arguments)
     os.umask(os.umask(0o077) | 0o022)
     try:
-        VERBS[options.verb](Guard(options.root))
+        VERBS[options.verb](Guard(options.root, options.seconds))
     except (OSError, ValueError, GuardError, subprocess.SubprocessError) as error:
         sys.stderr.write(f"kvmfleet-guard: {options.verb} failed: {error}. {_NEXT_STEP.get(options.verb, '')}\n")
         return 1
@@ -267,7 +349,14 @@ def main(arguments: t.Sequence[str]) -> int:
 
 
 def _hold(guard: Guard) -> None:
-    released = guard.hold()
+    _say_decision(guard, guard.hold())
+
+
+def _confirm(guard: Guard) -> None:
+    _say_decision(guard, guard.confirm())
+
+
+def _say_decision(guard: Guard, released: t.Optional[Document]) -> None:
     if released:
         _say(f"This boot was released at {released['at']} by {released['by']}.")
     else:
@@ -292,9 +381,11 @@ def _status(guard: Guard) -> None:
     _say(json.dumps(guard.status(), indent=2))
 
 
-VERBS: t.Dict[str, t.Callable[[Guard], None]] = {"hold": _hold, "release": _release, "shutdown": _shutdown, "status": _status}
+VERBS: t.Dict[str, t.Callable[[Guard], None]] = {"hold": _hold, "confirm": _confirm, "release": _release, "shutdown": _shutdown, "status": _status}
+_NOT_STARTED = "libvirt's daemon is not started, because its guests could start with it. Repair this, then start the daemon again."
 _NEXT_STEP = {
-    "hold": "libvirt's daemon is not started, because its guests could start with it. Repair this, then start the daemon again.",
+    "hold": _NOT_STARTED,
+    "confirm": _NOT_STARTED,
     "release": "The host is still held. Repair this, then release it again.",
 }
 
@@ -339,7 +430,7 @@ def _uuid_in(path: str) -> t.Optional[str]:
         return None
 
 
-def write_json(path: str, document: Document) -> None:
+def write_json(path: str, document: t.Any) -> None:
     """Replace the file in one step, on disk when this returns."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     temporary = f"{path}.{os.getpid()}.new"

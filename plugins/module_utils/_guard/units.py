@@ -7,7 +7,9 @@
 
 The guard's unit runs before the sockets, so that no connection can start a daemon earlier. What holds in the end is the daemons' own
 C(ExecStartPre): it runs before every start, however it came about (socket, package upgrade, a person), and a daemon whose guests cannot be held
-is not started. C(Requires) is avoided throughout: it would stop libvirt-guests, and with it every guest, together with the guard's unit.
+is not started. Shared storage that confirms a token is mounted later than the sockets are there, so a unit of its own waits for it, and so does
+C(ExecStartPre), should that unit fail.
+C(Requires) is avoided throughout: it would stop libvirt-guests, and with it every guest, together with the guard's unit.
 """
 
 from __future__ import annotations
@@ -16,8 +18,12 @@ import typing as t
 
 PROGRAM_FOLDER = "usr/local/lib/kvmfleet"
 PROGRAM_FILE = f"{PROGRAM_FOLDER}/kvmfleet-guard"
+STORAGE_FILE = f"{PROGRAM_FOLDER}/kvmfleet-guard-storage"
+PROGRAM_FILES = (STORAGE_FILE, PROGRAM_FILE)
+"""In the order in which they are written: the second one runs the first."""
 UNIT_FOLDER = "etc/systemd/system"
 UNIT = "kvmfleet-guard.service"
+TOKEN_UNIT = "kvmfleet-guard-token.service"  # noqa: S105 - it names a unit
 DROP_IN = "50-kvmfleet-guard.conf"
 WANTS_LINK = f"{UNIT_FOLDER}/multi-user.target.wants/{UNIT}"
 RELEASED_FILE = "/run/kvmfleet/guard/released.json"
@@ -33,6 +39,7 @@ def files(interpreter: str) -> t.Dict[str, str]:
     drop_ins = {f"{UNIT_FOLDER}/{name}.service.d/{DROP_IN}": _daemon(interpreter) for name in DAEMONS}
     return {
         f"{UNIT_FOLDER}/{UNIT}": _unit(interpreter),
+        f"{UNIT_FOLDER}/{TOKEN_UNIT}": _token_unit(interpreter),
         f"{UNIT_FOLDER}/{LIBVIRT_GUESTS}.d/{DROP_IN}": _libvirt_guests(),
         **drop_ins,
     }
@@ -75,19 +82,37 @@ WantedBy=multi-user.target
 """
 
 
+def _token_unit(interpreter: str) -> str:
+    services = [f"{name}.service" for name in DAEMONS]
+    return f"""\
+[Unit]
+Description=Release this host by the token of its clean shutdown, where shared storage confirms it
+Wants={UNIT}
+After={UNIT} remote-fs.target
+Before={" ".join([*services, LIBVIRT_GUESTS])}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={command(interpreter, "confirm")}
+TimeoutStartSec=120
+"""
+
+
 def _daemon(interpreter: str) -> str:
     return f"""\
 [Unit]
-Wants={UNIT}
+Wants={UNIT} {TOKEN_UNIT}
+After=remote-fs.target
 
 [Service]
-ExecStartPre=+{command(interpreter, "hold")}
+ExecStartPre=+{command(interpreter, "confirm")}
 """
 
 
 def _libvirt_guests() -> str:
     return f"""\
 [Unit]
-Wants={UNIT}
+Wants={UNIT} {TOKEN_UNIT}
 ConditionPathExists={RELEASED_FILE}
 """

@@ -38,7 +38,7 @@ from .job import Context, Job, wanted_state
 from .placing import request_of
 from .read_once import ReadOnce
 from .shape import check_document, has_disks
-from .source import candidates, resolve, select
+from .source import candidates, check_still_not_granted, resolve, select
 from .starting import Starting
 
 # So many bookings are made under one lock on the host: live migrations towards it wait for no more.
@@ -155,6 +155,8 @@ class Evacuation:
             # The agent, or leases, were waited for: what hosts said before that says nothing of now.
             self.look()
             self.images = self._locks(seen_since=True, waits=False)
+        # After the proof that the host is off: since then it can neither be granted a token nor leave one.
+        check_still_not_granted(self.context.ledger, self.source)
         self.judge()
         self._book_all(Booking(self.context, self._view(self.seen["facts"]), self.here, self.seen["cpu"]))
         if not self.check:

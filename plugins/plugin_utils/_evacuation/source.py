@@ -11,11 +11,12 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, InvalidState, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import may_be_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 
+from .._hosts.decisions import check_not_granted
 from .._ledger.places import same_host
 from .._ledger.rules import holds_domain
 from .._ledger.store import Body, Ledger
@@ -63,12 +64,16 @@ def resolve(entries: Iterable[Body], wanted: str) -> Source:
     (entry,) = found
     if not entry.get("host_id"):
         raise InvalidState(f"The host {wanted} has no host_id in the ledger: it was never protected.", "Nothing was started.")
-    if (entry.get("protected") or {}).get("token_id"):
-        raise Unsafe(
-            f"{entry['name']} may hold a clean-shutdown token, with which it starts its guests by itself when it returns. Nothing was started.",
-            "When it is certain that it holds none, or will not return, revoke it: kvmfleet.migration.host with revoke_token and a reason.",
-        )
+    check_not_granted(entry)
     return Source(entry)
+
+
+def check_still_not_granted(ledger: Ledger, source: Source) -> None:
+    """Raise L(Unsafe) where the host was granted a clean-shutdown token since L(resolve): it may have left one before it was switched off."""
+    found = ledger.host(source.host_id)
+    if found is None:
+        raise Conflict(f"The entry of {source.name} has gone from the ledger meanwhile.", "Run the task again. Nothing was started.")
+    check_not_granted(found.body)
 
 
 @dataclass(frozen=True)

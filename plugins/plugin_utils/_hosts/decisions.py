@@ -7,21 +7,38 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
 
 from .._ledger.store import Body
+from .grants import as_recorded, recorded
 
 FENCED = "fenced"
 
 
-def without_token(entry: Body, reason: str, by: str) -> Body | None:
-    """Return the entry of a host whose clean-shutdown token is revoked, None where it holds none."""
-    protected = entry.get("protected") or {}
-    token_id = protected.get("token_id")
-    if not token_id:
+def without_token(entry: Body, reason: str, by: str, **more: t.Any) -> Body | None:
+    """Return the entry of a host whose clean-shutdown token is revoked, None where it holds none.
+
+    :arg more: what else is kept with the decision.
+    """
+    grant = recorded(entry)
+    if grant is None:
         return None
-    return _decided({**entry, "protected": {**protected, "token_id": None}}, "revoke_token", reason, by, token_id=token_id)
+    after = {**entry, "protected": {**entry["protected"], **as_recorded(None)}}
+    return _decided(after, "revoke_token", reason, by, token_id=grant.id, **more)
+
+
+def check_not_granted(entry: Body) -> None:
+    """Raise L(Unsafe) for a host that may hold a clean-shutdown token, unless a person said that the host will not return."""
+    if recorded(entry) is None or entry.get("discarded"):
+        return
+    raise Unsafe(
+        f"{entry['name']} may hold a clean-shutdown token, with which it starts its guests by itself when it returns. Nothing was started.",
+        "Revoke it on a host that sees its shared storage: kvmfleet.migration.host with name, revoke_token and a reason. Of a host that will never return, "
+        "say so: source_discarded.",
+    )
 
 
 def scrapped(entry: Body, reason: str, by: str) -> Body | None:
@@ -46,6 +63,6 @@ def check_not_discarded(entry: Body) -> None:
         )
 
 
-def _decided(entry: Body, decision: str, reason: str, by: str, **more: str) -> Body:
+def _decided(entry: Body, decision: str, reason: str, by: str, **more: t.Any) -> Body:
     note = {"at": utc_now(), "by": by, "decision": decision, "reason": reason, **more}
     return {**entry, "decisions": [*(entry.get("decisions") or []), note]}

@@ -11,7 +11,6 @@ Each step of all hosts comes before the next one of any, where a role runs them:
 from __future__ import annotations
 
 import typing as t
-import uuid
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Unreachable
@@ -19,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
 
 from .._hosts.change import changed_entry
+from .._hosts.grants import Grant, as_recorded, new_grant, recorded, revocable_folders
 from .._hosts.identity import Identity, entry_of
 from .._hosts.uuids import uuid_notes
 from .._ledger.store import Body, Document, Ledger
@@ -29,6 +29,10 @@ from .saving import Saving
 
 Phase = t.Callable[[str, Body], Body]
 
+NOT_REVOCABLE = (
+    "No clean-shutdown token is granted: no other host was proved to see a folder with images of this one, so nobody could revoke a token while this "
+    "host is off. Every boot is held."
+)
 # What a step puts into the host's entry for others to read, without which the entry is unchanged.
 _TOKENS = ("folders", "unwritable", "devices", "addresses")
 
@@ -94,15 +98,42 @@ class Steps:
     def guard(self, install: bool, with_token: bool) -> Body:
         """Install the boot guard, or only look at it; C(changed), C(guard). Writes in any case when the host was protected."""
         own = self.entry()
-        before = ((own or {}).get("protected") or {}).get("token_id")
-        token_id = (before or str(uuid.uuid4())) if install and with_token else None if install else before
+        before = recorded(own)
+        if not install:
+            answer = self._ask_guard(own, before, install=False)
+            return {"changed": bool(answer["changed"]), "guard": answer["guard"]}
+        folders = self._revocable(own) if with_token else {}
+        if before and not (folders and before.folders == folders):
+            self._take_back(own, before)
+            before = None
+        grant = before or new_grant(own or {}, folders)
         # While the host may hold a token, the ledger says so: it is written before the host is told, and taken out after.
-        if token_id and token_id != before:
-            self._protected(own, {"token_id": token_id})
-        answer = self.phase("guard", {"install": install, "grant": token_id, "check": self.check})
+        if grant and grant != before:
+            self._protected(own, as_recorded(grant))
+        answer = self._ask_guard(own, grant, install=True)
+        if grant and answer.get("revoked_in") and not self.check:
+            # A revocation that did not come to its end, for the ledger knows nothing of it.
+            self._take_back(own, grant)
+            return self.guard(install, with_token)
+        note = NOT_REVOCABLE if with_token and not folders else ""
+        guard = {**answer["guard"], "note": " ".join(filter(None, (answer["guard"]["note"], note)))}
+        return {"changed": bool(answer["changed"]) or grant != recorded(own), "guard": guard}
+
+    def _ask_guard(self, own: t.Optional[Body], grant: t.Optional[Grant], install: bool) -> Body:
+        """Run the phase on the host and write what it says, and the grant, into the host's entry; return the answer."""
+        answer = self.phase("guard", {"install": install, "grant": grant.for_host() if grant else None, "taken_back": [], "check": self.check})
         said = {key: answer["guard"][key] for key in ("installed", "systemd", "held_at_boot")}
-        self._protected(own, {"at": utc_now(), "by": self.by, "guard": said, "token_id": token_id})
-        return {"changed": bool(answer["changed"]) or token_id != before, "guard": answer["guard"]}
+        self._protected(own, {"at": utc_now(), "by": self.by, "guard": said, **as_recorded(grant)})
+        return answer
+
+    def _take_back(self, own: t.Optional[Body], grant: Grant) -> None:
+        """Take a grant from the host, which answers and never accepts it again; then from the ledger."""
+        if not self.check:
+            self.phase("guard", {"install": True, "grant": None, "taken_back": [grant.id], "check": False})
+            self._protected(own, as_recorded(None))
+
+    def _revocable(self, own: t.Optional[Body]) -> Body:
+        return revocable_folders(own, (document.body for document in self.ledger.hosts())) if own and self.ledger else {}
 
     def shared_uuid_notes(self) -> list[str]:
         """Return a sentence where other hosts have this one's libvirt UUID. All hosts of the play have their entries by now."""

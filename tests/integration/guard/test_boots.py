@@ -12,6 +12,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.tombstones import leave_tombstones
 from ansible_collections.kvmfleet.migration.tests.integration.guard.support.host import PROGRAM
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
 
@@ -77,7 +78,7 @@ def test_what_libvirt_guests_would_start_is_named_and_set_aside(host: Host) -> N
 
 
 def test_a_clean_shutdown_releases_one_boot_where_that_was_granted(host: Host) -> None:
-    host.guard("install", grant=GRANT)
+    host.guard("install", grant=host.grant(GRANT))
     assert GRANT in host.program("shutdown")
     host.power_cycle()
     assert host.running() == ["auto"]
@@ -89,8 +90,49 @@ def test_a_clean_shutdown_releases_one_boot_where_that_was_granted(host: Host) -
     assert host.running() == []
 
 
+def test_a_token_that_was_revoked_elsewhere_releases_no_boot(host: Host) -> None:
+    grant = host.grant(GRANT)
+    host.guard("install", grant=grant)
+    assert GRANT in host.program("shutdown")
+    host.lab("poweroff", host.name)
+    assert leave_tombstones(grant) == ([str(host.shared)], {})
+    host.lab("poweron", host.name)
+    assert host.running() == []
+    state = host.guard("state")
+    assert (state["grant"], state["token"]) == (None, None)
+    assert "revoked" in state["held"]["why"]
+    host.restart_libvirtd("restart")
+    assert host.running() == []
+    assert host.guard("release")["changed"]
+
+
+def test_shared_storage_that_is_mounted_late_is_waited_for(host: Host) -> None:
+    host.guard("install", grant=host.grant(GRANT))
+    # A mount of its own hides the folder from the host until some seconds after the guard first looks.
+    host.before_the_guard(f"/bin/mount -n -t tmpfs none {host.shared}")
+    host.before_the_daemon(f"+/bin/sh -c '(sleep 5; umount {host.shared}) >/dev/null 2>&1 &'")
+    assert GRANT in host.program("shutdown")
+    host.power_cycle()
+    assert host.guard("state")["released"]["by"] == "token"
+    assert host.running() == ["auto"]
+
+
+def test_shared_storage_that_is_not_mounted_in_time_releases_no_boot(host: Host) -> None:
+    host.guard("install", grant=host.grant(GRANT))
+    host.before_the_guard(f"/bin/mount -n -t tmpfs none {host.shared}")
+    host.waits_for_storage(3)
+    assert GRANT in host.program("shutdown")
+    host.power_cycle()
+    assert host.running() == []
+    assert str(host.shared) in host.guard("state")["held"]["why"]
+    host.on("umount", str(host.shared))
+    host.restart_libvirtd("restart")
+    assert host.running() == []
+    assert host.guard("release")["changed"]
+
+
 def test_a_power_cut_leaves_no_token_and_a_held_host_neither(host: Host) -> None:
-    host.guard("install", grant=GRANT)
+    host.guard("install", grant=host.grant(GRANT))
     host.power_cycle()
     assert host.running() == []
     assert "No token" in host.program("shutdown")
@@ -99,7 +141,7 @@ def test_a_power_cut_leaves_no_token_and_a_held_host_neither(host: Host) -> None
 
 
 def test_a_token_on_a_disk_that_cannot_be_written_does_not_count(host: Host) -> None:
-    host.guard("install", grant=GRANT)
+    host.guard("install", grant=host.grant(GRANT))
     host.before_the_guard("/bin/mount -n -o remount,bind,ro /var/lib/kvmfleet")
     host.program("shutdown")
     host.power_cycle()
@@ -118,10 +160,11 @@ def test_a_token_on_a_disk_that_cannot_be_written_does_not_count(host: Host) -> 
         (json.dumps({"token": GRANT, "grant": OTHER_GRANT}), json.dumps({"grant": GRANT})),
         (json.dumps({"token": GRANT, "grant": GRANT}), "{"),
         (json.dumps({"token": GRANT, "grant": None}), json.dumps({"grant": None})),
+        (json.dumps({"token": GRANT, "grant": GRANT}), json.dumps({"grant": GRANT})),
     ],
 )
 def test_torn_and_foreign_files_hold(host: Host, token: str, grant: str) -> None:
-    host.guard("install", grant=GRANT)
+    host.guard("install", grant=host.grant(GRANT))
     host.write(TOKEN, token)
     host.write("/var/lib/kvmfleet/guard/grant.json", grant)
     host.power_cycle()

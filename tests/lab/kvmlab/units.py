@@ -17,7 +17,7 @@ import typing as t
 
 FOLDER = pathlib.Path("/etc/systemd/system")
 DAEMON = "libvirtd.service"
-SECONDS = 60
+SECONDS = 120
 
 
 def run_at_boot(log: t.Any) -> None:

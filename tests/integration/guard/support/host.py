@@ -14,12 +14,16 @@ import subprocess
 import time
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.storage import HOST_TOKEN_PREFIX
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, eventually
 
 BUILD = pathlib.Path(__file__).resolve().parents[7]
 ON_HOST = pathlib.Path(__file__).parent / "on_host.py"
 LABS = pathlib.Path(os.environ.get("KVMFLEET_LAB_STATE") or "/run/kvmfleet-lab")
 UNIT = "/etc/systemd/system/kvmfleet-guard.service"
+HOST_ID = "c1b8e5d4-13f4-44a5-9d43-0b4a6f0f0b01"
+NONCE = "c1b8e5d4-13f4-44a5-9d43-0b4a6f0f0c01"
+DROP_IN = "/etc/systemd/system/libvirtd.service.d/50-kvmfleet-guard.conf"
 PROGRAM = "/usr/local/lib/kvmfleet/kvmfleet-guard"
 
 
@@ -40,6 +44,20 @@ class Host:
         """Call a function of the guard on the host; return its answer."""
         done = self.on("env", f"PYTHONPATH={BUILD}", "PYTHONDONTWRITEBYTECODE=1", "/usr/bin/python3", str(ON_HOST), call, json.dumps(arguments))
         return t.cast("dict[str, t.Any]", json.loads(done))
+
+    def grant(self, grant: str) -> dict[str, t.Any]:
+        """Return a grant that the host's shared folder confirms, and put the host's own file there."""
+        (self.shared / f"{HOST_TOKEN_PREFIX}{HOST_ID}").write_text(json.dumps({"host_id": HOST_ID, "nonce": NONCE}))
+        return {"grant": grant, "host_id": HOST_ID, "folders": {str(self.shared): NONCE}}
+
+    @property
+    def shared(self) -> pathlib.Path:
+        """The folder of images that all hosts of the lab see, as does this process."""
+        return LABS / self.lab.prefix / "shared"
+
+    def waits_for_storage(self, seconds: int) -> None:
+        """Have libvirtd wait for no longer than that for storage that confirms a token."""
+        self._edit(DROP_IN, "kvmfleet-guard confirm", f"kvmfleet-guard confirm --seconds {seconds}")
 
     def program(self, verb: str) -> str:
         return self.on(PROGRAM, verb)
@@ -87,6 +105,8 @@ class Host:
         for folder in ("etc-systemd-system", "usr-local-lib-kvmfleet", "var-lib-kvmfleet"):
             shutil.rmtree(self.disk / folder)
             (self.disk / folder).mkdir()
+        for left in self.shared.glob(".kvmfleet-*"):
+            left.unlink()
 
     def before_the_guard(self, command: str) -> None:
         """Have a command run at boot before the guard does."""
@@ -96,7 +116,14 @@ class Host:
         """Have a command run at boot in the place of the guard."""
         self._edit_unit("ExecStart=", f"ExecStart={command}\n#")
 
+    def before_the_daemon(self, command: str) -> None:
+        """Have a command run before each start of libvirtd, before it asks whether it may start."""
+        self._edit(DROP_IN, "ExecStartPre=", f"ExecStartPre={command}\nExecStartPre=")
+
     def _edit_unit(self, old: str, new: str) -> None:
-        text = self.on("cat", UNIT)
+        self._edit(UNIT, old, new)
+
+    def _edit(self, path: str, old: str, new: str) -> None:
+        text = self.on("cat", path)
         assert text.count(old) == 1, text
-        self.write(UNIT, text.replace(old, new))
+        self.write(path, text.replace(old, new))

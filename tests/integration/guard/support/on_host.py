@@ -12,7 +12,7 @@ import sys
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import install, release, state
+from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import install, release, state, tombstones
 
 CALLS: dict[str, t.Callable[..., t.Any]] = {
     "install": install.install,
@@ -20,6 +20,7 @@ CALLS: dict[str, t.Callable[..., t.Any]] = {
     "revoke": install.revoke,
     "release": release.release,
     "state": state.state,
+    "leave_tombstones": tombstones.leave_tombstones,
 }
 
 

@@ -170,19 +170,58 @@ def test_a_host_that_answers_is_not_scrapped(fleet: Deciding) -> None:
     assert fleet.status(record) == ("done", None)
 
 
-def test_a_token_of_a_host_that_is_not_asked_does_not_count_any_more(fleet: Deciding) -> None:
-    fleet.put(protected={"at": "then", "token_id": WEB})
-    wanted = {"here": "localhost", "name": "kvm1", "revoke_token": True, "reason": "it burns"}
+FOLDERS = {"/images": WEB, "/iso": WEB}
+REVOCATION = {"here": "kvm2", "name": "kvm1", "revoke_token": True, "reason": "it burns"}
+
+
+class Storage:
+    """The host that the task runs on, and the folders that it sees of another one's."""
+
+    def __init__(self, fleet: Deciding, *sees: str) -> None:
+        self.asked: list[dict[str, t.Any]] = []
+        self.fleet, self.sees = fleet, sees
+        fleet.host.run = self.run  # type: ignore[method-assign]
+
+    def run(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        work = module_args["_work"]
+        assert work["phase"] == "revoke_elsewhere"
+        # The tombstone comes first: a task that dies after it is run again.
+        assert self.fleet.entries()[0]["protected"]["token_id"] == WEB
+        self.asked.append(work)
+        return {"changed": bool(self.sees), "folders": list(self.sees), "problems": {folder: "no such file" for folder in FOLDERS if folder not in self.sees}}
+
+
+def test_a_token_of_a_host_that_is_off_is_revoked_on_the_storage_that_the_host_will_ask(fleet: Deciding) -> None:
+    fleet.put(protected={"at": "then", "token_id": WEB, "token_folders": FOLDERS})
+    storage = Storage(fleet, "/iso")
     fleet.check_mode = True
-    assert fleet.task(**wanted)["changed"]
+    assert fleet.task(**REVOCATION)["changed"]
     assert fleet.entries()[0]["protected"]["token_id"] == WEB
     fleet.check_mode = False
-    result = fleet.task(**wanted)
-    assert "was not asked" in result["warnings"][0]
+    assert "warnings" not in fleet.task(**REVOCATION)
+    assert [work["check"] for work in storage.asked] == [True, False]
+    assert storage.asked[-1]["grant"] == {"grant": WEB, "host_id": ID, "folders": FOLDERS}
     (entry,) = fleet.entries()
-    assert entry["protected"] == {"at": "then", "token_id": None}
-    assert (entry["decisions"][0]["token_id"], entry["decisions"][0]["reason"]) == (WEB, "it burns")
-    assert not fleet.task(**wanted)["changed"]
+    assert entry["protected"] == {"at": "then", "token_id": None, "token_folders": None}
+    decision = entry["decisions"][0]
+    assert (decision["token_id"], decision["reason"], decision["folders"]) == (WEB, "it burns", ["/iso"])
+    assert not fleet.task(**REVOCATION)["changed"]
+
+
+def test_where_no_storage_could_tell_the_host_its_token_is_not_revoked(fleet: Deciding) -> None:
+    fleet.put(protected={"token_id": WEB, "token_folders": FOLDERS})
+    Storage(fleet)
+    with pytest.raises(Unsafe, match="/images: no such file"):
+        fleet.task(**REVOCATION)
+    assert fleet.entries()[0]["protected"]["token_id"] == WEB
+
+
+def test_a_token_of_an_earlier_version_cannot_be_revoked_elsewhere(fleet: Deciding) -> None:
+    fleet.put(protected={"token_id": WEB})
+    storage = Storage(fleet, "/images")
+    with pytest.raises(Unsafe, match="earlier version"):
+        fleet.task(**REVOCATION)
+    assert (storage.asked, fleet.entries()[0]["protected"]["token_id"]) == ([], WEB)
 
 
 def test_a_token_is_taken_from_the_host_itself_first(fleet: Deciding) -> None:
@@ -193,6 +232,7 @@ def test_a_token_is_taken_from_the_host_itself_first(fleet: Deciding) -> None:
         if module_args["_work"]["phase"] != "revoke":
             return run(module_name, module_args, task_vars)
         assert fleet.entries()[0]["protected"]["token_id"] == WEB
+        assert module_args["_work"]["grant"] == WEB
         return {"changed": not module_args["_work"]["check"]}
 
     fleet.host.run = revoking  # type: ignore[method-assign]

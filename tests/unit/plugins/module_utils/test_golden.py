@@ -235,14 +235,11 @@ def test_a_boot_that_was_released_is_released(tmp_path: Path, run: str, by: str)
     assert (guard.released(), released["by"], guard.hold()) == (released, by, released)
 
 
-def test_a_clean_shutdown_token_is_good_for_the_next_boot_and_for_one_only(tmp_path: Path) -> None:
-    token = json.loads((CORPUS / "host/trusted/guard/token.json").read_text(encoding="utf-8"))
+def test_a_clean_shutdown_token_whose_grant_names_no_shared_storage_is_not_good_any_more(tmp_path: Path) -> None:
     guard = booted(tmp_path, "00000000-0000-4000-8000-00000000b007", kept="trusted")
-    released = guard.hold()
-    assert released is not None
-    assert (released["by"], released["token"]) == (program.BY_TOKEN, token["token"])
-    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("00000000-0000-4000-8000-00000000b008", encoding="ascii")
-    assert guard.hold() is None
+    assert guard.grant() is not None
+    assert guard.confirm() is None
+    assert "names no shared storage" in guard.status()["held"]["why"]
 
 
 # Policies

@@ -6,15 +6,20 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
+import typing as t
 import uuid
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import program, storage, tombstones
 from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.program import Guard
 
 WEB = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
 DB = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a12"
 GRANT = "c1b8e5d4-13f4-44a5-9d43-0b4a6f0f0a01"
+HOST_ID = "c1b8e5d4-13f4-44a5-9d43-0b4a6f0f0b01"
+NONCE = "c1b8e5d4-13f4-44a5-9d43-0b4a6f0f0c01"
 
 
 class Machine:
@@ -22,11 +27,36 @@ class Machine:
 
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
+        self.stores = [root / "images" / "one", root / "images" / "two"]
+        for store in self.stores:
+            self.mount(store)
         self.boot()
 
     @property
     def guard(self) -> Guard:
-        return Guard(str(self.root))
+        return Guard(str(self.root), confirm_seconds=0)
+
+    def grant(self, grant: str = GRANT) -> t.Dict[str, t.Any]:
+        """Return a grant that both folders of shared storage confirm."""
+        return {"grant": grant, "host_id": HOST_ID, "folders": {str(store): NONCE for store in self.stores}}
+
+    def have_storage_program(self) -> None:
+        """Put the program there that the guard asks shared storage with."""
+        self.write(program.STORAGE_PROGRAM, pathlib.Path(storage.__file__).read_text(encoding="utf-8"))
+
+    def mount(self, store: pathlib.Path, nonce: str = NONCE) -> None:
+        """Put the file of this host there that every shared folder of its images has."""
+        store.mkdir(parents=True, exist_ok=True)
+        (store / f"{storage.HOST_TOKEN_PREFIX}{HOST_ID}").write_text(json.dumps({"host_id": HOST_ID, "nonce": nonce}))
+
+    def unmount(self, store: pathlib.Path) -> None:
+        """Leave an empty folder, as one on which nothing is mounted."""
+        shutil.rmtree(store)
+        store.mkdir()
+
+    def revoke_elsewhere(self, store: pathlib.Path, grant: str = GRANT) -> t.List[str]:
+        """Revoke the grant as another host does that sees this folder alone."""
+        return tombstones.leave_tombstones({**self.grant(grant), "folders": {str(store): NONCE}})[0]
 
     @property
     def mark(self) -> pathlib.Path:

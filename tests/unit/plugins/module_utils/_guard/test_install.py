@@ -14,16 +14,18 @@ import zipfile
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, Internal, InvalidArgument, InvalidState, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import install, layout, program, units
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Forbidden, Internal, InvalidArgument, InvalidState, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import install, layout, program, tombstones, units
 from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.release import release
 from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.state import state
 
-from .boots import DB, GRANT, WEB, Machine
+from .boots import DB, GRANT, HOST_ID, WEB, Machine
 
 
 def _files(machine: Machine) -> t.Dict[str, str]:
-    return {str(path.relative_to(machine.root)): path.read_text() for path in machine.root.rglob("*") if path.is_file() and "proc" not in path.parts}
+    return {
+        str(path.relative_to(machine.root)): path.read_text() for path in machine.root.rglob("*") if path.is_file() and not {"proc", "images"} & set(path.parts)
+    }
 
 
 def test_installed_it_is_complete_and_a_second_time_nothing_changes(machine: Machine) -> None:
@@ -43,9 +45,9 @@ def test_installed_it_is_complete_and_a_second_time_nothing_changes(machine: Mac
 
 def test_check_mode_predicts_the_files_and_writes_none(machine: Machine) -> None:
     before = _files(machine)
-    predicted = install.install(str(machine.root), grant=GRANT, check_mode=True)
+    predicted = install.install(str(machine.root), grant=machine.grant(), check_mode=True)
     assert _files(machine) == before
-    done = install.install(str(machine.root), grant=GRANT)
+    done = install.install(str(machine.root), grant=machine.grant())
     assert predicted.files == done.files
     assert install.remove(str(machine.root), check_mode=True).files == install.remove(str(machine.root)).files
 
@@ -98,7 +100,7 @@ def test_what_somebody_changed_is_put_right(machine: Machine) -> None:
 
 
 def test_where_the_program_does_not_run_nothing_comes_to_depend_on_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "program_text", lambda interpreter: "raise SystemExit('no such module')\n")
+    monkeypatch.setattr(layout, "program_text", lambda *_given: "raise SystemExit('no such module')\n")
     with pytest.raises(Internal, match="does not run on this host"):
         install.install(str(machine.root))
     assert not (machine.root / units.UNIT_FOLDER).exists()
@@ -116,10 +118,10 @@ def test_an_installation_that_breaks_off_is_completed_by_the_next_one(machine: M
 
 def test_a_grant_is_kept_changed_and_revoked_with_the_token_under_it(machine: Machine) -> None:
     root = str(machine.root)
-    install.install(root, grant=GRANT.upper())
+    install.install(root, grant=machine.grant())
     assert state(root).grant == GRANT
-    assert not install.install(root, grant=GRANT).changed
-    assert install.install(root, grant=DB).files == [machine.guard.grant_file]
+    assert not install.install(root, grant=machine.grant()).changed
+    assert install.install(root, grant=machine.grant(DB)).files == [machine.guard.grant_file]
     machine.guard.leave_token()
     assert state(root).token is not None
     assert install.revoke(root, check_mode=True)
@@ -132,24 +134,62 @@ def test_a_grant_is_kept_changed_and_revoked_with_the_token_under_it(machine: Ma
 
 
 def test_installing_without_grant_revokes_one(machine: Machine) -> None:
-    install.install(str(machine.root), grant=GRANT)
+    install.install(str(machine.root), grant=machine.grant())
     machine.guard.leave_token()
     assert install.install(str(machine.root)).changed
     assert not machine.token.exists()
     assert state(str(machine.root)).grant is None
 
 
-@pytest.mark.parametrize("grant", ["", "x", "../../etc/passwd", 5, True])
-def test_a_grant_is_a_uuid(machine: Machine, grant: t.Any) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"grant": ""}, {"grant": "../../etc/passwd"}, {"grant": 5}, {"host_id": True}, {"host_id": "x"}, {"folders": {}}, {"folders": {"images": "x"}}]
+)
+def test_a_grant_has_uuids_and_folders(machine: Machine, wrong: t.Dict[str, t.Any]) -> None:
     before = _files(machine)
     with pytest.raises(InvalidArgument):
-        install.install(str(machine.root), grant=grant)
+        install.install(str(machine.root), grant={**machine.grant(), **wrong})
     assert _files(machine) == before
+
+
+def test_a_grant_that_was_taken_back_never_comes_back_by_a_request_that_was_delayed(machine: Machine) -> None:
+    root = str(machine.root)
+    install.install(root, grant=machine.grant())
+    install.install(root, grant=machine.grant(DB))
+    with pytest.raises(Conflict, match="taken back"):
+        install.install(root, grant=machine.grant())
+    assert state(root).grant == DB
+    install.install(root, taken_back=[WEB])
+    install.revoke(root, grant=HOST_ID)
+    for taken_back in (GRANT, DB, WEB, HOST_ID):
+        with pytest.raises(Conflict, match="taken back"):
+            install.install(root, grant=machine.grant(taken_back))
+    assert not install.install(root, taken_back=[WEB]).changed
+
+
+def test_a_tombstone_is_left_only_where_the_store_is_proved_and_a_second_time_nothing_changes(machine: Machine) -> None:
+    one, two = machine.stores
+    machine.mount(two, nonce=WEB)
+    grant = machine.grant()
+    assert tombstones.leave_tombstones(grant, check_mode=True)[0] == [str(one)]
+    assert tombstones.revoked_in(grant) == []
+    for dummy in range(2):
+        done, problems = tombstones.leave_tombstones(grant)
+        assert (done, list(problems)) == ([str(one)], [str(two)])
+        assert sorted(os.listdir(one)) == [f".kvmfleet-host-{HOST_ID}", f".kvmfleet-revoked-{GRANT}"]
+    assert tombstones.revoked_in(grant) == [str(one)]
+    assert os.listdir(two) == [f".kvmfleet-host-{HOST_ID}"]
+
+
+def test_a_tombstone_that_cannot_be_written_is_a_problem_and_leaves_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tombstones.os, "rename", lambda *_paths: (never for never in ()).throw(OSError(28, "No space left on device")))
+    done, problems = tombstones.leave_tombstones(machine.grant())
+    assert (done, set(problems.values())) == ([], {"No space left on device"})
+    assert os.listdir(machine.stores[0]) == [f".kvmfleet-host-{HOST_ID}"]
 
 
 def test_removed_nothing_is_left_but_what_this_boot_needs(machine: Machine) -> None:
     root = str(machine.root)
-    install.install(root, grant=GRANT)
+    install.install(root, grant=machine.grant())
     assert install.remove(root).changed
     assert not state(root).installed
     assert [path for path in _files(machine) if not path.startswith("run/")] == []

@@ -8,23 +8,26 @@ import errno
 import json
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
+import threading
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import program
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.program import BY_CONTROL, BY_INSTALL, GuardError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import install, program
+from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.program import BY_CONTROL, BY_INSTALL, Guard, GuardError
 
-from .boots import DB, GRANT, WEB, Machine
+from .boots import DB, GRANT, NONCE, WEB, Machine
 
 GARBAGE = ["", "null", "[]", "{", "7", '"x"', "{}", '{"boot_id": 5, "by": "control"}', '{"by": "control"}', "[" * 100000, "\x00\xff"]
 
 
 def _grant(machine: Machine, grant: str = GRANT) -> None:
-    machine.write("var/lib/kvmfleet/guard/grant.json", json.dumps({"grant": grant}))
+    machine.have_storage_program()
+    machine.write("var/lib/kvmfleet/guard/grant.json", json.dumps(machine.grant(grant)))
 
 
 def _shut_down_cleanly(machine: Machine) -> None:
@@ -131,22 +134,130 @@ def test_a_release_of_another_boot_is_none(machine: Machine) -> None:
 def test_a_token_releases_one_boot_and_is_gone_before_anything_starts(machine: Machine) -> None:
     _shut_down_cleanly(machine)
     machine.boot()
-    released = machine.guard.hold()
+    assert machine.guard.hold() is None
+    assert not machine.token.exists()
+    assert not machine.starts_guests()
+    assert not machine.runs_libvirt_guests()
+    released = machine.guard.confirm()
     assert released is not None
     assert (released["by"], released["grant"]) == ("token", GRANT)
+    assert machine.guard.confirm() == machine.guard.hold() == released
+    assert machine.guard.status()["held"] is None
     assert machine.starts_guests()
     assert machine.runs_libvirt_guests()
     assert not machine.token.exists()
     machine.boot()
-    assert machine.guard.hold() is None
+    assert machine.guard.confirm() is None
+
+
+def test_a_token_that_was_revoked_elsewhere_releases_nothing_and_is_not_granted_any_more(machine: Machine) -> None:
+    _shut_down_cleanly(machine)
+    assert machine.revoke_elsewhere(machine.stores[1]) == [str(machine.stores[1])]
+    machine.boot()
+    assert machine.guard.confirm() is None
+    assert "revoked" in machine.guard.status()["held"]["why"]
+    assert not machine.starts_guests()
+    assert machine.guard.grant() is None
+
+
+@pytest.mark.parametrize("spoil", ["unmount", "other store", "gone", "no folder"])
+def test_a_token_that_shared_storage_cannot_confirm_in_time_releases_nothing(machine: Machine, spoil: str) -> None:
+    _shut_down_cleanly(machine)
+    store = machine.stores[0]
+    if spoil == "other store":
+        machine.mount(store, nonce=WEB)
+    elif spoil == "no folder":
+        shutil.rmtree(store)
+        store.write_text("a file")
+    else:
+        machine.unmount(store)
+        if spoil == "gone":
+            store.rmdir()
+    machine.boot()
+    assert machine.guard.confirm() is None
+    assert str(store) in machine.guard.status()["held"]["why"]
+    assert not machine.starts_guests()
+    machine.mount(machine.stores[1])
+    assert machine.guard.confirm() is None
+
+
+def test_storage_that_is_mounted_late_is_waited_for(machine: Machine) -> None:
+    _shut_down_cleanly(machine)
+    machine.unmount(machine.stores[0])
+    machine.boot()
+    machine.guard.hold()
+    mounting = threading.Timer(2, machine.mount, [machine.stores[0]])
+    mounting.start()
+    released = Guard(str(machine.root), confirm_seconds=120).confirm()
+    mounting.join()
+    assert released is not None
+
+
+def test_storage_that_does_not_answer_is_left_alone_and_the_boot_is_held(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    _shut_down_cleanly(machine)
+    machine.write(program.STORAGE_PROGRAM, "import time; time.sleep(600)")
+    monkeypatch.setattr(program, "_LEAST_SECONDS", 1.0)
+    machine.boot()
+    assert machine.guard.confirm() is None
+    assert "did not answer" in machine.guard.status()["held"]["why"]
+
+
+@pytest.mark.parametrize("text", ["", "raise SystemExit(1)", "print('lost'); raise SystemExit(3)"])
+def test_a_storage_program_that_is_broken_confirms_nothing(machine: Machine, text: str) -> None:
+    _shut_down_cleanly(machine)
+    if text:
+        machine.write(program.STORAGE_PROGRAM, text)
+    else:
+        (machine.root / program.STORAGE_PROGRAM).unlink()
+    machine.boot()
+    assert machine.guard.confirm() is None
+    assert not machine.starts_guests()
+
+
+@pytest.mark.parametrize("wrong", [{"folders": {}}, {"folders": None}, {"folders": ["/x"]}, {"folders": {"relative": NONCE}}, {"host_id": None}])
+def test_a_grant_that_names_no_shared_storage_confirms_no_token(machine: Machine, wrong: t.Dict[str, t.Any]) -> None:
+    machine.have_storage_program()
+    machine.write("var/lib/kvmfleet/guard/grant.json", json.dumps({**machine.grant(), **wrong}))
+    machine.guard.release(BY_INSTALL)
+    assert machine.guard.leave_token()
+    machine.boot()
+    assert machine.guard.confirm() is None
+    assert "storage" in machine.guard.status()["held"]["why"]
+
+
+def test_a_grant_that_is_taken_back_while_storage_is_asked_releases_nothing(machine: Machine) -> None:
+    _shut_down_cleanly(machine)
+    machine.boot()
+    machine.guard.hold()
+    install.revoke(str(machine.root))
+    assert machine.guard.confirm() is None
+    assert not machine.starts_guests()
+
+
+def test_a_host_that_is_released_while_it_waits_for_storage_is_released_by_the_control_node(machine: Machine) -> None:
+    _shut_down_cleanly(machine)
+    machine.boot()
+    machine.guard.hold()
+    machine.guard.release(BY_CONTROL)
+    released = machine.guard.confirm()
+    assert released is not None
+    assert released["by"] == BY_CONTROL
+    assert not machine.starts_guests()
+
+
+def test_only_the_grant_that_was_revoked_is(machine: Machine) -> None:
+    machine.revoke_elsewhere(machine.stores[0], DB)
+    _shut_down_cleanly(machine)
+    machine.boot()
+    assert machine.guard.confirm() is not None
 
 
 def test_a_daemon_restarted_after_a_release_by_token_leaves_libvirts_own_mark(machine: Machine) -> None:
     _shut_down_cleanly(machine)
     machine.boot()
-    machine.guard.hold()
+    machine.guard.confirm()
     machine.mark.touch()
-    machine.guard.hold()
+    machine.guard.confirm()
     assert machine.mark.exists()
 
 
@@ -166,7 +277,7 @@ def test_a_host_without_grant_leaves_no_token(machine: Machine) -> None:
 def test_a_token_that_is_garbage_or_of_another_grant_holds_and_is_deleted(machine: Machine, text: str) -> None:
     _grant(machine)
     machine.write("var/lib/kvmfleet/guard/token.json", text)
-    assert machine.guard.hold() is None
+    assert machine.guard.confirm() is None
     assert not machine.token.exists()
 
 
@@ -175,9 +286,9 @@ def test_a_token_that_cannot_be_deleted_does_not_count_now_or_later_in_this_boot
     machine.boot()
     with monkeypatch.context() as patch:
         patch.setattr(program.os, "unlink", _keeping(machine.token))
-        assert machine.guard.hold() is None
+        assert machine.guard.confirm() is None
     assert "cannot be deleted" in machine.guard.status()["held"]["why"]
-    assert machine.guard.hold() is None
+    assert machine.guard.confirm() is None
     assert not machine.token.exists()
 
 
@@ -191,16 +302,16 @@ def test_a_token_that_is_found_while_the_boot_is_released_is_deleted(machine: Ma
 def test_a_guard_that_dies_at_any_step_has_let_nothing_start_and_the_next_run_holds_or_released_by_the_token(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    for number in range(6):
+    for number in range(9):
         _shut_down_cleanly(machine)
         machine.boot()
         with monkeypatch.context() as patch:
             patch.setattr(program.os, call, _dying_at(number, getattr(os, call)))
             try:
-                machine.guard.hold()
+                machine.guard.confirm()
             except _Killed:
-                assert not machine.starts_guests()
-        released = machine.guard.hold()
+                assert not machine.starts_guests() or machine.guard.released()
+        released = machine.guard.confirm()
         assert machine.starts_guests() == (released is not None)
         assert machine.runs_libvirt_guests() == (released is not None)
 

@@ -14,7 +14,7 @@ FILES = units.files("/usr/bin/python3")
 def test_every_daemon_that_starts_guests_runs_the_guard_before_each_of_its_starts() -> None:
     for daemon in ("libvirtd", "virtqemud"):
         text = FILES[f"etc/systemd/system/{daemon}.service.d/50-kvmfleet-guard.conf"]
-        assert "ExecStartPre=+/usr/bin/python3 -I /usr/local/lib/kvmfleet/kvmfleet-guard hold\n" in text
+        assert "ExecStartPre=+/usr/bin/python3 -I /usr/local/lib/kvmfleet/kvmfleet-guard confirm\n" in text
 
 
 def test_sockets_wait_for_the_guard_too() -> None:
@@ -34,3 +34,12 @@ def test_nothing_that_runs_guests_is_stopped_with_the_guard() -> None:
 def test_libvirt_guests_waits_for_a_release() -> None:
     text = FILES["etc/systemd/system/libvirt-guests.service.d/50-kvmfleet-guard.conf"]
     assert "ConditionPathExists=/run/kvmfleet/guard/released.json\n" in text
+
+
+def test_the_token_is_confirmed_after_network_storage_is_mounted_and_before_anything_starts_guests() -> None:
+    text = FILES["etc/systemd/system/kvmfleet-guard-token.service"]
+    assert re.findall(r"^After=(.*)$", text, re.MULTILINE) == ["kvmfleet-guard.service remote-fs.target"]
+    assert re.findall(r"^Before=(.*)$", text, re.MULTILINE) == ["libvirtd.service virtqemud.service libvirt-guests.service"]
+    for unit in ("libvirtd", "virtqemud", "libvirt-guests"):
+        drop_in = FILES[f"etc/systemd/system/{unit}.service.d/50-kvmfleet-guard.conf"]
+        assert "Wants=kvmfleet-guard.service kvmfleet-guard-token.service\n" in drop_in

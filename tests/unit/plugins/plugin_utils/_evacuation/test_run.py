@@ -669,6 +669,28 @@ def test_a_host_that_may_release_itself_is_refused(site: Site) -> None:
         site.evacuate()
 
 
+def test_a_host_that_was_granted_a_token_before_it_was_fenced_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    prove = Evacuation.prove
+
+    def granted_meanwhile(run: Evacuation, starts: bool = True) -> None:
+        site.write_host("kvm1", protected={"guard": {"held_at_boot": True}, "token_id": host_id("token")})
+        prove(run, starts)
+
+    monkeypatch.setattr(Evacuation, "prove", granted_meanwhile)
+    with pytest.raises(Unsafe, match="revoke_token"):
+        site.evacuate()
+    assert (site.running(), site.told()) == ({}, [])
+
+
+def test_of_a_host_that_will_never_return_a_token_does_not_count(site: Site) -> None:
+    site.save("web")
+    said = {"at": "then", "by": "somebody", "reason": "burnt"}
+    site.write_host("kvm1", protected={"guard": {"held_at_boot": True}, "token_id": host_id("token")}, discarded=said)
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
 def test_a_host_that_nothing_holds_at_boot_is_a_warning(site: Site) -> None:
     site.save("web")
     site.write_host("kvm1", protected={"guard": {"held_at_boot": False}, "token_id": None})

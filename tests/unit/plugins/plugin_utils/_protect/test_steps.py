@@ -208,22 +208,112 @@ def test_a_ledger_that_fails_half_way_says_that_something_was_written(ledger: Fi
     assert caught.value.as_result()["changed"] is True
 
 
+def peer(ledger: FileLedger, sees: Body) -> None:
+    """Write another host's entry: what it sees of the first host."""
+    ledger.put_host({"name": "kvm2", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None, "sees": {ID1: sees}}, None)
+
+
+def own_entry(ledger: FileLedger) -> Body:
+    found = ledger.find_host(name="kvm1")
+    assert found is not None
+    return found.body
+
+
+class Granted:
+    """What the host was told of grants, and what the ledger said when it was told."""
+
+    def __init__(self, ledger: FileLedger, host: Host) -> None:
+        self.told: list[tuple[Body | None, list[str]]] = []
+        self.in_ledger: list[str | None] = []
+        self.revoked_in: list[list[str]] = []
+        guard = host.guard
+
+        def remembering(work: Body) -> Body:
+            if work["install"]:
+                self.told.append((work["grant"], work["taken_back"]))
+                self.in_ledger.append((own_entry(ledger).get("protected") or {}).get("token_id"))
+            return {**guard(work), "revoked_in": self.revoked_in.pop() if work["grant"] and self.revoked_in else []}
+
+        host.guard = remembering  # type: ignore[method-assign]
+
+
 def test_a_token_is_in_the_ledger_before_the_host_may_leave_one_and_until_it_cannot(ledger: FileLedger, host: Host, steps: Steps) -> None:
     steps.leave({})
-    held: list[str | None] = []
-    guard = host.guard
-    host.guard = lambda work: (held.append((ledger.hosts()[0].body.get("protected") or {}).get("token_id")), guard(work))[1]  # type: ignore[method-assign]
-    steps.guard(install=True, with_token=True)
-    granted = host.asked[-1][1]["grant"]
-    assert held == [granted]
-    assert granted is not None
+    peer(ledger, {FOLDER: NONCE})
+    granted = Granted(ledger, host)
+    assert steps.guard(install=True, with_token=True)["guard"]["note"] == ""
+    protected = own_entry(ledger)["protected"]
+    grant = {"grant": protected["token_id"], "host_id": ID1, "folders": {FOLDER: NONCE}}
+    assert (granted.told, granted.in_ledger) == ([(grant, [])], [grant["grant"]])
+    assert protected["token_folders"] == {FOLDER: NONCE}
     assert steps.guard(install=True, with_token=True)["changed"] is False
-    assert host.asked[-1][1]["grant"] == granted
+    assert granted.told[1:] == [(grant, [])]
     assert steps.guard(install=False, with_token=False)["changed"] is False
-    assert ledger.hosts()[0].body["protected"]["token_id"] == granted
-    steps.guard(install=True, with_token=False)
-    assert (host.asked[-1][1]["grant"], held[-1]) == (None, granted)
-    assert ledger.hosts()[0].body["protected"]["token_id"] is None
+    assert own_entry(ledger)["protected"]["token_id"] == grant["grant"]
+    assert steps.guard(install=True, with_token=False)["changed"] is True
+    assert granted.told[2:] == [(None, [grant["grant"]]), (None, [])]
+    assert granted.in_ledger[2:] == [grant["grant"], None]
+    assert own_entry(ledger)["protected"]["token_id"] is None
+
+
+@pytest.mark.parametrize("sees", [None, {}, {FOLDER: OTHER}, {"/elsewhere": NONCE}])
+def test_a_host_whose_token_nobody_could_revoke_is_granted_none(ledger: FileLedger, host: Host, steps: Steps, sees: Body | None) -> None:
+    steps.leave({})
+    if sees is not None:
+        peer(ledger, sees)
+    granted = Granted(ledger, host)
+    assert "nobody could revoke" in steps.guard(install=True, with_token=True)["guard"]["note"]
+    assert granted.told == [(None, [])]
+    assert own_entry(ledger)["protected"]["token_id"] is None
+
+
+@pytest.mark.parametrize("folders", [None, {}, {FOLDER: NONCE, "/gone": NONCE}])
+def test_a_grant_of_other_folders_or_of_an_earlier_version_is_taken_back_before_there_is_another(
+    ledger: FileLedger, host: Host, steps: Steps, folders: Body | None
+) -> None:
+    steps.leave({})
+    peer(ledger, {FOLDER: NONCE})
+    found = ledger.find_host(name="kvm1")
+    assert found is not None
+    ledger.put_host({**found.body, "protected": {"token_id": DOMAIN, **({} if folders is None else {"token_folders": folders})}}, found.version)
+    granted = Granted(ledger, host)
+    assert steps.guard(install=True, with_token=True)["changed"] is True
+    (first, taken_back), (second, _none) = granted.told
+    assert (first, taken_back, granted.in_ledger[0]) == (None, [DOMAIN], DOMAIN)
+    assert second is not None
+    assert (second["folders"], second["grant"]) == ({FOLDER: NONCE}, granted.in_ledger[1])
+    assert second["grant"] not in (DOMAIN, None)
+
+
+def test_a_host_that_dies_while_its_grant_is_taken_back_may_still_hold_a_token(ledger: FileLedger, host: Host, steps: Steps) -> None:
+    steps.leave({})
+    peer(ledger, {FOLDER: NONCE})
+    steps.guard(install=True, with_token=True)
+    grant = own_entry(ledger)["protected"]["token_id"]
+
+    def dead(_work: Body) -> Body:
+        raise Unreachable("gone")
+
+    host.guard = dead  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        steps.guard(install=True, with_token=False)
+    assert own_entry(ledger)["protected"]["token_id"] == grant
+
+
+def test_a_grant_with_a_tombstone_that_the_ledger_knows_nothing_of_is_replaced(ledger: FileLedger, host: Host, steps: Steps) -> None:
+    """As when a revocation died between storage and ledger."""
+    steps.leave({})
+    peer(ledger, {FOLDER: NONCE})
+    steps.guard(install=True, with_token=True)
+    before = own_entry(ledger)["protected"]["token_id"]
+    granted = Granted(ledger, host)
+    granted.revoked_in = [[FOLDER]]
+    assert steps.guard(install=True, with_token=True)["changed"] is True
+    (same, _none), (nothing, taken_back), (other, _again) = granted.told
+    assert same is not None
+    assert other is not None
+    assert (same["grant"], nothing, taken_back) == (before, None, [before])
+    assert own_entry(ledger)["protected"]["token_id"] == other["grant"] != before
 
 
 def test_a_cordon_that_comes_while_the_entry_is_written_is_kept(ledger: FileLedger, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Reads from shared storage whether a person has revoked this host's clean-shutdown token while the host was off.
+
+This file stands alone, with the standard library only: it is installed on the host as it is, and the boot guard runs it. It is a program of its own,
+so that storage that does not answer cannot hang the guard.
+
+The grant of a token names folders that other hosts see, too, each with the nonce of the file that this host has left there. A revocation is a
+file beside that one, the tombstone of the grant. A folder without this host's own file is another store, or is not mounted yet: it says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import typing as t
+import uuid as uuid_module
+
+HOST_TOKEN_PREFIX = ".kvmfleet-host-"  # noqa: S105 - it names a file
+TOMBSTONE_PREFIX = ".kvmfleet-revoked-"
+
+# The exit codes of the program. Python's own failures end with 1 or 2.
+CONFIRMED = 0
+REVOKED = 10
+UNREADABLE = 11
+
+_LONGEST_BYTES = 4096
+
+Grant = t.Mapping[str, t.Any]
+
+
+def check_grant(grant: t.Any) -> bool:
+    """Whether this is a grant that can be confirmed: C(grant) and C(host_id), both UUIDs, and C(folders) (absolute path: nonce), at least one."""
+    if not isinstance(grant, dict) or not (_is_uuid(grant.get("grant")) and _is_uuid(grant.get("host_id"))):
+        return False
+    folders = grant.get("folders")
+    return isinstance(folders, dict) and bool(folders) and all(os.path.isabs(folder) and isinstance(nonce, str) for folder, nonce in folders.items())
+
+
+def judge(grant: Grant) -> t.Tuple[int, str]:
+    """Return L(CONFIRMED), L(REVOKED) or L(UNREADABLE), and why. One tombstone revokes; every folder has to be read before a grant is confirmed."""
+    told = {folder: _read(grant, folder) for folder in sorted(grant["folders"])}
+    for folder, (is_revoked, _problem) in told.items():
+        if is_revoked:
+            return REVOKED, f"the clean-shutdown token was revoked while this host was off, says {folder}"
+    problems = "; ".join(f"{folder}: {problem}" for folder, (_is_revoked, problem) in told.items() if problem)
+    return (UNREADABLE, f"shared storage could not say that the clean-shutdown token was not revoked ({problems})") if problems else (CONFIRMED, "")
+
+
+def has_tombstone(folder: str, grant: str, host_id: str, nonce: str) -> bool:
+    """Whether the grant was revoked by a file in this folder. Raises C(OSError) or C(ValueError) where the folder cannot say."""
+    # One descriptor for both files: whatever is mounted over the path meanwhile, they are of one store.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if _nonce(descriptor, host_id) != nonce:
+            raise ValueError("the file of this host there is another one")
+        return _exists(f"{TOMBSTONE_PREFIX}{grant}", descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def main(arguments: t.Sequence[str]) -> int:
+    """Judge the grant in the only argument, JSON; print why it is not confirmed."""
+    grant = json.loads(arguments[0])
+    code, why = judge(grant) if check_grant(grant) else (UNREADABLE, "the grant names no shared storage")
+    sys.stdout.write(f"{why}\n")
+    return code
+
+
+def _read(grant: Grant, folder: str) -> t.Tuple[bool, str]:
+    """Return whether this folder says that the grant was revoked, and why it cannot say that it was not."""
+    try:
+        return has_tombstone(folder, grant["grant"], grant["host_id"], grant["folders"][folder]), ""
+    except (OSError, ValueError) as error:
+        return False, getattr(error, "strerror", None) or str(error)
+
+
+def _nonce(descriptor: int, host_id: str) -> t.Any:
+    handle = os.open(f"{HOST_TOKEN_PREFIX}{host_id}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=descriptor)
+    with os.fdopen(handle, "rb") as stream:
+        token = json.loads(stream.read(_LONGEST_BYTES))
+    return token.get("nonce") if isinstance(token, dict) and token.get("host_id") == host_id else None
+
+
+def _exists(name: str, descriptor: int) -> bool:
+    try:
+        os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_uuid(value: t.Any) -> bool:
+    try:
+        return isinstance(value, str) and str(uuid_module.UUID(value)) == value
+    except ValueError:
+        return False
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

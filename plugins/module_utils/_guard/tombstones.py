@@ -1,0 +1,86 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Tombstones on shared storage: a host that is off learns from them at its next boot that its clean-shutdown token was revoked."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import typing as t
+import uuid as uuid_module
+
+from .._errors import InvalidArgument
+from .._patience import within
+from . import storage
+
+PATIENCE_SECONDS = 20.0
+_NO_ANSWER = f"its file system did not answer within {PATIENCE_SECONDS:.0f} s"
+
+
+def revoked_in(grant: storage.Grant) -> t.List[str]:
+    """Return the folders in which this grant has a tombstone, as far as they can be read."""
+    _check(grant)
+    found = {folder: within(PATIENCE_SECONDS, functools.partial(_is_revoked, grant, folder)) for folder in sorted(grant["folders"])}
+    return [folder for folder, is_there in found.items() if is_there]
+
+
+def leave_tombstones(grant: storage.Grant, check_mode: bool = False) -> t.Tuple[t.List[str], t.Dict[str, str]]:
+    """Revoke another host's grant in each of its folders that this host sees; return these folders, and why there is no tombstone in the others.
+
+    One is enough: the host's guard honours no token before all folders are without one. A tombstone is on the storage when this returns, and is
+    never removed by this collection. In check mode return what could be done.
+    """
+    _check(grant)
+    tried = {folder: within(PATIENCE_SECONDS, functools.partial(_tried, grant, folder, check_mode)) for folder in sorted(grant["folders"])}
+    problems = {folder: _NO_ANSWER if problem is None else problem for folder, problem in tried.items() if problem != ""}
+    return [folder for folder, problem in tried.items() if problem == ""], problems
+
+
+def _check(grant: storage.Grant) -> None:
+    if not storage.check_grant(grant):
+        raise InvalidArgument(f"The grant of clean-shutdown tokens needs the UUIDs grant and host_id, and folders; it is {grant!r}.", "Nothing was changed.")
+
+
+def _is_revoked(grant: storage.Grant, folder: str) -> bool:
+    return storage.has_tombstone(folder, grant["grant"], grant["host_id"], grant["folders"][folder])
+
+
+def _tried(grant: storage.Grant, folder: str, check_mode: bool) -> str:
+    """Return why there is no tombstone now; empty where there is one, and this host is proved to see the store that the other host reads."""
+    try:
+        if not _is_revoked(grant, folder) and not check_mode:
+            _leave(folder, grant)
+            return "" if _is_revoked(grant, folder) else "what was written there is not there"
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
+
+
+def _leave(folder: str, grant: storage.Grant) -> None:
+    """Put the tombstone there in one step, under a name that only ever has a whole one, and have it on the storage."""
+    path = os.path.join(folder, f"{storage.TOMBSTONE_PREFIX}{grant['grant']}")
+    temporary = f"{path}.{uuid_module.uuid4()}.new"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), 0o644)
+            json.dump({"host_id": grant["host_id"], "grant": grant["grant"]}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    _sync(folder)
+
+
+def _sync(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

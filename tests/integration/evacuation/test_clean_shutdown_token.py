@@ -1,0 +1,50 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host that may release its own boot after a clean shutdown, and whose token a person revokes while it is off."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
+
+Make = t.Callable[..., str]
+GRANTING = {"guard": True, "clean_shutdown_token": True}
+PROGRAM = "/usr/local/lib/kvmfleet/kvmfleet-guard"
+
+
+def test_a_token_that_was_revoked_elsewhere_releases_nothing(site: Site, guest: Make) -> None:
+    guest("auto", "--autostart")
+    site.protect(guard=True)
+    granted = site.task(1, "protect", GRANTING)
+    assert granted.code == 0, granted.text
+    assert "nobody could revoke" not in granted.result["guard"]["note"]
+    assert not site.task(1, "protect", GRANTING).changed
+    shut_down(site)
+    assert site.evacuate(2).refused() == "unsafe"
+
+    # Another host and its token, which nobody revoked.
+    site.bring_back(1)
+    assert site.fleet() == {1: {"auto"}, 2: set(), 3: set()}
+
+    shut_down(site)
+    revocation = {"name": site.name(1), "revoke_token": True, "reason": "it is to be evacuated"}
+    revoked = site.task(2, "host", revocation)
+    assert (revoked.code, revoked.changed) == (0, True), revoked.text
+    assert not site.task(3, "host", revocation).changed
+    done = site.evacuate(2)
+    assert done.code == 0, done.text
+    site.bring_back(1)
+    site.ended({1: [], 2: ["auto"], 3: []}, site.line("auto", "done", 1, 2))
+    code, text = site.playbook("recover", target=site.name(1))
+    assert code == 0, text
+    site.ended({1: [], 2: ["auto"], 3: []}, site.line("auto", "completed", 1, 2))
+
+
+def shut_down(site: Site) -> None:
+    """Shut the first host down cleanly, so that it leaves a token."""
+    assert "Left a token" in site.lab.on(1, PROGRAM, "shutdown")
+    site.lab.virsh(1, "destroy", "auto")
+    site.lose(1)
