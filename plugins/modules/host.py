@@ -55,7 +55,9 @@ options:
   revoke_token:
     description:
       - The clean-shutdown token that the host O(name) may hold does not count any more, so that the host can be evacuated.
-      - Run on the host itself, it takes the token and the right to leave one from it, too.
+      - Run on the host itself, it takes the token and the right to leave one from it.
+      - For a host that is off or does not answer it is to be run on another host that sees shared storage of it. The task leaves a file there, which the
+        boot guard of O(name) reads before it honours a token. Where no folder can be reached, the task fails with C(unsafe) and the token still counts.
     type: bool
     default: false
   settle:
@@ -113,6 +115,13 @@ EXAMPLES = r"""
     source_discarded: true
     reason: Burnt out, taken to the scrapyard
   delegate_to: localhost
+
+- name: Revoke the clean-shutdown token of a host that is off, on a host that sees its shared storage
+  kvmfleet.migration.host:
+    name: kvm1
+    revoke_token: true
+    reason: Shut down for repair, its guests are needed meanwhile
+  delegate_to: kvm3
 
 - name: Say that this host is the one that the ledger knows
   kvmfleet.migration.host:

@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import json
+
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
+
+GUARD = "/usr/local/lib/kvmfleet/kvmfleet-guard status"
 
 
 # The guests have nothing that could shut them down, and libvirt-guests would wait five minutes for each.
@@ -29,6 +33,7 @@ def test_a_clean_reboot_releases_itself_and_a_revoked_token_does_not(protected: 
     assert machines.active() == {2: set(), 3: set()}
     assert site.told() == []
 
+    # By a host that sees its storage: there it will read this.
     revoked = site.do(2, "host", name="m1", revoke_token=True)
     assert revoked.code == 0, revoked.text
     site.succeed("evacuate", source="m1")
@@ -38,4 +43,9 @@ def test_a_clean_reboot_releases_itself_and_a_revoked_token_does_not(protected: 
     # Its disk still has the token and the right to leave one; it was switched off before anybody could tell it.
     machines("poweron", "m1")
     assert machines.active() == {1: set(), **evacuated}, "the host released itself by a token that was revoked"
+    status = json.loads(machines.on(1, GUARD))
+    assert "revoked" in status["held"]["why"], status
+    assert (status["grant"], status["token"]) == (None, None), status
+    site.succeed("recover", target="m1")
+    assert machines.active() == {1: set(), **evacuated}
     site.verify_audit()
