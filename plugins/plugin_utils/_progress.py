@@ -26,7 +26,9 @@ def line_of(record: t.Mapping[str, t.Any]) -> str:
     parts = [ends, record["domain"]["name"] or record["domain"]["uuid"], record["status"]]
     if record["reason"]:
         parts.append(f"({record['reason']})")
-    if record["status"].startswith("running") and record["progress"]["memory_total_bytes"]:
+    if record.get("waits_for"):
+        parts.append(f"is being settled: {record['waits_for']}")
+    elif record["status"].startswith("running") and record["progress"]["memory_total_bytes"]:
         parts += _figures(record)
     elif record["result"]["elapsed_ms"] is not None:
         parts.append(f"{record['result']['elapsed_ms'] / 1000:.1f} s")
@@ -62,7 +64,7 @@ class ProgressLines:
 
     def see(self, record: t.Mapping[str, t.Any]) -> None:
         """Print a line on this record if one is due."""
-        now, waits = self._clock(), bool(record.get("turn"))
+        now, waits = self._clock(), bool(record.get("turn") or record.get("waits_for"))
         told = (record["status"], record["progress"]["percent"] // EVERY_PERCENT, waits)
         every = EVERY_SECONDS if record["status"].startswith("running") else EVERY_WAITING_SECONDS if waits else math.inf
         last = self._last.get(record["id"])

@@ -107,7 +107,7 @@ def _verdicts(path: pathlib.Path) -> Document:
     return {name: dataclasses.asdict(judge(source, destination, move)) for name, (source, destination) in READINGS.items()}
 
 
-def _nobody() -> h.Host:
+def _nobody(_seconds: float) -> h.Host:
     raise AssertionError("no host is asked")
 
 

@@ -39,9 +39,9 @@ class LibvirtStorageHost(LibvirtFactsHost):
         return open_folder(self._connection, path, self.uri)
 
 
-def open_storage_host(uri: str) -> LibvirtStorageHost:
+def open_storage_host(uri: str, timeout_seconds: t.Optional[float] = None) -> LibvirtStorageHost:
     """Open a host. Raises L(Unreachable)."""
-    return LibvirtStorageHost(uri)
+    return LibvirtStorageHost(uri, timeout_seconds)
 
 
 def _disks(xml: str) -> t.List[ElementTree.Element]:

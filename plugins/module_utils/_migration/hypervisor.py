@@ -194,3 +194,9 @@ class Host(t.Protocol):
 
     def close(self) -> None:
         """Close the connection; never raises."""
+
+
+class OpenHost(t.Protocol):
+    """Opens a host; within the given seconds, or else within the limit of any other connection. Raises L(Unreachable)."""
+
+    def __call__(self, uri: str, timeout_seconds: t.Optional[float] = None) -> Host: ...

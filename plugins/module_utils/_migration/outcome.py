@@ -106,6 +106,13 @@ def _only_source(source: GuestView, destination: GuestView, move: Move) -> Verdi
     return Verdict(RESUME_SOURCE)
 
 
+def runs_as_before(source: GuestView, move: Move) -> bool:
+    """Whether the guest is active on the source as before the move, and no job is about to change that."""
+    if not (source.answered and source.active) or source.job != h.JOB_NONE or move.post_copy or move.ran_there:
+        return False
+    return source.state != h.PAUSED or (move.was_paused and not _is_handed_over(source) and source.reason not in _POST_COPY)
+
+
 def runs(view: GuestView) -> bool:
     """Whether the guest is active there as a guest of that host, and not only being received."""
     return view.active and not _is_incoming(view)

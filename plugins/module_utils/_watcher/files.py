@@ -17,7 +17,7 @@ from .._errors import Forbidden, InvalidArgument
 
 RUN_FOLDER = "/run/kvmfleet"
 # What stands in a state, or is told of one, beside the record.
-_BESIDE = ("watcher", "answers", "alive", "watched")
+_BESIDE = ("watcher", "answers", "waits_for", "alive", "watched")
 
 
 def run_folder(folder: str = RUN_FOLDER) -> str:

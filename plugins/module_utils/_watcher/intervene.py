@@ -48,7 +48,7 @@ class Intervention:
     """
 
     host: ListedHost
-    open_host: t.Callable[[str], h.Host]
+    open_host: h.OpenHost
     info: h.DomainInfo
     act: str
     by: str
@@ -211,7 +211,7 @@ class Intervention:
             time.sleep(POLL_SECONDS)
 
 
-def early_starter(open_host: t.Callable[[str], h.Host], folder: str = RUN_FOLDER) -> Starter:
+def early_starter(open_host: h.OpenHost, folder: str = RUN_FOLDER) -> Starter:
     """Return what starts a watcher for one order, from a process forked now: before libvirt is used in this one."""
 
     def start(document: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:

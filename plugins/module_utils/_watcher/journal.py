@@ -44,6 +44,7 @@ class Journal:
         self._samples = Samples(record["samples"])
         self._answers: t.Dict[str, t.Dict[str, t.Any]] = {}
         self._trouble: t.Optional[OSError] = None
+        self._waits_for: t.Optional[str] = None
 
     def advance(self, status: str, detail: str = "", reason: t.Optional[str] = None) -> None:
         """Give the record its next status and write it."""
@@ -107,6 +108,12 @@ class Journal:
         if action.reason:
             self.note("downtime_allowed", action.reason)
 
+    def wait_for(self, what: t.Optional[str]) -> None:
+        """Write what the settling of the move waits for, for whoever follows it; null for nothing. It is no part of the record."""
+        if what != self._waits_for:
+            self._waits_for = what
+            self.write()
+
     def answer(self, intent: Intent, error: t.Optional[KvmfleetError] = None) -> None:
         """Write what became of an intent, for the module that left it."""
         self._answers[intent.id] = error.as_result() if error else {}
@@ -124,8 +131,9 @@ class Journal:
         """Write the record as it is. What there is no room for now is written with the next change: no guest is left alone for that."""
         if self.folder is None:
             return
+        waits = {"waits_for": self._waits_for} if self._waits_for else {}
         try:
-            write_json(state_path(self.record["domain"]["uuid"], self.folder), {**self.record, "watcher": self._watcher, "answers": self._answers})
+            write_json(state_path(self.record["domain"]["uuid"], self.folder), {**self.record, "watcher": self._watcher, "answers": self._answers, **waits})
             self._trouble = None
         except OSError as error:
             self._trouble = error

@@ -31,15 +31,13 @@ from .order import Order
 from .ownership import Ownership
 from .pilot import ABORT_PREFIX
 from .recover import Recovery
-from .settle import Settlement
+from .settle import Opener, Settlement
 
 UNREACHABLE_SECONDS = 600.0
 # How long libvirt may take to end its call after the job: a hypervisor that hangs at the destination keeps it for ever.
 CALL_OUTLIVES_SECONDS = 60.0
 
 ARRIVED_NOTE = "arrived"
-
-Open = t.Callable[[str], h.Host]
 
 
 class Mover(threading.Thread):
@@ -50,7 +48,7 @@ class Mover(threading.Thread):
         order: Order,
         journal: Journal,
         ownership: Ownership,
-        open_host: Open,
+        open_host: h.OpenHost,
         arrivals: ArrivalEvents,
         clock: t.Callable[[], float] = time.monotonic,
         sleep: t.Callable[[float], None] = time.sleep,
@@ -69,17 +67,20 @@ class Mover(threading.Thread):
         limits = limits_of(self.order)
         follower = Follower(self._open_source, self.order.uuid, self.journal, limits, terms_of(self.order), self._clock)
         try:
-            error = None
+            error, silent_seconds = None, 0.0
             if self.order.adopt:
-                self._adopt(follower)
+                silent_seconds = self._adopt(follower)
             else:
                 error = self._move(follower, limits)
-            settlement = Settlement(self._open_source, self._open_destination, self.journal, follower.completed_job, self._clock, self._sleep)
-            while not settlement.settle(error, follower.elapsed_ms):
+            settlement = Settlement(
+                self._settles(self.order.source_uri), self._settles(self.order.destination_uri), self.journal, follower.completed_job, self._clock, self._sleep
+            )
+            while not settlement.settle(error, follower.elapsed_ms, silent_seconds):
                 why = Recovery(self.order, self.journal, self._open_source, self._open_destination, self._clock, self._sleep).recover()
                 if why:
                     settlement.give_up(why)
                     break
+                silent_seconds = 0.0
             self.journal.insist(self._clock, self._sleep)
         finally:
             follower.close()
@@ -220,13 +221,17 @@ class Mover(threading.Thread):
             )
         return view.present
 
-    def _adopt(self, follower: Follower) -> None:
-        """Follow a job to its end; one whose source has not answered for ten minutes is settled as it is then."""
+    def _adopt(self, follower: Follower) -> float:
+        """Follow a job to its end; one whose source has not answered for ten minutes is settled as it is then. Return for how long it has not."""
         answered_at = self._clock()
         while follower.poll() and not follower.is_broken and self._clock() - answered_at < UNREACHABLE_SECONDS:
             if follower.answers:
                 answered_at = self._clock()
             self._sleep(follower.pause)
+        return 0.0 if follower.answers else self._clock() - answered_at
+
+    def _settles(self, uri: str) -> Opener:
+        return lambda seconds: self._open_host(uri, seconds)
 
     def _open_source(self) -> h.Host:
         return self._open_host(self.order.source_uri)

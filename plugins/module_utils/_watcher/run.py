@@ -13,7 +13,7 @@ import time
 import typing as t
 
 from .._errors import Internal, KvmfleetError
-from .._migration.hypervisor import Host
+from .._migration.hypervisor import OpenHost
 from .._records import schema
 from .._records import statuses as s
 from .arrivals import ArrivalEvents
@@ -33,7 +33,7 @@ _KEEP_SECONDS = 24 * 3600
 _SWEPT = (".log", ".heartbeat", ".turns", ".seen", ".new")
 
 
-def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_host: t.Callable[[str], Host], folder: str = RUN_FOLDER) -> t.Dict[str, t.Any]:
+def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_host: OpenHost, folder: str = RUN_FOLDER) -> t.Dict[str, t.Any]:
     """Start a watcher of its own session for these orders, and return what it took.
 
     The result has C(taken) (domain UUID to generation), C(refused) (domain UUID to C(msg) and C(error_code)), C(watcher) (its process),
@@ -57,9 +57,7 @@ def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_ho
     return launch(work, log_path(run_id, folder), run_id)
 
 
-def _take(
-    orders: t.Sequence[Order], run_id: str, open_host: t.Callable[[str], Host], arrivals: ArrivalEvents, folder: str
-) -> t.Tuple[t.List[Mover], t.Dict[str, t.Any]]:
+def _take(orders: t.Sequence[Order], run_id: str, open_host: OpenHost, arrivals: ArrivalEvents, folder: str) -> t.Tuple[t.List[Mover], t.Dict[str, t.Any]]:
     watcher = identity(run_id)
     movers = []
     refused = {}

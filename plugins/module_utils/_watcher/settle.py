@@ -19,6 +19,7 @@ from .._storage.ports import StorageHost
 from .._storage.targets import has_made, remove_targets
 from .journal import MIGRATE_ACT, Journal
 from .pilot import ABORT_PREFIX, SUSPEND_ACT
+from .unanswered import DESTINATION, SOURCE, Unanswered
 
 # Libvirt removes what it was receiving within 30 s of a cut connection.
 WAIT_SECONDS = 45.0
@@ -28,7 +29,8 @@ _EVENT_ATTEMPTS = 8
 
 REASON_POST_COPY = "post_copy_failed"
 
-Opener = t.Callable[[], h.Host]
+# Takes how long connecting may take, in seconds.
+Opener = t.Callable[[float], h.Host]
 Readings = t.Tuple[h.GuestView, h.GuestView]
 
 
@@ -44,12 +46,13 @@ class Settlement:
         clock: t.Callable[[], float],
         sleep: t.Callable[[float], None],
     ) -> None:
-        self._open = {"source": source, "destination": destination}
+        self._open = {SOURCE: source, DESTINATION: destination}
         self._hosts: t.Dict[str, h.Host] = {}
         self._journal = journal
         self._figures = figures
         self._clock = clock
         self._sleep = sleep
+        self._unanswered = Unanswered(journal, clock, sleep)
         record = journal.record
         self._uuid: str = record["domain"]["uuid"]
         self._move = outcome.Move(
@@ -59,11 +62,21 @@ class Settlement:
             job_started=did(record, MIGRATE_ACT) or record["status"] in (s.RUNNING, s.RUNNING_POST_COPY, s.ERROR),
         )
 
-    def settle(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> bool:
+    def settle(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int], silent_seconds: float = 0.0) -> bool:
         """Write the record's last status. C(error) is what the migrate call raised, if it did: it never decides where the guest is.
 
-        Returns false, and writes nothing, where post-copy has to be recovered first.
+        :arg silent_seconds: for how long the source has not answered while it was followed.
+
+        A host that does not answer is asked for minutes (L(Unanswered)); answers that say nothing are waited out for C(WAIT_SECONDS) from the last time that
+        a host did not answer. Returns false, and writes nothing, where post-copy has to be recovered first.
         """
+        self._unanswered = Unanswered(self._journal, self._clock, self._sleep, silent_seconds)
+        try:
+            return self._settle(error, elapsed_ms)
+        finally:
+            self._close()
+
+    def _settle(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> bool:
         deadline = self._clock() + WAIT_SECONDS
         confirmed: t.Optional[t.Tuple[str, Readings]] = None
         while True:
@@ -72,21 +85,22 @@ class Settlement:
                 # Also if it is gone at the next reading: what it wrote since must not meet its older memory on the source.
                 self._move = dataclasses.replace(self._move, ran_there=True)
             verdict = outcome.judge(*readings, self._move) if readings else outcome.Verdict(outcome.WAIT, otherwise=outcome.REASON_UNCLEAR)
+            if readings and verdict.reason == outcome.REASON_UNREACHABLE and self._unanswered.wait(*readings, self._move):
+                deadline, confirmed = self._clock() + WAIT_SECONDS, None
+                continue
+            self._unanswered.ended()
             if self._finish(verdict, readings, error, elapsed_ms):
-                break
+                return True
             if verdict.act == outcome.RECOVER:
-                self._close()
                 return False
             if verdict.act in (outcome.DESTROY_SOURCE, outcome.RESUME_SOURCE) and readings:
                 if confirmed == (verdict.act, readings):
                     self._do(verdict.act)
                 confirmed = (verdict.act, readings)
-            if self._clock() >= deadline:
+            if verdict.reason == outcome.REASON_UNREACHABLE or self._clock() >= deadline:
                 self._give_up(verdict, readings)
-                break
+                return True
             self._sleep(POLL_SECONDS)
-        self._close()
-        return True
 
     def give_up(self, why: str) -> None:
         """Write that post-copy could not be recovered. Both copies are left as they are."""
@@ -103,8 +117,9 @@ class Settlement:
     def _view(self, side: str) -> h.GuestView:
         try:
             return self._host(side).view(self._uuid)
-        except KvmfleetError:
+        except KvmfleetError as error:
             # An answer that cannot be read is none.
+            self._unanswered.failed(side, error)
             lost = self._hosts.pop(side, None)
             if lost is not None:
                 lost.close()
@@ -112,7 +127,7 @@ class Settlement:
 
     def _host(self, side: str) -> h.Host:
         if side not in self._hosts:
-            self._hosts[side] = self._open[side]()
+            self._hosts[side] = self._open[side](self._unanswered.open_seconds(side))
         return self._hosts[side]
 
     # -- ends ----------------------------------------------------------------------------------------------------
@@ -196,6 +211,7 @@ class Settlement:
         if readings:
             source, destination = readings
             detail = f"The guest is {source.describe()} on the source, {destination.describe()} on the destination. Nothing was touched."
+            detail += self._unanswered.explain(source, destination)
         else:
             detail = "The source's answers kept changing. Nothing was touched."
         self._journal.advance(s.ERROR, detail, reason)

@@ -49,6 +49,11 @@ def test_a_job_without_figures_yet() -> None:
     assert line_of(record) == "kvm1 -> kvm2  web1  running"
 
 
+def test_a_move_that_is_being_settled_says_who_is_waited_for() -> None:
+    waiting = {**moving(), "waits_for": "the destination kvm2 does not answer"}
+    assert line_of(waiting) == "kvm1 -> kvm2  web1  running  is being settled: the destination kvm2 does not answer"
+
+
 class Shown:
     def __init__(self) -> None:
         self.lines: t.List[str] = []
@@ -104,3 +109,10 @@ def test_one_that_waits_is_heard_of_at_once_and_then_every_half_minute() -> None
     assert [shown.new(waiting(second), after=1) for second in range(29)] == [0] * 29
     assert shown.new(waiting(31), after=2) == 1
     assert shown.new(moving(0, "preparing"), after=1) == 1
+
+
+def test_whoever_waits_for_a_host_to_answer_hears_so_at_once_and_again() -> None:
+    shown = Shown()
+    shown.new(moving())
+    waiting = {**moving(), "waits_for": "the destination kvm2 does not answer"}
+    assert [shown.new(waiting, after=1), shown.new(waiting, after=1), shown.new(waiting, after=10)] == [1, 0, 1]

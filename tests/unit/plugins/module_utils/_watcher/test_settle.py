@@ -11,12 +11,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, InvalidState, KvmfleetError, MigrationFailed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, InvalidState, KvmfleetError, MigrationFailed, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS, Settlement
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.unanswered import AGAIN_SECONDS, ANSWER_SECONDS, SAFE_ANSWER_SECONDS
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import acts, journal_of, record_of, state_in
@@ -53,7 +55,7 @@ def journal_at_end(folder: pathlib.Path, post_copy: bool = False, **before: t.An
 
 
 def settlement_of(fleet: FakeFleet, journal: Journal, figures: t.Callable[[], t.Optional[h.JobStats]] = lambda: None) -> Settlement:
-    return Settlement(lambda: fleet.open(LOCAL_URI), lambda: fleet.open(TO_2), journal, figures, fleet.clock, fleet.clock.sleep)
+    return Settlement(lambda _seconds: fleet.open(LOCAL_URI), lambda _seconds: fleet.open(TO_2), journal, figures, fleet.clock, fleet.clock.sleep)
 
 
 def settle(fleet: FakeFleet, folder: pathlib.Path, error: t.Optional[KvmfleetError] = None, post_copy: bool = False, **before: t.Any) -> schema.Record:
@@ -216,11 +218,100 @@ def test_answers_that_never_agree_end_in_an_error_that_touches_nothing(fleet: Fa
 
 
 @pytest.mark.parametrize("dark", ["kvm1", "kvm2"])
-def test_a_host_that_comes_back_in_time_is_asked_again(fleet: FakeFleet, tmp_path: pathlib.Path, dark: str) -> None:
+@pytest.mark.parametrize("seconds", [30, 145, 570])
+def test_a_host_that_comes_back_in_time_is_asked_again(fleet: FakeFleet, tmp_path: pathlib.Path, dark: str, seconds: int) -> None:
     places(fleet, None, ARRIVED)
     fleet.machines[dark].go_dark()
-    fleet.clock.at(30, fleet.machines[dark].come_back)
+    fleet.clock.at(seconds, fleet.machines[dark].come_back)
     assert settle(fleet, tmp_path)["status"] == s.COMPLETED
+    assert fleet.clock() < seconds + 15
+
+
+def test_an_aborted_move_is_settled_when_a_slow_destination_answers(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, RUNNING, None)
+    fleet.destination.go_dark()
+    fleet.clock.at(145, fleet.destination.come_back)
+    journal = journal_at_end(tmp_path)
+    journal.intend("abort: operator")
+    settlement_of(fleet, journal).settle(Aborted("canceled by client"), 4000)
+    assert state_in(tmp_path)["status"] == s.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("here", "limit"),
+    [
+        (None, ANSWER_SECONDS),
+        (HANDED_OVER, ANSWER_SECONDS),
+        (POST_COPY_FAILED, ANSWER_SECONDS),
+        ((h.PAUSED, "user"), ANSWER_SECONDS),
+        (RUNNING, SAFE_ANSWER_SECONDS),
+    ],
+)
+def test_a_destination_that_never_answers_is_waited_for_as_long_as_the_guest_needs_it(
+    fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, limit: float
+) -> None:
+    places(fleet, here, ARRIVED)
+    fleet.destination.go_dark()
+    record = settle(fleet, tmp_path)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unreachable")
+    assert limit <= fleet.clock() < limit + 15
+    detail = record["history"][-1]["detail"]
+    assert "no answer on the destination" in detail
+    assert f"the destination {record['destination']['host']} did not answer" in detail
+    assert "run the same task again" in detail
+
+
+def test_a_move_that_was_never_begun_is_not_waited_for_that_long(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, RUNNING, None)
+    fleet.destination.go_dark()
+    assert settlement_of(fleet, journal_of(record_of(status=s.PREPARING), tmp_path)).settle(None, None)
+    assert state_in(tmp_path)["reason"] == "unreachable"
+    assert fleet.clock() < WAIT_SECONDS + 15
+
+
+def test_a_record_that_was_given_up_before_is_not_waited_for_that_long_again(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    fleet.destination.go_dark()
+    journal = journal_of(record_of(status=s.ERROR), tmp_path)
+    assert settlement_of(fleet, journal).settle(None, None)
+    assert AGAIN_SECONDS <= fleet.clock() < AGAIN_SECONDS + 15
+
+
+def test_who_follows_is_told_whom_the_settling_waits_for_and_the_record_is_not(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    fleet.destination.go_dark()
+    told: t.List[t.Mapping[str, t.Any]] = []
+    fleet.clock.at(100, lambda: told.append(state_in(tmp_path)))
+    fleet.clock.at(145, fleet.destination.come_back)
+    after = settle(fleet, tmp_path)
+    assert f"the destination {after['destination']['host']} does not answer since" in told[0]["waits_for"]
+    assert told[0]["status"] == s.RUNNING
+    assert "waits_for" not in record_in(told[0])
+    assert "waits_for" not in after
+
+
+def test_a_host_that_accepts_connections_slowly_gets_longer_at_each_try(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    given: t.List[float] = []
+
+    def slow(seconds: float) -> h.Host:
+        given.append(seconds)
+        fleet.clock.sleep(min(seconds, 70))
+        if seconds < 70:
+            raise Unreachable(f"It did not answer within {seconds:.0f} s.")
+        return fleet.open(TO_2)
+
+    settlement = Settlement(lambda _seconds: fleet.open(LOCAL_URI), slow, journal_at_end(tmp_path), lambda: None, fleet.clock, fleet.clock.sleep)
+    assert settlement.settle(None, 4000) is True
+    assert (state_in(tmp_path)["status"], given) == (s.COMPLETED, [20, 40, 80])
+
+
+def test_libvirt_has_its_30_seconds_also_when_the_destination_was_silent_before(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, RUNNING, HANDED_OVER)
+    fleet.destination.go_dark()
+    fleet.clock.at(100, fleet.destination.come_back)
+    fleet.clock.at(135, lambda: fleet.destination.remove(UUID))
+    assert settle(fleet, tmp_path)["status"] == s.FAILED
 
 
 @pytest.mark.parametrize("dark", ["kvm1", "kvm2"])
