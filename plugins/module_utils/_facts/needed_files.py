@@ -10,6 +10,7 @@ A start on another host takes whatever has that path there, or makes a fresh one
 
 from __future__ import annotations
 
+import os
 import typing as t
 from xml.etree.ElementTree import Element
 
@@ -45,8 +46,25 @@ _OF_PACKAGES = "/usr/"
 
 def needed_files(root: Element) -> t.List[Json]:
     """Return C({what, kind, path}) of each file, folder or device; C(kind) is C(file), C(dir), C(block), C(network) or C(device) (of this host alone)."""
-    found = [*_nvram(root), *_tpm(root), *_filesystems(root), *_memory(root), *_boot_files(root)]
+    found = [*_nvram(root), *_tpm(root), *_filesystems(root), *_memory(root), *_own_boot_files(root)]
     return [{"what": what, "kind": kind, "path": path} for what, kind, path in found if path or kind == "network"]
+
+
+def boot_files(root: Element) -> t.List[Json]:
+    """Return C({what, path}) of each file that QEMU reads when it starts the domain: firmware, kernel, and what is given to them."""
+    return [{"what": what, "path": path} for what, path in _boot_files(root)]
+
+
+def nvram_folder(nvram: t.Optional[str]) -> t.Optional[str]:
+    """Return the folder in which libvirt makes a guest's firmware variables at its arrival; null where it makes the folder too, or there are none."""
+    folder = os.path.dirname(nvram or "")
+    return folder if folder.startswith("/") and folder != os.path.dirname(_NVRAM_PATH) else None
+
+
+def boot_paths(request: t.Mapping[str, t.Any]) -> t.List[str]:
+    """Return the paths without which QEMU cannot take in a domain with that request."""
+    folder = nvram_folder(request.get("nvram"))
+    return [*(file["path"] for file in request.get("boot_files") or ()), *([folder] if folder else [])]
 
 
 def name_of(file: t.Mapping[str, t.Any]) -> str:
@@ -109,11 +127,17 @@ def _memory(root: Element) -> t.Iterator[_Found]:
             yield "memory", "device" if path.startswith("/dev/") else "file", path
 
 
-def _boot_files(root: Element) -> t.Iterator[_Found]:
+def _own_boot_files(root: Element) -> t.Iterator[_Found]:
+    for what, path in _boot_files(root):
+        if not path.startswith(_OF_PACKAGES):
+            yield what, "file", path
+
+
+def _boot_files(root: Element) -> t.Iterator[t.Tuple[str, str]]:
     named = [(what, root.findtext(f"os/{what}")) for what in ("loader", "kernel", "initrd", "dtb")]
     named += [("acpi", table.text) for table in root.findall("os/acpi/table")]
     named += [("fw_cfg", entry.get("file")) for entry in root.findall("sysinfo/entry")]
     for what, text in named:
         path = (text or "").strip()
-        if path and not path.startswith(_OF_PACKAGES):
-            yield what, "file", path
+        if path:
+            yield what, path

@@ -17,6 +17,7 @@ from .cpu import cpu_of
 from .cpusets import mib_of
 from .devices import devices_of, networks_of
 from .disks import Pools, disks_of
+from .needed_files import boot_files
 from .placement import hugepages_of, numa_of, pinning_of
 from .ports import Definition, Facts, Stores
 
@@ -48,6 +49,7 @@ def request_of(definition: Definition, own: OwnPolicy, versions: t.Mapping[str, 
         "disks": disks_of(root, stores, pools),
         "networks": networks_of(root),
         **_firmware(root),
+        "boot_files": boot_files(root),
         "tpm": info.has_tpm,
         **known,
     }
@@ -81,5 +83,6 @@ _UNKNOWN: Facts = {
     "networks": [],
     "nvram": None,
     "loader": None,
+    "boot_files": [],
     "tpm": False,
 }

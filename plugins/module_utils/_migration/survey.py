@@ -12,6 +12,7 @@ import dataclasses
 import typing as t
 
 from .._errors import KvmfleetError, NotFound, Unreachable
+from .._facts.needed_files import boot_paths
 from .._patience import within
 from .._policy.document import parse
 from .._records.hosts import same_answer
@@ -154,7 +155,8 @@ def _cpu(host: SurveyedHost, request: Facts) -> t.Optional[Facts]:
 def _paths(host: SurveyedHost, request: Facts) -> t.Dict[str, bool]:
     disks = request.get("disks") or ()
     images = [*disks, *(file for disk in disks for file in disk.get("files") or ())]
-    paths = sorted({image["source"] for image in images if image.get("kind") in _PATH_KINDS and image.get("source")})
+    found = {image["source"] for image in images if image.get("kind") in _PATH_KINDS and image.get("source")}
+    paths = sorted(found.union(boot_paths(request)))
     try:
         answers = {path: host.has_path(path) for path in paths}
     except KvmfleetError:

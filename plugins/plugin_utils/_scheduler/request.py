@@ -170,6 +170,16 @@ class Request:
         return [disk for disk in self.needs.get("disks") or () if disk.get("source")]
 
     @functools.cached_property
+    def boot_files(self) -> Sequence[Body]:
+        """What QEMU reads when it starts the guest: C(what) and C(path)."""
+        return self.needs.get("boot_files") or ()
+
+    @functools.cached_property
+    def nvram(self) -> t.Optional[str]:
+        """The file of its firmware variables; None where it has none."""
+        return self.needs.get("nvram")
+
+    @functools.cached_property
     def networks(self) -> Sequence[Body]:
         """What its interfaces are plugged into."""
         return self.needs.get("networks") or ()

@@ -163,6 +163,7 @@ _DISK = _object(
         "files_problem": _TEXT_OR_NULL,
     },
 )
+_BOOT_FILE = _object({"what": _text, "path": _text})
 _NETWORK = _object({"type": _text}, {"source": _TEXT_OR_NULL})
 
 _REQUEST: t.Final[Mapping[str, Check]] = {
@@ -184,6 +185,7 @@ _REQUEST: t.Final[Mapping[str, Check]] = {
     "networks": _optional(_list_of(_NETWORK)),
     "nvram": _TEXT_OR_NULL,
     "loader": _TEXT_OR_NULL,
+    "boot_files": _optional(_list_of(_BOOT_FILE)),
     "tpm": _optional(_flag),
     "traits": _optional(_list_of(_text)),
     "labels": _optional(_field("labels")),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .base import Filter, Finding, concerned
+from .boot_files import BootFiles
 from .cpu_model import CpuModel
 from .cpu_threads import CpuThreads
 from .disk import Disk
@@ -42,6 +43,7 @@ DEFAULT: t.Final[tuple[Filter, ...]] = (
     Hugepages(),
     HostDevices(),
     Storage(),
+    BootFiles(),
     Networks(),
     Labels(),
     MaxDomains(),

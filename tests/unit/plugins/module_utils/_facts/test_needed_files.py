@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.needed_files import needed_files
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.needed_files import boot_files, boot_paths, needed_files
 
 UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
 NVRAM = "/var/lib/libvirt/qemu/nvram/web_VARS.fd"
@@ -61,3 +61,22 @@ def test_folders_memory_and_boot_files_of_the_host() -> None:
     boot = "<os><loader>/usr/lib/bios</loader><kernel>/boot/vmlinuz</kernel><initrd>/usr/lib/initrd</initrd><dtb>/srv/board.dtb</dtb></os>"
     assert found(boot) == [("kernel", "file", "/boot/vmlinuz"), ("dtb", "file", "/srv/board.dtb")]
     assert found("<sysinfo type='fwcfg'><entry name='opt/x' file='/srv/ignition'/><entry name='y'>z</entry></sysinfo>") == [("fw_cfg", "file", "/srv/ignition")]
+
+
+def test_what_qemu_reads_at_a_start_is_named_wherever_it_is() -> None:
+    boot = "<os><loader>/usr/lib/bios</loader><kernel>/boot/vmlinuz</kernel><cmdline>x</cmdline><acpi><table type='slic'>/srv/slic</table></acpi></os>"
+    root = ElementTree.fromstring(f"<domain>{boot}<sysinfo type='fwcfg'><entry name='opt/x' file='/srv/x'/><entry name='opt/y'>text</entry></sysinfo></domain>")
+    assert [(file["what"], file["path"]) for file in boot_files(root)] == [
+        ("loader", "/usr/lib/bios"),
+        ("kernel", "/boot/vmlinuz"),
+        ("acpi", "/srv/slic"),
+        ("fw_cfg", "/srv/x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nvram", "paths"), [(None, []), (NVRAM, []), ("/srv/nvram/web.fd", ["/srv/nvram"]), ("p/i", [])], ids=["none", "libvirt's own", "a folder", "no path"]
+)
+def test_a_folder_for_firmware_variables_that_libvirt_does_not_make_is_needed(nvram: t.Optional[str], paths: t.List[str]) -> None:
+    assert boot_paths({"nvram": nvram, "boot_files": [{"what": "kernel", "path": "/boot/vmlinuz"}]}) == ["/boot/vmlinuz", *paths]
+    assert boot_paths({"nvram": nvram}) == paths

@@ -30,6 +30,7 @@ def request(root: ElementTree.Element, policy: str = "", snapshots: bool = False
 def test_what_a_definition_needs_of_a_host() -> None:
     needs = request(domain(OS.format("<nvram>/var/lib/nvram/web1.fd</nvram>") + CPU, TPM), snapshots=True)
     assert (needs["memory_mib"], needs["vcpus"], needs["arch"], needs["virt_type"], needs["machine"]) == (4096, 4, "x86_64", "kvm", "pc-q35-7.2")
+    assert needs["boot_files"] == [{"what": "loader", "path": "/usr/share/OVMF.fd"}]
     assert (needs["hypervisor"], needs["tpm"], needs["loader"], needs["nvram"]) == (7002022, True, "/usr/share/OVMF.fd", "/var/lib/nvram/web1.fd")
     assert {key: needs["cpu"][key] for key in ("mode", "model", "features")} == {
         "mode": "custom",

@@ -16,8 +16,8 @@ NOT_OVERRIDABLE = ["not_source", "up", "cpu_model", "cpu_threads", "machine_type
 
 
 def test_the_filters_and_their_order_are_the_documented_ones() -> None:
-    names = "not_source up enabled memory cpus disk traits cpu_model cpu_threads machine_type hypervisor numa hugepages host_devices storage networks labels"
-    assert [rule.name for rule in DEFAULT] == [*names.split(), "max_domains", "max_moves", "affinity", "anti_affinity", "migratable"]
+    names = "not_source up enabled memory cpus disk traits cpu_model cpu_threads machine_type hypervisor numa hugepages host_devices storage boot_files"
+    assert [rule.name for rule in DEFAULT] == [*names.split(), "networks", "labels", "max_domains", "max_moves", "affinity", "anti_affinity", "migratable"]
     assert [rule.name for rule in DEFAULT if not rule.overridable] == NOT_OVERRIDABLE
 
 
