@@ -44,6 +44,7 @@ Destinations = t.Mapping[str, t.Mapping[str, t.Any]]
 DESTINATION_SECONDS = 90.0
 _COMPARED_MODES = ("custom", "host-model")
 _PATH_KINDS = ("file", "dir", "block")
+_DEVICE_KINDS = ("block", "volume")
 _NO_FIT: Facts = {"cpu": {}, "paths": {}}
 
 
@@ -123,6 +124,7 @@ def _domain(
         "request": request,
         **(_fit(request, asked) if request and info.view.active and info.view.job == h.JOB_NONE else _NO_FIT),
         "unshared_disks": [disk.target for disk in info.disks if _is_unshared(disk, is_shared)],
+        "unproved_devices": unproved_devices(info.disks, request),
         "unshared_files": unshared_files(request, is_shared) if request else [],
         "storage": _storage(source, info, asked, examine) if examine and move.get("copy_storage") else {},
         "there": _there(asked, [info.uuid]),
@@ -200,6 +202,21 @@ def _name_taken(destination: t.Mapping[str, t.Any], info: h.DomainInfo) -> t.Opt
 
 def _is_unshared(disk: h.Disk, is_shared: t.Callable[[str], bool]) -> bool:
     return disk.kind in ("file", "dir") and bool(disk.source) and not disk.readonly and not is_shared(disk.source)
+
+
+def unproved_devices(disks: t.Iterable[h.Disk], request: t.Optional[Facts]) -> t.List[Facts]:
+    """Return C({target, path, store}) of each device or volume that a domain writes to, where other hosts are not known to see it.
+
+    Libvirt takes every device for shared. C(store) is the device's name on every host that has it; null where it has none.
+    """
+    known = {disk["target"]: disk for disk in (request or {}).get("disks") or ()}
+    written = [disk for disk in disks if disk.kind in _DEVICE_KINDS and disk.source and not disk.readonly]
+    found = [(disk, known.get(disk.target, {})) for disk in written]
+    return [
+        {"target": disk.target, "path": facts.get("source") or disk.source, "store": facts.get("store")}
+        for disk, facts in found
+        if facts.get("shared") is not True
+    ]
 
 
 def unshared_files(request: Facts, is_shared: t.Callable[[str], bool]) -> t.List[Facts]:

@@ -23,12 +23,29 @@ def check_storage(request: MoveRequest, domain: Facts, source: str, host: str) -
     """Raise what L(copies_for) raises, and L(Unsafe) for a disk, or what it is built on, that is neither copied nor of a kind that hosts share."""
     copied = copied_bytes(request, domain, host)
     _check_files(request, domain, source, host, copied)
+    _check_devices(request, domain, source, host, copied)
     unshared = [target for target in domain["unshared_disks"] if target not in copied]
     if unshared and not request.options.unsafe:
         raise Unsafe(
             f"Domain {request.label} on {source} writes to storage that is not of a kind hosts share (disk {', '.join(unshared)}).",
             "Put the disk on shared storage, or have it copied (copy_storage); or set unsafe: true if both hosts see the same bytes for certain. "
             "Nothing was moved.",
+        )
+
+
+def _check_devices(request: MoveRequest, domain: Facts, source: str, host: str, copied: t.Collection[str]) -> None:
+    """Raise L(Unsafe) for a device or volume that the destination is not known to see: what it has under that name may be another one."""
+    if request.options.unsafe:
+        return
+    seen = domain.get("seen_devices", {}).get(host, ())
+    devices = [device for device in domain.get("unproved_devices") or () if device["target"] not in copied and device["path"] not in seen]
+    if devices:
+        named = ", ".join(f"disk {device['target']}: {device['path']}" for device in devices)
+        raise Unsafe(
+            f"Domain {request.label} on {source} writes to a device that {host} is not known to see ({named}). "
+            f"What {host} has under that name may be another one.",
+            f"If both hosts have the device, run the playbook protect for {source} and {host}: it proves that by the device's identity (WWN, LVM). Or set "
+            "unsafe: true if both certainly see the same bytes. Otherwise put the disk on shared storage. Nothing was moved.",
         )
 
 

@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.known import Facts, filled, with_profiles
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.seen_devices import seen_devices
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.entries import entry_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
@@ -77,6 +78,12 @@ class FleetView:
             facts = self._fresh_facts(host)
             if host != self.source and facts is not None:
                 yield host, facts.get("remembered")
+
+    def seen_devices(self, domain: Body, uris: Mapping[str, str]) -> dict[str, list[str]]:
+        """Return by candidate which of a domain's devices it was seen to have, where the survey could not tell."""
+        devices = domain.get("unproved_devices") or ()
+        entries, source = self._entries() if devices else [], self.source_facts()
+        return {host: seen_devices(devices, entries, source, self.facts(host, uri)) for host, uri in uris.items()} if devices else {}
 
     def own_facts(self) -> Body | None:
         """Return what the host that the task runs on said of itself lately; None where it did not."""

@@ -53,6 +53,7 @@ def _decide(context: Context, view: FleetView, job: Job) -> None:
     # Another record that holds the domain may be settled, which moves nothing.
     if job.domain["found"] and (stored is None or stored.record["id"] in {one["id"] for one in context.missing}):
         check_known(job.request.label, job.domain_uuid, context.missing)
+    job.domain["seen_devices"] = view.seen_devices(job.domain, job.request.uris)
     job.decision = d.decide(job.request, context.source.name, view.survey, job.domain, stored)
     if isinstance(job.decision, (d.Start, d.AdoptForeign)):
         _ask_policy(context, view, job)

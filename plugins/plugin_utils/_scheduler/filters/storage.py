@@ -83,8 +83,11 @@ def _if_present(disk: Body, request: Request, host: HostState) -> Finding:
 
 
 def _doubt(disk: Body) -> str:
-    is_local = disk.get("shared") is False
-    return "it lies on storage of its host alone, and moves only with copy_storage or unsafe" if is_local else "it is not known to be shared"
+    if disk.get("shared") is False:
+        return "it lies on storage of its host alone, and moves only with copy_storage or unsafe"
+    if disk.get("kind") == "block":
+        return "it moves only once protect has seen the device on both hosts, or with unsafe"
+    return "it is not known to be shared"
 
 
 def _by_store(disk: Body, request: Request, host: HostState, fleet: Fleet) -> Finding:

@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import survey as survey_module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey, unshared_files
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey, unproved_devices, unshared_files
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 
@@ -102,6 +102,50 @@ def test_only_writable_local_files_are_unshared_disks(fleet: FakeFleet) -> None:
     fleet.guest(disks=disks)
     assert surveyed(fleet, name="web1", shared=False)["domains"][0]["unshared_disks"] == ["vda", "vdf"]
     assert surveyed(fleet, name="web1", shared=True)["domains"][0]["unshared_disks"] == []
+
+
+def test_devices_that_other_hosts_are_not_known_to_see_are_named_with_their_identity() -> None:
+    disks = [
+        h.Disk("vda", "block", "/dev/vg0/web"),
+        h.Disk("vdb", "block", "/dev/mapper/mpatha"),
+        h.Disk("vdc", "block", "/dev/sr0", readonly=True),
+        h.Disk("vdd", "volume", "web.img"),
+        h.Disk("vde", "volume", "rbd.img"),
+        h.Disk("vdf", "file", "/srv/web.img"),
+        h.Disk("vdg", "block", ""),
+        h.Disk("vdh", "block", "/dev/sdb"),
+    ]
+    facts = [
+        {"target": "vda", "source": "/dev/vg0/web", "shared": None, "store": "lvm:x"},
+        {"target": "vdb", "source": "/dev/mapper/mpatha", "shared": True, "store": "mpath:y"},
+        {"target": "vdd", "source": "default/web.img", "shared": False, "store": None},
+        {"target": "vde", "source": "ceph/rbd.img", "shared": True, "store": None},
+    ]
+    assert unproved_devices(disks, {"disks": facts}) == [
+        {"target": "vda", "path": "/dev/vg0/web", "store": "lvm:x"},
+        {"target": "vdd", "path": "default/web.img", "store": None},
+        {"target": "vdh", "path": "/dev/sdb", "store": None},
+    ]
+    assert [one["target"] for one in unproved_devices(disks, None)] == ["vda", "vdb", "vdd", "vde", "vdh"]
+
+
+def test_a_survey_names_devices_and_looks_for_boot_files_at_the_destination(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.guest(disks=(h.Disk("vda", "block", "/dev/vg0/web"),))
+    asked = []
+    monkeypatch.setattr(type(fleet.open(TO_2)), "has_path", lambda _host, path: asked.append(path) or path == "/dev/vg0/web")
+
+    def described(host: t.Any) -> t.Dict[str, t.Any]:
+        facts = facts_of(host)
+        for domain in facts["domains"]:
+            domain["request"].update(boot_files=[{"what": "kernel", "path": "/boot/vmlinuz"}], nvram="/srv/nvram/web.fd")
+        return facts
+
+    move = {"name": "web1", "uuid": None, "known_uuids": [], "destination_uris": [TO_2]}
+    (domain,) = survey(fleet.open(LOCAL_URI), [move], fleet.open, lambda path: True, described)["domains"]
+    assert [one["target"] for one in domain["unproved_devices"]] == ["vda"]
+    assert domain["unshared_disks"] == []
+    assert {path: domain["paths"][TO_2].get(path) for path in ("/boot/vmlinuz", "/srv/nvram")} == {"/boot/vmlinuz": False, "/srv/nvram": False}
+    assert "/boot/vmlinuz" in asked
 
 
 def test_what_disks_are_built_on_counts_as_well() -> None:

@@ -117,3 +117,14 @@ def test_an_incremental_copy_of_one_disk_permits_nothing_for_another() -> None:
     domain = {**domain_of([]), "unshared_files": [BASE]}
     with pytest.raises(Unsafe, match="Disk vda is built on /images/base"):
         check_storage(request_of(copy_storage="incremental"), domain, "kvm1", "kvm2")
+
+
+DEVICE = {"target": "vdb", "path": "/dev/vg0/web", "store": "lvm:x"}
+
+
+def test_a_device_that_the_destination_is_not_known_to_see_needs_a_proof_or_a_word() -> None:
+    domain = {**domain_of([]), "unproved_devices": [DEVICE], "seen_devices": {"kvm3": ["/dev/vg0/web"]}}
+    with pytest.raises(Unsafe, match=r"a device that kvm2 is not known to see \(disk vdb: /dev/vg0/web\).*run the playbook protect for kvm1 and kvm2"):
+        check_storage(request_of(), domain, "kvm1", "kvm2")
+    check_storage(request_of(), domain, "kvm1", "kvm3")
+    check_storage(request_of(unsafe=True), domain, "kvm1", "kvm2")

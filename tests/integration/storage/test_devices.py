@@ -1,0 +1,74 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Block devices of one host, which libvirt takes for shared, and boot files that the destination does not have: nothing moves before anything was begun."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+from .conftest import IMAGES, Disks
+
+FIRMWARE = f"{IMAGES}/bios.bin"
+SEABIOS = "/usr/share/seabios/bios-256k.bin"
+Make = t.Callable[..., str]
+
+
+@pytest.fixture
+def device(tmp_path: pathlib.Path) -> t.Iterator[str]:
+    """A block device without an identity. All hosts of the lab have it, for they share one kernel; nobody can know that."""
+    image = tmp_path / "device.raw"
+    with image.open("wb") as stream:
+        stream.truncate(16 * 1024**2)
+    path = subprocess.run(["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    yield path
+    subprocess.run(["losetup", "--detach", path], check=True, timeout=60)
+
+
+def test_a_device_that_the_destination_is_not_known_to_see_is_refused(lab: Lab, control: Control, guest: Make, device: str) -> None:
+    name = guest("web", "--mib", "64", "--storage", "nbd")
+    lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
+    outcome = control.move(name, 2, transport="tcp")
+    assert outcome.refused() == "unsafe", outcome.text
+    assert device in outcome.msg
+    assert "vdb" in outcome.msg
+    assert control.records() == []
+    assert lab.places(name) == {1: "running"}
+    predicted = control.task(1, "scheduler_check", {"name": name, "destination": lab.host(2), "transport": "tcp"})
+    assert device in predicted.warnings
+    answered_for = control.move(name, 2, transport="tcp", unsafe=True)
+    assert answered_for.ended() == ("completed", None), answered_for.text
+    assert lab.places(name) == {2: "running"}
+
+
+def test_firmware_that_the_destination_does_not_have_is_refused_before_anything_begins(lab: Lab, control: Control, guest: Make, disks: Disks) -> None:
+    name = guest("web", "--mib", "64", "--storage", "nbd")
+    disks.made.append(FIRMWARE)
+    lab.on(1, "cp", SEABIOS, FIRMWARE)
+    lab.virsh(1, "destroy", name)
+    lab.on(
+        1,
+        "sh",
+        "-c",
+        f"virsh dumpxml --inactive {name} | sed 's|</os>|<loader type=\"rom\">{FIRMWARE}</loader></os>|' >/run/web.xml && virsh define /run/web.xml",
+    )
+    lab.virsh(1, "start", name)
+
+    outcome = control.move(name, 2, transport="tcp")
+    assert outcome.refused() == "conflict", outcome.text
+    assert f"The firmware {FIRMWARE} is not there" in outcome.msg
+    assert outcome.ended()[0] == "conflict"
+    assert lab.places(name) == {1: "running"}
+
+    lab.on(2, "cp", SEABIOS, FIRMWARE)
+    moved = control.move(name, 2, transport="tcp")
+    assert moved.ended() == ("completed", None), moved.text
+    assert lab.places(name) == {2: "running"}
