@@ -27,7 +27,7 @@ def line_of(record: t.Mapping[str, t.Any]) -> str:
     if record["reason"]:
         parts.append(f"({record['reason']})")
     if record.get("waits_for"):
-        parts.append(f"is being settled: {record['waits_for']}")
+        parts.append(str(record["waits_for"]))
     elif record["status"].startswith("running") and record["progress"]["memory_total_bytes"]:
         parts += _figures(record)
     elif record["result"]["elapsed_ms"] is not None:

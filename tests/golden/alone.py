@@ -17,7 +17,7 @@ import tempfile
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import notes, quarantine
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import program
+from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import program, storage
 from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.document import changed
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, copied, intend, new_record, note
@@ -157,12 +157,24 @@ def write_guard(out: pathlib.Path) -> None:
         _keep(root / "run/kvmfleet/guard", out / "run/guard-held/guard")
         guard.release(program.BY_CONTROL)
         _keep(root / "run/kvmfleet/guard", out / "run/guard-released-by-control/guard")
-        program.write_json(guard.grant_file, {"grant": "55555555-0000-4000-8000-000000000005", "at": "2026-11-22T09:00:00Z"})
+        program.write_json(guard.grant_file, _grant(root))
         guard.leave_token()
         _keep(root / "var/lib/kvmfleet/guard", out / "host/trusted/guard")
         _boot(root, BOOTS[1])
-        guard.hold()
+        guard.confirm()
         _keep(root / "run/kvmfleet/guard", out / "run/guard-released-by-token/guard")
+
+
+def _grant(root: pathlib.Path) -> Document:
+    """Return a grant, with the storage that confirms it and the program that reads it."""
+    host_id, nonce = "77777777-0000-4000-8000-000000000007", "88888888-0000-4000-8000-000000000008"
+    images = root / "images"
+    images.mkdir()
+    (images / f"{storage.HOST_TOKEN_PREFIX}{host_id}").write_text(json.dumps({"host_id": host_id, "nonce": nonce}), encoding="ascii")
+    program_file = root / program.STORAGE_PROGRAM
+    program_file.parent.mkdir(parents=True)
+    shutil.copyfile(storage.__file__, program_file)
+    return {"grant": "55555555-0000-4000-8000-000000000005", "host_id": host_id, "folders": {str(images): nonce}}
 
 
 def _boot(root: pathlib.Path, boot_id: str) -> None:

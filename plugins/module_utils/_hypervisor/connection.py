@@ -17,6 +17,7 @@ import typing as t
 import urllib.parse
 
 from .._errors import KvmfleetError, Unreachable
+from .._migration.logins import DROPPED
 from .._patience import limited
 from .errors import libvirt_errors
 from .library import libvirt, start_event_loop
@@ -31,9 +32,9 @@ BUSY_OPEN_TIMEOUT_SECONDS = 60.0
 _PORTS = {"tcp": 16509, "tls": 16514}
 _SSH_PORT = 22
 _PORT_SECONDS = 3.0
-# The SSH server drops logins while too many others are not authenticated yet (MaxStartups, 10:30:100 unless configured). What OpenSSH says then,
-# or libvirt where its SSH program had ended before it was sent anything. That has other causes too, which the next try tells.
-_DROPPED = re.compile(r"kex_exchange_identification|banner exchange|Connection (closed|reset) by \S+ port|Broken pipe|End of file while reading data")
+# What OpenSSH says of a login that the server dropped, or libvirt where its SSH program had ended before it was sent anything. The latter has other
+# causes too, which the next try tells.
+_DROPPED = re.compile(rf"{DROPPED}|Broken pipe|End of file while reading data")
 # So many logins of this process at one host are on their way at once.
 _LOGINS_AT_ONCE = 4
 # No try begins so shortly before the limit: then the failure is told with its cause.

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import threading
 import time
 import typing as t
@@ -16,10 +18,12 @@ from .._migration import downtime as d
 from .._migration import hypervisor as h
 from .._migration.adaptive import Adaptive
 from .._migration.force import Terms
+from .._migration.logins import TRIES, is_worth_another_try, pause_seconds
 from .._migration.monitor import Limits
 from .._migration.policy import FORCE_COMPLETE, STEPPED, STRATEGY, value
 from .._migration.schedule import Schedule, Stepped
 from .._records import statuses as s
+from .._records.schema import did
 from .._storage.ports import StorageHost
 from .._storage.targets import copies_of, make_targets
 from . import intents
@@ -38,6 +42,9 @@ UNREACHABLE_SECONDS = 600.0
 CALL_OUTLIVES_SECONDS = 60.0
 
 ARRIVED_NOTE = "arrived"
+LOGIN_DROPPED_NOTE = "login_dropped"
+_HEED_SECONDS = 0.5
+_RANDOM = random.SystemRandom()
 
 
 class Mover(threading.Thread):
@@ -127,14 +134,35 @@ class Mover(threading.Thread):
     def _move(self, follower: Follower, limits: Limits) -> t.Optional[KvmfleetError]:
         self.journal.advance(s.PREPARING, self._why_now)
         try:
-            call = self._begin(limits)
+            error = self._called(follower, limits)
         except KvmfleetError as refusal:
             return refusal
-        error = self._attend(call, follower)
         arrived_at = self._arrivals.at(self.order.uuid)
         if arrived_at:
             self.journal.note(ARRIVED_NOTE, at=arrived_at)
         return error
+
+    def _called(self, follower: Follower, limits: Limits) -> t.Optional[KvmfleetError]:
+        """Start the job and follow it to its end; again where libvirt's own login at the destination was dropped. Return what the last call raised.
+
+        Raises what makes a start impossible: before each one the guest is read on both hosts.
+        """
+        for tries in itertools.count(1):
+            error = self._attend(self._begin(limits), follower)
+            if error is None or copies_of(self.journal.record) or not is_worth_another_try(error.message, tries, self.journal.record):
+                return error
+            self._wait_for_next_try(error, tries)
+        raise AssertionError("unreachable")
+
+    def _wait_for_next_try(self, error: KvmfleetError, tries: int) -> None:
+        destination = self.journal.record["destination"]["host"]
+        self.journal.note(LOGIN_DROPPED_NOTE, error.message)
+        self.journal.wait_for(f"waits for try {tries + 1} of {TRIES}: {destination} dropped the login of this host's libvirt")
+        until = self._clock() + pause_seconds(tries, _RANDOM.random())
+        while self._clock() < until:
+            self._heed_before_job()
+            self._sleep(_HEED_SECONDS)
+        self.journal.wait_for(None)
 
     def _attend(self, call: MigrateCall, follower: Follower) -> t.Optional[KvmfleetError]:
         """Follow the job until libvirt's call has ended; return what it raised, or why it is no longer waited for."""
@@ -164,6 +192,7 @@ class Mover(threading.Thread):
         info = host.find(uuid=self.order.uuid)
         if not info.view.active or info.view.job != h.JOB_NONE:
             raise InvalidState(f"Domain {self.order.name} is {info.view.describe()} with job '{info.view.job}' on its source host. Nothing was started.")
+        before = self.journal.record["before"] if did(self.journal.record, MIGRATE_ACT) else {}
         self.journal.record["before"] = {
             "state": info.view.state,
             "reason": info.view.reason,
@@ -171,6 +200,8 @@ class Mover(threading.Thread):
             "autostart": info.autostart,
             "max_downtime_ms": host.max_downtime_ms(self.order.uuid),
             "at_destination": self._is_at_destination(),
+            # What an earlier try has changed, or may have left.
+            **{key: before[key] for key in ("max_downtime_ms", "at_destination") if key in before},
         }
         self._heed_before_job()
         self._make_targets()

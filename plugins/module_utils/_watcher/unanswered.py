@@ -67,7 +67,9 @@ class Unanswered:
         if self._clock() - self._begun_at >= self._limit:
             return False
         self._since = self._since or utc_now()
-        self._journal.wait_for(f"{self._silent(source, destination)} does not answer since {self._since}; asked again for up to {self._limit:.0f} s")
+        self._journal.wait_for(
+            f"is being settled: {self._silent(source, destination)} does not answer since {self._since}; asked again for up to {self._limit:.0f} s"
+        )
         self._sleep(self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
         return True

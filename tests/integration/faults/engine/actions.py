@@ -86,6 +86,14 @@ class Actions:
     def start(self, action: Action) -> None:
         self._lab("libvirtd", self._host(action), "start")
 
+    def crowd(self, action: Action) -> None:
+        """Begin a login that never says who it is: every other one is dropped meanwhile."""
+        self._stage.crowd(t.cast(int, action.on))
+
+    def clear(self, action: Action) -> None:
+        """End what crowds it."""
+        self._stage.clear(t.cast(int, action.on))
+
     def _hold(self, action: Action, name: str) -> None:
         if action.what == "control node":
             self._stage.run(action.of).signal_all(signal.Signals[f"SIG{name}"])

@@ -38,6 +38,8 @@ PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
     "start": {"libvirtd": ("on!",), **_ONE_OR_ALL},
     "freeze": {"control node": ("of?",), "libvirtd": ("on!",), "watcher": ("of?",), "qemu": ("of!", "on!"), **_OF_ETCD},
     "thaw": {"control node": ("of?",), "libvirtd": ("on!",), "watcher": ("of?",), "qemu": ("of!", "on!"), **_ONE_OR_ALL},
+    "crowd": {"sshd": ("on!",)},
+    "clear": {"sshd": ("on!",)},
     "compact": {"etcd": ()},
     "back up": {"ledger": ()},
     "restore": {"ledger": (), "ledger in a new cluster": ()},

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
 
 from ...support.control import Record
+from ...support.door import Door
 from ...support.fleet import Lab, eventually
 from ...support.site import HOSTS, Site
 from . import disks, ledgers
@@ -44,6 +45,8 @@ class Stage:
         self.moments = Moments(folder / "moments", self.site.hooks, self.state_at_home)
         self.uuids: dict[str, str] = {}
         self.clocks: dict[t.Any, Clock] = {}
+        self._doors: dict[int, Door] = {}
+        self._crowds: dict[int, contextlib.ExitStack] = {}
         self._folder = folder
         self._runs: dict[str, Run] = {}
         self._ledger_disk: disks.LedgerDisk | None = None
@@ -73,6 +76,9 @@ class Stage:
             self._ledger_disk = stack.enter_context(disks.small_ledger(self.site.path, self.scenario.ledger_mib or LEDGER_MIB))
         for number in {action.on for action in actions if action.what == "images" and action.on}:
             disks.own_images(self.lab, number)
+        for number in {action.on for action in actions if action.verb == "crowd" and action.on}:
+            self._doors[number] = Door(self.site, number)
+            stack.enter_context(self._doors[number].narrow())
         for name in {action.options["on"] for action in actions if action.verb == "clock"}:
             self.clocks[name] = Clock(self._folder / f"clock-{name}")
         self._interpret()
@@ -102,6 +108,16 @@ class Stage:
         self.uuids[name] = self.lab.uuid(name, wish["host"])
 
     # What the steps do
+
+    def crowd(self, number: int) -> None:
+        """Keep a login on its way at the SSH server of a host."""
+        self._crowds[number] = contextlib.ExitStack()
+        self._crowds[number].enter_context(self._doors[number].occupied())
+        self._stack.push(self._crowds[number])
+
+    def clear(self, number: int) -> None:
+        """End that login."""
+        self._crowds[number].close()
 
     def begin(self, name: str, task: Task, source: int | None = None) -> Run:
         """Begin a task on the host that its text names, else where its guest was made."""

@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, MigrationFailed, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.logins import TRIES
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Stepped
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal
@@ -271,6 +272,86 @@ def test_what_libvirt_refuses_at_once_is_failed_with_its_words(fleet: FakeFleet,
     record = carry_out(fleet, tmp_path)
     assert record["status"] == s.FAILED
     assert "unsupported configuration" in record["history"][-1]["detail"]
+
+
+DROPPED = MigrationFailed(
+    "Failed to move domain: operation failed: Failed to connect to remote libvirt URI qemu+ssh://kvm2/system: Cannot recv data: "
+    "kex_exchange_identification: Connection closed by remote host: Connection reset by peer"
+)
+
+
+def dropping(fleet: FakeFleet, times: int, act: t.Callable[[], object] = lambda: None) -> t.List[float]:
+    """Have so many migrate calls end as when the SSH server has dropped libvirt's login; return when they were made, and do something at each."""
+    called: t.List[float] = []
+
+    def drop(_machine: object, call: str) -> None:
+        if call == "migrate":
+            called.append(fleet.clock())
+            fleet.refuse_to_migrate = DROPPED if len(called) <= times else None
+            act()
+
+    fleet.before_call = drop
+    return called
+
+
+def test_a_call_whose_login_was_dropped_is_made_again(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    domain = fleet.guest()
+    domain.max_downtime_ms = 777
+    called = dropping(fleet, 2)
+    record = carry_out(fleet, tmp_path)
+    assert (record["status"], len(called)) == (s.COMPLETED, 3)
+    assert acts(record) == ["migrate"] * 3
+    dropped = [line["detail"] for line in record["history"] if line["status"] == "login_dropped"]
+    assert len(dropped) == 2
+    assert "kex_exchange_identification" in dropped[0]
+    assert record["before"]["max_downtime_ms"] == 777
+    assert record["before"]["at_destination"] is False
+    assert [host.uri for host in fleet.connections if not host.is_closed] == []
+
+
+def test_logins_that_are_always_dropped_end_the_move_where_it_began(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    domain = fleet.guest()
+    domain.max_downtime_ms = 777
+    called = dropping(fleet, 100)
+    record = carry_out(fleet, tmp_path)
+    assert (record["status"], len(called)) == (s.FAILED, TRIES)
+    assert "kex_exchange_identification" in record["history"][-1]["detail"]
+    assert called[-1] < 60
+    assert (fleet.source.domains[UUID].view().describe(), domain.max_downtime_ms) == ("running (booted)", 777)
+
+
+def test_whoever_waits_for_the_next_try_is_told_so_and_may_abort(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest()
+    called = dropping(fleet, 100)
+    told: t.List[str] = []
+    order = order_of(record_of())
+
+    def abort() -> None:
+        told.append(state_in(tmp_path)["waits_for"])
+        asked(order, ABORT, tmp_path)
+
+    fleet.clock.at(1, abort)
+    mover = mover_of(fleet, order, tmp_path)
+    mover.run()
+    record = state_in(tmp_path)
+    assert told == ["waits for try 2 of 5: kvm2 dropped the login of this host's libvirt"]
+    assert (record["status"], record["reason"], len(called)) == (s.CANCELLED, "operator", 1)
+    assert "waits_for" not in record
+
+
+def test_a_guest_that_was_shut_off_before_the_next_try_is_not_moved(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest()
+    called = dropping(fleet, 100)
+    fleet.clock.at(0.6, lambda: fleet.source.domains[UUID].enter(h.SHUTOFF, "shutdown"))
+    carry_out(fleet, tmp_path)
+    assert (len(called), fleet.migrations) == (1, [])
+
+
+def test_a_connection_that_breaks_once_memory_has_moved_is_not_begun_anew(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    slow(fleet)
+    fleet.clock.at(2, first(fleet, lambda migration: migration.end(DROPPED, (h.RUNNING, "migration canceled"), None)))
+    record = carry_out(fleet, tmp_path)
+    assert (record["status"], len(fleet.migrations)) == (s.FAILED, 1)
 
 
 def test_a_downtime_that_is_refused_before_the_start_moves_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
