@@ -15,9 +15,12 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
-from .conftest import IMAGES, Disks
+from .conftest import ELSEWHERE, IMAGES, Disks
 
 FIRMWARE = f"{IMAGES}/bios.bin"
+VARIABLES = f"{ELSEWHERE}/variables"
+# Any flash will do for QEMU: what boots is SeaBIOS, and the second one is never read.
+FLASH = f"<loader readonly='yes' type='pflash'>{FIRMWARE}</loader><nvram template='{FIRMWARE}'>{VARIABLES}/web.fd</nvram>"
 SEABIOS = "/usr/share/seabios/bios-256k.bin"
 Make = t.Callable[..., str]
 
@@ -49,18 +52,18 @@ def test_a_device_that_the_destination_is_not_known_to_see_is_refused(lab: Lab, 
     assert lab.places(name) == {2: "running"}
 
 
+def boot_with(lab: Lab, name: str, firmware: str) -> None:
+    """Start a guest anew with these elements of C(os)."""
+    lab.virsh(1, "destroy", name)
+    lab.on(1, "sh", "-c", f'virsh dumpxml --inactive {name} | sed "s|</os>|{firmware}</os>|" >/run/web.xml && virsh define /run/web.xml')
+    lab.virsh(1, "start", name)
+
+
 def test_firmware_that_the_destination_does_not_have_is_refused_before_anything_begins(lab: Lab, control: Control, guest: Make, disks: Disks) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     disks.made.append(FIRMWARE)
     lab.on(1, "cp", SEABIOS, FIRMWARE)
-    lab.virsh(1, "destroy", name)
-    lab.on(
-        1,
-        "sh",
-        "-c",
-        f"virsh dumpxml --inactive {name} | sed 's|</os>|<loader type=\"rom\">{FIRMWARE}</loader></os>|' >/run/web.xml && virsh define /run/web.xml",
-    )
-    lab.virsh(1, "start", name)
+    boot_with(lab, name, f"<loader type='rom'>{FIRMWARE}</loader>")
 
     outcome = control.move(name, 2, transport="tcp")
     assert outcome.refused() == "conflict", outcome.text
@@ -69,6 +72,33 @@ def test_firmware_that_the_destination_does_not_have_is_refused_before_anything_
     assert lab.places(name) == {1: "running"}
 
     lab.on(2, "cp", SEABIOS, FIRMWARE)
+    moved = control.move(name, 2, transport="tcp")
+    assert moved.ended() == ("completed", None), moved.text
+    assert lab.places(name) == {2: "running"}
+
+
+@pytest.fixture
+def variables(lab: Lab) -> t.Iterator[str]:
+    """A folder for firmware variables, on the first host alone."""
+    lab.on(1, "mkdir", "-p", VARIABLES)
+    yield VARIABLES
+    for number in (1, 2):
+        lab.on(number, "rm", "-rf", VARIABLES)
+
+
+def test_a_folder_for_firmware_variables_has_to_be_there(lab: Lab, control: Control, guest: Make, disks: Disks, variables: str) -> None:
+    name = guest("web", "--mib", "64", "--storage", "nbd")
+    disks.made.append(FIRMWARE)
+    for number in (1, 2):
+        lab.on(number, "cp", SEABIOS, FIRMWARE)
+    boot_with(lab, name, FLASH)
+
+    outcome = control.move(name, 2, transport="tcp")
+    assert outcome.refused() == "conflict", outcome.text
+    assert f"The folder {variables}" in outcome.msg
+    assert lab.places(name) == {1: "running"}
+
+    lab.on(2, "mkdir", variables)
     moved = control.move(name, 2, transport="tcp")
     assert moved.ended() == ("completed", None), moved.text
     assert lab.places(name) == {2: "running"}
