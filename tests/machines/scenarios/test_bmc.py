@@ -24,7 +24,7 @@ def test_one_that_lies_and_one_that_is_dead_start_nothing_and_one_that_is_slow_i
     machines("bmc", "m1", "dead")
     unproved = site.play_book("evacuate", source="m1")
     assert unproved.code != 0
-    assert "evacuate_host_force_down" in unproved.text, "the error does not say what an operator can do"
+    assert "give their word with force_down and a reason" in " ".join(unproved.text.split()), unproved.text
     assert site.records() == []
     assert machines.active() == {1: {"web"}, 2: set(), 3: set()}
 
