@@ -11,18 +11,19 @@ import typing as t
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 
 Make = t.Callable[..., str]
-GRANTING = {"guard": True, "clean_shutdown_token": True}
 PROGRAM = "/usr/local/lib/kvmfleet/kvmfleet-guard"
 
 
 def test_a_token_that_was_revoked_elsewhere_releases_nothing(site: Site, guest: Make) -> None:
     # Through such mounts the locks of images do not conflict: nothing but the guard keeps the guest from running twice.
     guest("auto", "--autostart", storage="bindfs")
-    site.protect(guard=True)
-    granted = site.task(1, "protect", GRANTING)
-    assert granted.code == 0, granted.text
-    assert "nobody could revoke" not in granted.result["guard"]["note"]
-    assert not site.task(1, "protect", GRANTING).changed
+    # One run of the role is enough: each host knows what the others see of it before it is granted anything.
+    code, text = site.playbook("protect", target="kvmfleet_hosts", protect_host_clean_shutdown_token=True)
+    assert code == 0, text
+    assert site.task(1, "host", {}).result["host"]["protected"]["token_id"], text
+    again = site.task(1, "protect", {"guard": True, "clean_shutdown_token": True})
+    assert (again.code, again.changed) == (0, False), again.text
+    assert "nobody could revoke" not in again.result["guard"]["note"]
     shut_down(site)
     assert site.evacuate(2).refused() == "unsafe"
 
@@ -52,3 +53,16 @@ def shut_down(site: Site) -> None:
     assert "Left a token" in site.lab.on(1, PROGRAM, "shutdown")
     site.lab.virsh(1, "destroy", "auto")
     site.lose(1)
+
+
+def test_a_host_whose_storage_no_other_host_sees_is_granted_none_and_is_held(site: Site, guest: Make) -> None:
+    guest("auto", "--autostart", storage="local")
+    code, text = site.playbook("protect", target="kvmfleet_hosts", protect_host_clean_shutdown_token=True)
+    assert code == 0, text
+    assert "nobody could revoke" in text
+    assert site.task(1, "host", {}).result["host"]["protected"]["token_id"] is None
+    assert "No token is left" in site.lab.on(1, PROGRAM, "shutdown")
+    site.lab.virsh(1, "destroy", "auto")
+    site.lose(1)
+    site.bring_back(1)
+    assert site.fleet() == {1: set(), 2: set(), 3: set()}
