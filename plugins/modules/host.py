@@ -48,6 +48,8 @@ options:
     description:
       - The host O(name) will not return. Evacuations from it that are C(done) become C(completed) with the reason C(source_discarded); those to it that
         were given up for a newer one become C(failed). Its entry becomes V(fenced), with C(discarded).
+      - From then on a clean-shutdown token that the host may hold does not stop its evacuation; it would still release the host, so make sure that its disk
+        never starts again.
       - Should the host be back after all, it is neither enabled nor released before O(adopt_identity) says that it belongs to the fleet again.
       - To be run elsewhere, e.g. on localhost; a host that answers is refused.
     type: bool
