@@ -32,6 +32,8 @@ Result = dict[str, t.Any]
 # A shell's codes for a program that is not there, and for one that it may not run.
 _NOT_STARTED = (126, 127)
 _NO_INTERPRETER = re.compile(r"python\S*: .*(?:not found|No such file or directory|cannot execute|Permission denied|Exec format error)", re.IGNORECASE)
+# What Python says before the module has begun, where nothing can be written: the disk is full, or its file system was made read-only after an error.
+_NO_TEMPORARY_FOLDER = re.compile(r"No usable temporary directory found")
 _OF_SSH = re.compile(r"(?:Shared c|C)onnection to \S+ closed\.?$")
 
 
@@ -145,6 +147,11 @@ class FleetAction(ActionBase):
                 f"Set ansible_python_interpreter of {host} to a Python that runs there, such as /usr/bin/python3. This step has done nothing on the host.",
             )
         last = _last_line(result)
+        if _NO_TEMPORARY_FOLDER.search(last):
+            return Internal(
+                f"{self.MODULE} could not be started on {host}, because nothing can be written there: {last}.",
+                f"Free space on {host} (df -h /tmp /var/tmp), or see why its file system is read-only, and run the task again. This step has done nothing on the host.",
+            )
         return Internal(
             f"{self.MODULE} ended on {host} before it had answered (exit code {code}): {last}.",
             "What it was about may be done in part. Run the task again: it looks first.",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import select
 import signal
-import time
 import typing as t
 
 from ...lab.kvmlab.commands import run
@@ -111,13 +111,22 @@ def kill_in(folder: pathlib.Path) -> None:
     found = pid(folder)
     if found is None:
         return
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(found, signal.SIGKILL)
-    limit = time.monotonic() + KILL_SECONDS
-    while pid(folder) is not None:
-        if time.monotonic() > limit:
+    with contextlib.suppress(ProcessLookupError), _opened(found) as process:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        # Its command line is gone before it has let go of its tap device: only this says that it has.
+        waiting = select.poll()
+        waiting.register(process, select.POLLIN)
+        if not waiting.poll(KILL_SECONDS * 1000):
             raise LabError(f"The process {found} of {folder.name} does not end. Look at it with: ps -fp {found}")
-        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def _opened(process: int) -> t.Iterator[int]:
+    descriptor = os.pidfd_open(process)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def monitor(fleet: Fleet, machine: Machine, timeout_seconds: float = 20) -> Monitor:

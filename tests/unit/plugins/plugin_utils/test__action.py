@@ -75,6 +75,15 @@ def test_a_module_that_was_killed_is_told_of_with_its_host(answer: t.Any, told: 
     assert re.search(rf"^host ended on \S+ before it had answered {told} .*Run the task again", result["msg"]), result["msg"]
 
 
+def test_a_host_on_which_nothing_can_be_written_is_named_with_what_to_do() -> None:
+    told = "Traceback:\nFileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', '/root']\n"
+    result = Reading({"failed": True, "msg": "x", "module_stderr": told, "rc": 1}).run(task_vars=TASK_VARS)
+    assert (result["failed"], result["changed"], result["error_code"]) == (True, False, "internal")
+    assert re.search(r"^host could not be started on \S+, because nothing can be written there: .*Free space on .*has done nothing", result["msg"]), result[
+        "msg"
+    ]
+
+
 CLOSED = "Shared connection to 10.0.0.1 closed.\r\n"
 SHIM = "pyenv: python3.13: command not found\n\nThe `python3.13' command exists in these Python versions:\n  3.13.0\n\nNote: See 'pyenv help global'\n"
 
