@@ -52,7 +52,8 @@ def new_grant(entry: Body, folders: Body) -> Grant | None:
 
 
 def revocable_folders(entry: Body, peers: Iterable[Body]) -> Body:
-    """Return the folders of a host, with their nonces, that at least one other host was proved to see."""
+    """Return the folders of a host, with their nonces, that at least one other host was proved to see. One that will not return sees nothing."""
     folders = entry.get("folders") or {}
-    sights = [(peer.get("sees") or {}).get(entry.get("host_id")) or {} for peer in peers if peer.get("host_id") not in (None, entry.get("host_id"))]
+    others = [peer for peer in peers if peer.get("host_id") not in (None, entry.get("host_id")) and not peer.get("discarded")]
+    sights = [(peer.get("sees") or {}).get(entry.get("host_id")) or {} for peer in others]
     return {folder: nonce for folder, nonce in folders.items() if any(sight.get(folder) == nonce for sight in sights)}

@@ -208,9 +208,9 @@ def test_a_ledger_that_fails_half_way_says_that_something_was_written(ledger: Fi
     assert caught.value.as_result()["changed"] is True
 
 
-def peer(ledger: FileLedger, sees: Body) -> None:
+def peer(ledger: FileLedger, sees: Body, **more: t.Any) -> None:
     """Write another host's entry: what it sees of the first host."""
-    ledger.put_host({"name": "kvm2", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None, "sees": {ID1: sees}}, None)
+    ledger.put_host({"name": "kvm2", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None, "sees": {ID1: sees}, **more}, None)
 
 
 def own_entry(ledger: FileLedger) -> Body:
@@ -298,6 +298,14 @@ def test_a_host_that_dies_while_its_grant_is_taken_back_may_still_hold_a_token(l
     with pytest.raises(Unreachable):
         steps.guard(install=True, with_token=False)
     assert own_entry(ledger)["protected"]["token_id"] == grant
+
+
+def test_a_host_that_will_not_return_could_revoke_nothing(ledger: FileLedger, host: Host, steps: Steps) -> None:
+    steps.leave({})
+    peer(ledger, {FOLDER: NONCE}, discarded={"at": "then", "by": "somebody", "reason": "burnt"})
+    granted = Granted(ledger, host)
+    steps.guard(install=True, with_token=True)
+    assert granted.told == [(None, [])]
 
 
 def test_a_grant_with_a_tombstone_that_the_ledger_knows_nothing_of_is_replaced(ledger: FileLedger, host: Host, steps: Steps) -> None:
