@@ -150,7 +150,8 @@ class FleetAction(ActionBase):
         if _NO_TEMPORARY_FOLDER.search(last):
             return Internal(
                 f"{self.MODULE} could not be started on {host}, because nothing can be written there: {last}.",
-                f"Free space on {host} (df -h /tmp /var/tmp), or see why its file system is read-only, and run the task again. This step has done nothing on the host.",
+                f"Free space on {host} (df -h /tmp /var/tmp), or see why its file system is read-only, and run the task again."
+                " This step has done nothing on the host.",
             )
         return Internal(
             f"{self.MODULE} ended on {host} before it had answered (exit code {code}): {last}.",
