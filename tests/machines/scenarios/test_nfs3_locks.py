@@ -12,6 +12,7 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.sit
 FOLDER = "/srv/images3"
 MOUNT = f"mkdir -p {FOLDER}; mount -t nfs -o vers=3 nfs:/srv/images {FOLDER}; findmnt -n -o OPTIONS {FOLDER}"
 PROBE = f"qemu-img info {FOLDER}/web.qcow2"
+HELD = "cat /proc/locks; ls /var/lib/nfs/sm"
 
 
 def test_a_lock_that_outlives_its_host_keeps_the_guest_off(machines: Machines, site: Site) -> None:
@@ -19,8 +20,10 @@ def test_a_lock_that_outlives_its_host_keeps_the_guest_off(machines: Machines, s
         assert "vers=3" in machines.on(number, MOUNT)
     machines("guest", "web", "--host", "m1", "--mib", "24", "--storage", FOLDER)
     site.succeed("protect", target="kvmfleet_hosts")
+    assert machines.run(2, "/bin/sh", "-c", PROBE).code != 0, "no lock of the running guest is on the server: " + machines.on("nfs", HELD)
 
     machines("poweroff", "m1")
+    assert machines.run(2, "/bin/sh", "-c", PROBE).code != 0, "the lock ended with its host: " + machines.on("nfs", HELD)
     refused = site.play_book("evacuate", source="m1", evacuate_host_lock_wait_seconds=60)
     assert refused.code != 0, refused.text
     assert f"{FOLDER}/web.qcow2" in refused.text, refused.text

@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.sit
 FOLDER = "/srv/images3"
 WEB, OTHER = f"{FOLDER}/web.qcow2", f"{FOLDER}/other.qcow2"
 MOUNT = f"mkdir -p {FOLDER}; mount -t nfs -o vers=3 nfs:/srv/images {FOLDER}; findmnt -n -o OPTIONS {FOLDER}"
+HELD = "cat /proc/locks; ls /var/lib/nfs/sm"
 GUIDE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "guides" / "evacuation.md"
 
 
@@ -37,6 +38,7 @@ def test_an_accepted_lock_has_to_be_freed_on_the_server(machines: Machines, site
     site.succeed("protect", target="kvmfleet_hosts")
 
     machines("poweroff", "m1")
+    assert is_locked(machines, WEB), "the lock ended with its host: " + machines.on("nfs", HELD)
     refused = site.play_book("evacuate", source="m1", evacuate_host_accept_locked=[WEB], evacuate_host_reason="The BMC says that m1 is off")
     assert refused.code != 0, refused.text
     said = " ".join(refused.text.split())
@@ -47,7 +49,7 @@ def test_an_accepted_lock_has_to_be_freed_on_the_server(machines: Machines, site
     assert failed[:4] == ("web", "failed", None, "m1"), failed
 
     machines.on("nfs", guided("m1"))
-    assert not is_locked(machines, WEB), "the lock of the dead client is still there: " + machines.on("nfs", "ls /var/lib/nfs/sm; cat /proc/locks")
+    assert not is_locked(machines, WEB), "the lock of the dead client is still there: " + machines.on("nfs", HELD)
     assert is_locked(machines, OTHER), "the lock of a guest that runs is gone, too"
 
     site.succeed("evacuate", source="m1")
