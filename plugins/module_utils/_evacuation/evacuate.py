@@ -54,7 +54,7 @@ def look(uri: str, work: Work) -> Json:
             facts, warnings = gather(host)
             seen = {domain["uuid"]: why_unseen(domain) for domain in work["domains"]}
             cpu = {domain["uuid"]: _cpu(host, domain["request"]) for domain in work["domains"]}
-            answers = {"fleet": fleet.result(), "doors": doors.result(), "locks": lock_states(work["paths"])}
+            answers = {"fleet": fleet.result(), "doors": doors.result(), "locks": lock_states(work["paths"], may_take=False)}
         return {"changed": False, "facts": facts, "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}
     finally:
         host.close()
@@ -71,11 +71,14 @@ def _cpu(host: LibvirtFactsHost, request: t.Mapping[str, t.Any]) -> t.Optional[J
 
 
 def probe_locks(_uri: str, work: Work) -> Json:
-    """Return C(locks): C(state) and C(why) of each image in C(paths), once none is locked, or C(wait_seconds) are over."""
+    """Return C(locks): C(state) and C(why) of each image in C(paths), once none is locked, or C(wait_seconds) are over.
+
+    :arg work: C(may_take), as for L(lock_states).
+    """
     require_root()
     deadline = time.monotonic() + work["wait_seconds"]
     while True:
-        found = lock_states(work["paths"])
+        found = lock_states(work["paths"], work["may_take"])
         if all(one["state"] != locks.LOCKED for one in found.values()) or time.monotonic() >= deadline:
             return {"changed": False, "locks": found}
         time.sleep(_POLL_SECONDS)

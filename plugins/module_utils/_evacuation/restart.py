@@ -210,4 +210,4 @@ class Restart:
 
 def _locked(paths: t.Iterable[str]) -> t.List[str]:
     """Return those of these images that are locked."""
-    return [path for path, found in lock_states(list(paths)).items() if found["state"] == locks.LOCKED]
+    return [path for path, found in lock_states(list(paths), may_take=True).items() if found["state"] == locks.LOCKED]

@@ -259,13 +259,14 @@ class Evacuation:
     def _locks(self, seen_since: bool, waits: bool = True) -> dict[str, Body]:
         """Return what is known of the images' locks. A domain whose image is locked after the wait is not started.
 
-        :arg seen_since: the source was switched off before the first look, which saw the locks, too; those that were free are not asked for again.
+        :arg seen_since: the source was switched off before the first look, which saw the locks, too; those that were free are not asked for again, but for
+          those on NFS 3: only a trial tells of them, and that waits for the proof.
         """
         starting = [job for job in self.open_jobs() if job.wanted != h.SHUTOFF and not d.was_started(job, self.fleet)]
         wait = wait_seconds(starting, self.context.wish.lock_wait_seconds) if waits and not self.check else 0
         found = {path: self.seen["locks"][path] for path in images_of(starting)}
-        if not seen_since:
-            found |= self._probed(images_of(starting), 0)
+        kept = sorted(set(images_of(starting)) - set(ending(starting)))
+        found |= self._probed(kept if seen_since else images_of(starting), 0)
         held = {path for path, one in found.items() if one["state"] == locks.LOCKED}
         # What outlives its host would be waited for in vain, and keep all others waiting.
         if wait and held.intersection(ending(starting)):
@@ -275,7 +276,8 @@ class Evacuation:
         return found
 
     def _probed(self, paths: list[str], seconds: int) -> dict[str, Body]:
-        return t.cast("dict[str, Body]", self.context.phase("locks", {"paths": paths, "wait_seconds": seconds})["locks"]) if paths else {}
+        work = {"paths": paths, "wait_seconds": seconds, "may_take": not self.check}
+        return t.cast("dict[str, Body]", self.context.phase("locks", work)["locks"]) if paths else {}
 
     def _judge(self, job: Job) -> None:
         d.decide_record(job, self.fleet)

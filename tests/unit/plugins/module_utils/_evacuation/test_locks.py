@@ -67,6 +67,38 @@ def test_an_image_that_is_only_read_is_free(image: pathlib.Path, hold: Hold) -> 
     assert locks.probe(str(image)).state == locks.FREE
 
 
+@pytest.fixture
+def deceived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the image be on a file server that says of every lock that it is free."""
+    monkeypatch.setattr(locks, "_is_held", lambda handle, byte: False)
+    monkeypatch.setattr(locks, "_is_remote", lambda handle: True)
+
+
+@pytest.mark.usefixtures("deceived")
+@pytest.mark.parametrize(("held", "state"), [((101,), locks.LOCKED), ((201,), locks.LOCKED), ((100,), locks.FREE), ((), locks.FREE)])
+def test_a_lock_that_the_server_does_not_tell_of_cannot_be_had(image: pathlib.Path, hold: Hold, held: tuple[int, ...], state: str) -> None:
+    hold(*held)
+    before = (image.read_bytes(), image.stat().st_mtime_ns)
+    assert locks.probe(str(image), may_take=True).state == state
+    # What was taken for a moment is nobody's afterwards.
+    assert locks.probe(str(image), may_take=True).state == state
+    assert locks.probe(str(image)).state == locks.FREE
+    assert (image.read_bytes(), image.stat().st_mtime_ns) == before
+
+
+@pytest.mark.usefixtures("deceived")
+def test_an_image_that_cannot_be_written_here_is_what_the_server_says(image: pathlib.Path, hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, flags: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(13, "Permission denied", path)
+        return opened(path, flags)
+
+    opened = os.open
+    hold(101)
+    monkeypatch.setattr(locks.os, "open", refuse)
+    assert locks.probe(str(image), may_take=True).state == locks.FREE
+
+
 def test_the_lock_ends_with_its_holder(image: pathlib.Path) -> None:
     holder = os.open(image, os.O_RDWR)
     fcntl.fcntl(holder, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 101, 1, 0))
