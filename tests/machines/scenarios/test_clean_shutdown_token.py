@@ -34,7 +34,7 @@ def test_a_clean_reboot_releases_itself_and_a_revoked_token_does_not(protected: 
     assert site.told() == []
 
     # By a host that sees its storage: there it will read this.
-    revoked = site.do(2, "host", name="m1", revoke_token=True)
+    revoked = site.do(2, "host", name="m1", revoke_token=True, reason="Its board is broken")
     assert revoked.code == 0, revoked.text
     site.succeed("evacuate", source="m1")
     evacuated = machines.active()
