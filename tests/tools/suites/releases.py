@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from . import interpreters, places
 from .results import Results
 
 PYTHON_OF = {"2.18": "3.11", "2.20": "3.12", "2.21": "3.12"}
+# What the first and the last have in common with that of the virtual environment, those between them have too.
+ENDS = ("2.18", "2.21")
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,10 @@ class Release:
     venv: Path
 
 
-def others(results: Results) -> Iterator[Release]:
-    """Yield each with its virtual environment; one without Python is skipped, and one that cannot be installed has failed."""
-    for release, version in PYTHON_OF.items():
+def others(results: Results, chosen: Iterable[str] = tuple(PYTHON_OF)) -> Iterator[Release]:
+    """Yield each of the chosen with its virtual environment; one without Python is skipped, and one that cannot be installed has failed."""
+    for release in chosen:
+        version = PYTHON_OF[release]
         python = interpreters.find(version)
         venv = places.BUILD / f"venv-core{release}"
         minor = int(release.split(".")[1])

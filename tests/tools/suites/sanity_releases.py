@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What can end otherwise with another release of ansible-core, with every other one that is supported: sanity tests, and how variables are read."""
+"""What can end otherwise with another release of ansible-core, with the first and the last one that are supported: sanity tests, and how variables are read."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ PLAYS = "tests/unit/variables"
 
 
 def run(results: Results) -> None:
-    """Run those tests once for each release, on its own Python."""
+    """Run those tests and plays once for each release, on its own Python."""
     chosen = [word for test in TESTS for word in ("--test", test)]
-    for release in releases.others(results):
+    for release in releases.others(results, releases.ENDS):
         sanity.run_with(results, release.venv, release.prefix, *sanity.HERE, "--target-python", "default", *chosen)
-        env = places.environment(KVMFLEET_ANSIBLE_PYTHON=places.tool("python", release.venv))
-        pytest.run(results, release.venv.name, places.tool("python"), [PLAYS], env)
+        run_plays(results, release)
+
+
+def run_plays(results: Results, release: releases.Release) -> None:
+    """Run those plays with that release."""
+    env = places.environment(KVMFLEET_ANSIBLE_PYTHON=places.tool("python", release.venv))
+    pytest.run(results, release.venv.name, places.tool("python"), [PLAYS], env)
