@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, forget_collection
 
 from .conftest import ELSEWHERE, IMAGES, Disks
 
@@ -22,7 +22,11 @@ VARIABLES = f"{ELSEWHERE}/variables"
 # Any flash will do for QEMU: what boots is SeaBIOS, and the second one is never read.
 FLASH = f"<loader readonly='yes' type='pflash'>{FIRMWARE}</loader><nvram template='{FIRMWARE}'>{VARIABLES}/web.fd</nvram>"
 SEABIOS = "/usr/share/seabios/bios-256k.bin"
+HOSTS = (1, 2)
+# Where udev names devices.
+UDEV = "/dev/disk"
 Make = t.Callable[..., str]
+Identify = t.Callable[[int, str], None]
 
 
 @pytest.fixture
@@ -50,6 +54,69 @@ def test_a_device_that_the_destination_is_not_known_to_see_is_refused(lab: Lab, 
     answered_for = control.move(name, 2, transport="tcp", unsafe=True)
     assert answered_for.ended() == ("completed", None), answered_for.text
     assert lab.places(name) == {2: "running"}
+
+
+@pytest.fixture
+def identify(lab: Lab, device: str) -> t.Iterator[Identify]:
+    """Return a function that names the device on a host as udev names a logical volume. Afterwards the hosts belong to no ledger."""
+    is_made = not pathlib.Path(UDEV).exists()
+    pathlib.Path(UDEV).mkdir(exist_ok=True)
+    for number in HOSTS:
+        # The hosts have one /dev: what udev says is to be each host's own.
+        lab.on(number, "mount", "-t", "tmpfs", "udev", UDEV)
+        lab.on(number, "mkdir", f"{UDEV}/by-id")
+
+    def name_device(number: int, identity: str) -> None:
+        lab.on(number, "sh", "-c", f"rm -f {UDEV}/by-id/* && ln -s {device} {UDEV}/by-id/dm-uuid-LVM-{identity}")
+
+    yield name_device
+    for number in HOSTS:
+        lab.on(number, "umount", UDEV)
+    if is_made:
+        pathlib.Path(UDEV).rmdir()
+    forget_collection(lab, len(HOSTS))
+
+
+def protect_hosts(control: Control) -> None:
+    for number in HOSTS:
+        protected = control.task(number, "protect", {})
+        assert protected.code == 0, protected.text
+
+
+def test_a_device_that_protect_has_seen_on_both_hosts_moves(lab: Lab, control: Control, guest: Make, device: str, identify: Identify) -> None:
+    name = guest("web", "--mib", "64", "--storage", "nbd")
+    lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
+    for number in HOSTS:
+        identify(number, "volume1")
+    # Both have it, and nobody has compared them yet.
+    assert control.move(name, 2, transport="tcp").refused() == "unsafe"
+
+    protect_hosts(control)
+    moved = control.move(name, 2, transport="tcp")
+    assert moved.ended() == ("completed", None), moved.text
+    assert lab.places(name) == {2: "running"}
+
+
+def test_a_device_is_refused_where_the_destination_has_another_one_at_its_path(
+    lab: Lab, control: Control, guest: Make, device: str, identify: Identify
+) -> None:
+    name = guest("web", "--mib", "64", "--storage", "nbd")
+    lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
+    identify(1, "volume1")
+    identify(2, "volume2")
+    protect_hosts(control)
+    outcome = control.move(name, 2, transport="tcp")
+    assert outcome.refused() == "unsafe", outcome.text
+    assert device in outcome.msg
+    assert control.records() == []
+    assert lab.places(name) == {1: "running"}
+
+    # The source has it under another identity since: what was seen of the one before proves nothing.
+    identify(2, "volume1")
+    protect_hosts(control)
+    identify(1, "volume3")
+    assert control.move(name, 2, transport="tcp").refused() == "unsafe"
+    assert lab.places(name) == {1: "running"}
 
 
 def boot_with(lab: Lab, name: str, firmware: str) -> None:
