@@ -31,7 +31,6 @@ Work = t.Mapping[str, t.Any]
 
 KEEP = "keep"
 _SAVE, _DISK = "managed_save", "disk"
-_PEER_SECONDS = 15.0
 
 
 @patient
@@ -98,7 +97,7 @@ def _looking(uri: str, work: Work) -> t.Iterator[t.Tuple[CleaningHost, Survey]]:
     _check_host(work["host_id"])
     host = open_cleaning_host(require_local(uri))
     try:
-        yield host, Survey(host, work["host_id"], work["uris"], _open_peer, _put_aside)
+        yield host, Survey(host, work["host_id"], work["uris"], open_cleaning_host, _put_aside)
     finally:
         host.close()
 
@@ -107,10 +106,6 @@ def _check_host(host_id: str) -> None:
     now = read_host_id()
     if now is None or now != host_id:
         raise Conflict(f"The task began on the host {host_id}, and this one is {now}. Nothing was touched.", "Run the task again.")
-
-
-def _open_peer(uri: str) -> CleaningHost:
-    return open_cleaning_host(uri, _PEER_SECONDS)
 
 
 def _put_aside(record_id: str) -> t.FrozenSet[str]:
