@@ -32,14 +32,14 @@ class Copy:
 
 @dataclasses.dataclass(frozen=True)
 class Elsewhere:
-    """Names of the other hosts: on which the domain is C(active), C(defined) at all (active ones too), and which of them did not answer.
+    """Names of the other hosts: on which the domain is C(active), C(defined) at all (active ones too), and where it is C(expected) by the ledger.
 
-    C(expected) are those where it is by the ledger.
+    C(silent) are those that did not answer: name to why, a sentence.
     """
 
     active: t.Sequence[str] = ()
     defined: t.Sequence[str] = ()
-    silent: t.Sequence[str] = ()
+    silent: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     expected: t.Sequence[str] = ()
 
 
@@ -66,7 +66,7 @@ def judge(copy: Copy, elsewhere: Elsewhere, defined_only: bool = False, came_bac
     if where is None:
         return Verdict(REFUSE, _why_no_place(elsewhere, defined_only))
     if where not in elsewhere.expected and elsewhere.silent:
-        return Verdict(REFUSE, f"it is on {where}, where the ledger does not expect it, and {_listed(elsewhere.silent)} did not answer", where)
+        return Verdict(REFUSE, f"it is on {where}, where the ledger does not expect it, and {_unanswered(elsewhere.silent)}", where)
     if copy.present and copy.blocker:
         return Verdict(REFUSE, copy.blocker, where)
     return Verdict(CLEAN, "", where)
@@ -96,7 +96,7 @@ def _why_no_place(elsewhere: Elsewhere, defined_only: bool) -> str:
     if defined_only and elsewhere.defined:
         return f"it is defined on {_listed(elsewhere.defined)}, and only one of these can be the right one"
     what = "defined" if defined_only else "active"
-    silent = f"; {_listed(elsewhere.silent)} did not answer" if elsewhere.silent else ""
+    silent = f"; {_unanswered(elsewhere.silent)}" if elsewhere.silent else ""
     off = f"; it is shut off on {_listed(elsewhere.defined)}" if elsewhere.defined else ""
     return f"it is {what} on no other host, so that the copy here may be the only one{off}{silent}"
 
@@ -156,6 +156,10 @@ def _why_kept(disk: DiskFacts, host_id: str) -> t.Tuple[str, bool]:
 
 def _mount(mount: t.Optional[t.Mapping[str, t.Any]]) -> str:
     return f"{mount.get('kind')} on {mount.get('path')}" if mount else "none that is known"
+
+
+def _unanswered(silent: t.Mapping[str, str]) -> str:
+    return _listed([f"{name} did not answer ({why.rstrip('.')})" for name, why in sorted(silent.items())])
 
 
 def _listed(names: t.Sequence[str]) -> str:

@@ -265,6 +265,6 @@ def _elsewhere(domain: Json, answers: t.Mapping[str, Json]) -> Elsewhere:
     return Elsewhere(
         active=[name for name, found in there.items() if found and found["active"]],
         defined=[name for name, found in there.items() if found],
-        silent=[name for name, answer in answers.items() if not answer["answered"]],
+        silent={name: answer["msg"] for name, answer in answers.items() if not answer["answered"]},
         expected=[name for name in there if any(same_host(where, {**answers[name], "host": name}) for where in domain["expected"])],
     )

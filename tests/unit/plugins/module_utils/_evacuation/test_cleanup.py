@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cle
 from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.token import SEPARATE, SHARED, UNPROVED
 
 OFF, ON, GONE = Copy(True), Copy(True, True), Copy(False)
+SILENT = {"kvm3": "No route to host."}
 ONE = Elsewhere(active=["kvm2"], defined=["kvm2"], expected=["kvm2"])
 MOUNT = {"path": "/var", "kind": "ext4", "store": None}
 PATH = "/var/lib/libvirt/images/web.qcow2"
@@ -36,12 +37,12 @@ PATH = "/var/lib/libvirt/images/web.qcow2"
         (ON, Elsewhere(), ALARM, "nowhere else"),
         (OFF, Elsewhere(), REFUSE, "may be the only one"),
         (GONE, Elsewhere(), REFUSE, "may be the only one"),
-        (OFF, Elsewhere(silent=["kvm3"]), REFUSE, "kvm3 did not answer"),
+        (OFF, Elsewhere(silent=SILENT), REFUSE, "kvm3 did not answer (No route to host)"),
         (OFF, Elsewhere(defined=["kvm2"], expected=["kvm2"]), REFUSE, "shut off on kvm2"),
         (OFF, Elsewhere(active=["kvm2", "kvm3"], defined=["kvm2", "kvm3"], expected=["kvm2"]), REFUSE, "runs twice"),
         # Where the ledger has it, others may be silent; where it does not, all have to say that they have it not.
-        (OFF, Elsewhere(active=["kvm2"], silent=["kvm3"], expected=["kvm2"]), CLEAN, ""),
-        (OFF, Elsewhere(active=["kvm2"], silent=["kvm3"], expected=["kvm3"]), REFUSE, "kvm3 did not answer"),
+        (OFF, Elsewhere(active=["kvm2"], silent=SILENT, expected=["kvm2"]), CLEAN, ""),
+        (OFF, Elsewhere(active=["kvm2"], silent=SILENT, expected=["kvm3"]), REFUSE, "kvm3 did not answer (No route to host)"),
         (OFF, Elsewhere(active=["kvm2"], expected=["kvm3"]), CLEAN, ""),
         (Copy(True, False, "2 snapshots"), ONE, REFUSE, "2 snapshots"),
         (Copy(False, False, "2 snapshots"), ONE, CLEAN, ""),
@@ -61,7 +62,7 @@ def test_a_copy_is_removed_only_where_exactly_one_other_runs(copy: Copy, elsewhe
         (Elsewhere(active=["kvm2"], defined=["kvm2", "kvm3"], expected=["kvm2"]), CLEAN),
         (Elsewhere(defined=["kvm2", "kvm3"], expected=["kvm2"]), REFUSE),
         (Elsewhere(), REFUSE),
-        (Elsewhere(defined=["kvm2"], silent=["kvm3"], expected=["kvm3"]), REFUSE),
+        (Elsewhere(defined=["kvm2"], silent=SILENT, expected=["kvm3"]), REFUSE),
     ],
 )
 def test_one_definition_is_enough_where_only_that_was_wanted(elsewhere: Elsewhere, kind: str) -> None:
