@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Linters of code, YAML, changelog, documentation and licences."""
+"""Linters of code, YAML, changelog, documentation and licences, and the check of commit subjects."""
 
 from __future__ import annotations
 
-from . import places
+from . import commits, places
 from .results import Results
 
 # Each reference has to lead somewhere, also into Ansible's own collection; what nobody here knows is none.
@@ -26,3 +26,4 @@ def run(results: Results) -> None:
     for name, (tool, *arguments) in CHECKS.items():
         results.check(name, [places.tool(tool), *arguments])
     results.check("reuse", [places.tool("reuse"), "lint"], cwd=places.ROOT)
+    commits.run(results)
