@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
@@ -82,8 +82,8 @@ class FleetView:
     def seen_devices(self, domain: Body, uris: Mapping[str, str]) -> dict[str, list[str]]:
         """Return by candidate which of a domain's devices it was seen to have, where the survey could not tell."""
         devices = domain.get("unproved_devices") or ()
-        entries, source = self._entries() if devices else [], self.source_facts()
-        return {host: seen_devices(devices, entries, source, self.facts(host, uri)) for host, uri in uris.items()} if devices else {}
+        entries = self._entries() if devices else []
+        return {host: self._seen_devices(domain, entries, self.facts(host, uri)) for host, uri in uris.items()} if devices else {}
 
     def own_facts(self) -> Body | None:
         """Return what the host that the task runs on said of itself lately; None where it did not."""
@@ -125,8 +125,13 @@ class FleetView:
                 yield place["host"], {"host_id": place.get("host_id"), "host_uuid": place["host_uuid"], "domains": []}
 
     def _candidate(self, host: str, uri: str, domain: Body, uuid: str, records: list[Body], entries: list[Body]) -> HostState:
-        verdict, paths = domain.get("cpu", {}).get(uri), domain.get("paths", {}).get(uri)
-        return self._state(host, self.facts(host, uri), records, entries, self.scheduler(host), paths, {uuid: verdict} if verdict else None)
+        verdict, paths, facts = domain.get("cpu", {}).get(uri), domain.get("paths", {}).get(uri), self.facts(host, uri)
+        state = self._state(host, facts, records, entries, self.scheduler(host), paths, {uuid: verdict} if verdict else None)
+        return replace(state, seen_devices=frozenset(self._seen_devices(domain, entries, facts)))
+
+    def _seen_devices(self, domain: Body, entries: list[Body], facts: Facts) -> list[str]:
+        devices = domain.get("unproved_devices") or ()
+        return seen_devices(devices, entries, self.source_facts(), facts) if devices else []
 
     def _state(
         self,

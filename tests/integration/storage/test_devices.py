@@ -94,6 +94,7 @@ def test_a_device_that_protect_has_seen_on_both_hosts_moves(lab: Lab, control: C
     protect_hosts(control)
     moved = control.move(name, 2, transport="tcp")
     assert moved.ended() == ("completed", None), moved.text
+    assert "disk vdb" not in moved.warnings
     assert lab.places(name) == {2: "running"}
 
 

@@ -62,6 +62,8 @@ def _judged(disk: Body, request: Request, host: HostState, fleet: Fleet) -> Find
     if kind not in _PATHS:
         return PASS
     present = host.paths.get(disk["source"])
+    if present is not False and disk["source"] in host.seen_devices:
+        return PASS
     if present is None:
         return _by_store(disk, request, host, fleet)
     return _if_present(disk, request, host) if present else _if_absent(disk)

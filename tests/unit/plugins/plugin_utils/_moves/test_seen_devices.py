@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.seen_devices import seen_devices
+from ansible_collections.kvmfleet.migration.tests.simulator.facts import disk
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.control import Control
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._moves.situations import one
@@ -63,9 +64,11 @@ def test_a_move_is_refused_without_the_proof_and_started_with_it(control: Contro
     assert moved.error is None
     assert moved.record["status"] == "completed"
     assert moved.record["domain"]["uuid"] == UUID
+    assert [warning for warning in control.warnings if PATH in warning] == []
 
 
 def with_device(answer: dict[str, t.Any]) -> dict[str, t.Any]:
     for domain in answer["survey"]["domains"]:
         domain["unproved_devices"] = [DEVICE]
+        domain["request"]["disks"] = [disk("vda", None, kind="block", source=PATH, store=STORE)]
     return answer

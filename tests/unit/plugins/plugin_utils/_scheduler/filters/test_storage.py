@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -45,6 +46,22 @@ def test_what_is_present_and_shared_or_read_only_passes_silently() -> None:
     for disk in (f.disk("vda"), f.disk("vda", store=None), f.disk("sda", None, readonly=True, source=PATH)):
         finding = of(disk, paths={PATH: True})
         assert (finding.reason, finding.warnings) == (None, ())
+
+
+DEVICE = f.disk("vdb", None, kind="block", source="/dev/vg0/web", store="lvm:x")
+
+
+@pytest.mark.parametrize("paths", [{}, {DEVICE["source"]: True}], ids=["not looked up", "present"])
+def test_a_device_is_a_warning_until_protect_has_seen_it_on_both_hosts(paths: dict[str, bool]) -> None:
+    there = host(paths=paths)
+    assert "disk vdb" in judged("storage", request(disks=[DEVICE]), there).warnings[0]
+    finding = judged("storage", request(disks=[DEVICE]), dataclasses.replace(there, seen_devices=frozenset([DEVICE["source"]])))
+    assert (finding.reason, finding.warnings) == (None, ())
+
+
+def test_a_device_that_was_seen_and_is_absent_now_refuses() -> None:
+    there = dataclasses.replace(host(paths={DEVICE["source"]: False}), seen_devices=frozenset([DEVICE["source"]]))
+    assert "is not there" in (judged("storage", request(disks=[DEVICE]), there).reason or "")
 
 
 def test_what_is_present_on_a_store_of_another_name_is_a_warning() -> None:
