@@ -12,6 +12,7 @@ import os
 import typing as t
 import uuid as uuid_module
 
+from .._durable import create_file, sync_folder
 from .._errors import Conflict, Forbidden, Internal
 
 LEDGER_ID_FILE = "/var/lib/kvmfleet/ledger-id"
@@ -54,32 +55,15 @@ def belong(ledger_id: str, path: str = LEDGER_ID_FILE) -> bool:
     temporary = f"{path}.{uuid_module.uuid4()}.new"
     try:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        _write(temporary, ledger_id + "\n")
+        create_file(temporary, ledger_id + "\n", 0o644)
         try:
             with contextlib.suppress(FileExistsError):
                 os.link(temporary, path)
         finally:
             os.unlink(temporary)
-        _sync_folder(os.path.dirname(path))
+        sync_folder(os.path.dirname(path))
     except OSError as error:
         raise Forbidden(f"The ledger's ID cannot be written to {path}: {error.strerror}.", "Set become: true, or connect as root.") from error
     # Of two ledgers at once only one has made the file.
     check_belongs(ledger_id, path)
     return True
-
-
-def _write(path: str, content: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        os.fchmod(stream.fileno(), 0o644)
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -15,9 +15,10 @@ import os
 import stat
 import typing as t
 
+from .._durable import sync_folder
 from .._errors import KvmfleetError
 from .locks import LOCKED, probe
-from .quarantine import COMPLETE, ROOT, Manifest, Quarantine, read_manifest, sync_folder
+from .quarantine import COMPLETE, ROOT, Manifest, Quarantine, read_manifest
 
 Json = t.Dict[str, t.Any]
 

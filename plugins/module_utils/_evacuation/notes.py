@@ -16,6 +16,7 @@ import os
 import typing as t
 import uuid as uuid_module
 
+from .._durable import sync_folder
 from .._errors import Forbidden, InvalidArgument
 from .._records.schema import Record
 
@@ -38,7 +39,7 @@ def write(domain_uuid: str, record: Record, folder: str = FOLDER) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
-        _sync(folder)
+        sync_folder(folder)
     except OSError as error:
         raise Forbidden(f"{path} cannot be written: {error.strerror}. Nothing was started.", "Make room there, or connect as root.") from error
 
@@ -65,11 +66,3 @@ def _path(domain_uuid: str, folder: str) -> str:
         return os.path.join(folder, f"{uuid_module.UUID(domain_uuid)}.json")
     except ValueError as error:
         raise InvalidArgument(f"{domain_uuid!r} is no UUID.") from error
-
-
-def _sync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

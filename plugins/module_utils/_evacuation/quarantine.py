@@ -17,6 +17,7 @@ import stat
 import typing as t
 import uuid as uuid_module
 
+from .._durable import replace_file, sync_folder
 from .._errors import Internal, Unsafe
 from .._records.clock import utc_now
 
@@ -124,12 +125,12 @@ class Quarantine:
     def _keep(self, definition: str) -> None:
         _own_folder(self._root)
         _own_folder(os.path.dirname(self._definition_file))
-        _replace(self._definition_file, definition)
+        replace_file(self._definition_file, definition, 0o600)
         self._step("definition")
 
     def _write(self, manifest: Manifest) -> None:
         _own_folder(self._root)
-        _replace(self._manifest_file, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+        replace_file(self._manifest_file, json.dumps(manifest, indent=2, sort_keys=True) + "\n", 0o600)
 
 
 def is_moved(item: Item) -> bool:
@@ -204,27 +205,3 @@ def _own_folder(path: str) -> None:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise Unsafe(f"{path} is not a folder of root's own. Nothing was put there.", "Look at what it is, and remove it.") from None
         os.chmod(path, 0o700)
-
-
-def _replace(path: str, text: str) -> None:
-    temporary = f"{path}.{uuid_module.uuid4()}.new"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
-    sync_folder(os.path.dirname(path))
-
-
-def sync_folder(folder: str) -> None:
-    """Have the names in a folder on disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

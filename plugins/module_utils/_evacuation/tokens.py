@@ -16,6 +16,7 @@ import re
 import typing as t
 import uuid as uuid_module
 
+from .._durable import replace_file
 from .._errors import KvmfleetError, NotFound, NotSupported
 from .._guard.storage import HOST_TOKEN_PREFIX
 
@@ -83,29 +84,8 @@ def _nonce(folder: str, host_id: str) -> t.Optional[str]:
 
 def _new_nonce(folder: str, host_id: str) -> str:
     nonce = str(uuid_module.uuid4())
-    path = token_path(folder, host_id)
-    temporary = f"{path}.{nonce}.new"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), 0o644)
-            json.dump({"host_id": host_id, "nonce": nonce}, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
-    _sync(folder)
+    replace_file(token_path(folder, host_id), json.dumps({"host_id": host_id, "nonce": nonce}), 0o644)
     return nonce
-
-
-def _sync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _checked(folder: str) -> str:

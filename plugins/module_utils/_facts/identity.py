@@ -12,6 +12,7 @@ import os
 import typing as t
 import uuid
 
+from .._durable import create_file, sync_folder
 from .._errors import Forbidden, Internal
 
 HOST_ID_FILE = "/var/lib/kvmfleet/host-id"
@@ -41,14 +42,14 @@ def create_host_id(path: str = HOST_ID_FILE) -> t.Tuple[str, bool]:
     temporary = f"{path}.{made}.new"
     try:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        _write_synced(temporary, made + "\n")
+        create_file(temporary, made + "\n", 0o644)
         try:
             os.link(temporary, path)
         except FileExistsError:
             made = ""
         finally:
             os.unlink(temporary)
-        _sync_folder(os.path.dirname(path))
+        sync_folder(os.path.dirname(path))
     except OSError as error:
         raise Forbidden(f"The host's identity cannot be written to {path}: {error.strerror}.", "Set become: true, or connect as root.") from error
     return (made, True) if made else (str(read_host_id(path)), False)
@@ -70,20 +71,3 @@ def _read(path: str) -> t.Optional[str]:
         return None
     except OSError as error:
         raise Forbidden(f"{path} cannot be read: {error.strerror}.", "Set become: true, or connect as root.") from error
-
-
-def _write_synced(path: str, content: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        os.fchmod(stream.fileno(), 0o644)
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,8 +11,8 @@ import functools
 import json
 import os
 import typing as t
-import uuid as uuid_module
 
+from .._durable import replace_file
 from .._errors import InvalidArgument
 from .._patience import within
 from . import storage
@@ -63,24 +63,4 @@ def _tried(grant: storage.Grant, folder: str, check_mode: bool) -> str:
 def _leave(folder: str, grant: storage.Grant) -> None:
     """Put the tombstone there in one step, under a name that only ever has a whole one, and have it on the storage."""
     path = os.path.join(folder, f"{storage.TOMBSTONE_PREFIX}{grant['grant']}")
-    temporary = f"{path}.{uuid_module.uuid4()}.new"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), 0o644)
-            json.dump({"host_id": grant["host_id"], "grant": grant["grant"]}, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
-    _sync(folder)
-
-
-def _sync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    replace_file(path, json.dumps({"host_id": grant["host_id"], "grant": grant["grant"]}), 0o644)

@@ -18,6 +18,7 @@ import os
 import typing as t
 import uuid as uuid_module
 
+from .._durable import sync_folder
 from .._errors import KvmfleetError, Unreachable
 from .ports import Folder
 
@@ -72,18 +73,10 @@ def _token(place: str) -> t.Iterator[str]:
     try:
         os.fsync(handle)
         os.close(handle)
-        _sync_folder(place)
+        sync_folder(place)
         yield name
     finally:
         os.unlink(path)
-
-
-def _sync_folder(place: str) -> None:
-    handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _new_name() -> str:
