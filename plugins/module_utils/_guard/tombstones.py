@@ -12,7 +12,7 @@ import json
 import os
 import typing as t
 
-from .._durable import replace_file
+from .._durable import replace_file, sync_folder
 from .._errors import InvalidArgument
 from .._patience import within
 from . import storage
@@ -35,7 +35,7 @@ def leave_tombstones(grant: storage.Grant, check_mode: bool = False) -> t.Tuple[
     never removed by this collection. In check mode return what could be done.
     """
     _check(grant)
-    tried = {folder: within(PATIENCE_SECONDS, functools.partial(_tried, grant, folder, check_mode)) for folder in sorted(grant["folders"])}
+    tried = {folder: within(PATIENCE_SECONDS, functools.partial(_revoke_in, grant, folder, check_mode)) for folder in sorted(grant["folders"])}
     problems = {folder: _NO_ANSWER if problem is None else problem for folder, problem in tried.items() if problem != ""}
     return [folder for folder, problem in tried.items() if problem == ""], problems
 
@@ -49,18 +49,21 @@ def _is_revoked(grant: storage.Grant, folder: str) -> bool:
     return storage.has_tombstone(folder, grant["grant"], grant["host_id"], grant["folders"][folder])
 
 
-def _tried(grant: storage.Grant, folder: str, check_mode: bool) -> str:
-    """Return why there is no tombstone now; empty where there is one, and this host is proved to see the store that the other host reads."""
+def _revoke_in(grant: storage.Grant, folder: str, check_mode: bool) -> str:
+    """Make sure that the folder has the tombstone. Return why it does not; empty when it does and this host provably sees the other host's store."""
     try:
-        if not _is_revoked(grant, folder) and not check_mode:
-            _leave(folder, grant)
-            return "" if _is_revoked(grant, folder) else "what was written there is not there"
+        if _is_revoked(grant, folder):
+            if not check_mode:
+                # A task that died right after the rename may have left it, with a name that is not on disk yet.
+                sync_folder(folder)
+        elif not check_mode:
+            _leave(grant, folder)
+            return "" if _is_revoked(grant, folder) else "the file that was written there is missing"
     except (OSError, ValueError) as error:
         return getattr(error, "strerror", None) or str(error)
     return ""
 
 
-def _leave(folder: str, grant: storage.Grant) -> None:
-    """Put the tombstone there in one step, under a name that only ever has a whole one, and have it on the storage."""
+def _leave(grant: storage.Grant, folder: str) -> None:
     path = os.path.join(folder, f"{storage.TOMBSTONE_PREFIX}{grant['grant']}")
     replace_file(path, json.dumps({"host_id": grant["host_id"], "grant": grant["grant"]}), 0o644)

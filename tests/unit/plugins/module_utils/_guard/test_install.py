@@ -181,10 +181,21 @@ def test_a_tombstone_is_left_only_where_the_store_is_proved_and_a_second_time_no
 
 
 def test_a_tombstone_that_cannot_be_written_is_a_problem_and_leaves_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tombstones.os, "rename", lambda *_paths: (never for never in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(os, "rename", lambda *_paths: (never for never in ()).throw(OSError(28, "No space left on device")))
     done, problems = tombstones.leave_tombstones(machine.grant())
     assert (done, set(problems.values())) == ([], {"No space left on device"})
     assert os.listdir(machine.stores[0]) == [f".kvmfleet-host-{HOST_ID}"]
+
+
+def test_a_tombstone_that_was_found_is_on_disk_before_it_counts(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that died before it had flushed the name of its tombstone is run again: a power cut must not take the name away afterwards."""
+    tombstones.leave_tombstones(machine.grant())
+    flushed = []
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append(os.readlink(f"/proc/self/fd/{handle}")))
+    assert tombstones.leave_tombstones(machine.grant(), check_mode=True)[0] == tombstones.revoked_in(machine.grant())
+    assert flushed == []
+    done, _problems = tombstones.leave_tombstones(machine.grant())
+    assert sorted(flushed) == done == sorted(str(store) for store in machine.stores)
 
 
 def test_removed_nothing_is_left_but_what_this_boot_needs(machine: Machine) -> None:
