@@ -12,24 +12,13 @@ import signal
 import subprocess
 import typing as t
 
+from ansible_collections.kvmfleet.migration.tests.golden.alone import POLICY
 from ansible_collections.kvmfleet.migration.tests.golden.stage import CALM, ENDLESS, PLAIN, Document, Stage
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import contradict
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.phases import POST_COPY, await_post_copy
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, eventually
 
 CAP: t.Dict[str, t.Any] = {"bandwidth_mib": 8}
-POLICY = {
-    "auto_converge": False,
-    "post_copy": True,
-    "timeout_seconds": 900,
-    "on_timeout": "force_complete",
-    "downtime_ms": 400,
-    "priority": 10,
-    "drain": "migrate",
-    "group": {"name": "web", "policy": "soft-anti-affinity", "max_per_host": 2},
-    "labels": ["ssd"],
-    "profile": "gold",
-}
 NAMESPACE = "urn:kvmfleet:migration:policy"
 
 

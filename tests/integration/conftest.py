@@ -46,9 +46,15 @@ def nothing_else_moves(lab: Lab) -> t.Iterator[None]:
 
 
 @pytest.fixture
-def control(lab: Lab, tmp_path: pathlib.Path, nothing_else_moves: None) -> t.Iterator[Control]:
+def control_type() -> type[Control]:
+    """The class of C(control). Folders whose scenarios need more of a control node have their own."""
+    return Control
+
+
+@pytest.fixture
+def control(lab: Lab, tmp_path: pathlib.Path, nothing_else_moves: None, control_type: type[Control]) -> t.Iterator[Control]:
     """Root on the control node; at the end of each scenario its ledger's audit chain holds."""
-    control = Control(lab, tmp_path)
+    control = control_type(lab, tmp_path)
     yield control
     control.verify_audit()
 

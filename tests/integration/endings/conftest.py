@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import subprocess
 import typing as t
 
@@ -24,11 +23,8 @@ Make = t.Callable[..., str]
 
 
 @pytest.fixture
-def control(lab: Lab, tmp_path: pathlib.Path, nothing_else_moves: None) -> t.Iterator[Session]:
-    """Root on the control node; at the end of each scenario its ledger's audit chain holds."""
-    control = Session(lab, tmp_path)
-    yield control
-    control.verify_audit()
+def control_type() -> type[Session]:
+    return Session
 
 
 @pytest.fixture

@@ -75,6 +75,24 @@ class Disks:
             self.lab.virsh(number, "pool-refresh", "default")
 
 
+def check_refused(control: Control, name: str, *named: str, **options: t.Any) -> None:
+    """Check that the move of a guest is C(unsafe) for the disks and files that are named, and that no record was opened."""
+    outcome = control.move(name, 2, transport="tcp", **options)
+    assert outcome.refused() == "unsafe", outcome.text
+    assert [one for one in named if one not in outcome.msg] == [], outcome.msg
+    assert control.records() == []
+
+
+def check_moves_as_unsafe(lab: Lab, control: Control, name: str, path: str) -> None:
+    """Check that the refusal of a file or device is predicted, and that the guest moves on the operator's word."""
+    assert lab.places(name) == {1: "running"}
+    predicted = control.task(1, "scheduler_check", {"name": name, "destination": lab.host(2), "transport": "tcp"})
+    assert path in predicted.warnings
+    outcome = control.move(name, 2, transport="tcp", unsafe=True)
+    assert outcome.ended() == ("completed", None), outcome.text
+    assert lab.places(name) == {2: "running"}
+
+
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
     with fresh_lab(PREFIX, 2) as lab:

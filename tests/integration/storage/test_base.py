@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
-from .conftest import IMAGES, Disks
+from .conftest import IMAGES, Disks, check_moves_as_unsafe, check_refused
 
 BASE = f"{IMAGES}/base.qcow2"
 Make = t.Callable[..., str]
@@ -32,16 +32,8 @@ def test_an_overlay_on_shared_storage_over_a_base_of_each_host_is_refused(lab: L
     name = guest("web", "--mib", "64")
     disks.attach(name, disks.create(f"{lab.layout.gluster}/web-data.qcow2", backing=other_base))
     for options in ({}, {"copy_storage": "auto"}):
-        outcome = control.move(name, 2, transport="tcp", **options)
-        assert outcome.refused() == "unsafe", outcome.text
-        assert BASE in outcome.msg
-        assert "vdb" in outcome.msg
-        assert control.records() == []
-    assert lab.places(name) == {1: "running"}
-    predicted = control.task(1, "scheduler_check", {"name": name, "destination": lab.host(2), "transport": "tcp"})
-    assert BASE in predicted.warnings
-    answered_for = control.move(name, 2, transport="tcp", unsafe=True)
-    assert answered_for.ended() == ("completed", None), answered_for.text
+        check_refused(control, name, BASE, "vdb", **options)
+    check_moves_as_unsafe(lab, control, name, BASE)
 
 
 def test_a_base_on_shared_storage_moves_with_its_overlay(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, forget_collection
 
-from .conftest import ELSEWHERE, IMAGES, Disks
+from .conftest import ELSEWHERE, IMAGES, Disks, check_moves_as_unsafe, check_refused
 
 FIRMWARE = f"{IMAGES}/bios.bin"
 VARIABLES = f"{ELSEWHERE}/variables"
@@ -43,17 +43,8 @@ def device(tmp_path: pathlib.Path) -> t.Iterator[str]:
 def test_a_device_that_the_destination_is_not_known_to_see_is_refused(lab: Lab, control: Control, guest: Make, device: str) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
-    outcome = control.move(name, 2, transport="tcp")
-    assert outcome.refused() == "unsafe", outcome.text
-    assert device in outcome.msg
-    assert "vdb" in outcome.msg
-    assert control.records() == []
-    assert lab.places(name) == {1: "running"}
-    predicted = control.task(1, "scheduler_check", {"name": name, "destination": lab.host(2), "transport": "tcp"})
-    assert device in predicted.warnings
-    answered_for = control.move(name, 2, transport="tcp", unsafe=True)
-    assert answered_for.ended() == ("completed", None), answered_for.text
-    assert lab.places(name) == {2: "running"}
+    check_refused(control, name, device, "vdb")
+    check_moves_as_unsafe(lab, control, name, device)
 
 
 @pytest.fixture
