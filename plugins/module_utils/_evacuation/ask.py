@@ -15,7 +15,7 @@ from .._migration import hypervisor as h
 from .._patience import within
 
 MAX_AT_ONCE = 32
-# A libvirt daemon whose domain is being started answers nothing meanwhile, and its connection stays alive.
+# A busy host may take 60 s to open a connection, and a daemon that is starting a domain answers nothing until that domain runs. Such a connection stays alive.
 PATIENCE_SECONDS = 90.0
 
 Answer = t.Dict[str, t.Any]

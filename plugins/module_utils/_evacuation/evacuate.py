@@ -73,7 +73,7 @@ def _cpu(host: LibvirtFactsHost, request: t.Mapping[str, t.Any]) -> t.Optional[J
 def probe_locks(_uri: str, work: Work) -> Json:
     """Return C(locks): C(state) and C(why) of each image in C(paths), once none is locked, or C(wait_seconds) are over.
 
-    :arg work: C(may_take), as for L(lock_states).
+    :arg work: also C(may_take), as for L(lock_states).
     """
     require_root()
     deadline = time.monotonic() + work["wait_seconds"]

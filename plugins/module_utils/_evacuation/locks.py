@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Whether some QEMU, on this host or another, has an image open for writing: asked of QEMU's own locks.
+"""Whether some QEMU, on this host or another, has an image open for writing, as QEMU's own locks show.
 
 A held lock forbids. A free one proves nothing: not every file system carries locks between hosts.
 """
@@ -21,10 +21,10 @@ LOCKED = "locked"
 FREE = "free"
 UNPROVABLE = "unprovable"
 
-# What a person does about locks that outlive their host.
+# The next step for locks that outlive their host.
 FREE_KEPT = (
-    "Free the lock on the storage: on an NFS 3 server, tell its statd that the dead host has lost its locks (an SM_NOTIFY in that host's name), or give the"
-    " image a new file (copy it there, and rename the copy). The guide on evacuation shows both. Then evacuate again."
+    "Free the lock on the storage, then evacuate again: on an NFS 3 server, tell its statd that the dead host has lost its locks (an SM_NOTIFY in that host's"
+    " name), or replace the image by a copy (copy it there, then rename the copy). docs/guides/evacuation.md shows both."
 )
 
 # Bytes that QEMU locks in an image (its block/file-posix.c): from 100 one for each permission that it has, from 200 one for each that it does not
@@ -45,10 +45,10 @@ class LockFinding(t.NamedTuple):
 
 
 def probe(path: str, may_take: bool = False) -> LockFinding:
-    """Return whether the image is locked. Reads no byte of it and changes nothing; a path that is no regular file is unprovable.
+    """Return whether the image is locked. Reads and writes no byte of it; a path that is no regular file is unprovable.
 
-    :arg may_take: whether the locks of an image on a file server may be taken for a moment, which a QEMU that starts just then is refused by. Without it
-      an NFS 3 server is believed that does not tell of shared locks.
+    :arg may_take: whether the locks of an image on a file server may be taken for a moment. A QEMU that starts at that moment is refused. Without it, an
+      NFS 3 server that does not report shared locks makes a locked image look free.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -73,12 +73,12 @@ def _is_held(handle: int, byte: int) -> bool:
 
 
 def _is_remote(handle: int) -> bool:
-    """Whether the file's system has no block device of its own here, as NFS, CephFS and FUSE have none."""
+    """Whether the file is on a file system without a block device of its own, such as NFS, CephFS or FUSE."""
     return os.major(os.fstat(handle).st_dev) == 0
 
 
 def _is_refused(path: str) -> bool:
-    """Whether the locks cannot be had. They are taken for a moment: asked for a shared lock, an NFS 3 server may not tell of it (Debian's Linux 6.1.0-50)."""
+    """Whether the locks cannot be taken. They are taken for a moment because an NFS 3 server may not report a shared lock (Debian's Linux 6.1.0-50)."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

@@ -141,7 +141,7 @@ class Restart:
             raise Unsafe(f"{self._what} was not started: somebody has {', '.join(held)} open for writing.", "Find out who; it may still run elsewhere.")
 
     def _explained(self, error: KvmfleetError) -> KvmfleetError:
-        """Return the error of a start; where an accepted lock is still held, with what frees it: QEMU takes the same locks, and was refused."""
+        """Return the error of a start. Where an accepted lock is still held, it says how to free that: QEMU takes the same locks and was refused."""
         if isinstance(error, Unreachable):
             return error
         held = _locked(self.order.get("accepted_locks", ()))

@@ -22,8 +22,8 @@ from .job import Job
 
 _NOT_FENCED = "accept_locked counts once a fence agent, or a tasks file, has proved that the host is off: a person's word is not enough for both."
 _FIND_OUT = (
-    "Find out who holds the lock (lslocks, qemu-img info) and end that; the domain may still run somewhere. Where the storage keeps the locks of a host that is"
-    f" gone (NFS 3): {locks.FREE_KEPT[0].lower()}{locks.FREE_KEPT[1:]} accept_locked passes over this check, and not over QEMU's own."
+    "Find out who holds the lock (lslocks, qemu-img info) and end that; the domain may still run somewhere. Some storage (NFS 3) keeps the locks of a host that"
+    f" is gone. {locks.FREE_KEPT} accept_locked overrides this check, but not QEMU's own."
 )
 
 
