@@ -233,7 +233,7 @@ def _discard(ledger: Ledger, name: str, phase: Phase | None, reason: str, check:
 
 
 def _revoke(ledger: Ledger, name: str, here: str, phase: Phase, reason: str, check: bool) -> Result:
-    """Revoke a token where the host learns of it, and only then in the ledger: a task that dies in between is run again."""
+    """Revoke a token on the host itself or on storage that it reads, and only then in the ledger. A task that dies in between is run again."""
     entry = entry_by_name(ledger, name)
     grant = recorded(entry.body)
     removed, more = False, {}
@@ -247,18 +247,19 @@ def _revoke(ledger: Ledger, name: str, here: str, phase: Phase, reason: str, che
 
 
 def _revoke_on_storage(grant: Grant, name: str, here: str, phase: Phase, check: bool) -> list[str]:
-    """Return the folders in which the host will find that its token is revoked. Raises L(Unsafe) where there is none."""
-    not_revoked = f"{name} may hold a clean-shutdown token, and it would start its guests by itself when it returns. Nothing was changed."
+    """Return the folders in which the host will find that its token is revoked. Raises L(Unsafe) when there is none."""
+    not_revoked = f"{name} may hold a clean-shutdown token and would start its guests by itself when it returns. Nothing was changed."
     if not grant.folders:
         raise Unsafe(
             f"The token of {name} was granted by an earlier version, which reads no shared storage at boot. {not_revoked}",
-            f"Start {name} without its network and run protect_host on it, or the task itself. Of a host that will never return, say so: source_discarded.",
+            f"Start {name} from a rescue system and delete /var/lib/kvmfleet/guard/token.json, so that its next boot is held. Then run the task on {name}."
+            " If the host will never return, set source_discarded.",
         )
     answer = phase("revoke_elsewhere", {"grant": grant.for_host(), "check": check})
     if not answer["folders"]:
         why = "; ".join(f"{folder}: {problem}" for folder, problem in sorted(answer["problems"].items()))
         raise Unsafe(
             f"{here} sees no storage on which the token of {name} can be revoked ({printable(why)}). {not_revoked}",
-            f"Run the task on a host that sees one of these folders, or on {name} itself. Of a host that will never return, say so: source_discarded.",
+            f"Run the task on a host that sees one of these folders, or on {name} itself. If {name} will never return, set source_discarded.",
         )
     return list(answer["folders"])

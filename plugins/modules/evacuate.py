@@ -16,8 +16,8 @@ description:
     from here, nor libvirt; that no image of a domain is open for writing anywhere; that every host that answers was asked for the domains and none has
     them active; that every other host that a domain may be on by the ledger is off by evidence as well; and that the silence of all further hosts was
     accepted by name. A host that answers is never evacuated, by no option."
-  - A host that may hold a clean-shutdown token is refused with C(unsafe), for it could release itself when it returns. Revoke the token first on a host
-    that sees shared storage of it (O(kvmfleet.migration.host#module:revoke_token)). This is asked again after the host was proved to be off.
+  - A host that may hold a clean-shutdown token is refused with C(unsafe), because it could release itself when it returns. Revoke the token first, on a
+    host that sees its shared storage (O(kvmfleet.migration.host#module:revoke_token)). This is checked again after the host was proved to be off.
   - Evidence is O(fencing), or a person's word (O(force_down)); without either the dead host is switched off by the fence agent that its inventory
     variable C(kvmfleet_fencing) names. Where it has an agent, that is asked again right before domains are started, whatever the evidence is.
   - This host is checked by the scheduler from the saved requests. A disk that this host was not proved to see while all was well, or does not see now,

@@ -48,8 +48,8 @@ options:
     description:
       - The host O(name) will not return. Evacuations from it that are C(done) become C(completed) with the reason C(source_discarded); those to it that
         were given up for a newer one become C(failed). Its entry becomes V(fenced), with C(discarded).
-      - From then on a clean-shutdown token that the host may hold does not stop its evacuation; it would still release the host, so make sure that its disk
-        never starts again.
+      - From then on a clean-shutdown token that the host may hold does not stop its evacuation; it would still release the host, so make sure that
+        nothing boots from its disk again.
       - Should the host be back after all, it is neither enabled nor released before O(adopt_identity) says that it belongs to the fleet again.
       - To be run elsewhere, e.g. on localhost; a host that answers is refused.
     type: bool
@@ -58,8 +58,8 @@ options:
     description:
       - The clean-shutdown token that the host O(name) may hold does not count any more, so that the host can be evacuated.
       - Run on the host itself, it takes the token and the right to leave one from it.
-      - For a host that is off or does not answer it is to be run on another host that sees shared storage of it. The task leaves a file there, which the
-        boot guard of O(name) reads before it honours a token. Where no folder can be reached, the task fails with C(unsafe) and the token still counts.
+      - For a host that is off or does not answer, run it on another host that sees its shared storage. The task leaves a file there, which the boot guard
+        of O(name) reads before it honours a token. When no folder can be reached, the task fails with C(unsafe) and the token still counts.
     type: bool
     default: false
   settle:

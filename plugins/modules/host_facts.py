@@ -242,8 +242,8 @@ ansible_facts:
             - C(request) is what it needs of a host, without what its profile may add. In it, C(cpu) is what an active guest really sees, but for
               what QEMU itself makes of several threads in a processor package (C(package_threads)); C(shows_threads) is whether that was among it, null
               where it is not known. C(blockers) are sentences on what libvirt or QEMU refuse to move, wherever to; C(shared) of a disk says
-              whether other hosts see its bytes too, null where that is not proved, and C(store) is their name there. C(boot_files) are what QEMU
-              reads when it starts the domain.
+              whether other hosts see its bytes too, null where that is not proved, and C(store) is their name there. C(boot_files) are the files
+              that QEMU reads when it starts the domain.
           type: list
           elements: dict
           sample:

@@ -32,8 +32,8 @@ options:
   clean_shutdown_token:
     description:
       - Let the host release its own next boot after a clean shutdown, for fleets whose control node is a guest of the fleet. Needs O(guard).
-      - The host honours a token only where every folder of images that other hosts see confirms at boot that nobody has revoked it
-        (O(kvmfleet.migration.host#module:revoke_token)). A host of which no other host sees a folder is granted none, and C(guard.note) says so.
+      - The host honours a token only when every folder of images that other hosts see confirms at boot that nobody has revoked it
+        (O(kvmfleet.migration.host#module:revoke_token)). A host without a folder that another host sees is granted none, and C(guard.note) says so.
       - A host that may hold such a token is not evacuated before a person has revoked it.
     type: bool
     default: false

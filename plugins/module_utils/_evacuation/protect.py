@@ -109,11 +109,11 @@ def save(uri: str, work: Work) -> Json:
 
 
 def guard(uri: str, work: Work) -> Json:
-    """Install the boot guard where C(install); return what holds at the next boot.
+    """Install the boot guard if C(install) is set; return C(guard), its state after that.
 
-    :arg work: C(grant), the grant of clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
-        host is never to have again.
-    Returns C(revoked_in), the folders in which a person has revoked that grant.
+    :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
+        host must never accept again.
+    Returns also C(revoked_in), the folders in which a person has revoked that grant.
     """
     require_root()
     require_local(uri)

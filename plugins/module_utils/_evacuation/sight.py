@@ -113,7 +113,7 @@ def _sees(folder: str, given: Json) -> bool:
 def lock_states(paths: t.Iterable[str], may_take: bool) -> t.Dict[str, t.Dict[str, str]]:
     """Return C(state) (L(LOCKED), L(FREE), L(UNPROVABLE)) and C(why) of each image.
 
-    :arg may_take: only where the host that had the images is proved to be off; see L(probe).
+    :arg may_take: true only when the host that had the images is proved to be off; see L(probe).
     """
     silent = locks.LockFinding(locks.UNPROVABLE, f"its file system did not answer within {PATIENCE_SECONDS:.0f} s")
     found = {path: within(PATIENCE_SECONDS, lambda path=path: locks.probe(path, may_take)) or silent for path in sorted(set(paths))}  # type: ignore[misc]

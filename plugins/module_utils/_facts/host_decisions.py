@@ -33,7 +33,7 @@ def adopt(uri: str, work: Work) -> Json:
 def revoke(uri: str, work: Work) -> Json:
     """Take back this host's right to leave clean-shutdown tokens, and delete a token; C(changed).
 
-    :arg work: C(grant), the ID of the grant that the ledger has, which the host is never to have again; null for none.
+    :arg work: C(grant), the ID of the grant that the ledger has, which the host must never accept again; null for none.
     """
     require_root()
     require_local(uri)
@@ -43,7 +43,7 @@ def revoke(uri: str, work: Work) -> Json:
 def revoke_elsewhere(uri: str, work: Work) -> Json:
     """Revoke the grant C(grant) (C(grant), C(host_id), C(folders)) of another host on the storage that both see.
 
-    Returns C(folders), in which it is revoked now, and C(problems), why it is not in the others.
+    Returns C(folders), where it is revoked now, and C(problems), by folder why it is not revoked there.
     """
     require_root()
     require_local(uri)

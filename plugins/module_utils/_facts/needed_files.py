@@ -51,18 +51,18 @@ def needed_files(root: Element) -> t.List[Json]:
 
 
 def boot_files(root: Element) -> t.List[Json]:
-    """Return C({what, path}) of each file that QEMU reads when it starts the domain: firmware, kernel, and what is given to them."""
+    """Return C({what, path}) of each file that QEMU reads when it starts the domain: firmware, kernel and the files that they are given."""
     return [{"what": what, "path": path} for what, path in _boot_files(root)]
 
 
 def nvram_folder(nvram: t.Optional[str]) -> t.Optional[str]:
-    """Return the folder in which libvirt makes a guest's firmware variables at its arrival; null where it makes the folder too, or there are none."""
+    """Return the folder in which libvirt creates a guest's firmware variables when it arrives; null for libvirt's own folder, or without variables."""
     folder = os.path.dirname(nvram or "")
     return folder if folder.startswith("/") and folder != os.path.dirname(_NVRAM_PATH) else None
 
 
 def boot_paths(request: t.Mapping[str, t.Any]) -> t.List[str]:
-    """Return the paths without which QEMU cannot take in a domain with that request."""
+    """Return the paths that must exist on a host before its QEMU can receive a domain with that request."""
     folder = nvram_folder(request.get("nvram"))
     return [*(file["path"] for file in request.get("boot_files") or ()), *([folder] if folder else [])]
 

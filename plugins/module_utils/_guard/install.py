@@ -12,8 +12,9 @@ import os
 import subprocess
 import typing as t
 
-from .._errors import Conflict, Forbidden, Internal, InvalidArgument, Unsafe
-from . import layout, program, storage, systemd, units
+from .._errors import Conflict, Forbidden, Internal, Unsafe
+from . import layout, program, systemd, units
+from .tombstones import require_grant
 
 NOT_HELD = "systemd does not run this host: the boot guard is installed, but nothing runs it, and at the next boot no automatic start of a guest is held."
 
@@ -34,12 +35,12 @@ def install(root: str = "/", grant: t.Optional[program.Document] = None, check_m
 
     A host whose guard was damaged, so that it did not run in this boot, is held from now on: its guests may have been started elsewhere.
 
-    :arg grant: what this host needs to leave clean-shutdown tokens, and to have them confirmed at boot (L(storage.check_grant)); null revokes
-        an earlier one, and deletes its token.
-    :arg taken_back: IDs of grants that this host is never to have again.
+    :arg grant: the grant under which this host may leave clean-shutdown tokens (L(storage.is_grant)); null revokes an earlier one and deletes its token.
+    :arg taken_back: IDs of grants that this host must never accept again.
     Raises L(InvalidArgument), L(Conflict) for a grant that was taken back, L(Forbidden) without root, L(Internal) where the host cannot run the program.
     """
-    _check_grant(grant)
+    if grant is not None:
+        require_grant(grant)
     _require_root(root)
     guard = program.Guard(root)
     _check_not_taken_back(guard, grant)
@@ -57,7 +58,7 @@ def install(root: str = "/", grant: t.Optional[program.Document] = None, check_m
 def revoke(root: str = "/", check_mode: bool = False, grant: t.Optional[str] = None) -> bool:
     """Take back the right to leave clean-shutdown tokens, and delete a token; return whether there was either.
 
-    :arg grant: the ID of a grant that this host is never to have again, whether it has it now or a request is still on its way.
+    :arg grant: the ID of a grant that this host must never accept again, not even from a request that is still on its way.
     """
     _require_root(root)
     guard = program.Guard(root)
@@ -124,7 +125,7 @@ def _activate(reload_units: bool) -> None:
 
 
 def _write_grant(guard: program.Guard, grant: t.Optional[program.Document], taken_back: t.Sequence[str]) -> None:
-    """Give or take the grant. A boot whose token is being confirmed meanwhile is decided before or after that, and never in between."""
+    """Write or delete the grant, under the guard's lock: a boot whose token is being confirmed is decided before or after that."""
     with guard.locked():
         before, revoked = guard.grant(), guard.revoked()
         lost = {*taken_back, *([before] if before and before != (grant or {}).get("grant") else [])} - set(revoked)
@@ -174,16 +175,11 @@ def _has_token(guard: program.Guard) -> bool:
     return os.path.lexists(guard.token_file)
 
 
-def _check_grant(grant: t.Optional[program.Document]) -> None:
-    if grant is not None and not storage.check_grant(grant):
-        raise InvalidArgument(f"The grant of clean-shutdown tokens needs the UUIDs grant and host_id, and folders; it is {grant!r}.", "Nothing was changed.")
-
-
 def _check_not_taken_back(guard: program.Guard, grant: t.Optional[program.Document]) -> None:
     if grant is not None and grant["grant"] in guard.revoked():
         raise Conflict(
-            f"The grant {grant['grant']} of clean-shutdown tokens was taken back on this host. Nothing was changed.",
-            "Run the task again: it reads the ledger anew.",
+            f"The grant {grant['grant']} for clean-shutdown tokens was taken back on this host. Nothing was changed.",
+            "Run the task again; it reads the ledger again.",
         )
 
 

@@ -8,8 +8,8 @@
 This file stands alone, with the standard library only: it is installed on the host as it is. What it keeps about this boot is in
 /run/kvmfleet/guard, what it keeps over boots is in /var/lib/kvmfleet/guard.
 
-The token of a clean shutdown releases no boot by itself: a person may have revoked it while the host was off, and the guests may run elsewhere.
-So a boot with a token is held until shared storage has confirmed it (C(confirm)), which is asked once it is mounted and before a daemon is started.
+A clean-shutdown token alone releases no boot: a person may have revoked it while the host was off, and the guests may run elsewhere.
+So a boot with a token is held until shared storage confirms the token (C(confirm)), after that storage is mounted and before a daemon starts.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MARK_CONTENT = "kvmfleet-guard\n"
 LIBVIRT_GUESTS = "libvirt-guests.service"
 STORAGE_PROGRAM = "usr/local/lib/kvmfleet/kvmfleet-guard-storage"
 CONFIRM_SECONDS = 60.0
-"""How long shared storage is waited for. Less than systemd gives a daemon to start (90 s)."""
+"""How long the guard waits for shared storage: less than the 90 s that systemd gives a daemon to start."""
 # Exit codes of the storage program.
 _CONFIRMED, _REVOKED = 0, 10
 _POLL_SECONDS = 1.0
 _LEAST_SECONDS = 5.0
-_UNCONFIRMED = "shared storage has yet to confirm the clean-shutdown token"
+_UNCONFIRMED = "shared storage has not confirmed the clean-shutdown token yet"
 _LONGEST_BYTES = 16 * 1024 * 1024
 
 Document = t.Dict[str, t.Any]
@@ -62,7 +62,7 @@ class Guard:
         self.token_file = os.path.join(self.kept_folder, "token.json")
         self.grant_file = os.path.join(self.kept_folder, "grant.json")
         self.revoked_file = os.path.join(self.kept_folder, "revoked.json")
-        """Grants that were taken back on this host. A request that was delayed brings none of them back."""
+        """Grants that were taken back on this host. No delayed request brings one of them back."""
         self.mark = self.path("run/libvirt/qemu/autostarted")
         """Libvirt's own note that it has started this boot's guests (since 5.9.0); its QEMU driver then starts none, in libvirtd and virtqemud alike."""
         self.list_file = self.path("var/lib/libvirt/libvirt-guests")
@@ -90,7 +90,7 @@ class Guard:
         return _uuid_of(self.grant_document(), "grant")
 
     def grant_document(self) -> t.Any:
-        """Return the grant: C(grant), its ID; C(host_id); C(folders), the shared storage that confirms it. Not checked; null for none."""
+        """Return the grant: C(grant), its ID; C(host_id); C(folders), the shared storage that confirms it. Not checked; null when there is none."""
         return _read_json(self.grant_file)
 
     def revoked(self) -> t.List[str]:
@@ -101,7 +101,7 @@ class Guard:
     def hold(self) -> t.Optional[Document]:
         """See to it that nothing starts by itself, unless this boot was released. Return the release, or null where the host is held.
 
-        A boot with a good token is held, too, until L(confirm). The mark comes first: whatever happens to this process
+        A boot with a valid token is held as well, until L(confirm). The mark comes first: whatever happens to this process
         afterwards, nothing starts. Raises OSError or L(GuardError) where nothing can be held; then no daemon may be started.
         """
         with self.locked():
@@ -121,10 +121,10 @@ class Guard:
             return released
 
     def confirm(self) -> t.Optional[Document]:
-        """Hold this boot, or release it by its token where shared storage confirms that; return the release, or null where the host is held.
+        """Hold this boot, or release it when shared storage confirms its token. Return the release, or null where the host is held.
 
-        Called before every start of a daemon, so also when one is restarted; only the first call of a boot with a token asks the storage, and waits
-        for it until C(confirm_seconds) are over. Then the boot is held for good, and the control node releases it. Raises what L(hold) does.
+        Called before every start of a daemon, also when one is restarted. Only the first call of a boot with a token asks the storage, and waits for it
+        up to C(confirm_seconds). After that the boot stays held until the control node releases it. Raises what L(hold) does.
         """
         deadline = time.monotonic() + self.confirm_seconds
         while True:
@@ -207,7 +207,7 @@ class Guard:
         return token if isinstance(token, dict) else None
 
     def _ask_storage(self, token: Document, seconds: float) -> t.Tuple[int, str]:
-        """Return the exit code of the storage program, and what it says. One that does not end in time is left behind: it may not even be killable."""
+        """Return the exit code of the storage program, and what it says. One that takes too long is killed and not waited for: it may hang in the kernel."""
         command = [sys.executable, "-I", self.path(STORAGE_PROGRAM), json.dumps(token)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
@@ -234,7 +234,7 @@ class Guard:
             self._write_held(why)
 
     def _forget_grant(self, grant: str) -> None:
-        """Remove a grant that was revoked elsewhere: from now on this host needs no storage to know that."""
+        """Remove a grant that was revoked on shared storage, so that this host no longer needs the storage to know that."""
         if self.grant() == grant:
             _remove(self.grant_file)
             sync_folder(self.kept_folder)

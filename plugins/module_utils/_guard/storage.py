@@ -6,10 +6,10 @@
 """Reads from shared storage whether a person has revoked this host's clean-shutdown token while the host was off.
 
 This file stands alone, with the standard library only: it is installed on the host as it is, and the boot guard runs it. It is a program of its own,
-so that storage that does not answer cannot hang the guard.
+so that storage that hangs cannot hang the guard.
 
 The grant of a token names folders that other hosts see, too, each with the nonce of the file that this host has left there. A revocation is a
-file beside that one, the tombstone of the grant. A folder without this host's own file is another store, or is not mounted yet: it says nothing.
+file beside that one, the tombstone of the grant. A folder without this host's own file is another store, or is not mounted yet: it proves nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONGEST_BYTES = 4096
 Grant = t.Mapping[str, t.Any]
 
 
-def check_grant(grant: t.Any) -> bool:
+def is_grant(grant: t.Any) -> bool:
     """Whether this is a grant that can be confirmed: C(grant) and C(host_id), both UUIDs, and C(folders) (absolute path: nonce), at least one."""
     if not isinstance(grant, dict) or not (_is_uuid(grant.get("grant")) and _is_uuid(grant.get("host_id"))):
         return False
@@ -43,36 +43,36 @@ def check_grant(grant: t.Any) -> bool:
 
 def judge(grant: Grant) -> t.Tuple[int, str]:
     """Return L(CONFIRMED), L(REVOKED) or L(UNREADABLE), and why. One tombstone revokes; every folder has to be read before a grant is confirmed."""
-    told = {folder: _read(grant, folder) for folder in sorted(grant["folders"])}
-    for folder, (is_revoked, _problem) in told.items():
+    findings = {folder: _read(grant, folder) for folder in sorted(grant["folders"])}
+    for folder, (is_revoked, _problem) in findings.items():
         if is_revoked:
-            return REVOKED, f"the clean-shutdown token was revoked while this host was off, says {folder}"
-    problems = "; ".join(f"{folder}: {problem}" for folder, (_is_revoked, problem) in told.items() if problem)
-    return (UNREADABLE, f"shared storage could not say that the clean-shutdown token was not revoked ({problems})") if problems else (CONFIRMED, "")
+            return REVOKED, f"the clean-shutdown token was revoked while this host was off (tombstone in {folder})"
+    problems = "; ".join(f"{folder}: {problem}" for folder, (_is_revoked, problem) in findings.items() if problem)
+    return (UNREADABLE, f"shared storage does not confirm that nobody has revoked the clean-shutdown token ({problems})") if problems else (CONFIRMED, "")
 
 
 def has_tombstone(folder: str, grant: str, host_id: str, nonce: str) -> bool:
-    """Whether the grant was revoked by a file in this folder. Raises C(OSError) or C(ValueError) where the folder cannot say."""
-    # One descriptor for both files: whatever is mounted over the path meanwhile, they are of one store.
+    """Whether the grant was revoked by a file in this folder. Raises C(OSError) or C(ValueError) when the folder cannot be read or is another store."""
+    # Both files are read through one descriptor: they are of one store, even if another one is mounted over the path meanwhile.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _nonce(descriptor, host_id) != nonce:
-            raise ValueError("the file of this host there is another one")
+            raise ValueError("this host's file there has another nonce")
         return _exists(f"{TOMBSTONE_PREFIX}{grant}", descriptor)
     finally:
         os.close(descriptor)
 
 
 def main(arguments: t.Sequence[str]) -> int:
-    """Judge the grant in the only argument, JSON; print why it is not confirmed."""
+    """Judge the grant in the only argument, which is JSON; print why it is not confirmed."""
     grant = json.loads(arguments[0])
-    code, why = judge(grant) if check_grant(grant) else (UNREADABLE, "the grant names no shared storage")
+    code, why = judge(grant) if is_grant(grant) else (UNREADABLE, "the grant names no shared storage")
     sys.stdout.write(f"{why}\n")
     return code
 
 
 def _read(grant: Grant, folder: str) -> t.Tuple[bool, str]:
-    """Return whether this folder says that the grant was revoked, and why it cannot say that it was not."""
+    """Return whether this folder has the tombstone of the grant, and why that cannot be known."""
     try:
         return has_tombstone(folder, grant["grant"], grant["host_id"], grant["folders"][folder]), ""
     except (OSError, ValueError) as error:

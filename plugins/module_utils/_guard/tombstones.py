@@ -23,7 +23,7 @@ _NO_ANSWER = f"its file system did not answer within {PATIENCE_SECONDS:.0f} s"
 
 def revoked_in(grant: storage.Grant) -> t.List[str]:
     """Return the folders in which this grant has a tombstone, as far as they can be read."""
-    _check(grant)
+    require_grant(grant)
     found = {folder: within(PATIENCE_SECONDS, functools.partial(_is_revoked, grant, folder)) for folder in sorted(grant["folders"])}
     return [folder for folder, is_there in found.items() if is_there]
 
@@ -31,18 +31,19 @@ def revoked_in(grant: storage.Grant) -> t.List[str]:
 def leave_tombstones(grant: storage.Grant, check_mode: bool = False) -> t.Tuple[t.List[str], t.Dict[str, str]]:
     """Revoke another host's grant in each of its folders that this host sees; return these folders, and why there is no tombstone in the others.
 
-    One is enough: the host's guard honours no token before all folders are without one. A tombstone is on the storage when this returns, and is
-    never removed by this collection. In check mode return what could be done.
+    One tombstone is enough: the host's guard honours a token only when no folder has one. The tombstones are on the storage when this returns, and this
+    collection never removes them. In check mode, return what would be done.
     """
-    _check(grant)
+    require_grant(grant)
     tried = {folder: within(PATIENCE_SECONDS, functools.partial(_revoke_in, grant, folder, check_mode)) for folder in sorted(grant["folders"])}
     problems = {folder: _NO_ANSWER if problem is None else problem for folder, problem in tried.items() if problem != ""}
     return [folder for folder, problem in tried.items() if problem == ""], problems
 
 
-def _check(grant: storage.Grant) -> None:
-    if not storage.check_grant(grant):
-        raise InvalidArgument(f"The grant of clean-shutdown tokens needs the UUIDs grant and host_id, and folders; it is {grant!r}.", "Nothing was changed.")
+def require_grant(grant: storage.Grant) -> None:
+    """Raise L(InvalidArgument) for what is no grant."""
+    if not storage.is_grant(grant):
+        raise InvalidArgument(f"A grant for clean-shutdown tokens must have the UUIDs grant and host_id, and folders: {grant!r}.", "Nothing was changed.")
 
 
 def _is_revoked(grant: storage.Grant, folder: str) -> bool:

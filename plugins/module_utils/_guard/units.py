@@ -7,8 +7,8 @@
 
 The guard's unit runs before the sockets, so that no connection can start a daemon earlier. What holds in the end is the daemons' own
 C(ExecStartPre): it runs before every start, however it came about (socket, package upgrade, a person), and a daemon whose guests cannot be held
-is not started. Shared storage that confirms a token is mounted later than the sockets are there, so a unit of its own waits for it, and so does
-C(ExecStartPre), should that unit fail.
+is not started. The shared storage that confirms a token is mounted only after the sockets are up. So a unit of its own waits for that storage, and
+C(ExecStartPre) does the same in case that unit fails.
 C(Requires) is avoided throughout: it would stop libvirt-guests, and with it every guest, together with the guard's unit.
 """
 
@@ -20,7 +20,7 @@ PROGRAM_FOLDER = "usr/local/lib/kvmfleet"
 PROGRAM_FILE = f"{PROGRAM_FOLDER}/kvmfleet-guard"
 STORAGE_FILE = f"{PROGRAM_FOLDER}/kvmfleet-guard-storage"
 PROGRAM_FILES = (STORAGE_FILE, PROGRAM_FILE)
-"""In the order in which they are written: the second one runs the first."""
+"""In the order of writing: the second program runs the first."""
 UNIT_FOLDER = "etc/systemd/system"
 UNIT = "kvmfleet-guard.service"
 TOKEN_UNIT = "kvmfleet-guard-token.service"  # noqa: S105 - it names a unit
@@ -86,7 +86,7 @@ def _token_unit(interpreter: str) -> str:
     services = [f"{name}.service" for name in DAEMONS]
     return f"""\
 [Unit]
-Description=Release this host by the token of its clean shutdown, where shared storage confirms it
+Description=Release this host if shared storage confirms its clean-shutdown token
 Wants={UNIT}
 After={UNIT} remote-fs.target
 Before={" ".join([*services, LIBVIRT_GUESTS])}

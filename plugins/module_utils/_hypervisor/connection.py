@@ -27,13 +27,13 @@ from .uri import check_uri
 KEEPALIVE_INTERVAL_SECONDS = 5
 KEEPALIVE_COUNT = 3
 OPEN_TIMEOUT_SECONDS = 20.0
-# A host that is slow or busy takes longer to log somebody in. It is known by its port, which accepts connections all the same.
+# A slow or busy host needs longer to log in a client. Unlike a dead one, it still accepts connections at its port.
 BUSY_OPEN_TIMEOUT_SECONDS = 60.0
 _PORTS = {"tcp": 16509, "tls": 16514}
 _SSH_PORT = 22
 _PORT_SECONDS = 3.0
-# What OpenSSH says of a login that the server dropped, or libvirt where its SSH program had ended before it was sent anything. The latter has other
-# causes too, which the next try tells.
+# What OpenSSH reports for a login that the server dropped, or libvirt when its SSH program had ended before libvirt could send anything. The latter has
+# other causes, too; the next try shows them.
 _DROPPED = re.compile(rf"{DROPPED}|Broken pipe|End of file while reading data")
 # So many logins of this process at one host are on their way at once.
 _LOGINS_AT_ONCE = 4
@@ -76,7 +76,7 @@ def open_connection(uri: str, timeout_seconds: t.Optional[float] = None) -> t.An
 
 
 def _accepts_connections(uri: str) -> bool:
-    """Whether the port that the URI leads to accepts connections; not for a host that only a jump host reaches."""
+    """Whether the port of the URI accepts connections from here; it does not where only a jump host reaches the host."""
     parts = urllib.parse.urlsplit(uri)
     if not parts.hostname:
         return False

@@ -197,6 +197,6 @@ class Host(t.Protocol):
 
 
 class OpenHost(t.Protocol):
-    """Opens a host; within the given seconds, or else within the limit of any other connection. Raises L(Unreachable)."""
+    """Opens a host within the given seconds, or within the default limit of a connection. Raises L(Unreachable)."""
 
     def __call__(self, uri: str, timeout_seconds: t.Optional[float] = None) -> Host: ...

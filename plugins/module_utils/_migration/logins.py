@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Logins that an SSH server drops before it has asked who it is: too many others were not authenticated yet (MaxStartups, 10:30:100 unless configured)."""
+"""Logins that an SSH server drops because too many others are not authenticated yet (MaxStartups, 10:30:100 unless configured)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 
 from .._records import schema
 
-# What OpenSSH's client says then; it has no code of its own for it.
+# What OpenSSH's client prints then. It has no exit code of its own for that.
 DROPPED = r"kex_exchange_identification|banner exchange|Connection (closed|reset) by \S+ port"
 _DROPPED = re.compile(DROPPED)
 
@@ -21,10 +21,10 @@ _FIRST_PAUSE_SECONDS = 2.0
 
 
 def is_worth_another_try(message: str, tries: int, record: schema.Record) -> bool:
-    """Whether a migrate call that failed is made again: libvirt's own login at the destination was dropped, so nothing of the guest has moved.
+    """Whether a migrate call that failed is repeated: libvirt's own login to the destination was dropped, and nothing of the guest has moved.
 
-    :arg message: what the call said.
-    :arg tries: how many calls there were.
+    :arg message: the error message of the call.
+    :arg tries: how many calls were made.
     """
     progress = record["progress"]
     has_moved = progress["memory_processed_bytes"] or progress["disk_processed_bytes"]
@@ -33,7 +33,7 @@ def is_worth_another_try(message: str, tries: int, record: schema.Record) -> boo
 
 
 def pause_seconds(tries: int, share: float) -> float:
-    """Return how long to wait before the next try: twice as long each time, and at random, so that those who were dropped together do not come back so.
+    """Return how long to wait before the next try: twice as long each time, and at random, so that logins that were dropped together do not return together.
 
     :arg share: a random number from 0 to 1.
     """

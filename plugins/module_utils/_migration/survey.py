@@ -205,9 +205,9 @@ def _is_unshared(disk: h.Disk, is_shared: t.Callable[[str], bool]) -> bool:
 
 
 def unproved_devices(disks: t.Iterable[h.Disk], request: t.Optional[Facts]) -> t.List[Facts]:
-    """Return C({target, path, store}) of each device or volume that a domain writes to, where other hosts are not known to see it.
+    """Return C({target, path, store}) of each device or volume that a domain writes to and that other hosts are not known to see.
 
-    Libvirt takes every device for shared. C(store) is the device's name on every host that has it; null where it has none.
+    Libvirt takes every device for shared. C(store) is the device's identity, the same on every host that has it; null where it has none.
     """
     known = {disk["target"]: disk for disk in (request or {}).get("disks") or ()}
     written = [disk for disk in disks if disk.kind in _DEVICE_KINDS and disk.source and not disk.readonly]

@@ -109,7 +109,7 @@ class Journal:
             self.note("downtime_allowed", action.reason)
 
     def wait_for(self, what: t.Optional[str]) -> None:
-        """Write what the settling of the move waits for, for whoever follows it; null for nothing. It is no part of the record."""
+        """Write what the move waits for, so that its followers can show it; null for nothing. It is not part of the record."""
         if what != self._waits_for:
             self._waits_for = what
             self.write()

@@ -143,9 +143,9 @@ class Mover(threading.Thread):
         return error
 
     def _called(self, follower: Follower, limits: Limits) -> t.Optional[KvmfleetError]:
-        """Start the job and follow it to its end; again where libvirt's own login at the destination was dropped. Return what the last call raised.
+        """Start the job and follow it to its end; repeat that when libvirt's own login to the destination was dropped. Return what the last call raised.
 
-        Raises what makes a start impossible: before each one the guest is read on both hosts.
+        The guest is read on both hosts before each start. Raises what makes a start impossible.
         """
         for tries in itertools.count(1):
             error = self._attend(self._begin(limits), follower)
@@ -200,7 +200,7 @@ class Mover(threading.Thread):
             "autostart": info.autostart,
             "max_downtime_ms": host.max_downtime_ms(self.order.uuid),
             "at_destination": self._is_at_destination(),
-            # What an earlier try has changed, or may have left.
+            # Kept from the first try: a later one would read what that has changed or left behind.
             **{key: before[key] for key in ("max_downtime_ms", "at_destination") if key in before},
         }
         self._heed_before_job()
@@ -253,7 +253,7 @@ class Mover(threading.Thread):
         return view.present
 
     def _adopt(self, follower: Follower) -> float:
-        """Follow a job to its end; one whose source has not answered for ten minutes is settled as it is then. Return for how long it has not."""
+        """Follow a job to its end; one whose source has not answered for ten minutes is settled as it is then. Return for how long the source was silent."""
         answered_at = self._clock()
         while follower.poll() and not follower.is_broken and self._clock() - answered_at < UNREACHABLE_SECONDS:
             if follower.answers:

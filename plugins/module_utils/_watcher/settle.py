@@ -29,7 +29,7 @@ _EVENT_ATTEMPTS = 8
 
 REASON_POST_COPY = "post_copy_failed"
 
-# Takes how long connecting may take, in seconds.
+# Opens a host. The argument is how many seconds connecting may take.
 Opener = t.Callable[[float], h.Host]
 Readings = t.Tuple[h.GuestView, h.GuestView]
 
@@ -65,10 +65,10 @@ class Settlement:
     def settle(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int], silent_seconds: float = 0.0) -> bool:
         """Write the record's last status. C(error) is what the migrate call raised, if it did: it never decides where the guest is.
 
-        :arg silent_seconds: for how long the source has not answered while it was followed.
+        :arg silent_seconds: for how long the source had been silent when the following of the move ended.
 
-        A host that does not answer is asked for minutes (L(Unanswered)); answers that say nothing are waited out for C(WAIT_SECONDS) from the last time that
-        a host did not answer. Returns false, and writes nothing, where post-copy has to be recovered first.
+        A silent host is asked for minutes (L(Unanswered)). Answers that do not say where the guest is are waited out for C(WAIT_SECONDS), counted from the
+        last time a host was silent. Returns false, and writes nothing, where post-copy has to be recovered first.
         """
         self._unanswered = Unanswered(self._journal, self._clock, self._sleep, silent_seconds)
         try:

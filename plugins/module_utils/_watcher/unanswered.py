@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""How long, and how often, a host that does not answer is asked where a guest is. It may be slow, busy, or restarting its daemon."""
+"""How long and how often a silent host is asked where a guest is. The host may be slow, busy, or restarting its daemon."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .._records import statuses as s
 from .._records.clock import utc_now
 from .journal import Journal
 
-# Where only the answer tells on which host the guest is, or whether it may run on.
+# When only the silent host can say where the guest is, or whether it may run on.
 ANSWER_SECONDS = 600.0
-# Where the guest runs on the source as before the move: only the record waits for the answer.
+# When the guest runs on the source as before the move: only the record waits for the answer.
 SAFE_ANSWER_SECONDS = 180.0
-# Where no job was begun: the guest has not left the source.
+# When no job was begun: the guest has not left the source.
 NOT_BEGUN_SECONDS = 45.0
-# Where an earlier watcher has given up: this time somebody waits for the answer, and the task can be run again.
+# When an earlier watcher has given up: this time a task waits for the answer, and it can be run again.
 AGAIN_SECONDS = 90.0
-# A host that needs longer to accept a connection gets longer at each try.
+# Each attempt to connect may take twice as long as the one before.
 FIRST_OPEN_SECONDS = 20.0
 LONGEST_OPEN_SECONDS = 120.0
 _FIRST_PAUSE_SECONDS = 0.25
@@ -34,9 +34,9 @@ SOURCE, DESTINATION = "source", "destination"
 
 
 class Unanswered:
-    """The wait for hosts that do not answer while a move is settled. It is told in the state file, from which progress lines are made.
+    """The wait for silent hosts while a move is settled. The state file names them, and progress lines are made from it.
 
-    :arg before_seconds: how long a host was waited for before.
+    :arg before_seconds: for how long a host was silent before that.
     """
 
     def __init__(self, journal: Journal, clock: t.Callable[[], float], sleep: t.Callable[[float], None], before_seconds: float = 0.0) -> None:
@@ -52,7 +52,7 @@ class Unanswered:
         self._causes: t.Dict[str, str] = {}
 
     def open_seconds(self, side: str) -> float:
-        """Return how long connecting to the host may take now: no longer than it is waited for at all."""
+        """Return how long connecting to the host may take now: no longer than the rest of the wait, but at least C(FIRST_OPEN_SECONDS)."""
         left = self._begun_at + self._limit - self._clock()
         return max(min(self._open_seconds[side], left), FIRST_OPEN_SECONDS)
 
@@ -62,13 +62,13 @@ class Unanswered:
         self._open_seconds[side] = min(2 * self._open_seconds[side], LONGEST_OPEN_SECONDS)
 
     def wait(self, source: GuestView, destination: GuestView, move: outcome.Move) -> bool:
-        """Wait before the next question; return false where it was waited for long enough."""
+        """Wait before the next question; return false when the limit of the wait is reached."""
         self._limit = AGAIN_SECONDS if self._was_given_up else _limit(source, move)
         if self._clock() - self._begun_at >= self._limit:
             return False
         self._since = self._since or utc_now()
         self._journal.wait_for(
-            f"is being settled: {self._silent(source, destination)} does not answer since {self._since}; asked again for up to {self._limit:.0f} s"
+            f"is being settled: no answer from {self._silent(source, destination)} since {self._since}; asked again for up to {self._limit:.0f} s"
         )
         self._sleep(self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
@@ -80,14 +80,14 @@ class Unanswered:
         self._journal.wait_for(None)
 
     def explain(self, source: GuestView, destination: GuestView) -> str:
-        """Return what is not known, why, and what to do; empty where both hosts have answered."""
+        """Return which host is silent, why, and what to do; empty when both hosts have answered."""
         if source.answered and destination.answered:
             return ""
-        waited = self._clock() - self._begun_at
+        waited, silent = self._clock() - self._begun_at, self._silent(source, destination)
         causes = " ".join(self._causes.get(side, "") for side, view in ((SOURCE, source), (DESTINATION, destination)) if not view.answered).strip()
         return (
-            f" For {waited:.0f} s {self._silent(source, destination)} did not answer ({causes or 'no cause is known'}). Start the guest nowhere before that is "
-            "known. When the host answers, run the same task again: it asks both hosts and closes the record."
+            f" {silent[0].upper()}{silent[1:]} did not answer for {waited:.0f} s ({causes or 'no cause is known'}). Do not start the guest anywhere before "
+            "it is known where it is. When the host answers, run the same task again: it asks both hosts and closes the record."
         )
 
     def _silent(self, source: GuestView, destination: GuestView) -> str:

@@ -259,8 +259,8 @@ class Evacuation:
     def _locks(self, seen_since: bool, waits: bool = True) -> dict[str, Body]:
         """Return what is known of the images' locks. A domain whose image is locked after the wait is not started.
 
-        :arg seen_since: the source was switched off before the first look, which saw the locks, too; those that were free are not asked for again, but for
-          those on NFS 3: only a trial tells of them, and that waits for the proof.
+        :arg seen_since: the source was switched off before the first look, which saw the locks, too; those that were free are not asked for again. Locks
+          that outlive their host (NFS 3) are: there only a trial shows some of them, and it has to wait for the proof.
         """
         starting = [job for job in self.open_jobs() if job.wanted != h.SHUTOFF and not d.was_started(job, self.fleet)]
         wait = wait_seconds(starting, self.context.wish.lock_wait_seconds) if waits and not self.check else 0

@@ -72,7 +72,7 @@ def check_still_not_granted(ledger: Ledger, source: Source) -> None:
     """Raise L(Unsafe) where the host was granted a clean-shutdown token since L(resolve): it may have left one before it was switched off."""
     found = ledger.host(source.host_id)
     if found is None:
-        raise Conflict(f"The entry of {source.name} has gone from the ledger meanwhile.", "Run the task again. Nothing was started.")
+        raise Conflict(f"The ledger has no entry of {source.name} any more. Nothing was started.", "Run the task again.")
     check_not_granted(found.body)
 
 

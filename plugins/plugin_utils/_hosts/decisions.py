@@ -35,9 +35,9 @@ def check_not_granted(entry: Body) -> None:
     if recorded(entry) is None or entry.get("discarded"):
         return
     raise Unsafe(
-        f"{entry['name']} may hold a clean-shutdown token, with which it starts its guests by itself when it returns. Nothing was started.",
-        "Revoke it on a host that sees its shared storage: kvmfleet.migration.host with name, revoke_token and a reason. Of a host that will never return, "
-        "say so: source_discarded.",
+        f"{entry['name']} may hold a clean-shutdown token, with which it would start its guests by itself when it returns. Nothing was started.",
+        "Revoke the token on a host that sees its shared storage: kvmfleet.migration.host with name, revoke_token and reason. If the host will never return, "
+        "set source_discarded instead.",
     )
 
 

@@ -5,8 +5,8 @@
 
 """The grant under which a host may leave clean-shutdown tokens, as the ledger has it in the host's entry (C(protected)).
 
-A grant never changes: it has the folders of shared storage in which it can be revoked while the host is off, and the host reads all of them before it
-honours a token. Where the folders change, the host gets another grant, after it has lost the first.
+A grant never changes. It has the folders of shared storage in which it can be revoked while the host is off, and the host reads all of them before it
+honours a token. When the folders change, the host loses the grant and then gets another.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def new_grant(entry: Body, folders: Body) -> Grant | None:
 
 
 def revocable_folders(entry: Body, peers: Iterable[Body]) -> Body:
-    """Return the folders of a host, with their nonces, that at least one other host was proved to see. One that will not return sees nothing."""
+    """Return the folders of a host, with their nonces, that at least one other host was proved to see. Hosts that will not return do not count."""
     folders = entry.get("folders") or {}
     others = [peer for peer in peers if peer.get("host_id") not in (None, entry.get("host_id")) and not peer.get("discarded")]
     sights = [(peer.get("sees") or {}).get(entry.get("host_id")) or {} for peer in others]

@@ -34,7 +34,7 @@ def check_storage(request: MoveRequest, domain: Facts, source: str, host: str) -
 
 
 def _check_devices(request: MoveRequest, domain: Facts, source: str, host: str, copied: t.Collection[str]) -> None:
-    """Raise L(Unsafe) for a device or volume that the destination is not known to see: what it has under that name may be another one."""
+    """Raise L(Unsafe) for a device or volume that the destination is not known to see: what it has under that name may be another device."""
     if request.options.unsafe:
         return
     seen = domain.get("seen_devices", {}).get(host, ())
@@ -43,7 +43,7 @@ def _check_devices(request: MoveRequest, domain: Facts, source: str, host: str, 
         named = ", ".join(f"disk {device['target']}: {device['path']}" for device in devices)
         raise Unsafe(
             f"Domain {request.label} on {source} writes to a device that {host} is not known to see ({named}). "
-            f"What {host} has under that name may be another one.",
+            f"What {host} has under that name may be another device.",
             f"If both hosts have the device, run the playbook protect for {source} and {host}: it proves that by the device's identity (WWN, LVM). Or set "
             "unsafe: true if both certainly see the same bytes. Otherwise put the disk on shared storage. Nothing was moved.",
         )

@@ -80,7 +80,7 @@ class FleetView:
                 yield host, facts.get("remembered")
 
     def seen_devices(self, domain: Body, uris: Mapping[str, str]) -> dict[str, list[str]]:
-        """Return by candidate which of a domain's devices it was seen to have, where the survey could not tell."""
+        """Return, by candidate, which devices of the domain that the survey could not prove it was seen to have."""
         devices = domain.get("unproved_devices") or ()
         entries = self._entries() if devices else []
         return {host: self._seen_devices(domain, entries, self.facts(host, uri)) for host, uri in uris.items()} if devices else {}

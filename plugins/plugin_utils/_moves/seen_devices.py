@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Which devices of the source a destination was seen to have, by what C(protect) wrote of both into the ledger."""
+"""Which devices of the source a destination was seen to have, according to what C(protect) wrote about both into the ledger."""
 
 from __future__ import annotations
 

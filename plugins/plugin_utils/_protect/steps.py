@@ -112,7 +112,7 @@ class Steps:
             self._protected(own, as_recorded(grant))
         answer = self._ask_guard(own, grant, install=True)
         if grant and answer.get("revoked_in") and not self.check:
-            # A revocation that did not come to its end, for the ledger knows nothing of it.
+            # A revocation that ended before it reached the ledger.
             self._take_back(own, grant)
             return self.guard(install, with_token)
         note = NOT_REVOCABLE if with_token and not folders else ""
@@ -127,7 +127,7 @@ class Steps:
         return answer
 
     def _take_back(self, own: t.Optional[Body], grant: Grant) -> None:
-        """Take a grant from the host, which answers and never accepts it again; then from the ledger."""
+        """Take a grant from the host, which never accepts it again, and then from the ledger."""
         if not self.check:
             self.phase("guard", {"install": True, "grant": None, "taken_back": [grant.id], "check": False})
             self._protected(own, as_recorded(None))

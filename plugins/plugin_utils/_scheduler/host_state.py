@@ -39,7 +39,7 @@ class HostState:
     :arg used_mib: memory of all guests; C(used_vcpus) likewise.
     :arg moves_in: UUIDs of domains whose move towards it has begun; C(moves_out) away from it.
     :arg paths: whether a path is there, of the paths that were looked for.
-    :arg seen_devices: paths of the source's devices that this host has too, by what C(protect) wrote of both.
+    :arg seen_devices: paths of the source's devices that this host also has, according to what C(protect) wrote about both.
     :arg cpu_verdicts: libvirt's own comparison by domain UUID: C(passed) and C(reason).
     :arg vacated: guests that were there when the facts were gathered and have been taken out since: what they held is free beside what the facts say.
     """

@@ -68,9 +68,7 @@ def test_the_knock_waits_as_long_as_the_user_lets_a_connection_open(tmp_path: pa
     (tmp_path / "ansible.cfg").write_text(f"[defaults]\ntimeout = {OPENING_SECONDS}\n" if said == "ansible.cfg" else "")
     command = ["ansible-playbook", "-i", "hosts.json", "play.json", *(["-T", str(OPENING_SECONDS)] if said == "-T" else [])]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
-    )
+    done = subprocess.run(command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS)
     door.close()
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(door.held_seconds) == 1, done.stdout

@@ -140,12 +140,12 @@ def test_connections_that_ansible_keeps_to_hosts_without_power_hold_nobody_up(si
     site.verify_audit()
 
 
-# How long a connection of these may open, and the knock may take beside that.
+# How long a connection may take to open, and how much longer the knock may take.
 OPENING_SECONDS, DOOR_SECONDS = 12, 8
 
 
 def test_a_connection_that_may_open_for_long_ends_before_the_knock_does(site: Site, guest: Make) -> None:
-    """What is sent to the host is lost on the way, as it is to a host without power behind a router: SSH says so only at the end of its own time."""
+    """Packets to the host are lost, as they are when a host behind a router has no power: SSH reports that only when its own time is over."""
     guest("web")
     site.protect()
     site.lab("cut", site.lab.host(1), "--in")

@@ -17,7 +17,7 @@ PROGRAM = "/usr/local/lib/kvmfleet/kvmfleet-guard"
 def test_a_token_that_was_revoked_elsewhere_releases_nothing(site: Site, guest: Make) -> None:
     # Through such mounts the locks of images do not conflict: nothing but the guard keeps the guest from running twice.
     guest("auto", "--autostart", storage="bindfs")
-    # One run of the role is enough: each host knows what the others see of it before it is granted anything.
+    # One run of the role is enough: a host is granted a token only after the others' sight of its folders was recorded.
     code, text = site.playbook("protect", target="kvmfleet_hosts", protect_host_clean_shutdown_token=True)
     assert code == 0, text
     assert site.task(1, "host", {}).result["host"]["protected"]["token_id"], text

@@ -19,7 +19,7 @@ def attach(site: Site, number: int, guest: str, path: str, *options: str) -> Non
 
 
 def test_a_lock_keeps_its_own_domain_from_being_started_and_no_other(site: Site, guest: Make) -> None:
-    """The living member of a cluster has the shareable disk open, and a guest has been given the image of another one by mistake."""
+    """A living member of a cluster has the shareable disk open, and by mistake a running guest has the image of another one open."""
     shared = site.lab.layout.shared
     cluster = shared / "cluster.raw"
     try:

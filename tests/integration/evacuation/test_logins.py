@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hosts that ask each other over SSH, whose server drops logins while others are on their way (MaxStartups): that is no silence."""
+"""Hosts ask each other over SSH, whose server drops logins while others are not authenticated yet (MaxStartups): a dropped login is no silence."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An inventory in which the BMC's password is vaulted where it is used: the agent gets it, nobody else reads it, and what no agent could use shows early."""
+"""An inventory in which the BMC's password is vaulted where it is used: the agent gets it, nobody else reads it, and options that no agent can use are reported early."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ kvmfleet_fencing:
     plug: {plug}
     password: {password}
 """
-# As a BMC does it: whoever does not know the password is told nothing.
+# As on a BMC: without the password it answers nothing.
 ASKS_FOR_PASSWORD = """\
 input=$(cat)
 echo "$input" | grep -qxF "password={password}" || {{ echo 'Unable to connect/login to fencing device' >&2; exit 1; }}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A move that version 0.1.0 began, and whose watcher is still that version's: the present code follows, settles, aborts and forces it."""
+"""A move that version 0.1.0 began, and whose watcher is still of that version: the present code follows, settles, aborts and forces it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def old(control: Session, old_tree: pathlib.Path) -> Session:
 
 
 def test_the_old_version_is_what_runs_before_the_upgrade(control: Session, old: Session, old_tree: pathlib.Path) -> None:
-    """The other scenarios would else show nothing."""
+    """Otherwise the other scenarios would show nothing."""
     assert _module_file(old).startswith(str(old_tree))
     assert not _module_file(control).startswith(str(old_tree))
 
@@ -145,6 +145,6 @@ def test_a_move_whose_old_watcher_has_died_gets_another_one_that_acts(
 
 
 def check_acted(acted: Outcome, state: Record, ended: Ended) -> None:
-    """It acted on the move that the old version began, and says so."""
+    """Check that a task acted on the move that the old version began, and says so."""
     assert (acted.code, acted.changed, acted.ended()) == (0, True, ended), acted.text
     assert acted.record["id"] == state["id"]

@@ -260,7 +260,7 @@ def test_a_full_copy_flattens_a_backing_chain(lab: Lab, control: Control, disks:
 
 
 def test_copies_into_one_folder_without_a_pool_share_what_serves_it(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
-    """Libvirt permits one pool for a folder: the moves of a task, and of another task beside it, find each other's."""
+    """Libvirt permits one pool for a folder: the moves of one task, and of another one at the same time, share it."""
     names = [guest(f"guest{number}", "--mib", "32") for number in range(4)]
     paths = {name: disks.create(f"{ELSEWHERE}/{name}.qcow2", mib=2) for name in names}
     for name, path in paths.items():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Block devices of one host, which libvirt takes for shared, and boot files that the destination does not have: nothing moves before anything was begun."""
+"""Block devices of one host, which libvirt takes for shared, and boot files that the destination does not have: the move is refused before it begins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .conftest import ELSEWHERE, IMAGES, Disks, check_moves_as_unsafe, check_ref
 
 FIRMWARE = f"{IMAGES}/bios.bin"
 VARIABLES = f"{ELSEWHERE}/variables"
-# Any flash will do for QEMU: what boots is SeaBIOS, and the second one is never read.
+# Any flash image will do: QEMU boots SeaBIOS and never reads the second one.
 FLASH = f"<loader readonly='yes' type='pflash'>{FIRMWARE}</loader><nvram template='{FIRMWARE}'>{VARIABLES}/web.fd</nvram>"
 SEABIOS = "/usr/share/seabios/bios-256k.bin"
 HOSTS = (1, 2)
@@ -31,7 +31,7 @@ Identify = t.Callable[[int, str], None]
 
 @pytest.fixture
 def device(tmp_path: pathlib.Path) -> t.Iterator[str]:
-    """A block device without an identity. All hosts of the lab have it, for they share one kernel; nobody can know that."""
+    """A block device without an identity. All hosts of the lab have it, because they share one kernel, but nothing shows that."""
     image = tmp_path / "device.raw"
     with image.open("wb") as stream:
         stream.truncate(16 * 1024**2)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The SSH server of a host, which drops logins while another one is on its way (MaxStartups)."""
+"""The SSH server of a host, which drops logins while another one is not authenticated yet (MaxStartups)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DROPPED = "drop connection"
 
 
 class Door:
-    """The SSH server of a host, which lets one login be on its way and drops all others meanwhile."""
+    """The SSH server of a host, which allows one login that is not authenticated yet and drops all others meanwhile."""
 
     def __init__(self, site: Site, number: int) -> None:
         self._site = site
@@ -38,14 +38,14 @@ class Door:
 
     @contextlib.contextmanager
     def occupied(self) -> t.Iterator[None]:
-        """Begin a login that never says who it is, so that every other one is dropped."""
+        """Begin a login that never authenticates, so that every other one is dropped."""
         layout = self._site.lab.layout
         with socket.create_connection((layout.host_address(self._site.lab.host(self._number)), 22), timeout=60) as login:
             assert login.recv(4) == b"SSH-"
             yield
 
     def drops(self) -> int:
-        """Return how often the server has begun to drop logins: it writes only the first of a row."""
+        """Return how often the server has begun to drop logins: it logs only the first of several in a row."""
         return self._log.read_text(errors="replace").count(DROPPED)
 
     def _configure(self, text: str) -> None:

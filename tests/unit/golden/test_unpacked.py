@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An older tree comes out of the repository's history; where that is not there the error says so, and what to do."""
+"""An older tree comes from the repository's history; where the history is missing, the error says so and what to do."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ AUTHOR = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.com")
 
 @pytest.fixture
 def checkout(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-    """The folder that is taken for the checkout."""
+    """The folder that stands in for the checkout."""
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     monkeypatch.setattr(unpacked, "CHECKOUT", checkout)
-    # Wherever the tests run, a repository above that folder is not meant.
+    # Git must not find a repository above that folder.
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     return checkout
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lanes of the fault scenarios: no more of them than there are scenarios, for one that finds no test has failed."""
+"""The lanes of the fault scenarios: no more of them than there are scenarios, because a lane without a test counts as failed."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Whether the host has what QEMU reads when it starts the guest."""
+"""Whether the host has the files that QEMU reads when it starts the guest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import PASS, Finding, Rule
 
 
 class BootFiles(Rule):
-    """What was looked for and is absent refuses the host. The guest's memory has what was in the files, so that their content is not compared."""
+    """Rejects a host on which such a file was looked for and is absent. Content is not compared, because the guest's memory already holds it."""
 
     name = "boot_files"
 
@@ -25,7 +25,7 @@ class BootFiles(Rule):
         return bool(request.boot_files or request.nvram)
 
     def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Name each file, and the folder in which firmware variables would be made."""
+        """Name each absent file, and the absent folder of the firmware variables."""
         absent = [f"The {NAMES.get(file['what'], file['what'])} {file['path']} is not there." for file in request.boot_files if _is_absent(file["path"], host)]
         folder = nvram_folder(request.nvram)
         if folder and _is_absent(folder, host):

@@ -87,11 +87,11 @@ class Actions:
         self._lab("libvirtd", self._host(action), "start")
 
     def crowd(self, action: Action) -> None:
-        """Begin a login that never says who it is: every other one is dropped meanwhile."""
+        """Begin a login that never authenticates: every other one is dropped meanwhile."""
         self._stage.crowd(t.cast(int, action.on))
 
     def clear(self, action: Action) -> None:
-        """End what crowds it."""
+        """End that login."""
         self._stage.clear(t.cast(int, action.on))
 
     def _hold(self, action: Action, name: str) -> None:

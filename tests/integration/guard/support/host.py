@@ -56,7 +56,7 @@ class Host:
         return LABS / self.lab.prefix / "shared"
 
     def waits_for_storage(self, seconds: int) -> None:
-        """Have libvirtd wait for no longer than that for storage that confirms a token."""
+        """Limit how long a start of libvirtd waits for the storage that confirms a token."""
         self._edit(DROP_IN, "kvmfleet-guard confirm", f"kvmfleet-guard confirm --seconds {seconds}")
 
     def program(self, verb: str) -> str:

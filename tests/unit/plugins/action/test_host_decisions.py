@@ -175,7 +175,7 @@ REVOCATION = {"here": "kvm2", "name": "kvm1", "revoke_token": True, "reason": "i
 
 
 class Storage:
-    """The host that the task runs on, and the folders that it sees of another one's."""
+    """The host that the task runs on, and which folders of another host it sees."""
 
     def __init__(self, fleet: Deciding, *sees: str) -> None:
         self.asked: list[dict[str, t.Any]] = []

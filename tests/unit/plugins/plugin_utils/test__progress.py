@@ -50,8 +50,8 @@ def test_a_job_without_figures_yet() -> None:
 
 
 def test_a_move_that_is_being_settled_says_who_is_waited_for() -> None:
-    waiting = {**moving(), "waits_for": "is being settled: the destination kvm2 does not answer"}
-    assert line_of(waiting) == "kvm1 -> kvm2  web1  running  is being settled: the destination kvm2 does not answer"
+    waiting = {**moving(), "waits_for": "is being settled: no answer from the destination kvm2"}
+    assert line_of(waiting) == "kvm1 -> kvm2  web1  running  is being settled: no answer from the destination kvm2"
 
 
 class Shown:
@@ -114,5 +114,5 @@ def test_one_that_waits_is_heard_of_at_once_and_then_every_half_minute() -> None
 def test_whoever_waits_for_a_host_to_answer_hears_so_at_once_and_again() -> None:
     shown = Shown()
     shown.new(moving())
-    waiting = {**moving(), "waits_for": "is being settled: the destination kvm2 does not answer"}
+    waiting = {**moving(), "waits_for": "is being settled: no answer from the destination kvm2"}
     assert [shown.new(waiting, after=1), shown.new(waiting, after=1), shown.new(waiting, after=10)] == [1, 0, 1]

@@ -69,7 +69,7 @@ def test_an_image_that_is_only_read_is_free(image: pathlib.Path, hold: Hold) -> 
 
 @pytest.fixture
 def deceived(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the image be on a file server that says of every lock that it is free."""
+    """Let the image be on a file server that reports every lock as free."""
     monkeypatch.setattr(locks, "_is_held", lambda handle, byte: False)
     monkeypatch.setattr(locks, "_is_remote", lambda handle: True)
 
@@ -80,7 +80,7 @@ def test_a_lock_that_the_server_does_not_tell_of_cannot_be_had(image: pathlib.Pa
     hold(*held)
     before = (image.read_bytes(), image.stat().st_mtime_ns)
     assert locks.probe(str(image), may_take=True).state == state
-    # What was taken for a moment is nobody's afterwards.
+    # The locks that were taken for a moment are free afterwards.
     assert locks.probe(str(image), may_take=True).state == state
     assert locks.probe(str(image)).state == locks.FREE
     assert (image.read_bytes(), image.stat().st_mtime_ns) == before

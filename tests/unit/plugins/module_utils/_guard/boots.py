@@ -41,21 +41,21 @@ class Machine:
         return {"grant": grant, "host_id": HOST_ID, "folders": {str(store): NONCE for store in self.stores}}
 
     def have_storage_program(self) -> None:
-        """Put the program there that the guard asks shared storage with."""
+        """Install the program with which the guard reads shared storage."""
         self.write(program.STORAGE_PROGRAM, pathlib.Path(storage.__file__).read_text(encoding="utf-8"))
 
     def mount(self, store: pathlib.Path, nonce: str = NONCE) -> None:
-        """Put the file of this host there that every shared folder of its images has."""
+        """Put the host's own file into a folder, as protect does in every shared folder of its images."""
         store.mkdir(parents=True, exist_ok=True)
         (store / f"{storage.HOST_TOKEN_PREFIX}{HOST_ID}").write_text(json.dumps({"host_id": HOST_ID, "nonce": nonce}))
 
     def unmount(self, store: pathlib.Path) -> None:
-        """Leave an empty folder, as one on which nothing is mounted."""
+        """Leave an empty folder, as when nothing is mounted there."""
         shutil.rmtree(store)
         store.mkdir()
 
     def revoke_elsewhere(self, store: pathlib.Path, grant: str = GRANT) -> t.List[str]:
-        """Revoke the grant as another host does that sees this folder alone."""
+        """Revoke the grant, as another host does that sees only this folder."""
         return tombstones.leave_tombstones({**self.grant(grant), "folders": {str(store): NONCE}})[0]
 
     @property

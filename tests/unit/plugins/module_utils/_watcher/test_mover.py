@@ -281,7 +281,7 @@ DROPPED = MigrationFailed(
 
 
 def dropping(fleet: FakeFleet, times: int, act: t.Callable[[], object] = lambda: None) -> t.List[float]:
-    """Have so many migrate calls end as when the SSH server has dropped libvirt's login; return when they were made, and do something at each."""
+    """Let this many migrate calls fail as when the SSH server drops libvirt's login, and do something at each; return when they were made."""
     called: t.List[float] = []
 
     def drop(_machine: object, call: str) -> None:

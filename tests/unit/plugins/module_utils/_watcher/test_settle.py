@@ -257,7 +257,7 @@ def test_a_destination_that_never_answers_is_waited_for_as_long_as_the_guest_nee
     assert limit <= fleet.clock() < limit + 15
     detail = record["history"][-1]["detail"]
     assert "no answer on the destination" in detail
-    assert f"the destination {record['destination']['host']} did not answer" in detail
+    assert f"The destination {record['destination']['host']} did not answer for " in detail
     assert "run the same task again" in detail
 
 
@@ -284,7 +284,7 @@ def test_who_follows_is_told_whom_the_settling_waits_for_and_the_record_is_not(f
     fleet.clock.at(100, lambda: told.append(state_in(tmp_path)))
     fleet.clock.at(145, fleet.destination.come_back)
     after = settle(fleet, tmp_path)
-    assert f"the destination {after['destination']['host']} does not answer since" in told[0]["waits_for"]
+    assert f"no answer from the destination {after['destination']['host']} since" in told[0]["waits_for"]
     assert told[0]["status"] == s.RUNNING
     assert "waits_for" not in record_in(told[0])
     assert "waits_for" not in after

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What protect wrote of two hosts proves a device only where all of it fits what the source has now."""
+"""What protect wrote about two hosts proves a device only if all of it matches what the source has now."""
 
 from __future__ import annotations
 

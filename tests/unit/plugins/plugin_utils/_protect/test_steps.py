@@ -309,7 +309,7 @@ def test_a_host_that_will_not_return_could_revoke_nothing(ledger: FileLedger, ho
 
 
 def test_a_grant_with_a_tombstone_that_the_ledger_knows_nothing_of_is_replaced(ledger: FileLedger, host: Host, steps: Steps) -> None:
-    """As when a revocation died between storage and ledger."""
+    """A revocation died after it had written the tombstone and before it wrote the ledger."""
     steps.leave({})
     peer(ledger, {FOLDER: NONCE})
     steps.guard(install=True, with_token=True)
