@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An inventory in which the BMC's password is vaulted where it is used: the agent gets it, nobody else reads it, and options that no agent can use are reported early."""
+"""An inventory in which the BMC's password is vaulted where it is used: the agent gets it, nobody else reads it, and unusable options are reported early."""
 
 from __future__ import annotations
 
