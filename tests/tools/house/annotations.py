@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How much the signatures of functions say: those with C(Any), C(object) or a container of unnamed content in them, their aliases resolved."""
+"""Vague signatures of functions: those with C(Any), C(object) or a container whose elements have no type, also through aliases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTAINERS = {
 
 
 class Annotations:
-    """The names of all files that stand for a type."""
+    """The type aliases of all files."""
 
     def __init__(self, files: list[SourceFile]) -> None:
         self._aliases = {file.module: dict(_aliases(file)) for file in files}
@@ -34,7 +34,7 @@ class Annotations:
         return any(self._is_vague(file.module, annotation) for annotation in written if annotation)
 
     def dictionary_aliases(self) -> list[str]:
-        """Return the names that stand for a dictionary of anything, each with its file."""
+        """Return the aliases of a dictionary of C(Any), each with its file."""
         return [f"{module}.{name}" for module, found in self._aliases.items() for name, value in found.items() if _is_dictionary_of_any(value)]
 
     def _is_vague(self, module: str, node: ast.expr, seen: frozenset[tuple[str, str]] = frozenset()) -> bool:
@@ -78,7 +78,7 @@ def _aliases(file: SourceFile) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _may_be_type(value: ast.expr) -> bool:
-    """Whether what is assigned may be a type: a name, one with parameters, or several of them."""
+    """Whether the assigned value may be a type: a name, a name with parameters, or a union."""
     if isinstance(value, ast.BinOp):
         return isinstance(value.op, ast.BitOr)
     return isinstance(value, (ast.Subscript, ast.Name, ast.Attribute))

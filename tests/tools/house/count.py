@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Counts what can be counted of the house: sizes, names, types, imports, and the tasks of the roles.
+"""Counts sizes, names, types and imports of the plugins, and the tasks of the roles.
 
-Usage: C(python tests/tools/house/count.py [CHECKOUT ...]): one column for each, of this checkout without any.
+Usage: C(python tests/tools/house/count.py [CHECKOUT ...]): one column for each checkout; without arguments, this checkout.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from house.annotations import Annotations
-    from house.imports import circles, import_graph, room_graph, single_importers
+    from house.imports import import_cycles, import_graph, room_graph, single_importers
     from house.sources import Function, SourceFile, read_plugins
 else:
     from .annotations import Annotations
-    from .imports import circles, import_graph, room_graph, single_importers
+    from .imports import import_cycles, import_graph, room_graph, single_importers
     from .sources import Function, SourceFile, read_plugins
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,7 +42,7 @@ def main(checkouts: list[str]) -> None:
 
 
 def count(checkout: Path) -> Figures:
-    """Return the figures of a checkout by what they are called."""
+    """Return the figures of a checkout by title."""
     files = read_plugins(checkout)
     return {**_count_files(files), **_count_functions(files), **_count_imports(files), **_count_tasks(checkout)}
 
@@ -77,13 +77,13 @@ def _count_imports(files: list[SourceFile]) -> Figures:
     graph = import_graph(files)
     return {
         "utility files with one importer": str(len(single_importers(files, graph))),
-        "circles of files": str(len(circles(graph))),
-        "rooms in a circle": str(sum(map(len, circles(room_graph(files, graph))))),
+        "import cycles of files": str(len(import_cycles(graph))),
+        "rooms in an import cycle": str(sum(map(len, import_cycles(room_graph(files, graph))))),
     }
 
 
 def _count_tasks(checkout: Path) -> Figures:
-    """Count the named tasks of a role, its blocks among them."""
+    """Count the named tasks and blocks of each role."""
     return {
         f"tasks of {role}": str(sum(len(TASK.findall(path.read_text(encoding="utf-8"))) for path in (checkout / "roles" / role / "tasks").glob("*.yml")))
         for role in ROLES

@@ -17,13 +17,13 @@ Graph = Mapping[str, frozenset[str]]
 
 
 def import_graph(files: list[SourceFile]) -> dict[str, frozenset[str]]:
-    """Return the files that each file imports, itself left out; what it imports for type checkers alone counts, too."""
+    """Return the files that each file imports, except itself. Imports for type checkers alone count, too."""
     known = {file.module for file in files}
     return {file.module: frozenset(_imported(file, known)) - {file.module} for file in files}
 
 
 def resolve_from(file: SourceFile, node: ast.ImportFrom) -> str | None:
-    """Return the dotted name that an import statement takes names from, below C(plugins); none for what is not the collection's."""
+    """Return the dotted name that an import statement takes names from, below C(plugins); none for an import from elsewhere."""
     if not node.level:
         return node.module.removeprefix(COLLECTION) if node.module and node.module.startswith(COLLECTION) else None
     folder = file.module.split(".")[: -node.level]
@@ -55,8 +55,8 @@ def room_graph(files: list[SourceFile], graph: Graph) -> dict[str, frozenset[str
     return {name: frozenset(others - {name}) for name, others in found.items()}
 
 
-def circles(graph: Graph) -> list[list[str]]:
-    """Return the groups of two or more in which each reaches each other one."""
+def import_cycles(graph: Graph) -> list[list[str]]:
+    """Return the groups of two or more names in which each reaches every other."""
     reached = {name: _reach(graph, name) for name in graph}
     groups = {frozenset([name, *(other for other in reached[name] if name in reached.get(other, ()))]) for name in graph}
     return sorted(sorted(group) for group in groups if len(group) > 1)

@@ -30,11 +30,11 @@ class SourceFile:
 
     @property
     def room(self) -> str:
-        """Return the folder that the file stands in."""
+        """Return the folder of the file."""
         return self.module.rpartition(".")[0]
 
     def functions(self) -> Iterator[Function]:
-        """Yield its functions and methods, without those whose name Python gives."""
+        """Yield its functions and methods, without special methods such as C(__init__)."""
         for node in ast.walk(self.tree):
             if isinstance(node, Function) and not (node.name.startswith("__") and node.name.endswith("__")):
                 yield node

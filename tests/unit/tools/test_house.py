@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is counted of the house, on a small tree whose figures are known."""
+"""The figures of a small tree are known; they are counted right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.tools.house.annotations import Annotations
 from ansible_collections.kvmfleet.migration.tests.tools.house.count import count, is_one_word
-from ansible_collections.kvmfleet.migration.tests.tools.house.imports import circles, import_graph, room_graph, single_importers
+from ansible_collections.kvmfleet.migration.tests.tools.house.imports import import_cycles, import_graph, room_graph, single_importers
 from ansible_collections.kvmfleet.migration.tests.tools.house.sources import SourceFile, read_plugins
 
 TREE = {
@@ -61,9 +61,9 @@ def test_relative_and_absolute_imports_lead_to_the_same_files(tree: Path) -> Non
     assert room_graph(files, graph)["plugin_utils._drain"] == {"module_utils._model", "module_utils._facts"}
 
 
-def test_who_imports_each_other_stands_in_one_circle() -> None:
+def test_modules_that_import_each_other_are_one_cycle() -> None:
     graph = {"a": frozenset("b"), "b": frozenset("c"), "c": frozenset("a"), "d": frozenset("a")}
-    assert circles(graph) == [["a", "b", "c"]]
+    assert import_cycles(graph) == [["a", "b", "c"]]
 
 
 @pytest.mark.parametrize(
