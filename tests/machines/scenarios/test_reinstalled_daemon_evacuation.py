@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import subprocess
+
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support import upgrade
-from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines, eventually
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import eventually
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 SURVIVORS = (2, 3)
@@ -25,13 +27,15 @@ END
 chmod 0755 /etc/libvirt/hooks/qemu
 touch /run/hold
 systemctl restart libvirtd.service
+virsh -q list >/dev/null
 """
 IS_HOLDING = "test -e /run/holding && echo holding || true"
 
 
-def holding(machines: Machines) -> int | None:
-    """Return a survivor on which a start has begun; none before."""
-    return next((number for number in SURVIVORS if machines.on(number, IS_HOLDING).strip()), None)
+def holding(site: Site, task: subprocess.Popen[str]) -> int | None:
+    """Return a survivor on which a start has begun; none before. Fails when the evacuation has ended without one."""
+    assert task.poll() is None, f"the evacuation ended before a survivor started a guest: {site.finish(task)}"
+    return next((number for number in SURVIVORS if site.machines.on(number, IS_HOLDING).strip()), None)
 
 
 def test_an_evacuation_while_the_daemon_of_the_survivor_is_installed_again(protected: Site) -> None:
@@ -40,8 +44,7 @@ def test_an_evacuation_while_the_daemon_of_the_survivor_is_installed_again(prote
         machines.on(number, HOLD)
     machines("poweroff", "m1")
     task = site.begin_book("evacuate", source="m1")
-    starting = eventually(lambda: holding(machines), "a survivor starts a guest")
-    assert task.poll() is None, "the evacuation has ended"
+    starting = eventually(lambda: holding(site, task), "a survivor starts a guest")
     upgrade.reinstall_libvirt(machines, starting)
     for number in SURVIVORS:
         machines.on(number, "rm -f /run/hold")
