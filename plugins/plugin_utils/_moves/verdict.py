@@ -22,6 +22,9 @@ _NEXT_STEPS = {
     s.REASON_OPERATOR: "Somebody cancelled it; run the task again when it is wanted after all.",
 }
 
+# Libvirt does not always give the cause: of a full disk it may say only that an AppArmor profile cannot be loaded.
+_AFTER_FAILURE = "If that does not give the cause, read libvirt's log on both hosts (journalctl -u libvirtd) and look for a full disk; then run the task again."
+
 
 def error_of(record: t.Mapping[str, t.Any]) -> KvmfleetError | None:
     """Return the error for a record's last status, or none for one that completed."""
@@ -33,7 +36,8 @@ def error_of(record: t.Mapping[str, t.Any]) -> KvmfleetError | None:
     message = f"Domain {record['domain']['name']} was not moved {ends}: {why}. {record['history'][-1]['detail']}".rstrip()
     if status == s.ERROR:
         return Internal(message, "Look at both hosts; run the same task again to settle the record once they answer.", migrations=[record])
-    return _class_of(status, reason)(message, _NEXT_STEPS.get(reason), migrations=[record])
+    next_step = _NEXT_STEPS.get(reason, _AFTER_FAILURE if status == s.FAILED else None)
+    return _class_of(status, reason)(message, next_step, migrations=[record])
 
 
 def _class_of(status: str, reason: str | None) -> type[KvmfleetError]:

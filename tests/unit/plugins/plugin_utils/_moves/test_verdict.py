@@ -42,6 +42,10 @@ def test_each_end_has_its_code_and_says_what_where_and_why(status: str, reason: 
     assert error.as_result()["migrations"][0]["status"] == status
 
 
+def test_a_failure_of_which_libvirt_may_not_tell_the_cause_says_where_to_look() -> None:
+    assert str(error_of(ended("failed"))).endswith("then run the task again.")
+
+
 def test_an_arrival_is_no_error() -> None:
     assert error_of(ended("completed")) is None
     assert error_of(ended("completed", "definition_left")) is None
