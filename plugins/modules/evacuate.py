@@ -108,8 +108,8 @@ options:
       - A person's word that images may be locked, as where the storage keeps the locks of a host that is gone. It is recorded.
       - It counts for the images that it names, and only where a fence agent, or a tasks file (O(fencing)), has proved that the host is off. With O(force_down)
         it does not.
-      - It passes over this module's check. QEMU looks at the same locks, and does not start a domain whose image the storage still keeps locked.
-        Free it there first; the collection's guide on evacuation shows how (C(docs/guides/evacuation.md)).
+      - It overrides this module's check only. QEMU takes the same locks, and does not start a domain whose image the storage still keeps locked.
+        Free the lock on the storage first; the collection's guide on evacuation shows how (C(docs/guides/evacuation.md)).
     type: dict
     suboptions:
       images:
