@@ -24,8 +24,8 @@ def seen_devices(devices: Sequence[Body], entries: Sequence[Body], source: Body,
     own, peer = _entry(entries, source), _entry(entries, destination)
     if own is None or peer is None or not own.get("host_id"):
         return []
-    told, sees = own.get("devices") or {}, (peer.get("sees") or {}).get(own["host_id"]) or {}
-    return [device["path"] for device in devices if device["store"] and told.get(device["path"]) == sees.get(device["path"]) == device["store"]]
+    reported, sees = own.get("devices") or {}, (peer.get("sees") or {}).get(own["host_id"]) or {}
+    return [device["path"] for device in devices if device["store"] and reported.get(device["path"]) == sees.get(device["path"]) == device["store"]]
 
 
 def _entry(entries: Iterable[Body], host: Body) -> t.Optional[Body]:
