@@ -24,6 +24,7 @@ from .._watcher.files import run_folder
 from . import locks
 from .ask import ask_fleet
 from .belonging import check_belongs
+from .elsewhere import ask_elsewhere, moment, still_holds
 from .knock import knock_at_all
 from .restart import DEFERRED, UNKNOWN, Order, Restart
 from .sight import lock_states, why_unseen
@@ -88,20 +89,21 @@ def start(uri: str, work: Work) -> Json:
     """Carry out C(orders) in their turn, C(parallel) at a time; begin none after C(good_for_seconds). Returns C(results), one an order.
 
     :arg work: C(host_id) that this host has to have; C(ask), the hosts that answered before, of which none may have a domain active now. While one of them
-      does not answer, as a libvirt daemon in the middle of a start, nothing is begun; C(waits_for) says so.
+      does not answer, as a libvirt daemon in the middle of a start, nothing is begun; C(waits_for) says so. C(elsewhere): what the last call for some of
+      these domains returned under that name, or null; while it holds nobody is asked.
     """
     require_root()
     require_local(uri)
     run_folder()
     began = time.monotonic()
     _check_identity(work["host_id"])
-    elsewhere, silent = _active_elsewhere(work)
+    elsewhere = _elsewhere(work)
 
     def carry_out(order: Order) -> Json:
-        if order["uuid"] in elsewhere:
-            problem = Unsafe(f"Domain {order['name']} is active on {elsewhere[order['uuid']]}. It was not started.")
+        if order["uuid"] in elsewhere["active"]:
+            problem = Unsafe(f"Domain {order['name']} is active on {elsewhere['active'][order['uuid']]}. It was not started.")
             return {"uuid": order["uuid"], "outcome": UNKNOWN if order["rejoin"] else "failed", "changed": False, **_told(order, problem)}
-        if silent or time.monotonic() - began >= work["good_for_seconds"]:
+        if elsewhere["silent"] or time.monotonic() - began >= work["good_for_seconds"]:
             return {"uuid": order["uuid"], "outcome": DEFERRED, "changed": False, **_told(order, None)}
         return connections.restarted(order)
 
@@ -111,7 +113,7 @@ def start(uri: str, work: Work) -> Json:
             results = list(pool.map(carry_out, work["orders"]))
     finally:
         connections.close()
-    return {"changed": any(result["changed"] for result in results), "results": results, "waits_for": silent}
+    return {"changed": any(result["changed"] for result in results), "results": results, "waits_for": elsewhere["silent"], "elsewhere": elsewhere}
 
 
 class _Connections:
@@ -141,12 +143,10 @@ class _Connections:
             host.close()
 
 
-def _active_elsewhere(work: Work) -> t.Tuple[t.Dict[str, str], t.List[str]]:
-    """Return the hosts on which domains of these orders are active now, and sentences on those that do not answer now."""
-    answers = ask_fleet(work["ask"], open_host, {order["uuid"] for order in work["orders"]}, identify=False)
-    silent = [f"{name}: {answer['msg']}" for name, answer in answers.items() if not answer["answered"]]
-    told = (name for name, answer in answers.items() if answer["answered"])
-    return {uuid: name for name in told for uuid, domain in answers[name]["domains"].items() if domain["active"]}, silent
+def _elsewhere(work: Work) -> Json:
+    uuids = {order["uuid"] for order in work["orders"]}
+    earlier = work.get("elsewhere")
+    return t.cast(Json, earlier) if still_holds(earlier, uuids, moment()) else ask_elsewhere(work["ask"], uuids, open_host)
 
 
 def _check_identity(host_id: str) -> None:

@@ -65,6 +65,8 @@ class Starting:
     acceptance: Acceptance | None = None
     sleep: Callable[[float], None] = time.sleep
     silence: Renewal = field(init=False)
+    # What the others answered in a round that came too late for any start.
+    elsewhere: Body | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.silence = Renewal(self.proofs.check_silence, self.silent_at)
@@ -128,10 +130,16 @@ class Starting:
             "good_for_seconds": GOOD_FOR_SECONDS,
             "ask": {} if settle_only else self.ask,
             "host_id": self.host_id,
+            "elsewhere": self.elsewhere,
         }
+        # Answers serve one more round, with new proofs: where something is started, the next ones are asked for again.
+        self.elsewhere = None
         answer = self.context.phase("start", work)
         self._stop_if_orphaned()
-        return {result["uuid"]: result for result in answer["results"]}, answer["waits_for"]
+        results = {result["uuid"]: result for result in answer["results"]}
+        if all(result["outcome"] == r.DEFERRED for result in results.values()):
+            self.elsewhere = answer["elsewhere"]
+        return results, answer["waits_for"]
 
     def _stop_if_orphaned(self) -> None:
         """Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the records."""

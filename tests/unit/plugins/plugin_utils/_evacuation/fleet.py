@@ -69,6 +69,7 @@ class Site:
         self.before_start: t.Callable[[], None] = lambda: None
         self.after_start: t.Callable[[], None] = lambda: None
         self.deferred: set[str] = set()
+        self.passed_on: list[Body | None] = []
         self.parent_lives = True
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.port = server.getsockname()[1]
@@ -213,7 +214,8 @@ class Site:
             else:
                 results.append(r.Restart(self.hosts[on], order, str(run), str(notes), sleep=lambda seconds: None).run())
         self.after_start()
-        return {"results": results, "waits_for": ["kvm3: busy."] if self.deferred else []}
+        self.passed_on.append(work["elsewhere"])
+        return {"results": results, "waits_for": ["kvm3: busy."] if self.deferred else [], "elsewhere": {"round": len(self.passed_on)}}
 
     # What there is
 

@@ -937,6 +937,24 @@ def test_starts_wait_for_hosts_that_are_busy_but_not_for_ever(site: Site) -> Non
     assert site.running() == {"kvm2": ["web"]}
 
 
+def test_answers_of_a_round_that_came_too_late_serve_the_next_one_and_no_further(site: Site) -> None:
+    for name in ("app", "web"):
+        site.save(name)
+    site.deferred = {"app", "web"}
+    site.evacuate()
+    assert site.running() == {"kvm2": ["app", "web"]}
+    assert site.passed_on == [None, {"round": 1}]
+
+
+def test_answers_of_a_round_in_which_something_started_serve_no_other(site: Site) -> None:
+    for name in ("app", "web"):
+        site.save(name)
+    site.deferred = {"web"}
+    site.evacuate()
+    assert site.running() == {"kvm2": ["app", "web"]}
+    assert site.passed_on == [None, None]
+
+
 # Crashes and rivals
 
 
