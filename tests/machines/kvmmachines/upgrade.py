@@ -30,8 +30,10 @@ CARRY = f"""
 systemctl -q stop libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirtd.service
 mount /dev/vdb /mnt
 cd /mnt
-tar -cf - $(ls -d {" ".join(CARRIED)} 2>/dev/null) | tar -C / --numeric-owner -xpf -
+tar -cf /carried.tar $(ls -d {" ".join(CARRIED)} 2>/dev/null)
 cd /
+tar --numeric-owner -xpf /carried.tar
+rm /carried.tar
 umount /mnt
 {warming.STEPS["login"]}
 sync
@@ -52,7 +54,9 @@ def upgrade(fleet: Fleet, machine: Machine, release: str) -> None:
     require_room(fleet.cache, NEEDED_GIB)
     made, disk = image.ensure_image(fleet.cache, release), fleet.folder(machine) / "disk.qcow2"
     new = _carry(fleet, machine, made, disk)
-    disk.replace(disk.with_name(f"disk-{fleet.release(machine)}.qcow2"))
+    kept = disk.with_name(f"disk-{fleet.release(machine)}.qcow2")
+    kept.unlink(missing_ok=True)
+    kept.hardlink_to(disk)
     new.replace(disk)
     shutil.rmtree(new.parent)
     fleet.set_release(machine, release, made)
