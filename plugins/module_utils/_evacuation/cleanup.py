@@ -159,7 +159,7 @@ def _mount(mount: t.Optional[t.Mapping[str, t.Any]]) -> str:
 
 
 def _unanswered(silent: t.Mapping[str, str]) -> str:
-    return _listed([f"{name} did not answer ({why.rstrip('.')})" for name, why in sorted(silent.items())])
+    return _listed([f"{name} did not answer ({why.rstrip('.')})" for name, why in silent.items()])
 
 
 def _listed(names: t.Sequence[str]) -> str:

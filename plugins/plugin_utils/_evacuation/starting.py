@@ -65,8 +65,6 @@ class Starting:
     acceptance: Acceptance | None = None
     sleep: Callable[[float], None] = time.sleep
     silence: Renewal = field(init=False)
-    # What the others answered in a round that came too late for any start.
-    elsewhere: Body | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.silence = Renewal(self.proofs.check_silence, self.silent_at)
@@ -80,6 +78,7 @@ class Starting:
 
     def _carry_out(self, jobs: Sequence[Job]) -> None:
         rest, lost, idle = list(jobs), 0, 0
+        elsewhere: Body | None = None
         while rest:
             try:
                 self._prove()
@@ -88,12 +87,15 @@ class Starting:
                 self._not_started(rest, error, is_certain=True)
                 return
             try:
-                results, waits_for = self._start(rest)
-                idle = idle + 1 if all(result["outcome"] == r.DEFERRED for result in results.values()) else 0
+                results, answer = self._start(rest, elsewhere)
+                # After a round that came too late for any start, the other hosts' answers are used again, with a new proof that the source is off.
+                is_idle = all(result["outcome"] == r.DEFERRED for result in results.values())
+                idle, elsewhere = (idle + 1, answer["elsewhere"]) if is_idle else (0, None)
                 if idle > IDLE_ROUNDS:
-                    raise Unsafe(f"Cannot verify what is running on other hosts: {' '.join(waits_for) or 'they answer too late.'}", "Run the task again.")
+                    waits_for = " ".join(answer["waits_for"]) or "they answer too late."
+                    raise Unsafe(f"Cannot verify what is running on other hosts: {waits_for}", "Run the task again.")
             except Unreachable as error:
-                lost += 1
+                lost, elsewhere = lost + 1, None
                 if lost > ASKED_AGAIN:
                     self._leave(rest, error)
                     return
@@ -117,12 +119,15 @@ class Starting:
 
     def settle(self, jobs: Sequence[Job]) -> None:
         """Close the records of what an earlier run has begun, by asking alone; nothing is started, and what is there unfinished is taken away."""
-        results, _waits_for = self._start(jobs, settle_only=True)
+        results, _answer = self._start(jobs, None, settle_only=True)
         for job in jobs:
             self._settle(job, results[job.uuid])
 
-    def _start(self, jobs: Sequence[Job], settle_only: bool = False) -> tuple[dict[str, Body], list[str]]:
-        """Return the results by UUID, and which hosts have to answer before anything can be started."""
+    def _start(self, jobs: Sequence[Job], elsewhere: Body | None, settle_only: bool = False) -> tuple[dict[str, Body], Body]:
+        """Return the results by UUID, and the host's whole answer: C(waits_for), which hosts have to answer before anything can be started, and C(elsewhere).
+
+        :arg elsewhere: what the last round returned under that name, where it may be used again.
+        """
         self._stop_if_orphaned()
         work = {
             "orders": [{**self._order(job), "settle_only": settle_only} for job in jobs],
@@ -130,16 +135,11 @@ class Starting:
             "good_for_seconds": GOOD_FOR_SECONDS,
             "ask": {} if settle_only else self.ask,
             "host_id": self.host_id,
-            "elsewhere": self.elsewhere,
+            "elsewhere": elsewhere,
         }
-        # Answers serve one more round, with new proofs: where something is started, the next ones are asked for again.
-        self.elsewhere = None
         answer = self.context.phase("start", work)
         self._stop_if_orphaned()
-        results = {result["uuid"]: result for result in answer["results"]}
-        if all(result["outcome"] == r.DEFERRED for result in results.values()):
-            self.elsewhere = answer["elsewhere"]
-        return results, answer["waits_for"]
+        return {result["uuid"]: result for result in answer["results"]}, answer
 
     def _stop_if_orphaned(self) -> None:
         """Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the records."""
