@@ -41,6 +41,6 @@ def still_holds(elsewhere: t.Optional[Json], uuids: Uuids, now: Json) -> bool:
 
 
 def moment() -> Json:
-    """Return now on this host's own clock, which nobody sets: C(boot_id) and C(seconds)."""
+    """Return now on a clock of this host that nobody sets, and that goes on while the host is suspended: C(boot_id) and C(seconds) since that boot."""
     with open(_BOOT_ID, encoding="ascii") as stream:
-        return {"boot_id": stream.read().strip(), "seconds": time.monotonic()}
+        return {"boot_id": stream.read().strip(), "seconds": time.clock_gettime(time.CLOCK_BOOTTIME)}

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 import pytest
@@ -60,3 +61,9 @@ def test_only_whole_and_recent_answers_of_this_boot_hold(change: dict[str, t.Any
 
 def test_without_earlier_answers_nothing_holds() -> None:
     assert not still_holds(None, {WEB}, moment())
+
+
+def test_answers_grow_older_while_their_host_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = {time.CLOCK_BOOTTIME: 7000.0, time.CLOCK_MONOTONIC: 5.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    assert moment()["seconds"] == 7000.0
