@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import shutil
 import typing as t
 
@@ -25,6 +26,7 @@ PROGRAMS = {
     "unshare": "util-linux",
     "virsh": "libvirt-clients",
 }
+MOUNTS = pathlib.Path("/proc/self/mountinfo")
 OPTIONAL_PROGRAMS = {"bindfs": "bindfs", "debootstrap": "debootstrap", "qemu-nbd": "qemu-utils", "sudo": "sudo"}
 
 
@@ -37,11 +39,24 @@ def require_root() -> None:
 def require_machine() -> None:
     """Raise L(LabError) with all that is missing on this machine for a lab at all."""
     require_root()
+    require_mounted_root()
     missing = sorted({package for program, package in PROGRAMS.items() if not find_program(program)})
     if not _has_python_libvirt():
         missing.append("python3-libvirt")
     if missing:
         raise LabError(f"Packages are missing. Install them with: apt install -y --no-install-recommends {' '.join(missing)}")
+
+
+def require_mounted_root(mounts: pathlib.Path = MOUNTS) -> None:
+    """Raise L(LabError) where C(/) is a plain folder, as in a chroot: namespaces of mounts need a mount there.
+
+    :arg mounts: the table of mounts that this process sees.
+    """
+    if not any(line.split()[4] == "/" for line in mounts.read_text(encoding="utf-8").splitlines()):
+        raise LabError(
+            "/ is not a mount point, as in a chroot into a plain folder, so no host can have mounts of its own. "
+            "Leave the chroot, bind the folder to itself (mount --bind FOLDER FOLDER), and enter it again."
+        )
 
 
 def require_program(program: str, purpose: str) -> str:

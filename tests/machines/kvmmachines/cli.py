@@ -17,7 +17,7 @@ from ...lab.kvmlab import bootcode, domainxml, releases
 from ...lab.kvmlab import fence as lab_fence
 from ...lab.kvmlab.errors import LabError, UsageError
 from ...lab.kvmlab.namespaces import in_network
-from ...lab.kvmlab.requirements import require_root
+from ...lab.kvmlab.requirements import require_mounted_root, require_root
 from . import access, bmc, chassis, faults, fence, fleet, guest, image, layout, network, qemu, snapshot, status, upgrade
 from .layout import Fleet, Machine
 from .requirements import require_programs
@@ -139,6 +139,7 @@ def _up(it: Fleet, options: Options) -> None:
 
 
 def _image(it: Fleet, options: Options) -> None:
+    require_mounted_root()
     require_programs()
     print(image.ensure_image(it.cache, options.release))
 

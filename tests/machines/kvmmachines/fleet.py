@@ -17,6 +17,7 @@ import typing as t
 from ...lab.kvmlab import namespaces, releases
 from ...lab.kvmlab.errors import LabError, UsageError
 from ...lab.kvmlab.lock import locked
+from ...lab.kvmlab.requirements import require_mounted_root
 from . import acceleration, access, bmc, image, network, qemu, readiness, snapshot, warming
 from .chassis import Behaviour
 from .layout import Fleet, Machine, plan_machines
@@ -33,6 +34,7 @@ def up(fleet: Fleet, hosts: int, wanted: t.Mapping[int, str], cold: bool = False
     :arg cold: boot the machines instead, and do nothing else with them.
     :raises LabError: it cannot be brought up; nothing of it is left then.
     """
+    require_mounted_root()
     require_programs()
     with locked(fleet.cache / "locks" / fleet.prefix):
         _require_down(fleet)
