@@ -10,7 +10,6 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.mac
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 RELEASE = "trixie"
-CODENAME = ". /etc/os-release; echo $VERSION_CODENAME"
 IDENTITY = "cat /var/lib/kvmfleet/host-id /etc/ssh/ssh_host_ed25519_key.pub; virsh -q list --all --name"
 GUARD = "systemctl show -P ActiveState kvmfleet-guard.service"
 
@@ -58,4 +57,4 @@ def upgrade(machines: Machines, number: int) -> None:
     machines.shut_down(number)
     machines("upgrade", machines.host(number), "--release", RELEASE)
     machines("poweron", machines.host(number))
-    assert machines.on(number, CODENAME).strip() == RELEASE
+    assert machines.release(number) == RELEASE

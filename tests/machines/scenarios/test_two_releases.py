@@ -2,18 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A fleet whose third host runs Debian 13 comes up as it was ordered: each machine has its release, its libvirt answers, and a guest runs there."""
+"""A fleet whose third host runs Debian 13 comes up as it was ordered: each machine has its release and its libvirt, and guests go as far as QEMU permits."""
 
 from __future__ import annotations
 
 import json
+import pathlib
 import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
-CODENAME = ". /etc/os-release; echo $VERSION_CODENAME"
 VERSION = "virsh -q version --daemon"
 
 
@@ -29,13 +30,21 @@ def other(fleet: Machines) -> t.Iterator[Machines]:
         other("down")
 
 
-def test_a_fleet_with_one_host_of_a_newer_release(other: Machines) -> None:
+def test_a_fleet_with_one_host_of_a_newer_release(other: Machines, tmp_path: pathlib.Path) -> None:
     told = {row["machine"]: row["release"] for row in json.loads(other("status", "--json"))}
     assert told == {"m1": "bookworm", "m2": "bookworm", "m3": "trixie", "nfs": "bookworm"}
-    assert {number: other.on(number, CODENAME).strip() for number in other.numbers} == {1: "bookworm", 2: "bookworm", 3: "trixie"}
+    assert {number: other.release(number) for number in other.numbers} == {1: "bookworm", 2: "bookworm", 3: "trixie"}
     older, newer = other.on(1, VERSION), other.on(3, VERSION)
     assert "Running against daemon: 9.0" in older, older
     assert "Running against daemon: 11.3" in newer, newer
-    other("guest", "new", "--host", "m3", "--mib", "24")
-    assert other.active() == {1: set(), 2: set(), 3: {"new"}}
-    assert "pc-i440fx-10.0" in other.on(3, "virsh -q dumpxml new")
+    for name, host in (("new", "m3"), ("old", "m1")):
+        other("guest", name, "--host", host, "--mib", "24")
+    assert other.active() == {1: {"old"}, 2: set(), 3: {"new"}}
+
+    site = Site(other, tmp_path)
+    refused = site.do(3, "live_migrate", name="new", destination="m1")
+    assert refused.refused() == "conflict"
+    assert "It does not have the machine type pc-i440fx-10.0" in refused.msg
+    moved = site.do(1, "live_migrate", name="old", destination="m3")
+    assert moved.code == 0, moved.text
+    site.ended({1: set(), 2: set(), 3: {"new", "old"}}, ("new", "conflict", refused.record["reason"], "m3", "m1"), ("old", "completed", None, "m1", "m3"))

@@ -20,6 +20,7 @@ COMMAND = pathlib.Path(__file__).resolve().parents[2] / "machines"
 VERB_SECONDS = 1200
 # For hangs only.
 EVENTUALLY_SECONDS = 900
+RELEASE = ". /etc/os-release; echo $VERSION_CODENAME"
 JOURNAL = "journalctl --no-pager -q -o short-precise | tail -n 4000"
 
 
@@ -87,6 +88,10 @@ class Machines:
 
     def uuid(self, guest: str, number: int = 1) -> str:
         return self.on(number, f"virsh -q domuuid {guest}").strip()
+
+    def release(self, number: int) -> str:
+        """Return the code name of a machine's Debian release."""
+        return self.on(number, RELEASE).strip()
 
     def is_moving(self, guest: str, number: int = 1) -> bool:
         """Whether a migration of a guest is under way at its source."""

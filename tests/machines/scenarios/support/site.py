@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
+import threading
 import time
 import typing as t
 
@@ -89,13 +90,18 @@ class Site(Control):
         return self.popen(self.playbook_command(name, variables))
 
     def wait_for_task(self, play: subprocess.Popen[str], task: str) -> None:
-        """Return when a playbook that was begun comes to a task; fail with what it printed when it has ended before."""
+        """Return when a playbook that was begun comes to a task; fail with what it printed when it has ended before, or takes as long as none does."""
         assert play.stdout is not None
         lines: list[str] = []
-        for line in play.stdout:
-            lines.append(line)
-            if line.startswith("TASK [") and task in line:
-                return
+        limit = threading.Timer(PLAY_SECONDS, play.kill)
+        limit.start()
+        try:
+            for line in play.stdout:
+                lines.append(line)
+                if line.startswith("TASK [") and task in line:
+                    return
+        finally:
+            limit.cancel()
         raise AssertionError(f"the playbook ended before '{task}': {''.join(lines)}")
 
     def succeed(self, name: str, *options: str, **variables: t.Any) -> Run:
