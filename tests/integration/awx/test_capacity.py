@@ -23,6 +23,7 @@ EACH, ROOM = 3, 4
 GUEST_MIB = 32
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [pytest.param("awx", marks=pytest.mark.long), "diskless"])
 def test_two_jobs_never_overbook(lab: Lab, site: Site, guest: Make, kept: str, request: pytest.FixtureRequest) -> None:
     """Each host's guests would find room; those of both do not."""

@@ -80,6 +80,7 @@ def test_a_cancelled_drain_goes_on_under_its_watcher_and_the_next_job_ends_it(
     assert list(lab.places(web).values()) == ["running"]
 
 
+@pytest.mark.long
 def test_a_dead_host_is_evacuated_by_a_job(lab: Lab, site: Site, guest: Make, awx: Awx) -> None:
     web, name = guest("web", storage="shared"), lab.host(1)
     protected = awx.run("protect", target="kvmfleet_hosts", protect_host_guard=False)

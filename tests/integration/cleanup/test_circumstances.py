@@ -35,6 +35,7 @@ def test_a_domain_that_came_back_is_no_leftover(scene: Scene) -> None:
     assert scene.status(back) == ("completed", None)
 
 
+@pytest.mark.long
 def test_a_host_that_lost_its_identity_cleans_nothing_until_a_person_says_who_it_is(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.protect(shared=True)
@@ -131,6 +132,7 @@ def test_a_quarantine_of_a_host_whose_clock_was_wrong_is_not_overdue_when_the_cl
     assert (outcome.code, outcome.result["deleted"], scene.exists(put)) == (0, [], True), outcome.text
 
 
+@pytest.mark.long
 def test_the_wrong_user_uri_and_ledger_are_refused(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.protect(shared=True)

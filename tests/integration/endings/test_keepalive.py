@@ -46,6 +46,7 @@ print(json.dumps(spare.call({})))
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("mended")
 def test_a_destination_that_goes_silent_is_noticed(lab: Lab, control: Session, tmp_path: pathlib.Path) -> None:
     """Its connection stays open, as when a host loses its power. Without keepalive the watcher would wait until TCP gives up, a quarter of an hour."""

@@ -86,6 +86,7 @@ def test_force_complete_by_post_copy(lab: Lab, control: Session, busy: str) -> N
     assert lab.check(busy)["intact"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("slow_cable")
 def test_a_slow_cable_costs_the_pause_that_was_predicted(lab: Lab, control: Session, endless: str) -> None:
     """No cap is there to be lifted: the first rung is the pause that what is left needs."""

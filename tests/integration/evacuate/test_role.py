@@ -120,7 +120,8 @@ def within(site: Site, seconds: float, **variables: t.Any) -> tuple[int, str]:
     return process.returncode, text
 
 
-@pytest.mark.parametrize("lost", [pytest.param([1], marks=pytest.mark.long), [1, 3]])
+@pytest.mark.long
+@pytest.mark.parametrize("lost", [[1], [1, 3]])
 def test_connections_that_ansible_keeps_to_hosts_without_power_hold_nobody_up(site: Site, guest: Make, lost: list[int]) -> None:
     """A cut cable is the nearest to a lack of power here: nothing ends the connection."""
     guest("web")
@@ -144,6 +145,7 @@ def test_connections_that_ansible_keeps_to_hosts_without_power_hold_nobody_up(si
 OPENING_SECONDS, DOOR_SECONDS = 12, 8
 
 
+@pytest.mark.long
 def test_a_connection_that_may_open_for_long_ends_before_the_knock_does(site: Site, guest: Make) -> None:
     """Packets to the host are lost, as they are when a host behind a router has no power: SSH reports that only when its own time is over."""
     guest("web")

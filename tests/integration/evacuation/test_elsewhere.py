@@ -74,6 +74,7 @@ def test_disks_that_only_the_dead_host_had_are_named_and_come_back_with_it(site:
     assert site.fleet() == {1: {"local"}, 2: {"web"}, 3: set()}
 
 
+@pytest.mark.long
 def test_a_host_without_room_takes_a_guest_only_by_force(site: Site, guest: Make) -> None:
     guest("web")
     site.protect()

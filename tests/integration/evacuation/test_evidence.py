@@ -138,6 +138,7 @@ def test_an_agent_that_hangs_ends_in_time_with_the_choices(site: Site, tmp_path:
     assert leftovers
 
 
+@pytest.mark.long
 def test_an_agent_that_stops_answering_before_the_starts_leaves_nothing_open(site: Site, tmp_path: pathlib.Path) -> None:
     """Its BMC dies once the record is written and before the guest is started: nothing was sent to the starting host, so another may start it."""
     agent = agents.write(tmp_path, "fence_dies", f"grep -rqs pre-migrating '{site.path}/migrations/open' && exit 1\nexec '{site.lab_agent}'")
@@ -171,6 +172,7 @@ def _command(path: pathlib.Path) -> str:
         return ""
 
 
+@pytest.mark.long
 def test_an_agent_that_prints_its_password_is_not_repeated(site: Site, tmp_path: pathlib.Path) -> None:
     site.fencing(1, site.agent(1, agents.that_talks(tmp_path), options={"password": agents.PASSWORD}))
     site.lose(1)

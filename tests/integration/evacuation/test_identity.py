@@ -63,6 +63,7 @@ def cleaned(site: Site) -> None:
     site.ended({1: [], 2: ["web"], 3: []}, ("web", "completed", None, site.lab.host(1), site.lab.host(2)))
 
 
+@pytest.mark.long
 def test_the_identity_is_missing(site: Site) -> None:
     site.on_disk(1, IDENTITY).unlink()
     done = site.clean()

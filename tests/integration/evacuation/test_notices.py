@@ -38,6 +38,7 @@ def told(receiver: Receiver, number: int) -> list[tuple[str, str, str, str]]:
     return [(kind, one["domain"]["name"], one["source"]["host"], one["destination"]["host"]) for kind, one in zip(kinds, data, strict=True)]
 
 
+@pytest.mark.long
 def test_a_receiver_hears_of_a_move_an_abort_an_evacuation_and_a_cleanup(site: Site, guest: Make, receiver: Receiver) -> None:
     guest("web")
     guest("endless", *ENDLESS)

@@ -40,6 +40,7 @@ def lost(outcome: t.Any) -> dict[str, str]:
     return {one["name"]: " ".join(one["reasons"]) for one in outcome.result["lost_until_return"]}
 
 
+@pytest.mark.long
 def test_firmware_variables_of_the_dead_host_are_not_replaced_by_fresh_ones_unasked(site: Site, guest: Make) -> None:
     guest("plain")
     guest("web", "--off")

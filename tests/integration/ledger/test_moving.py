@@ -10,6 +10,8 @@ import json
 import pathlib
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.ledger.conftest import Node
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Outcome, Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
@@ -37,6 +39,7 @@ def move(lab: Lab, node: Node, name: str, to: int, ledger: str) -> Outcome:
     return node.task(3 - to, "live_migrate", {"name": name, "destination": lab.host(to), "ledger": ledger})
 
 
+@pytest.mark.long
 def test_from_a_folder_into_etcd_and_back(lab: Lab, etcd: Etcd, guest: Make, tmp_path: pathlib.Path) -> None:
     node = Node(lab, tmp_path / "one")
     old, new = str(tmp_path / "old"), str(tmp_path / "new")

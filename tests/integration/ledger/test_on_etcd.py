@@ -32,6 +32,7 @@ def check_arrived(lab: Lab, name: str, to: int) -> None:
     assert lab.check(name)["intact"]
 
 
+@pytest.mark.long
 def test_the_leader_dies_in_the_middle_of_a_move(lab: Lab, nodes: list[Node], etcd: Etcd, guest: Make) -> None:
     slow = guest("slow", *SLOW)
     running = nodes[0].begin_move(slow, **HELD)
@@ -44,6 +45,7 @@ def test_the_leader_dies_in_the_middle_of_a_move(lab: Lab, nodes: list[Node], et
     check_arrived(lab, slow, 2)
 
 
+@pytest.mark.long
 def test_all_members_are_gone_while_a_guest_moves(lab: Lab, nodes: list[Node], etcd: Etcd, guest: Make) -> None:
     slow, other = guest("slow", *SLOW), guest("other", *SMALL)
     running = nodes[0].begin_move(slow, **HELD)

@@ -46,6 +46,7 @@ def test_a_host_without_room_is_foreseen(lab: Lab, control: Control, guest: Make
     assert control.only_record() == done.record
 
 
+@pytest.mark.long
 def test_a_host_in_maintenance_is_nobodys_destination(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("waits")
     closed = control.task(2, "host", {"state": "maintenance", "reason": "a new fan"})

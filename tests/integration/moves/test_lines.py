@@ -47,6 +47,7 @@ def write_play(lab: Lab, control: Control, name: str, no_log: bool = False) -> s
     return str(path)
 
 
+@pytest.mark.long
 def test_lines_are_printed_without_any_v(lab: Lab, control: Control, slow: str) -> None:
     done = control.move(slow, bandwidth_mib=12)
     assert done.code == 0

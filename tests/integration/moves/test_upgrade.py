@@ -106,6 +106,7 @@ def test_a_move_of_the_old_version_that_has_ended_unseen_is_settled(lab: Lab, co
     assert lab.places(slow) == {2: "running"}
 
 
+@pytest.mark.long
 def test_a_move_of_the_old_version_is_aborted(lab: Lab, control: Session, old: Session, endless: str) -> None:
     running, state = begun(lab, old, endless, **HELD)
     aborted = control.abort(endless)

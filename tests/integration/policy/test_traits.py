@@ -48,6 +48,7 @@ def test_facts_tell_what_a_host_can(operator: Operator, without_root: AsUser) ->
     assert POST_COPY in from_afar["unverified"]
 
 
+@pytest.mark.long
 def test_a_source_that_cannot_starts_nothing(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
     without_root(1)
     done = operator.move(web, post_copy=True)

@@ -76,6 +76,7 @@ def test_one_run_saves_all_and_a_second_one_changes_nothing(lab: Lab, control: P
     assert {path.stat().st_mode & 0o777 for path in (control.path / "domains").iterdir()} == {0o600}
 
 
+@pytest.mark.long
 def test_only_what_changed_is_written_and_what_left_is_missing(lab: Lab, control: Protection, guests: Make) -> None:
     one, two = lab.host(1), lab.host(2)
     guests("still")

@@ -77,6 +77,7 @@ def test_requests_that_cannot_be_right(lab: Lab, control: Desk) -> None:
         assert named in answer["msg"], (case, answer["msg"])
 
 
+@pytest.mark.long
 def test_who_is_nobody(lab: Lab, control: Desk, web: str) -> None:
     tasks = [
         ("scheduler_check", {"name": "nobody"}),

@@ -61,6 +61,7 @@ def test_what_libvirt_tells_from_afar_is_enough_to_refuse(lab: Lab, control: Des
     check_moved(lab, control.move(fitted, None), fitted, 3)
 
 
+@pytest.mark.long
 def test_a_disk_that_is_not_there(lab: Lab, control: Desk, guest: Make) -> None:
     name = guest("stored", *SMALL, "--storage", "shared")
     image = lab.virsh(1, "domblklist", name, "--details").split()[-1]

@@ -23,6 +23,7 @@ def group(name: str, policy: str, **more: int) -> dict[str, t.Any]:
     return {"group": {"name": name, "policy": policy, **more}}
 
 
+@pytest.mark.long
 def test_apart(lab: Lab, control: Desk, guest: Make) -> None:
     here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
     control.set_policy(here, **group("db", "anti-affinity"))

@@ -58,6 +58,7 @@ def test_two_tasks_at_once_share_the_limit_of_a_destination(lab: Lab, limited: D
     assert sum(detail.startswith("It had waited") for detail in waited) >= 2, waited
 
 
+@pytest.mark.long
 def test_who_waits_at_a_full_host_holds_up_nobody_else(lab: Lab, limited: Desk, guest: Make) -> None:
     """One is killed while it waits, one gives up, one is aborted, one goes elsewhere, and the last one has its turn."""
     slow = guest("slow", *SLOW)

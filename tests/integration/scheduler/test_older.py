@@ -40,6 +40,7 @@ def test_a_processor_without_a_feature_cannot_either(lab: Lab, control: Desk, we
     check_moved(lab, control.move(web, None), web, 3)
 
 
+@pytest.mark.long
 def test_an_older_hypervisor_is_a_persons_decision(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
     believing(2, "--qemu", "7.2.1")
     seen = control.check(2, name=web)

@@ -56,6 +56,7 @@ EDITS: dict[str, tuple[t.Callable[[str], str], str]] = {
 }
 
 
+@pytest.mark.long
 def test_a_saved_plan(lab: Lab, control: Desk, saved: pathlib.Path, guest: Make) -> None:
     """It is refused when its file was edited and when the fleet has drifted; then the fleet is as it was, and the plan is carried out."""
     good = saved.read_text(encoding="utf-8")

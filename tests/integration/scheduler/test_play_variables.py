@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
@@ -35,6 +37,7 @@ def drain(control: Desk, policy: dict[str, t.Any], **variables: t.Any) -> tuple[
     return process.returncode, text
 
 
+@pytest.mark.long
 def test_a_drain_heeds_its_play(lab: Lab, control: Desk, guest: Make) -> None:
     """The plan follows the play's policy, the move has it, and one ledger knows of all of it."""
     guest(NAME, "--mib", "48", "--dirty-mib", "8", "--rate", "500", "--integrity", on=SOURCE)

@@ -28,6 +28,7 @@ def other_base(disks: Disks) -> str:
     return BASE
 
 
+@pytest.mark.long
 def test_an_overlay_on_shared_storage_over_a_base_of_each_host_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
     name = guest("web", "--mib", "64")
     disks.attach(name, disks.create(f"{lab.layout.gluster}/web-data.qcow2", backing=other_base))
@@ -45,6 +46,7 @@ def test_a_base_on_shared_storage_moves_with_its_overlay(lab: Lab, control: Cont
     assert lab.places(name) == {2: "running"}
 
 
+@pytest.mark.long
 def test_a_base_of_a_base_counts_as_well(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
     name = guest("web", "--mib", "64")
     middle = disks.create(f"{lab.layout.gluster}/middle.qcow2", backing=other_base)
@@ -82,6 +84,7 @@ def test_a_copied_overlay_needs_no_base_and_reads_none(lab: Lab, control: Contro
     assert "base.qcow2" not in lab.virsh(2, "dumpxml", name)
 
 
+@pytest.mark.long
 def test_an_incremental_copy_over_another_base_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
     name = guest("web", "--mib", "64")
     image = disks.create(f"{IMAGES}/web.qcow2", backing=other_base)

@@ -182,7 +182,7 @@ def test_there_has_to_be_room(lab: Lab, control: Control, disks: Disks, guest: M
     assert lab.places(name) == {1: "running"}
 
 
-@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("named", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_move_that_fails_takes_its_targets_away(lab: Lab, control: Control, disks: Disks, web: str, named: bool) -> None:
     arguments = {"copy_storage_overwrite": ["vdb"]} if named else {}
     if named:
@@ -196,6 +196,7 @@ def test_a_move_that_fails_takes_its_targets_away(lab: Lab, control: Control, di
     assert move(control, web).ended() == ("completed", None)
 
 
+@pytest.mark.long
 def test_a_target_that_came_while_the_move_was_queued_stops_it(lab: Lab, control: Control, disks: Disks, web: str, guest: Make) -> None:
     first = guest("first", "--mib", "96", "--dirty-mib", "64")
     running = control.begin(

@@ -40,6 +40,7 @@ def device(tmp_path: pathlib.Path) -> t.Iterator[str]:
     subprocess.run(["losetup", "--detach", path], check=True, timeout=60)
 
 
+@pytest.mark.long
 def test_a_device_that_the_destination_is_not_known_to_see_is_refused(lab: Lab, control: Control, guest: Make, device: str) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
@@ -89,6 +90,7 @@ def test_a_device_that_protect_has_seen_on_both_hosts_moves(lab: Lab, control: C
     assert lab.places(name) == {2: "running"}
 
 
+@pytest.mark.long
 def test_a_device_is_refused_where_the_destination_has_another_one_at_its_path(
     lab: Lab, control: Control, guest: Make, device: str, identify: Identify
 ) -> None:
@@ -118,6 +120,7 @@ def boot_with(lab: Lab, name: str, firmware: str) -> None:
     lab.virsh(1, "start", name)
 
 
+@pytest.mark.long
 def test_firmware_that_the_destination_does_not_have_is_refused_before_anything_begins(lab: Lab, control: Control, guest: Make, disks: Disks) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     disks.made.append(FIRMWARE)
@@ -145,6 +148,7 @@ def variables(lab: Lab) -> t.Iterator[str]:
         lab.on(number, "rm", "-rf", VARIABLES)
 
 
+@pytest.mark.long
 def test_a_folder_for_firmware_variables_has_to_be_there(lab: Lab, control: Control, guest: Make, disks: Disks, variables: str) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     disks.made.append(FIRMWARE)

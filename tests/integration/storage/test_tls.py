@@ -83,7 +83,7 @@ def test_several_connections_are_encrypted_too(lab: Lab, control: Control, guest
     lab("check", name)
 
 
-@pytest.mark.parametrize("fault", ["name", "authority"])
+@pytest.mark.parametrize("fault", ["name", pytest.param("authority", marks=pytest.mark.long)])
 def test_a_wrong_certificate_leaves_the_guest_where_it_is(
     lab: Lab, control: Control, disks: Disks, web: str, authority: Authority, tmp_path: pathlib.Path, fault: str
 ) -> None:

@@ -70,7 +70,7 @@ def test_post_copy_with_a_cap_of_its_own(lab: Lab, control: Control, busy: str) 
     assert arrived(lab, busy)
 
 
-@pytest.mark.parametrize(("post_copy", "modes"), [(True, ["post-copy", "pre-copy"]), (False, ["pre-copy", "paused"])])
+@pytest.mark.parametrize(("post_copy", "modes"), [(True, ["post-copy", "pre-copy"]), pytest.param(False, ["pre-copy", "paused"], marks=pytest.mark.long)])
 def test_a_move_is_forced_when_its_disks_are_over(lab: Lab, control: Control, disks: Disks, web: str, post_copy: bool, modes: list[str]) -> None:
     """The limit falls into the copying of the disk; the guest is not stopped for that. Its memory may well be over before it is switched."""
     options: dict[str, t.Any] = {"post_copy": post_copy, "on_timeout": "force_complete", "timeout_seconds": 1, "bandwidth_mib": 16}
