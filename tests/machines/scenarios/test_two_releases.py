@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A fleet whose third host runs Debian 13 comes up as it was ordered: each machine has its release and its libvirt, and guests go as far as QEMU permits."""
+"""A fleet whose third host runs Debian 13: each machine runs its release and its libvirt. A guest moves to the newer QEMU; one that began there stays."""
 
 from __future__ import annotations
 

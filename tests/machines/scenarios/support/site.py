@@ -90,9 +90,10 @@ class Site(Control):
         return self.popen(self.playbook_command(name, variables))
 
     def wait_for_task(self, play: subprocess.Popen[str], task: str) -> None:
-        """Return when a playbook that was begun comes to a task; fail with what it printed when it has ended before, or takes as long as none does."""
+        """Return when a playbook that was begun comes to a task; fail with its output when it ends before that, or does not get there in time."""
         assert play.stdout is not None
         lines: list[str] = []
+        begun = time.monotonic()
         limit = threading.Timer(PLAY_SECONDS, play.kill)
         limit.start()
         try:
@@ -102,7 +103,7 @@ class Site(Control):
                     return
         finally:
             limit.cancel()
-        raise AssertionError(f"the playbook ended before '{task}': {''.join(lines)}")
+        raise AssertionError(f"the playbook ended, or was killed, after {time.monotonic() - begun:.0f} s and before '{task}': {''.join(lines)}")
 
     def succeed(self, name: str, *options: str, **variables: t.Any) -> Run:
         """Run a playbook that has to end well."""
