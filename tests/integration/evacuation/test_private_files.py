@@ -74,6 +74,7 @@ def test_firmware_variables_that_a_former_stay_left_are_not_taken_for_fresh_ones
     assert site.fleet() == {2: set(), 3: set()}
 
 
+@pytest.mark.long
 def test_firmware_variables_on_shared_storage_go_with_the_guest(site: Site, guest: Make) -> None:
     guest("web", "--off")
     with_variables(site, "web", f"{site.lab.layout.shared}/web_VARS.fd")

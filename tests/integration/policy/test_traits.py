@@ -59,6 +59,7 @@ def test_a_source_that_cannot_starts_nothing(lab: Lab, operator: Operator, web: 
     assert operator.move(web).ended() == ("completed", None)
 
 
+@pytest.mark.long
 def test_a_destination_whose_facts_say_no_is_refused(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
     without_root(2)
     done = operator.move_after_facts(web, post_copy=True)

@@ -140,6 +140,7 @@ def test_a_host_refuses_the_ledger_of_another_control_node_and_a_dead_one_stops_
     assert "cannot be reached" in run.result[two]["error"]
 
 
+@pytest.mark.long
 def test_a_host_that_came_back_held_keeps_the_states_that_were_saved(lab: Lab, control: Protection, guests: Make) -> None:
     one = lab.host(1)
     guests("ran", "--autostart")

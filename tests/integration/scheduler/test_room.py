@@ -17,6 +17,7 @@ Make = t.Callable[..., str]
 SMALL = ("--mib", "64", "--dirty-mib", "8", "--rate", "500", "--integrity")
 
 
+@pytest.mark.long
 def test_one_mib_short_is_refused_and_an_exact_fit_moves(lab: Lab, control: Desk, web: str, guest: Make) -> None:
     control.leave_room(2, 63)
     for options in (("--check",), ()):

@@ -20,10 +20,10 @@ FOLDER = Path("tests", "integration")
 # By the prefix of their hosts; balanced by how long they take.
 LANES = {
     "kvt": ("moves", "facts", "ledger", "evacuate"),
-    "kvu": ("endings", "faults", "guard", "fencing", "protect"),
+    "kvu": ("endings", "faults", "guard", "fencing", "protect", "recover"),
     "kvv": ("lab", "contract", "storage", "awx"),
     "kvw": ("scheduler", "policy", "shutdown", "guides"),
-    "kvx": ("cleanup", "evacuation", "recover"),
+    "kvx": ("cleanup", "evacuation"),
 }
 # Suites of their own: mixed.py needs the root of another release, eda.py needs Java.
 MIXED = "mixed"
