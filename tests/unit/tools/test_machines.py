@@ -21,10 +21,9 @@ def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     run: list[str] = []
     monkeypatch.delenv("ONLY", raising=False)
     monkeypatch.setattr(machines, "PASSED", tmp_path)
-    monkeypatch.setattr(machines, "tree_digest", lambda: "tree")
-    monkeypatch.setattr(machines, "_run_with_fleet", lambda results, names, passed: run.extend(names))
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / "clocks").write_text("1 cases in 600 s\n", encoding="utf-8")
+    monkeypatch.setattr(machines, "tree_digest", lambda name: "tree")
+    monkeypatch.setattr(machines, "_run_with_fleet", lambda results, names: run.extend(names))
+    (tmp_path / "clocks-tree").write_text("1 cases in 600 s\n", encoding="utf-8")
     return run
 
 
@@ -37,7 +36,7 @@ def test_what_has_passed_on_this_tree_is_named_and_not_run_again(chosen: list[st
 
 
 def test_another_tree_runs_everything(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "tree_digest", lambda: "another")
+    monkeypatch.setattr(machines, "tree_digest", lambda name: "another")
     machines.run_some(Results("machines"), NAMES)
     assert chosen == NAMES
 
@@ -58,14 +57,20 @@ def test_a_name_that_there_is_not_is_a_failure(chosen: list[str], monkeypatch: p
 
 
 def test_the_tree_is_what_an_outcome_depends_on(tmp_path: Path) -> None:
-    for name in ("plugins/a.py", "docs/b.md"):
-        (tmp_path / name).parent.mkdir()
+    for name in ("plugins/a.py", "docs/b.md", "tests/machines/scenarios/test_boot.py", "tests/machines/scenarios/support/site.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("one", encoding="utf-8")
-    before = machines.tree_digest(tmp_path)
-    (tmp_path / "docs/b.md").write_text("two", encoding="utf-8")
-    assert machines.tree_digest(tmp_path) == before
-    (tmp_path / "plugins/a.py").write_text("two", encoding="utf-8")
-    assert machines.tree_digest(tmp_path) != before
+
+    def changes_with(name: str, scenario: str) -> bool:
+        before = machines.tree_digest(scenario, tmp_path)
+        (tmp_path / name).write_text((tmp_path / name).read_text(encoding="utf-8") + " more", encoding="utf-8")
+        return machines.tree_digest(scenario, tmp_path) != before
+
+    assert changes_with("plugins/a.py", "boot")
+    assert changes_with("tests/machines/scenarios/test_boot.py", "boot")
+    assert changes_with("tests/machines/scenarios/support/site.py", "boot")
+    assert not changes_with("tests/machines/scenarios/test_boot.py", "clocks")
+    assert not changes_with("docs/b.md", "boot")
 
 
 def test_the_most_important_scenarios_are_there() -> None:
