@@ -11,7 +11,8 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.sit
 
 
 def test_a_move_there_and_back(machines: Machines, site: Site) -> None:
-    machines("guest", "web", "--host", "m1", "--mib", "32", "--dirty-mib", "8", "--rate", "50")
+    # Such a network carries some 180 KB/s for one connection: a guest that writes as fast as that would only arrive by its longest pause.
+    machines("guest", "web", "--host", "m1", "--mib", "32", "--dirty-mib", "8", "--rate", "5")
     for number in machines.numbers:
         machines("netem", machines.host(number), "--delay-ms", "50", "--loss-percent", "1")
     for source, destination in ((1, 2), (2, 1)):
