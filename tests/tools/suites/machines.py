@@ -25,7 +25,7 @@ PREFIX = "kvm"
 COMMAND = places.COPY / "tests" / "machines" / "machines"
 SCENARIOS = Path("tests", "machines", "scenarios")
 PASSED = places.BUILD / "machines"
-# What a scenario's outcome depends on; of the scenarios' own files only its own.
+# What a scenario's outcome depends on, without the files of the other scenarios.
 TREE = ("meta", "playbooks", "plugins", "roles", "tests/integration/recover/support", "tests/integration/support", "tests/lab", "tests/machines")
 CORE = ("whole_story", "power_cut", "nfs_lease", "kill_user_processes")
 # For hangs only: on two processors that do nothing else, none takes longer than 20 minutes.
@@ -42,16 +42,16 @@ def run(results: Results) -> None:
 
 def run_some(results: Results, names: list[str]) -> None:
     """Run these scenarios one after the other: each wants the whole fleet."""
-    only = os.environ.get("ONLY") or ""
-    chosen = [name for name in names if fnmatch.fnmatch(name, only)] if only else [name for name in names if not _passed(name).exists()]
+    only, marks = os.environ.get("ONLY") or "", {name: PASSED / f"{name}-{tree_digest(name)}" for name in names}
+    chosen = [name for name in names if fnmatch.fnmatch(name, only)] if only else [name for name in names if not marks[name].exists()]
     for name in names:
         if not only and name not in chosen:
-            print(f"{name} has passed on this tree already: {_passed(name).read_text(encoding='utf-8').strip()}", flush=True)
+            print(f"{name} has passed on this tree already: {marks[name].read_text(encoding='utf-8').strip()}", flush=True)
             results.add(f"{name} (earlier, on the same tree)", passed=True)
     if only and not chosen:
         results.add(f"ONLY={only} names no scenario; there are {', '.join(names)}", passed=False)
     if chosen:
-        _run_with_fleet(results, chosen)
+        _run_with_fleet(results, {name: marks[name] for name in chosen})
 
 
 def tree_digest(name: str, root: Path = places.COPY) -> str:
@@ -64,22 +64,19 @@ def tree_digest(name: str, root: Path = places.COPY) -> str:
     return digest.hexdigest()[:16]
 
 
-def _passed(name: str) -> Path:
-    return PASSED / f"{name}-{tree_digest(name)}"
-
-
 def _names() -> list[str]:
     return sorted(path.stem.removeprefix("test_") for path in (places.COPY / SCENARIOS).glob("test_*.py"))
 
 
-def _run_with_fleet(results: Results, chosen: list[str]) -> None:
+def _run_with_fleet(results: Results, chosen: dict[str, Path]) -> None:
+    """:arg chosen: by scenario the file that is written when it passes, named after the tree as it was before anything ran."""
     with scenarios(results, PREFIX, places.INTEGRATION_VENV) as env:
         env = {**env, "KVMFLEET_MACHINES_PREFIX": PREFIX}
         _machines(env, "down", timeout=DOWN_SECONDS)
         try:
             if results.check("the fleet comes up", [str(COMMAND), "up"], env=env, hang_seconds=UP_SECONDS):
-                for name in chosen:
-                    _run_scenario(results, name, env)
+                for name, mark in chosen.items():
+                    _run_scenario(results, name, env, mark)
         finally:
             _machines(env, "down", timeout=DOWN_SECONDS)
 
@@ -88,7 +85,7 @@ def _machines(env: dict[str, str], *arguments: str, timeout: float) -> None:
     subprocess.run([str(COMMAND), *arguments], env=env, check=True, timeout=timeout, stdin=subprocess.DEVNULL)
 
 
-def _run_scenario(results: Results, name: str, env: dict[str, str]) -> None:
+def _run_scenario(results: Results, name: str, env: dict[str, str], mark: Path) -> None:
     evidence = places.RESULTS / f"machines-{name}"
     shutil.rmtree(evidence, ignore_errors=True)
     one, begun = Results(results.suite), time.monotonic()
@@ -96,6 +93,6 @@ def _run_scenario(results: Results, name: str, env: dict[str, str]) -> None:
     told = {**env, "KVMFLEET_MACHINES_EVIDENCE": str(evidence)}
     pytest.run(one, name, python, [str(SCENARIOS / f"test_{name}.py")], told, hang_seconds=SCENARIO_SECONDS)
     if one.passed and not one.failed and not one.skipped:
-        PASSED.mkdir(parents=True, exist_ok=True)
-        _passed(name).write_text(f"{one.passed} cases in {time.monotonic() - begun:.0f} s\n", encoding="utf-8")
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.write_text(f"{one.passed} cases in {time.monotonic() - begun:.0f} s\n", encoding="utf-8")
     results.merge(one)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,24 @@ def test_the_tree_is_what_an_outcome_depends_on(tmp_path: Path) -> None:
     assert changes_with("tests/machines/scenarios/support/site.py", "boot")
     assert not changes_with("tests/machines/scenarios/test_boot.py", "clocks")
     assert not changes_with("docs/b.md", "boot")
+
+
+def test_a_mark_is_for_the_tree_that_the_scenario_ran_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees = ["before"]
+
+    def run(results: Results, *dummy_arguments: object, **dummy_options: object) -> None:
+        trees.append("edited while it runs")
+        results.add("boot", passed=True)
+
+    monkeypatch.delenv("ONLY", raising=False)
+    monkeypatch.setattr(machines, "PASSED", tmp_path)
+    monkeypatch.setattr(machines, "tree_digest", lambda name: trees[-1])
+    monkeypatch.setattr(machines, "scenarios", lambda *arguments: contextlib.nullcontext({}))
+    monkeypatch.setattr(machines, "_machines", lambda env, *arguments, timeout: None)
+    monkeypatch.setattr(Results, "check", lambda self, *arguments, **options: True)
+    monkeypatch.setattr(machines.pytest, "run", run)
+    machines.run_some(Results("machines"), ["boot"])
+    assert [path.name for path in tmp_path.iterdir()] == ["boot-before"]
 
 
 def test_the_most_important_scenarios_are_there() -> None:
