@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ LOOK_SECONDS = 0.5
 HUNG = 124
 
 _running: set[subprocess.Popen[bytes]] = set()
+# Held while a tool starts: it is one of those that run as soon as there is a process.
+_starting = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -67,19 +70,27 @@ def run(
 
 def end_all() -> None:
     """Tell all tools that other threads of this process run to end; those threads then see them end."""
-    for process in tuple(_running):
+    with _starting:
+        told = tuple(_running)
+    for process in told:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
 
 
 def _run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], stream: IO[bytes], output: Output, watch: Watch, hang_seconds: float, quiet: bool) -> Ended:
-    with subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True) as process:
-        _running.add(process)
+    with _start(argv, cwd, env, stream) as process:
         try:
             return _follow(process, output, watch, hang_seconds, quiet)
         finally:
             _running.discard(process)
             _end_group(process)
+
+
+def _start(argv: Sequence[str], cwd: Path, env: Mapping[str, str], stream: IO[bytes]) -> subprocess.Popen[bytes]:
+    with _starting:
+        process = subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True)
+        _running.add(process)
+    return process
 
 
 def _follow(

@@ -6,14 +6,18 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
+import typing as t
 
 import pytest
+from suites import processes
 from suites.lanes import run_together
 
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
@@ -50,6 +54,26 @@ def test_a_run_that_is_told_to_end_ends_and_takes_its_labs_down(tmp_path: pathli
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
     assert sorted(path.name for path in tmp_path.glob("*.down")) == ["one.down", "other.down"]
+
+
+def test_a_tool_that_is_starting_when_all_are_ended_ends_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_started, is_ending = threading.Event(), threading.Event()
+    start = subprocess.Popen
+
+    def start_slowly(*arguments: t.Any, **options: t.Any) -> subprocess.Popen[bytes]:
+        process = start(*arguments, **options)
+        has_started.set()
+        is_ending.wait(30)
+        time.sleep(0.5)
+        return process
+
+    monkeypatch.setattr(processes.subprocess, "Popen", start_slowly)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        tool = pool.submit(processes.run, ["sleep", "300"], tmp_path, os.environ, hang_seconds=10)
+        assert has_started.wait(30)
+        is_ending.set()
+        processes.end_all()
+        assert tool.result(60).code == -signal.SIGTERM
 
 
 def _wait_for(folder: pathlib.Path, pattern: str) -> None:
