@@ -13,7 +13,12 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 
 MISSING = "/nonexistent/python3"
-WITH_TWO_HALVES = [("host", {}), ("protect", {}), ("scheduler_check", {"name": "bystander"}), ("live_migrate", {"name": "bystander", "destination": "kvm9"})]
+WITH_TWO_HALVES = [
+    ("host", {}),
+    pytest.param("protect", {}, marks=pytest.mark.long),
+    pytest.param("scheduler_check", {"name": "bystander"}, marks=pytest.mark.long),
+    ("live_migrate", {"name": "bystander", "destination": "kvm9"}),
+]
 
 
 @pytest.mark.parametrize("pipelining", ["true", "false"])

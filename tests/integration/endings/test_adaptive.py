@@ -42,6 +42,7 @@ def test_a_busy_guest_is_allowed_what_it_needs(lab: Lab, control: Session, guest
     assert lab.check(name)["intact"]
 
 
+@pytest.mark.long
 def test_a_guest_that_comes_over_by_itself_is_left_alone(lab: Lab, control: Session, guest: Make) -> None:
     name = guest("calm", "--mib", "96", "--dirty-mib", "48", "--rate", "500")
     done = control.move(name, bandwidth_mib=32)

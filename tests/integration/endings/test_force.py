@@ -109,6 +109,7 @@ def test_its_speed_in_post_copy(lab: Lab, control: Session, endless: str) -> Non
     check_completed(lab, control, running.wait(), endless)
 
 
+@pytest.mark.long
 def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
     forced = control.force(endless)
     assert (forced.code, forced.changed) == (0, True), forced.text

@@ -153,6 +153,7 @@ def test_auto_converge_is_never_switched_to_post_copy(lab: Lab, control: Session
     assert 0 < done.record["result"]["downtime_ms"] < 8000
 
 
+@pytest.mark.long
 def test_a_paused_guest_stays_paused_and_is_not_switched(lab: Lab, control: Session, endless: str) -> None:
     lab.virsh(1, "suspend", endless)
     done = control.move(endless, post_copy=True, timeout_seconds=3, on_timeout="force_complete", bandwidth_mib=8)

@@ -59,7 +59,7 @@ class SilentDoor:
         self._listener.close()
 
 
-@pytest.mark.parametrize("said", ["-T", "ansible.cfg", "ansible_ssh_timeout", "ansible_timeout"])
+@pytest.mark.parametrize("said", ["-T", *(pytest.param(said, marks=pytest.mark.long) for said in ("ansible.cfg", "ansible_ssh_timeout")), "ansible_timeout"])
 def test_the_knock_waits_as_long_as_the_user_lets_a_connection_open(tmp_path: pathlib.Path, said: str) -> None:
     door = SilentDoor()
     host = {"ansible_host": "127.0.0.1", "ansible_port": door.port, **({said: OPENING_SECONDS} if said.startswith("ansible_") else {})}

@@ -190,8 +190,8 @@ def test_an_agent_that_prints_its_password_is_not_repeated(site: Site, tmp_path:
     ("changes", "told"),
     [
         ({"status": "on"}, "not off"),
-        ({"action": "reboot"}, "reboot"),
-        ({"at": "2020-01-01T00:00:00Z"}, "old"),
+        pytest.param({"action": "reboot"}, "reboot", marks=pytest.mark.long),
+        pytest.param({"at": "2020-01-01T00:00:00Z"}, "old", marks=pytest.mark.long),
     ],
 )
 def test_evidence_that_is_none(dead: Site, changes: dict[str, t.Any], told: str) -> None:

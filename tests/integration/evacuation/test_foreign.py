@@ -103,7 +103,7 @@ EDITS: dict[str, Edit] = {
         pytest.param(lambda _text: "", id="empty", marks=pytest.mark.long),
         pytest.param(lambda text: text[: len(text) // 2], id="torn"),
         pytest.param(lambda _text: "[]", id="foreign", marks=pytest.mark.long),
-        pytest.param(lambda text: text.replace("bomb.qcow2", "good.qcow2"), id="edited"),
+        pytest.param(lambda text: text.replace("bomb.qcow2", "good.qcow2"), id="edited", marks=pytest.mark.long),
     ],
 )
 def test_a_document_that_is_not_as_it_was_written_is_named_and_stops_no_other(site: Site, spoil: t.Callable[[str], str]) -> None:

@@ -172,6 +172,7 @@ def test_a_guest_on_its_way_is_not_measured_and_goes_on(lab: Lab, control: Contr
     assert lab.places(endless) == {1: "running"}
 
 
+@pytest.mark.long
 def test_a_measuring_time_that_cannot_be(lab: Lab, control: Control) -> None:
     for seconds in (-1, 61):
         module = ["-m", "kvmfleet.migration.host_facts", "-a", f"dirty_rate_seconds={seconds}"]

@@ -157,10 +157,10 @@ def test_a_token_on_a_disk_that_cannot_be_written_does_not_count(host: Host) -> 
     ("token", "grant"),
     [
         ("garbage \x00", json.dumps({"grant": GRANT})),
-        (json.dumps({"token": GRANT, "grant": OTHER_GRANT}), json.dumps({"grant": GRANT})),
+        pytest.param(json.dumps({"token": GRANT, "grant": OTHER_GRANT}), json.dumps({"grant": GRANT}), marks=pytest.mark.long),
         (json.dumps({"token": GRANT, "grant": GRANT}), "{"),
-        (json.dumps({"token": GRANT, "grant": None}), json.dumps({"grant": None})),
-        (json.dumps({"token": GRANT, "grant": GRANT}), json.dumps({"grant": GRANT})),
+        pytest.param(json.dumps({"token": GRANT, "grant": None}), json.dumps({"grant": None}), marks=pytest.mark.long),
+        pytest.param(json.dumps({"token": GRANT, "grant": GRANT}), json.dumps({"grant": GRANT}), marks=pytest.mark.long),
     ],
 )
 def test_torn_and_foreign_files_hold(host: Host, token: str, grant: str) -> None:

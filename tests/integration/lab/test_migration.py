@@ -22,7 +22,13 @@ WRITER = ("--mib", "96", "--dirty-mib", "32", "--rate", "2000")
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("none", []), ("bindfs", []), ("nbd", []), ("shared", ["--unsafe"]), ("local", ["--copy-storage-all"])],
+    [
+        ("none", []),
+        pytest.param("bindfs", [], marks=pytest.mark.long),
+        ("nbd", []),
+        pytest.param("shared", ["--unsafe"], marks=pytest.mark.long),
+        ("local", ["--copy-storage-all"]),
+    ],
 )
 def test_a_guest_moves_and_keeps_its_memory(lab: Command, guest: Make, kind: str, options: list[str]) -> None:
     name = guest(f"move-{kind}", *WRITER, "--storage", kind, "--integrity")

@@ -33,6 +33,7 @@ def test_a_prediction_and_its_diff(lab: Lab, control: Control, guest: Make) -> N
     assert (after.code, after.changed) == (0, False), after.text
 
 
+@pytest.mark.long
 def test_a_host_without_room_is_foreseen(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("too-big")
     full = ["-e", '{"kvmfleet_scheduler": {"reserved_memory_mib": 900000000}}']

@@ -53,7 +53,7 @@ def test_autostart_goes_along_and_only_where_it_was(lab: Lab, control: Control, 
     assert "autostart_destination" not in [act["act"] for act in done.records[1]["acts"]]
 
 
-@pytest.mark.parametrize("kind", ["nbd", "bindfs"])
+@pytest.mark.parametrize("kind", ["nbd", pytest.param("bindfs", marks=pytest.mark.long)])
 def test_storage_that_hosts_share(lab: Lab, control: Control, guest: Make, kind: str) -> None:
     name = guest(f"on-{kind}", *WRITER, "--storage", kind)
     moved = control.move(name)
@@ -62,7 +62,7 @@ def test_storage_that_hosts_share(lab: Lab, control: Control, guest: Make, kind:
     assert lab.check(name)["intact"]
 
 
-@pytest.mark.parametrize("kind", ["shared", "local"])
+@pytest.mark.parametrize("kind", [pytest.param("shared", marks=pytest.mark.long), "local"])
 def test_storage_that_nobody_proved_to_be_shared_is_unsafe(lab: Lab, control: Control, guest: Make, kind: str) -> None:
     name = guest(f"on-{kind}", *WRITER, "--storage", kind)
     for options in (["--check"], []):

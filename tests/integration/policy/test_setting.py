@@ -59,14 +59,14 @@ def test_what_is_no_running_and_persistent_domain_has_one_definition(lab: Lab, o
     [
         ({"post_copy": True, "auto_converge": True}, "conflict", "both"),
         ({"profile": "gold"}, "invalid_argument", "batch, database"),
-        ({"profile": "database", "post_copy": True}, "conflict", "post_copy"),
-        ({"profile": "batch", "post_copy": True}, "conflict", "both"),
-        ({"timeout_seconds": -1}, "invalid_argument", "timeout_seconds is -1"),
-        ({"downtime_ms": 0}, "invalid_argument", "downtime_ms is 0"),
-        ({"priority": 5000}, "invalid_argument", "priority"),
-        ({"group": {"name": "a", "policy": "affinity", "max_per_host": 2}}, "invalid_argument", "max_per_host"),
-        ({"labels": [""]}, "invalid_argument", "label"),
-        ({"state": "absent", "priority": 1}, "invalid_argument", "unset"),
+        pytest.param({"profile": "database", "post_copy": True}, "conflict", "post_copy", marks=pytest.mark.long),
+        pytest.param({"profile": "batch", "post_copy": True}, "conflict", "both", marks=pytest.mark.long),
+        pytest.param({"timeout_seconds": -1}, "invalid_argument", "timeout_seconds is -1", marks=pytest.mark.long),
+        pytest.param({"downtime_ms": 0}, "invalid_argument", "downtime_ms is 0", marks=pytest.mark.long),
+        pytest.param({"priority": 5000}, "invalid_argument", "priority", marks=pytest.mark.long),
+        pytest.param({"group": {"name": "a", "policy": "affinity", "max_per_host": 2}}, "invalid_argument", "max_per_host", marks=pytest.mark.long),
+        pytest.param({"labels": [""]}, "invalid_argument", "label", marks=pytest.mark.long),
+        pytest.param({"state": "absent", "priority": 1}, "invalid_argument", "unset", marks=pytest.mark.long),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_written(lab: Lab, operator: Operator, web: str, fields: dict[str, t.Any], code: str, named: str) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk, check_moved, check_refused, check_untouched, reasons
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -31,6 +33,7 @@ def test_closed_hosts_and_a_forced_move(lab: Lab, control: Desk, web: str) -> No
     assert [record["status"] for record in control.records()] == ["conflict", "conflict", "completed"]
 
 
+@pytest.mark.long
 def test_a_forced_move_that_nothing_would_refuse(lab: Lab, control: Desk, web: str) -> None:
     done = control.move(web, 2, force=True)
     check_moved(lab, done, web, 2)

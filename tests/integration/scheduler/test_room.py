@@ -92,7 +92,7 @@ BAD = {
 
 
 # Each of these is asked of a host's variables, all of them of a task's option.
-@pytest.mark.parametrize("case", ["zero", "negative", "a word", "an unknown key"])
+@pytest.mark.parametrize("case", ["zero", *(pytest.param(case, marks=pytest.mark.long) for case in ("negative", "a word", "an unknown key"))])
 def test_settings_that_cannot_be_right(lab: Lab, control: Desk, web_for_all: str, case: str) -> None:
     settings, named = BAD[case]
     control.scheduler(2, **settings)

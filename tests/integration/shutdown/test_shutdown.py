@@ -99,7 +99,12 @@ def test_a_guest_that_libvirt_would_start_again_is_refused(lab: Lab, control: Co
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"), [({}, "not_found"), ({"wait_seconds": 0}, "invalid_argument"), ({"uri": "qemu+tcp://kvm9/system"}, "not_supported")]
+    ("arguments", "code"),
+    [
+        ({}, "not_found"),
+        pytest.param({"wait_seconds": 0}, "invalid_argument", marks=pytest.mark.long),
+        pytest.param({"uri": "qemu+tcp://kvm9/system"}, "not_supported", marks=pytest.mark.long),
+    ],
 )
 def test_bad_input(control: Control, arguments: dict[str, t.Any], code: str) -> None:
     assert shut_down(control, "nobody", **arguments).refused() == code

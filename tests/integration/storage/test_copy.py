@@ -66,7 +66,7 @@ def test_with_nothing_to_copy_nothing_is_copied(lab: Lab, control: Control, gues
     assert move(control, bare, "full").ended() == ("completed", None)
 
 
-@pytest.mark.parametrize("mode", ["full", "incremental"])
+@pytest.mark.parametrize("mode", ["full", pytest.param("incremental", marks=pytest.mark.long)])
 def test_a_shared_disk_is_never_copied_onto_itself(lab: Lab, control: Control, guest: Make, mode: str) -> None:
     name = guest("shared", "--mib", "64", "--storage", "bindfs")
     outcome = move(control, name, mode, unsafe=True, copy_storage_overwrite=["vda"])
@@ -143,7 +143,7 @@ def test_a_file_that_is_there_is_replaced_only_when_named(lab: Lab, control: Con
     assert disks.content(WEB, 2) == disks.content(WEB, 1) != there
 
 
-@pytest.mark.parametrize("state", ["--off", "--paused"])
+@pytest.mark.parametrize("state", ["--off", pytest.param("--paused", marks=pytest.mark.long)])
 def test_a_file_that_a_domain_there_uses_is_never_replaced(lab: Lab, control: Control, disks: Disks, web: str, guest: Make, state: str) -> None:
     other = guest("other", "--mib", "32", "--off", on=2)
     disks.create(WEB, on=2, mib=4)

@@ -51,7 +51,7 @@ def test_a_cap_holds_for_copied_disks_too(lab: Lab, control: Control, disks: Dis
     assert disks.content(WEB, 2) == disks.content(WEB, 1)
 
 
-@pytest.mark.parametrize("options", [{"parallel_connections": 4}, {"compression": "xbzrle"}], ids=["parallel", "xbzrle"])
+@pytest.mark.parametrize("options", [{"parallel_connections": 4}, pytest.param({"compression": "xbzrle"}, marks=pytest.mark.long)], ids=["parallel", "xbzrle"])
 def test_the_memory_arrives_whole_by_other_ways(lab: Lab, control: Control, busy: str, options: dict[str, t.Any]) -> None:
     outcome = control.move(busy, transport="tcp", **options)
     assert outcome.ended() == ("completed", None), outcome.text
@@ -91,10 +91,10 @@ def test_a_paused_guest_takes_its_options_for_post_copy_along(lab: Lab, control:
 
 REFUSED = [
     ({"post_copy": True, "parallel_connections": 2}, "the guest is lost"),
-    ({"post_copy_bandwidth_mib": 8}, "works only together with post_copy"),
-    ({"compression": "xbzrle", "parallel_connections": 2}, "cannot be combined with compression xbzrle"),
-    ({"compression": "zstd"}, "works only together with parallel_connections"),
-    ({"copy_storage_overwrite": ["vda"]}, "works only together with copy_storage"),
+    pytest.param({"post_copy_bandwidth_mib": 8}, "works only together with post_copy", marks=pytest.mark.long),
+    pytest.param({"compression": "xbzrle", "parallel_connections": 2}, "cannot be combined with compression xbzrle", marks=pytest.mark.long),
+    pytest.param({"compression": "zstd"}, "works only together with parallel_connections", marks=pytest.mark.long),
+    pytest.param({"copy_storage_overwrite": ["vda"]}, "works only together with copy_storage", marks=pytest.mark.long),
 ]
 
 
