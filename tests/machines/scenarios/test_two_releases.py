@@ -43,7 +43,7 @@ def test_a_fleet_with_one_host_of_a_newer_release(other: Machines, tmp_path: pat
 
     site = Site(other, tmp_path)
     refused = site.do(3, "live_migrate", name="new", destination="m1")
-    assert refused.refused() == "conflict"
+    assert refused.refused() == "conflict", refused.text
     assert "It does not have the machine type pc-i440fx-10.0" in refused.msg
     moved = site.do(1, "live_migrate", name="old", destination="m3")
     assert moved.code == 0, moved.text
