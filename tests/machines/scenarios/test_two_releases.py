@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A fleet whose third host runs Debian 13: each machine runs its release and its libvirt. A guest moves to the newer QEMU; one that began there stays."""
+"""A fleet whose third host runs Debian 13: each machine runs its release and its libvirt.
+
+The machines have only booted, so the playbook exchange_keys comes first. A guest moves to the newer QEMU; one that began there stays.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,7 @@ def test_a_fleet_with_one_host_of_a_newer_release(other: Machines, tmp_path: pat
     assert other.active() == {1: {"old"}, 2: set(), 3: {"new"}}
 
     site = Site(other, tmp_path)
+    site.succeed("exchange_keys")
     refused = site.do(3, "live_migrate", name="new", destination="m1")
     assert refused.refused() == "conflict", refused.text
     assert "It does not have the machine type pc-i440fx-10.0" in refused.msg
