@@ -9,6 +9,7 @@ They stand beside those of real hosts, for what a story in the lab did not come 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -16,15 +17,18 @@ import shutil
 import tempfile
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import notes, quarantine
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import program, storage
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.document import changed
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, copied, intend, new_record, note
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved import sealed
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import scrapped
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import program, storage_program
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import quarantine, restart
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import change_policy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import PLAN_SCHEMA, plan_digest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import discarded_entry
 from ansible_collections.kvmfleet.migration.tests.golden.later import BY, ENDS
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 Document = t.Dict[str, t.Any]
 
@@ -71,7 +75,7 @@ COURSES: t.Tuple[t.Tuple[str, t.Tuple[str, ...], t.Optional[str], t.Optional[str
 def write(out: pathlib.Path) -> None:
     """Write all of them below a corpus."""
     records = write_courses(out / "ledgers/courses")
-    write_note(next(record for record in records if record["status"] == s.DONE), out / "host/took-over/evacuations")
+    write_note(next(record for record in records if record.status == s.DONE), out / "host/took-over/evacuations")
     write_policies(out / "policy")
     write_quarantine(out / "host/put-aside/quarantine", False)
     write_quarantine(out / "host/deleted/quarantine", True)
@@ -80,13 +84,17 @@ def write(out: pathlib.Path) -> None:
     write_plan(out / "plans")
 
 
-def write_courses(folder: pathlib.Path) -> t.List[Document]:
+def write_courses(folder: pathlib.Path) -> t.List[MoveRecord]:
     """Write a ledger with a record of each course, one more that was given up for a newer one, and hosts in every state; return the records of courses."""
     ledger = FileLedger(str(folder))
     for end, state in zip(ENDS, ("enabled", "maintenance")):
-        ledger.put_host({"schema": 1, **end, "name": end["host"], "state": state, "reason": "", "by": BY, "since": "2026-11-22T09:00:00.000Z"}, None)
+        ledger.put_host(
+            host_entry({"schema": 1, **encode(end), "name": end.host, "state": state, "reason": "", "by": BY, "since": "2026-11-22T09:00:00.000Z"}), None
+        )
     gone = {"schema": 1, "host": "kvm3", "name": "kvm3", "host_id": "33333333-0000-4000-8000-000000000003", "state": "maintenance"}
-    ledger.put_host(t.cast(Document, scrapped(gone, "its mainboard is beyond repair", BY)), None)
+    discarded = discarded_entry(host_entry(gone), "its mainboard is beyond repair", BY)
+    assert discarded is not None
+    ledger.put_host(discarded, None)
     records = [_run(ledger, f"{number:08d}-0000-4000-8000-000000000000", f"guest{number}", *course) for number, course in enumerate(COURSES)]
     _run(
         ledger,
@@ -103,26 +111,24 @@ def write_courses(folder: pathlib.Path) -> t.List[Document]:
 
 def _run(
     ledger: FileLedger, uuid: str, name: str, record_type: str, statuses: t.Sequence[str], reason: t.Optional[str], forced: t.Optional[str], **more: str
-) -> Document:
+) -> MoveRecord:
     policy = {"timeout_seconds": {"value": 900, "source": "task"}, "downtime_ms": {"value": 500, "source": "default"}}
-    record = new_record(record_type, {"uuid": uuid, "name": name}, ENDS[0], ENDS[1], policy, BY, {"memory_mib": 2048}, forced, "Begun by an operator.")
+    record = new_record(record_type, DomainRef(uuid, name), ENDS[0], ENDS[1], policy, BY, {"memory_mib": 2048}, forced, "Begun by an operator.")
     stored = ledger.open_record(record)
     for number, status in enumerate(statuses):
-        changed_record = copied(stored.record)
+        changed_record = stored.record
         if status == s.RUNNING:
-            intend(changed_record, "migrate")
-            note(changed_record, "migrate", "watcher pid 4711")
-        advance(changed_record, status, BY, "", reason if number == len(statuses) - 1 else None)
-        stored = ledger.update(stored, changed_record)
+            changed_record = changed_record.intend("migrate").note("migrate", "watcher pid 4711")
+        stored = ledger.update_record(stored, changed_record.advance(status, BY, "", reason if number == len(statuses) - 1 else None))
     if more:
-        stored = ledger.update(stored, {**copied(stored.record), **more})
+        stored = ledger.update_record(stored, dataclasses.replace(stored.record, **more))
     return stored.record
 
 
 def write_policies(folder: pathlib.Path) -> None:
     """Write a policy with all fields, and one that a later version has written more into."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = changed("", POLICY)
+    text = change_policy("", POLICY)
     later = text.replace("<priority>", '<of_a_later_version unit="s"><x/></of_a_later_version><priority>')
     (folder / "all-fields.xml").write_text(f"{text}\n", encoding="utf-8")
     (folder / "unknown-keys.xml").write_text(f"{later}\n", encoding="utf-8")
@@ -135,34 +141,36 @@ def write_quarantine(out: pathlib.Path, deleted: bool) -> None:
         image.write_bytes(b"")
         root = os.path.join(folder, "quarantine")
         own = quarantine.Quarantine("44444444-0000-4000-8000-000000000004", root)
-        item = own.item("disk", "vda", str(image), folder)
-        own.begin({"uuid": "44444444-0000-4000-8000-0000000000dd", "name": "web"}, t.cast(str, ENDS[0]["host_id"]), "<domain/>", [item])
-        own.move(item)
-        own.finish()
+        file = own.locate_file("disk", "vda", str(image), folder)
+        own.record_files(DomainRef("44444444-0000-4000-8000-0000000000dd", "web"), t.cast(str, ENDS[0].host_id), "<domain/>", [file])
+        own.move_file(file)
+        own.mark_complete()
         if deleted:
             own.mark_deleted()
         out.mkdir(parents=True, exist_ok=True)
         for path in pathlib.Path(root).glob("*.json"):
-            text = path.read_text(encoding="utf-8").replace(root, quarantine.ROOT).replace(folder, "/var/lib/libvirt/images")
+            text = path.read_text(encoding="utf-8").replace(root, quarantine.QUARANTINE_ROOT).replace(folder, "/var/lib/libvirt/images")
             (out / path.name).write_text(text, encoding="utf-8")
 
 
 def write_guard(out: pathlib.Path) -> None:
-    """Write what the guard keeps of four boots: held, released by the control node, released by a token, and with a token left for the next."""
+    """Write the guard's files of two boots: held, released by the control node, a token left; then held until that is confirmed, and released by it."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         guard = program.Guard(folder)
         _boot(root, BOOTS[0])
-        guard.hold()
-        _keep(root / "run/kvmfleet/guard", out / "run/guard-held/guard")
-        guard.release(program.BY_CONTROL)
-        _keep(root / "run/kvmfleet/guard", out / "run/guard-released-by-control/guard")
+        guard.hold_boot()
+        _keep(root, "run/kvmfleet/guard", out / "run/guard-held/guard")
+        guard.release_boot(program.BY_CONTROL)
+        _keep(root, "run/kvmfleet/guard", out / "run/guard-released-by-control/guard")
         program.write_json(guard.grant_file, _grant(root))
         guard.leave_token()
-        _keep(root / "var/lib/kvmfleet/guard", out / "host/trusted/guard")
+        _keep(root, "var/lib/kvmfleet/guard", out / "host/trusted/guard")
         _boot(root, BOOTS[1])
-        guard.confirm()
-        _keep(root / "run/kvmfleet/guard", out / "run/guard-released-by-token/guard")
+        guard.hold_boot()
+        _keep(root, "run/kvmfleet/guard", out / "run/guard-unconfirmed/guard")
+        guard.confirm_token()
+        _keep(root, "run/kvmfleet/guard", out / "run/guard-released-by-token/guard")
 
 
 def _grant(root: pathlib.Path) -> Document:
@@ -170,10 +178,10 @@ def _grant(root: pathlib.Path) -> Document:
     host_id, nonce = "77777777-0000-4000-8000-000000000007", "88888888-0000-4000-8000-000000000008"
     images = root / "images"
     images.mkdir()
-    (images / f"{storage.HOST_TOKEN_PREFIX}{host_id}").write_text(json.dumps({"host_id": host_id, "nonce": nonce}), encoding="ascii")
+    (images / f"{storage_program.HOST_TOKEN_PREFIX}{host_id}").write_text(json.dumps({"host_id": host_id, "nonce": nonce}), encoding="ascii")
     program_file = root / program.STORAGE_PROGRAM
     program_file.parent.mkdir(parents=True)
-    shutil.copyfile(storage.__file__, program_file)
+    shutil.copyfile(storage_program.__file__, program_file)
     return {"grant": "55555555-0000-4000-8000-000000000005", "host_id": host_id, "folders": {str(images): nonce}}
 
 
@@ -183,10 +191,12 @@ def _boot(root: pathlib.Path, boot_id: str) -> None:
     (kernel / "boot_id").write_text(boot_id, encoding="ascii")
 
 
-def _keep(source: pathlib.Path, target: pathlib.Path) -> None:
+def _keep(root: pathlib.Path, source: str, target: pathlib.Path) -> None:
+    """Keep the files of a folder below a root, without the name of that temporary folder."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in source.glob("*.json"):
-        shutil.copyfile(path, target / path.name)
+    for path in (root / source).glob("*.json"):
+        text = path.read_text(encoding="utf-8").replace(str(root), "/var/lib/libvirt")
+        (target / path.name).write_text(text, encoding="utf-8")
 
 
 def write_turns(folder: pathlib.Path) -> None:
@@ -196,9 +206,9 @@ def write_turns(folder: pathlib.Path) -> None:
     (folder / "66666666-0000-4000-8000-000000000060.turns").write_text(json.dumps(told, separators=(",", ":")), encoding="utf-8")
 
 
-def write_note(record: Document, folder: pathlib.Path) -> None:
+def write_note(record: MoveRecord, folder: pathlib.Path) -> None:
     """Write the note of an evacuation, as the host that took the domain over does."""
-    notes.write(record["domain"]["uuid"], {**record, "ledger_id": "77777777-0000-4000-8000-000000000007"}, str(folder))
+    restart.write_note(record.domain.uuid, encode(dataclasses.replace(record, ledger_id="77777777-0000-4000-8000-000000000007")), str(folder))
 
 
 def write_plan(folder: pathlib.Path) -> None:
@@ -220,4 +230,6 @@ def write_plan(folder: pathlib.Path) -> None:
         "predicted_seconds": {"kvm1": 12.5},
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "drain.json").write_text(json.dumps(sealed(plan), indent=4, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / "drain.json").write_text(
+        json.dumps({"schema": PLAN_SCHEMA, "digest": plan_digest(plan), **plan}, indent=4, sort_keys=True) + "\n", encoding="utf-8"
+    )

@@ -17,40 +17,53 @@ import shutil
 import tempfile
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import AdaptiveSchedule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.outcome import judge
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import is_aborting, is_unsettled
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.outcome import judge_outcome
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import (
+    StartOrder,
+    SurveyedDomain,
+    read_start_order,
+    read_survey,
+    record_in,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import limits_of, terms_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order, order_from
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import Settlement
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation import cleanup_tombstones
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import tombstones
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe, holds_domain
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.decide import decide
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import MoveRequest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import closing_status
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe_record, holds_domain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import decide_move
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import DEFAULT_SCHEDULING, Scheduling
 
 Document = t.Dict[str, t.Any]
 
 
-def _view(state: str, reason: str = "", job: str = h.JOB_NONE) -> h.GuestView:
-    return h.GuestView(answered=True, present=True, active=state in (h.RUNNING, h.PAUSED), state=state, reason=reason, job=job, persistent=True)
+def _view(state: str, reason: str = "", job: str = domain_states.JOB_NONE) -> domain_states.DomainView:
+    return domain_states.DomainView(
+        answered=True, present=True, active=state in (domain_states.RUNNING, domain_states.PAUSED), state=state, reason=reason, job=job, persistent=True
+    )
 
 
-GONE = h.GuestView(answered=True, present=False, active=False)
+GONE = domain_states.DomainView(answered=True, present=False, active=False)
 READINGS = {
-    "arrived": (GONE, _view(h.RUNNING)),
+    "arrived": (GONE, _view(domain_states.RUNNING)),
     "both gone": (GONE, GONE),
-    "stayed": (_view(h.RUNNING), GONE),
-    "handed over": (_view(h.PAUSED, h.MIGRATION), _view(h.RUNNING)),
-    "left behind": (_view(h.PAUSED, h.MIGRATION), GONE),
-    "broken": (_view(h.PAUSED, h.POST_COPY_FAILED), _view(h.RUNNING, h.POST_COPY)),
-    "twice": (_view(h.RUNNING), _view(h.RUNNING)),
-    "silent": (GONE, h.NO_ANSWER),
+    "stayed": (_view(domain_states.RUNNING), GONE),
+    "handed over": (_view(domain_states.PAUSED, domain_states.MIGRATION), _view(domain_states.RUNNING)),
+    "left behind": (_view(domain_states.PAUSED, domain_states.MIGRATION), GONE),
+    "broken": (_view(domain_states.PAUSED, domain_states.POST_COPY_FAILED), _view(domain_states.RUNNING, domain_states.POST_COPY)),
+    "twice": (_view(domain_states.RUNNING), _view(domain_states.RUNNING)),
+    "silent": (GONE, domain_states.NO_ANSWER),
 }
 
 
@@ -80,9 +93,9 @@ def lines(path: pathlib.Path) -> t.List[Document]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def orders(corpus: pathlib.Path) -> t.List[Order]:
+def orders(corpus: pathlib.Path) -> t.List[StartOrder]:
     """Return the start orders, as a watcher reads them."""
-    return [order_from(document) for document in lines(corpus / "wire/orders.jsonl")]
+    return [read_start_order(document) for document in lines(corpus / "wire/orders.jsonl")]
 
 
 def states(corpus: pathlib.Path) -> t.List[pathlib.Path]:
@@ -90,24 +103,24 @@ def states(corpus: pathlib.Path) -> t.List[pathlib.Path]:
     return sorted(path for path in (corpus / "run").glob("*/*.json"))
 
 
-def _limits(order: Order) -> Document:
+def _limits(order: StartOrder) -> Document:
     limits = limits_of(order)
     schedule = limits.downtime
     # A ramp without a timeout was longer in 0.1.0 than it should have been: only its ends are promised.
-    ramp = dataclasses.asdict(schedule) if isinstance(schedule, Adaptive) else {"first_ms": schedule.first_ms}
+    ramp = dataclasses.asdict(schedule) if isinstance(schedule, AdaptiveSchedule) else {"first_ms": schedule.first_ms}
     rest = {key: getattr(limits, key) for key in ("timeout_seconds", "stall_seconds", "force_on_timeout")}
     return {"domain": order.name, "adopt": order.adopt, "waits": order.waits, "downtime": ramp, **rest, "terms": dataclasses.asdict(terms_of(order))}
 
 
 def _verdicts(path: pathlib.Path) -> Document:
     """Return what settling the move of a state file comes to, for each pair of readings."""
-    record = record_in(json.loads(path.read_text(encoding="utf-8")))
-    journal = Journal(record, {}, folder=None)
+    record = read_record(record_in(json.loads(path.read_text(encoding="utf-8"))))
+    journal = Journal(record, None, folder=None)
     move = Settlement(_nobody, _nobody, journal, lambda: None, lambda: 0.0, lambda _seconds: None)._move
-    return {name: dataclasses.asdict(judge(source, destination, move)) for name, (source, destination) in READINGS.items()}
+    return {name: dataclasses.asdict(judge_outcome(source, destination, move)) for name, (source, destination) in READINGS.items()}
 
 
-def _nobody(_seconds: float) -> h.Host:
+def _nobody(_seconds: float) -> Host:
     raise AssertionError("no host is asked")
 
 
@@ -117,7 +130,7 @@ def _cases(corpus: pathlib.Path, one: Document) -> t.Iterator[t.Tuple[str, Docum
     uuid = one["domain"]["info"]["uuid"]
     (uri, *dummy_others) = one["request"]["uris"].values()
     there = {uri: {"active": True, "uuid": uuid, "present": True}}
-    view = {**one["domain"]["info"]["view"], "job": h.JOB_OUTGOING}
+    view = {**one["domain"]["info"]["view"], "job": domain_states.JOB_OUTGOING}
     moving = {**one["domain"], "info": {**one["domain"]["info"], "view": view}}
     yield "somebody else moves it", {**one, "stored": None, "domain": {**moving, "there": there}}
     yield "it is there", {**one, "stored": None, "domain": {**one["domain"], "found": False, "there": there}}
@@ -134,30 +147,32 @@ def decided(one: Document) -> Document:
     """Return the decision about a move, from what was known at the time."""
     asked = dict(one["request"])
     asked.pop("is")
+    place = asked.pop("place")
+    asked["scheduling"] = decode(Scheduling, place) if place else DEFAULT_SCHEDULING
     request = MoveRequest(**{**asked, "options": MoveOptions(**asked["options"])})
-    stored = Stored(one["stored"]["record"], one["stored"]["version"]) if one["stored"] else None
-    decision = decide(request, one["source"], one["survey"], one["domain"], stored)
-    told = dataclasses.asdict(decision)
-    return {"is": type(decision).__name__, **{key: told[key] for key in ("uuid", "host", "destination", "candidates", "refused", "record") if key in told}}
+    stored = Stored(read_record(one["stored"]["record"]), one["stored"]["version"]) if one["stored"] else None
+    decision = decide_move(request, one["source"], read_survey(one["survey"]), decode(SurveyedDomain, one["domain"]), stored)
+    keys = [key for key in ("uuid", "host", "destination", "candidates", "refused", "record") if hasattr(decision, key)]
+    return {"is": type(decision).__name__, **{key: encode(getattr(decision, key)) for key in keys}}
 
 
 def _of_ledger(ledger: Ledger) -> Document:
-    hosts = [document.body for document in ledger.hosts()]
+    hosts = [document.body for document in ledger.list_hosts()]
     return {
-        "records": {record["id"]: _of_record(record) for record in ledger.records()},
+        "records": {record.id: _of_record(record) for record in ledger.list_records()},
         "cleaning": {host["name"]: _cleaning(ledger, host) for host in hosts},
         "hosts": {host["name"]: host["state"] for host in hosts},
-        "places": {document.body["uuid"]: document.body["possible_hosts"] for document in ledger.domains()},
+        "places": {document.body["uuid"]: document.body["possible_hosts"] for document in ledger.list_domains()},
         "audit": ledger.verify_audit(),
     }
 
 
-def _of_record(record: Document) -> Document:
-    return {"is": describe(record), "holds": holds_domain(record), "unsettled": is_unsettled(record), "aborting": is_aborting(record["history"])}
+def _of_record(record: MoveRecord) -> Document:
+    return {"is": describe_record(record), "holds": holds_domain(record), "unsettled": record.is_unsettled, "aborting": record.is_aborting}
 
 
 def _cleaning(ledger: Ledger, host: Document) -> t.List[Document]:
     """Return what a cleanup of the host asks about, and what it would end."""
-    found = cleanup_tombstones.tombstones(ledger, host["host_id"])
-    ends = {tombstone.record["id"]: cleanup_tombstones.ending(tombstone.record) for tombstone in found}
-    return [{**cleanup_tombstones.question(tombstone, ledger, host), "ends": ends[tombstone.record["id"]]} for tombstone in found]
+    found, here = tombstones.find_tombstones(ledger, host["host_id"]), host_of(host)
+    ends = {tombstone.record.id: closing_status(tombstone.record) for tombstone in found}
+    return [{**encode(tombstones.build_question(tombstone, ledger, here)), "ends": ends[tombstone.record.id]} for tombstone in found]

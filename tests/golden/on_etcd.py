@@ -12,10 +12,9 @@ import pathlib
 import shutil
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.address import parse
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.client import Client
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import end_of, many
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.options import options_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import parse_address, read_options
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import range_end, range_read
 from ansible_collections.kvmfleet.migration.tests.golden.moves import CAP
 from ansible_collections.kvmfleet.migration.tests.golden.stage import ENDLESS, PLAIN, Document, Stage
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Running
@@ -74,9 +73,9 @@ def _go_on(stage: Stage) -> None:
     assert cordoned.code == 0, cordoned.text
     stage.ends(site.task(3, "live_migrate", {"name": "plain", "destination": site.name(2)}), "conflict")
     assert site.task(2, "host", {"state": "enabled"}).code == 0
-    stage.lab("rmguest", endless)
+    stage.remove(endless)
     site.lose(1)
-    done = site.evacuate(2, 1)
+    done = site.evacuate(2, 1, domains=["web"])
     assert done.code == 0, done.text
     last = stage.guest("last", on=3, **ENDLESS)
     running = site.begin(3, "live_migrate", {"name": last, "destination": site.name(2), **CAP})
@@ -86,9 +85,9 @@ def _go_on(stage: Stage) -> None:
 
 
 def _keep(stage: Stage, where: str, variables: Document) -> None:
-    address = parse(where)
-    client = Client(address, options_of(variables, address))
-    found = client.range(many(address.prefix, end_of(address.prefix))).found
+    address = parse_address(where)
+    client = Client(address, read_options(variables, address))
+    found = client.read_range(range_read(address.prefix, range_end(address.prefix))).found
     lines = [{"key": one.key[len(address.prefix) :], **_value(one.value)} for one in found]
     stage.keep_text("ledgers/etcd.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
 

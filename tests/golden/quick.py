@@ -22,9 +22,10 @@ import typing as t
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 from ansible_collections.kvmfleet.migration.tests.lab.kvmlab import host as hosts
 
@@ -70,6 +71,14 @@ class Child:
         return text, None
 
 
+class HostVars(t.Dict[str, Document]):
+    """The variables of all hosts. Nothing in them is a template."""
+
+    def raw_get(self, host: str) -> Document:
+        """Return the variables of a host as C(ansible.vars.hostvars.HostVars) does: not templated."""
+        return self[host]
+
+
 class QuickSite(Site):
     """A site whose ad hoc tasks are run here.
 
@@ -98,9 +107,9 @@ class QuickSite(Site):
             return self._on_host(host, module, arguments)
         action = self._action(plugin.ActionModule, arguments, host, "--check" in options)
         try:
-            validated = ArgumentSpecValidator(action.spec()).validate(arguments)
+            validated = ArgumentSpecValidator(action.argument_spec()).validate(arguments)
             assert not validated.error_messages, validated.error_messages
-            return t.cast(Document, action.act(validated.validated_parameters, variables))
+            return t.cast(Document, action.run_task(validated.validated_parameters, variables))
         except KvmfleetError as error:
             return {"failed": True, "changed": False, **error.as_result()}
 
@@ -109,7 +118,7 @@ class QuickSite(Site):
         play = types.SimpleNamespace(strategy="linear")
         task = types.SimpleNamespace(check_mode=check, diff=False, no_log=False, delegate_to=None, async_val=0, args=arguments, get_play=lambda: play)
         context = types.SimpleNamespace(no_log=False)
-        action._task, action._play_context = task, context
+        action._task, action._play_context, action._loader = task, context, DataLoader()
         action._connection = types.SimpleNamespace(_play_context=context)
         action._low_level_execute_command = lambda command: self._shell(host, command)
         ActionBase._execute_module = lambda _self, **given: self._phase(host, given["module_name"].rpartition(".")[2], given["module_args"])
@@ -157,7 +166,7 @@ class QuickSite(Site):
             more = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
             found[name] = {**group.get("vars", {}), **(own or {}), **more, **extra, "inventory_hostname": name}
         names = list(found)
-        return {**found[host], "hostvars": found, "groups": {"all": names, "kvmfleet_hosts": names}}
+        return {**found[host], "hostvars": HostVars(found), "groups": {"all": names, "kvmfleet_hosts": names}}
 
     def _extra(self, options: t.Sequence[str]) -> Document:
         found: Document = {}

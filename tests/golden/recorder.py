@@ -14,7 +14,9 @@ import pathlib
 import time
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import decide
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide
 
 Document = t.Dict[str, t.Any]
 
@@ -25,7 +27,7 @@ class Recorder:
     def __init__(self, folder: pathlib.Path) -> None:
         folder.mkdir()
         self._folder = folder
-        decide.decide = self._decisions(decide.decide)
+        decide.decide_move = self._decisions(decide.decide_move)
 
     def write(self, kind: str, document: Document) -> None:
         path = self._folder / f"{time.time_ns()}-{os.getpid()}-{kind}.json"
@@ -39,7 +41,8 @@ class Recorder:
         @functools.wraps(original)
         def recorded(request: t.Any, source: str, survey: t.Any, domain: t.Any, stored: t.Any) -> t.Any:
             decision = original(request, source, survey, domain, stored)
-            self.write("decision", {"request": request, "source": source, "survey": survey, "domain": domain, "stored": stored, "decision": decision})
+            asked = {"request": request, "source": source, "survey": encode(survey), "domain": encode(domain), "stored": stored}
+            self.write("decision", {**asked, "decision": decision})
             return decision
 
         return recorded
@@ -47,5 +50,14 @@ class Recorder:
 
 def _plain(value: t.Any) -> t.Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"is": type(value).__name__, **dataclasses.asdict(value)}
+        return {"is": type(value).__name__, **_fields(value)}
     return str(value)
+
+
+def _fields(value: t.Any) -> t.Any:
+    """Return a dataclass as an object of JSON; a record as it is everywhere."""
+    if isinstance(value, MoveRecord):
+        return encode(value)
+    if not dataclasses.is_dataclass(value):
+        return value
+    return {field.name: _fields(getattr(value, field.name)) for field in dataclasses.fields(value)}

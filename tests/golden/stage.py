@@ -49,8 +49,8 @@ class Stage:
 
     def remove(self, *names: str) -> None:
         for name in names or tuple(self._names):
-            self.lab("rmguest", name)
             self._names.discard(name)
+            self.lab("rmguest", name)
 
     def mend(self) -> None:
         """Give every host its power and its cable, and take all guests away."""
@@ -61,7 +61,9 @@ class Stage:
             self.site.variable(number, "kvmfleet_scheduler", {"cpu_allocation_ratio": 32.0})
             for name in self._names:
                 self.lab.try_("virsh", self.lab.host(number), "domjobabort", name)
-        self.remove()
+        for name in tuple(self._names):
+            self._names.discard(name)
+            self.lab.try_("rmguest", name)
 
     def under_way(self, name: str, on: int = 1) -> Document:
         return self.lab.under_way(self.lab.uuid(name, on), on)
@@ -96,6 +98,13 @@ class Stage:
         target.mkdir(parents=True, exist_ok=True)
         for token in folder.glob(".kvmfleet-host-*"):
             shutil.copy(token, target / token.name.lstrip("."))
+
+    def keep_tombstones(self, folder: pathlib.Path) -> None:
+        """Keep the tombstones of revoked grants that hosts have left in a folder of images."""
+        target = self.out / "tombstones"
+        target.mkdir(parents=True, exist_ok=True)
+        for tombstone in folder.glob(".kvmfleet-revoked-*"):
+            shutil.copy(tombstone, target / tombstone.name.lstrip("."))
 
     def keep_text(self, name: str, text: str) -> None:
         path = self.out / name

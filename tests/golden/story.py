@@ -16,8 +16,8 @@ import time
 import traceback
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, copied
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.golden import alone, answers, evacuations, later, moves, on_etcd
 from ansible_collections.kvmfleet.migration.tests.golden.digests import digests
@@ -89,15 +89,15 @@ def _keep_ledger(stage: Stage) -> None:
     """Keep the ledger in which something is open, and in which a process died between two writes; then what replaying it comes to."""
     path = stage.site.path
     assert stage.site.ledger.verify_audit() == []
-    unsettled = list(stage.site.ledger.records(statuses=[s.ERROR, s.DONE]))
-    _die_between_two_writes(path, min(unsettled, key=lambda record: (record["status"] != s.ERROR, record["created_at"])))
+    unsettled = list(stage.site.ledger.list_records(statuses=[s.ERROR, s.DONE]))
+    _die_between_two_writes(path, min(unsettled, key=lambda record: (record.status != s.ERROR, record.created_at)))
     stage.keep_ledger(path, "file")
     ended = FileLedger(str(path))
     assert ended.verify_audit() == []
     stage.keep_text("ledgers/file-replayed.json", json.dumps(digests(path), indent=1, sort_keys=True) + "\n")
 
 
-def _die_between_two_writes(path: pathlib.Path, record: Document) -> None:
+def _die_between_two_writes(path: pathlib.Path, record: MoveRecord) -> None:
     """Close a record in a process that is killed when the closed record is written, and the open one not yet removed."""
 
     def step(name: str) -> None:
@@ -107,10 +107,9 @@ def _die_between_two_writes(path: pathlib.Path, record: Document) -> None:
     child = os.fork()
     if child == 0:
         ledger = FileLedger(str(path), step=step)
-        stored = ledger.get(record["id"])
-        changed = copied(stored.record)
-        advance(changed, s.FAILED if record["status"] == s.ERROR else s.COMPLETED, "root@control pid 1", "Both hosts were looked at.")
-        ledger.update(stored, changed)
+        stored = ledger.read_record(record.record_id)
+        changed = stored.record.advance(s.FAILED if record.status == s.ERROR else s.COMPLETED, "root@control pid 1", "Both hosts were looked at.")
+        ledger.update_record(stored, changed)
         os._exit(1)
     _pid, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), status
