@@ -2,28 +2,28 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# make setup   what the lab and the tests need: Debian packages, two virtual environments in .build
-# make demo    protect, drain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them up; LEDGER=etcd: on three members, of which one dies)
-# make demo-files  the report's files of docs/demo anew from docs/demo/report.json, after a change of what a report looks like
-# make test    every suite but sanity-matrix, long, fuzz, faults, soak, eda, test-mixed and test-machines; its last line is "N passed, N failed"
-# make SUITE   one of: lint types units docs sanity sanity-releases sanity-matrix importer browser integration molecule bench-quick long fuzz
-# make fuzz    spoilt input for every parser, CASES=10000 a target, SEED=1, TARGETS="times uris" for some of them
-# make faults  every fault scenario on real hosts, and docs/faults.md written anew (ONLY='disks/*' for some of them)
-# make soak    anything may happen to a small fleet, MINUTES=10 SEED=1, and nothing may be lost or run twice; REPLAY=.build/soak/1/journal.jsonl plays one again
-# make test-machines  scenarios on whole Debian machines under QEMU, which take hours; make test-machines-core: the most important (ONLY=whole_story for one)
-# make simulate  many control processes over one ledger, and the figures of docs/scale.md written anew (SIMULATE="--processes 10 --ledger etcd" for some of it)
-# make test-mixed  moves, evacuations and an upgrade in a fleet of two Debian releases (needs debootstrap, and half a GB below /var/cache)
-# make interface  what users may rely on, written anew from what ansible-doc tells: tests/unit/docs/interface.yml
-# make importer  the tarball as Galaxy would import it, and its bill of materials beside it: .build/dist
-# make docs    the documentation as a site: .build/site/html/index.html
-# make eda     the event source and the rulebooks under a real ansible-rulebook (installs Java where there is none of version 17 or newer)
-# make bench   all benchmarks, and docs/benchmarks.md written anew (BENCH="drain --rounds 7" for some of it)
-# make browser  the report's page in a real Chromium; make charts: its chart library anew, from npm's packages
-# make format  puts Python code in shape
+# make setup   install the requirements of the lab and the tests: Debian packages, two virtual environments in .build
+# make demo    protect, drain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them running; LEDGER=etcd uses three members, one of which dies)
+# make demo-files  write the report's files of docs/demo again from docs/demo/report.json, after a change of the report
+# make test    run every suite except sanity-matrix, long, fuzz, faults, soak, eda, test-mixed and test-machines; the last line is "N passed, N failed"
+# make SUITE   run one suite: lint types units docs sanity sanity-releases sanity-matrix importer browser integration molecule bench-quick long fuzz
+# make fuzz    feed damaged input to every parser (CASES=10000 for each target, SEED=1, TARGETS="times uris" for some targets)
+# make faults  run every fault scenario on real hosts, and write docs/faults.md again (ONLY='disks/*' for some scenarios)
+# make soak    run random actions and faults on a small fleet, in which nothing may be lost or run twice (MINUTES=10 SEED=1; REPLAY=.build/soak/1/journal.jsonl runs a journal again)
+# make test-machines  run the scenarios on whole Debian machines under QEMU, which takes hours; make test-machines-core: the most important ones (ONLY=whole_story for one)
+# make simulate  run many control processes with one ledger, and write the figures of docs/scale.md again (SIMULATE="--processes 10 --ledger etcd" for some of them)
+# make test-mixed  run moves, evacuations and an upgrade in a fleet of two Debian releases (requires debootstrap, and half a GB below /var/cache)
+# make interface  write the public interface, as ansible-doc reports it: tests/unit/docs/interface.yml
+# make importer  build the tarball, import it as Galaxy does, and write its bill of materials: .build/dist
+# make docs    build the documentation as a site: .build/site/html/index.html
+# make eda     test the event source and the rulebooks with a real ansible-rulebook (installs Java if version 17 or newer is missing)
+# make bench   run all benchmarks, and write docs/benchmarks.md again (BENCH="drain --rounds 7" for some of them)
+# make browser  test the page of the report in a real Chromium; make charts: build its chart library again from npm packages
+# make format  format the Python code
 
 SUITES = lint types units docs sanity sanity-releases importer browser integration molecule bench-quick
 PYTHON = .build/venv/bin/python
-# Which fault scenarios: a pattern of topic and name. What keeps the ledger of the demo.
+# ONLY: a pattern of topic and name of fault scenarios. LEDGER: the store of the demo's ledger.
 export ONLY LEDGER
 
 .PHONY: help setup sync demo test test-mixed test-machines test-machines-core simulate bench format clean sanity-matrix long fuzz faults soak eda $(SUITES)
@@ -34,7 +34,7 @@ help:
 setup:
 	@sh tests/tools/setup.sh
 
-# What only the tests of the report's page, those of the rulebooks, or those on whole machines need is brought for those who run them.
+# Requirements of the report's page, the rulebooks and the whole machines are installed only when these tests are run.
 .PHONY: setup-browser setup-eda setup-machines charts
 setup-browser setup-eda setup-machines: setup
 	@sh tests/tools/setup.sh $(@:setup-%=%)

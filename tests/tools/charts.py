@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "browser"
-LIBRARY = Path("plugins", "plugin_utils", "_report", "page", "echarts.min.js")
+LIBRARY = Path("plugins", "plugin_utils", "_observe", "report", "page", "echarts.min.js")
 NODE = ROOT / ".build" / "node"
 MODULES = NODE / "node_modules"
 NAMES = ("package.json", "package-lock.json", ".npmrc", "charts.mjs")

@@ -4,11 +4,12 @@
 
 """Counts sizes, names, types and imports of the plugins, and the tasks of the roles.
 
-Usage: C(python tests/tools/house/count.py [CHECKOUT ...]): one column for each checkout; without arguments, this checkout.
+Usage: C(python tests/tools/house/count.py [CHECKOUT ...]): one column for each checkout, e.g. before and after; without arguments, this checkout.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import statistics
 import sys
@@ -17,28 +18,37 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from house.annotations import Annotations
-    from house.imports import import_cycles, import_graph, room_graph, single_importers
+    from house.imports import import_cycles, import_graph, mutual_pairs, package_graph, single_importers
     from house.sources import Function, SourceFile, read_plugins
 else:
     from .annotations import Annotations
-    from .imports import import_cycles, import_graph, room_graph, single_importers
+    from .imports import import_cycles, import_graph, mutual_pairs, package_graph, single_importers
     from .sources import Function, SourceFile, read_plugins
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG_FUNCTION_LINES = 40
-ROLES = ("drain_host", "evacuate_host", "recover_host")
 TASK = re.compile(r"^ *- name:", re.MULTILINE)
 
 Figures = dict[str, str]
 
 
-def main(checkouts: list[str]) -> None:
-    columns = {name: count(Path(name)) for name in checkouts or [str(ROOT)]}
-    titles = next(iter(columns.values()))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("checkout", nargs="*", type=Path, default=[ROOT], help="a column each; this checkout without any")
+    checkouts: list[Path] = parser.parse_args().checkout
+    strangers = [str(path) for path in checkouts if not (path / "plugins").is_dir()]
+    if strangers:
+        parser.error(f"{', '.join(strangers)}: no folder of the collection, it has no plugins")
+    print(format_table({path.resolve().name: count(path) for path in checkouts}))
+
+
+def format_table(columns: dict[str, Figures]) -> str:
+    """Return a line for each figure; one that a checkout does not have, such as the tasks of a role, is a dash."""
+    titles = list(dict.fromkeys(title for figures in columns.values() for title in figures))
     width = max(map(len, titles))
-    print(" " * width, *(f"{Path(name).name:>12}" for name in columns))
-    for title in titles:
-        print(f"{title:<{width}}", *(f"{figures[title]:>12}" for figures in columns.values()))
+    lines = ["".join([" " * width, *(f" {name:>12}" for name in columns)])]
+    lines += ["".join([f"{title:<{width}}", *(f" {figures.get(title, '-'):>12}" for figures in columns.values())]) for title in titles]
+    return "\n".join(lines)
 
 
 def count(checkout: Path) -> Figures:
@@ -75,19 +85,22 @@ def _count_functions(files: list[SourceFile]) -> Figures:
 
 def _count_imports(files: list[SourceFile]) -> Figures:
     graph = import_graph(files)
+    packages = package_graph(files, graph)
     return {
         "utility files with one importer": str(len(single_importers(files, graph))),
         "import cycles of files": str(len(import_cycles(graph))),
-        "rooms in an import cycle": str(sum(map(len, import_cycles(room_graph(files, graph))))),
+        "packages in an import cycle": str(sum(map(len, import_cycles(packages)))),
+        "pairs of packages that import each other": str(len(mutual_pairs(packages))),
     }
 
 
 def _count_tasks(checkout: Path) -> Figures:
     """Count the named tasks and blocks of each role."""
-    return {
-        f"tasks of {role}": str(sum(len(TASK.findall(path.read_text(encoding="utf-8"))) for path in (checkout / "roles" / role / "tasks").glob("*.yml")))
-        for role in ROLES
-    }
+    return {f"tasks of {folder.parent.name}": str(_count_role(folder)) for folder in sorted((checkout / "roles").glob("*/tasks"))}
+
+
+def _count_role(folder: Path) -> int:
+    return sum(len(TASK.findall(path.read_text(encoding="utf-8"))) for path in folder.glob("*.yml"))
 
 
 def is_one_word(name: str) -> bool:
@@ -103,4 +116,4 @@ def _share(part: int, whole: int) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -46,12 +46,12 @@ def single_importers(files: list[SourceFile], graph: Graph) -> list[str]:
     return [module for module, count in counts.items() if count == 1]
 
 
-def room_graph(files: list[SourceFile], graph: Graph) -> dict[str, frozenset[str]]:
-    """Return the rooms that each room imports from."""
-    room = {file.module: file.room for file in files}
+def package_graph(files: list[SourceFile], graph: Graph) -> dict[str, frozenset[str]]:
+    """Return the packages that each package imports from."""
+    package = {file.module: file.package for file in files}
     found: dict[str, set[str]] = {}
     for module, imported in graph.items():
-        found.setdefault(room[module], set()).update(room[other] for other in imported)
+        found.setdefault(package[module], set()).update(package[other] for other in imported)
     return {name: frozenset(others - {name}) for name, others in found.items()}
 
 
@@ -60,6 +60,11 @@ def import_cycles(graph: Graph) -> list[list[str]]:
     reached = {name: _reach(graph, name) for name in graph}
     groups = {frozenset([name, *(other for other in reached[name] if name in reached.get(other, ()))]) for name in graph}
     return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def mutual_pairs(graph: Graph) -> list[tuple[str, str]]:
+    """Return the pairs of names that import each other directly."""
+    return sorted((name, other) for name, others in graph.items() for other in others if name < other and name in graph.get(other, ()))
 
 
 def _reach(graph: Graph, start: str) -> set[str]:

@@ -29,7 +29,7 @@ class SourceFile:
         return self.module.startswith(UTILITIES)
 
     @property
-    def room(self) -> str:
+    def package(self) -> str:
         """Return the folder of the file."""
         return self.module.rpartition(".")[0]
 

@@ -18,9 +18,9 @@ import yaml
 
 HEAD = """# Fault scenarios
 
-Written by `make faults` (`make faults ONLY='disks/*'` for some of them). Each scenario is a short text, which it is linked to: guests, steps, faults at named
-moments, and the exact expected end. [How to write one](../tests/faults/README.md). Whatever a text says, at the end of each scenario no guest may run twice
-or be lost, no memory may be missing, every record comes to an end when it is settled, nothing is left on a host, and the audit chain holds.
+Written by `make faults` (`make faults ONLY='disks/*'` runs some of them). Each scenario is a short text, to which its title links: guests, steps, faults at
+named moments, and the exact expected result. [How to write one](../tests/faults/README.md). At the end of every scenario, no guest may run twice or be
+lost, no memory may be lost, every record must be closed when it is settled, nothing may be left on a host, and the audit chain must be valid.
 """
 NEVER = "not run yet"
 CASE = re.compile(r"test_scenario\[(?P<name>.+)\]")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Linters of code, YAML, changelog, documentation and licences, and the check of commit subjects."""
+"""Linters of code, imports, YAML, changelog, documentation and licences, and the check of commit subjects."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ REFERENCES = ("--validate-collection-refs=all", "--disallow-unknown-collection-r
 CHECKS = {
     "ruff": ["ruff", "check", "."],
     "ruff-format": ["ruff", "format", "--diff", "."],
+    "imports": ["lint-imports", "--no-cache"],
     "yamllint": ["yamllint", "--strict", "."],
     "ansible-lint": ["ansible-lint", "--offline", "--strict", "--profile", "production"],
     "changelog": ["antsibull-changelog", "lint"],

@@ -13,7 +13,7 @@ from .results import Results
 def run(results: Results) -> None:
     """Check plugins, event source and benchmarks as the packages that they are, the tools as scripts, and the labs."""
     mypy = [places.tool("mypy"), "--config-file", str(places.COPY / ".mypy.ini")]
-    env = places.environment(MYPYPATH=str(places.BUILD))
+    env = places.environment(MYPYPATH=f"{places.BUILD}:{places.COPY / 'tests/tools/stubs'}")
     results.check("plugins", [*mypy, "-p", "ansible_collections.kvmfleet.migration.plugins"], cwd=places.BUILD, env=env)
     results.check("event source", [*mypy, "-p", "ansible_collections.kvmfleet.migration.extensions"], cwd=places.BUILD, env=env)
     results.check("benchmarks", [*mypy, "-p", "ansible_collections.kvmfleet.migration.bench"], cwd=places.BUILD, env=env)

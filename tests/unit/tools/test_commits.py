@@ -17,7 +17,7 @@ from suites.results import Results
 @pytest.mark.parametrize(
     "message", ["fix: give survivors the usual time", "feat: pass secrets by file\n\nA body.", "test: discuss nothing", "docs: bring 2.20 back"]
 )
-def test_a_subject_in_the_imperative_is_taken(message: str) -> None:
+def test_a_subject_in_the_imperative_is_accepted(message: str) -> None:
     assert commits.problem_of(message) == ""
 
 
@@ -35,7 +35,7 @@ def test_a_subject_in_the_imperative_is_taken(message: str) -> None:
         ("fix: give survivors the usual time\nand a body", "not empty"),
     ],
 )
-def test_another_subject_is_refused(message: str, words: str) -> None:
+def test_a_subject_of_another_form_is_refused(message: str, words: str) -> None:
     assert words in commits.problem_of(message)
 
 
@@ -48,7 +48,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_only_commits_after_the_check_are_judged(repository: Path) -> None:
+def test_only_commits_after_the_check_was_added_are_checked(repository: Path) -> None:
     assert _run(repository).failed == 0
     _commit(repository, "more.txt", "feat: add more")
     assert _run(repository).failed == 0

@@ -19,12 +19,12 @@ FILES = rendered(DEMO)
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_the_report_is_what_the_code_writes_today(name: str) -> None:
+def test_the_demo_report_equals_what_the_code_writes(name: str) -> None:
     is_same = (DEMO / name).read_bytes() == FILES[name]
     assert is_same, "It is not any more. docs/demo/README.md says how to write it anew."
 
 
-def test_events_and_outcome_are_of_the_same_night() -> None:
+def test_demo_notices_and_outcome_match_the_report() -> None:
     report = json.loads((DEMO / "report.json").read_text(encoding="utf-8"))
     events = [json.loads(line)["data"] for line in (DEMO / "notices.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {event["record"] for event in events} == {move["id"] for move in report["moves"]}

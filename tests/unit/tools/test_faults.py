@@ -21,7 +21,7 @@ def test_each_lane_has_a_scenario(only: str, count: int) -> None:
     assert faults.lanes_for(only, NAMES) == faults.LANES[:count]
 
 
-def test_a_pattern_that_names_nothing_is_a_failure_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_without_a_match_fails_the_suite_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONLY", "no/such-scenario")
     monkeypatch.delattr(faults, "run_together")
     results = Results("faults")

@@ -24,13 +24,13 @@ def lines(file: Path) -> list[str]:
     return [line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith(("## ", "| ["))]
 
 
-def test_only_what_was_run_has_an_outcome(tmp_path: Path) -> None:
+def test_only_scenarios_that_were_run_have_an_outcome(tmp_path: Path) -> None:
     report = tmp_path / "faults-kvp.xml"
     report.write_text(JUNIT, encoding="utf-8")
     assert page.outcomes_in(report) == {"disks/full": True, "disks/torn": False}
 
 
-def test_what_was_not_run_keeps_its_result(tmp_path: Path) -> None:
+def test_a_scenario_that_was_not_run_keeps_its_result(tmp_path: Path) -> None:
     file = tmp_path / "faults.md"
     page.rewrite(file, TEXTS, {"disks/full": True, "disks/torn": False}, "2026-11-20")
     page.rewrite(file, TEXTS, {"disks/torn": True}, "2026-11-21")
@@ -43,7 +43,7 @@ def test_what_was_not_run_keeps_its_result(tmp_path: Path) -> None:
     ]
 
 
-def test_a_text_that_is_gone_is_gone(tmp_path: Path) -> None:
+def test_a_deleted_scenario_is_removed_from_the_page(tmp_path: Path) -> None:
     file = tmp_path / "faults.md"
     page.rewrite(file, TEXTS, {"hosts/off": False}, "2026-11-20")
     assert "**failed**, 2026-11-20" in file.read_text(encoding="utf-8")

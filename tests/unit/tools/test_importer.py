@@ -17,5 +17,5 @@ def test_a_warning_and_an_error_are_findings(line: str) -> None:
     assert findings(f"{NEWS}{line}\n") == [line]
 
 
-def test_news_are_none() -> None:
+def test_information_lines_are_not_findings() -> None:
     assert findings(NEWS) == []

@@ -36,7 +36,7 @@ run_together([lambda: lane("one"), lambda: lane("other")])
 """
 
 
-def test_all_lanes_run_and_one_that_raises_is_heard() -> None:
+def test_all_lanes_run_and_the_error_of_one_is_raised() -> None:
     ran: list[str] = []
 
     def break_off() -> None:
@@ -47,7 +47,7 @@ def test_all_lanes_run_and_one_that_raises_is_heard() -> None:
     assert sorted(ran) == ["one", "other"]
 
 
-def test_a_run_that_is_told_to_end_ends_and_takes_its_labs_down(tmp_path: pathlib.Path) -> None:
+def test_a_terminated_run_takes_its_labs_down(tmp_path: pathlib.Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(TOOLS)}
     with subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as process:
         _wait_for(tmp_path, "*.begun")

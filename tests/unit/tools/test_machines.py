@@ -28,7 +28,7 @@ def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return run
 
 
-def test_what_has_passed_on_this_tree_is_named_and_not_run_again(chosen: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_that_passed_on_this_tree_is_not_run_again(chosen: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     results = Results("machines")
     machines.run_some(results, NAMES)
     assert chosen == ["boot", "nfs_lease"]
@@ -36,20 +36,20 @@ def test_what_has_passed_on_this_tree_is_named_and_not_run_again(chosen: list[st
     assert "clocks has passed on this tree already: 1 cases in 600 s" in capsys.readouterr().out
 
 
-def test_another_tree_runs_everything(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_tree_runs_all_scenarios(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "tree_digest", lambda name: "another")
     machines.run_some(Results("machines"), NAMES)
     assert chosen == NAMES
 
 
 @pytest.mark.parametrize(("only", "expected"), [("clocks", ["clocks"]), ("*o*", ["boot", "clocks"])])
-def test_what_is_named_is_run_also_where_it_has_passed(only: str, expected: list[str], chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selected_scenario_is_run_although_it_has_passed(only: str, expected: list[str], chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONLY", only)
     machines.run_some(Results("machines"), NAMES)
     assert chosen == expected
 
 
-def test_a_name_that_there_is_not_is_a_failure(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selection_without_a_match_fails_the_suite(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONLY", "nothing")
     results = Results("machines")
     machines.run_some(results, NAMES)
@@ -57,7 +57,7 @@ def test_a_name_that_there_is_not_is_a_failure(chosen: list[str], monkeypatch: p
     assert results.failures == ["ONLY=nothing names no scenario; there are boot, clocks, nfs_lease"]
 
 
-def test_the_tree_is_what_an_outcome_depends_on(tmp_path: Path) -> None:
+def test_the_tree_digest_covers_plugins_and_not_docs(tmp_path: Path) -> None:
     for name in ("plugins/a.py", "docs/b.md", "tests/machines/scenarios/test_boot.py", "tests/machines/scenarios/support/site.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("one", encoding="utf-8")
@@ -92,5 +92,5 @@ def test_a_mark_is_for_the_tree_that_the_scenario_ran_on(tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["boot-before"]
 
 
-def test_the_most_important_scenarios_are_there() -> None:
+def test_the_core_scenarios_exist() -> None:
     assert {f"test_{name}.py" for name in machines.CORE} <= {path.name for path in (machines.places.ROOT / machines.SCENARIOS).glob("test_*.py")}

@@ -22,13 +22,13 @@ def run(tmp_path: Path, *argv: str, **options: t.Any) -> processes.Ended:
     return processes.run(argv, tmp_path, os.environ, **options)
 
 
-def test_exit_code_and_output_are_passed_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_and_output_of_a_tool_are_returned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "sh", "-c", "echo said; exit 7") == processes.Ended(7, output="said\n")
     assert capfd.readouterr().out.splitlines()[1:] == ["said"]
 
 
 @pytest.mark.parametrize(("script", "shown"), [("echo much; echo more >&2; exit 7", "much\nmore"), ("echo much", "passed")])
-def test_quiet_tool_is_shown_only_where_it_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, shown: str) -> None:
+def test_output_of_a_quiet_tool_is_shown_only_if_it_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, shown: str) -> None:
     run(tmp_path, "sh", "-c", script, quiet=True)
     assert capfd.readouterr().out.splitlines(keepends=True)[1:] == [*f"{shown}\n".splitlines(keepends=True)]
 
@@ -46,7 +46,7 @@ def test_output_is_shown_while_the_tool_runs(tmp_path: Path, monkeypatch: pytest
     assert shown == ["first", "last"]
 
 
-def test_tool_that_hangs_is_ended(tmp_path: Path) -> None:
+def test_a_tool_that_hangs_is_ended(tmp_path: Path) -> None:
     ended = run(tmp_path, "sleep", "300", hang_seconds=1)
     assert (ended.code, ended.hang[:28]) == (processes.HUNG, "hung: no output at all for 1")
 
@@ -74,7 +74,7 @@ class Slow:
 
 
 @pytest.mark.parametrize(("look_seconds", "hang"), [(200, ""), (400, "hung: no output for 800 s after '9 to go'")])
-def test_a_slow_tool_may_take_all_its_time_and_one_without_a_sign_of_life_not(tmp_path: Path, look_seconds: float, hang: str) -> None:
+def test_a_tool_is_ended_only_without_any_sign_of_progress(tmp_path: Path, look_seconds: float, hang: str) -> None:
     output = Output(tmp_path / "output")
     output.path.touch()
     tool = Slow(output.path, look_seconds, 10)
@@ -95,13 +95,13 @@ class Until(Output):
         return self._signs
 
 
-def test_tool_may_clean_up_before_it_is_ended(tmp_path: Path) -> None:
+def test_a_tool_can_clean_up_before_it_is_ended(tmp_path: Path) -> None:
     script = "trap 'echo gone > cleaned; exit 1' TERM; touch ready; sleep 300 & wait"
     run(tmp_path, "sh", "-c", script, watch=Until(tmp_path / "ready"), hang_seconds=1)
     assert (tmp_path / "cleaned").read_text(encoding="utf-8") == "gone\n"
 
 
-def test_a_tool_whose_child_outlives_it_with_its_output_ends(tmp_path: Path) -> None:
+def test_a_tool_ends_although_a_child_keeps_its_output_open(tmp_path: Path) -> None:
     assert run(tmp_path, "sh", "-c", "setsid sleep 20 & echo done", hang_seconds=60).output == "done\n"
 
 
@@ -121,6 +121,6 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_missing_tool_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_tool_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         run(tmp_path, "kvmfleet-no-such-tool")

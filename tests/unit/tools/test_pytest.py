@@ -30,8 +30,8 @@ def results_of(folder: Path, text: str, *options: str) -> Results:
     return results
 
 
-def test_each_case_is_counted_and_what_fails_has_failed(tmp_path: Path) -> None:
-    """There is no second try: this case would pass then."""
+def test_each_case_is_counted_once_and_not_retried(tmp_path: Path) -> None:
+    """A failed case is not repeated: this one would pass then."""
     results = results_of(
         tmp_path,
         """
@@ -91,7 +91,7 @@ def lab():
     assert (tmp_path / "taken-down").exists() or options
 
 
-def test_cases_that_run_are_named_and_those_that_have_ended_are_not(tmp_path: Path) -> None:
+def test_only_running_cases_are_named_when_a_run_hangs(tmp_path: Path) -> None:
     cases = hangs.Cases(tmp_path / "cases")
     assert (cases.signs(), cases.describe(600)) == (0, "hung: no case has ended for 600 s, running: none (collection, or the end of the run)")
     (tmp_path / "cases").write_text("begin a::x\nbegin b::y[1 2]\nend a::x\nbegin c::z\n", encoding="utf-8")

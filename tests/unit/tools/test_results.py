@@ -29,14 +29,14 @@ def test_junit_cases_are_counted_by_outcome(tmp_path: Path) -> None:
     assert results.skips == ["a::absent: no Python 3.9"]
 
 
-def test_results_survive_the_way_to_the_summary(tmp_path: Path) -> None:
+def test_results_are_read_back_from_their_file(tmp_path: Path) -> None:
     results = Results("lint", passed=2)
     results.add("ruff", passed=False)
     results.write(tmp_path)
     assert read("lint", tmp_path) == results
 
 
-def test_torn_or_missing_results_are_none(tmp_path: Path) -> None:
+def test_torn_or_missing_results_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "lint.json").write_text('{"suite": "lint", "pas', encoding="utf-8")
     assert read("lint", tmp_path) is None
     assert read("units", tmp_path) is None

@@ -79,13 +79,13 @@ def wait_for(path: Path) -> None:
         ([], 1, "0 passed, 0 failed"),
     ],
 )
-def test_last_line_and_exit_code(tools: Path, suites: list[str], code: int, last_line: str) -> None:
+def test_the_last_line_has_the_counts_and_the_exit_code_matches(tools: Path, suites: list[str], code: int, last_line: str) -> None:
     done = subprocess.run([sys.executable, tools / "run_suites.py", *suites], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.splitlines()[-1] == last_line
     assert done.returncode == code
 
 
-def test_result_of_an_earlier_run_does_not_count(tools: Path) -> None:
+def test_the_result_of_an_earlier_run_does_not_count(tools: Path) -> None:
     argv = [sys.executable, tools / "run_suites.py", "good"]
     subprocess.run(argv, capture_output=True, timeout=300, check=True)
     (tools / "suites" / "good.py").write_text(DIES, encoding="utf-8")
@@ -93,7 +93,7 @@ def test_result_of_an_earlier_run_does_not_count(tools: Path) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "0 passed, 1 failed")
 
 
-def test_what_can_run_beside_the_scenarios_does_and_is_shown_in_one_piece(tools: Path) -> None:
+def test_a_suite_that_runs_beside_others_is_shown_in_one_block(tools: Path) -> None:
     (tools / "suites" / "integration.py").write_text(WAITS, encoding="utf-8")
     (tools / "suites" / "molecule.py").write_text(BESIDE, encoding="utf-8")
     done = subprocess.run([sys.executable, tools / "run_suites.py", "integration", "molecule"], capture_output=True, text=True, timeout=300, check=False)
@@ -101,7 +101,7 @@ def test_what_can_run_beside_the_scenarios_does_and_is_shown_in_one_piece(tools:
     assert "== molecule, which ran beside the others\nfrom beside\n" in done.stdout
 
 
-def test_one_that_runs_beside_is_ended_too(tools: Path, tmp_path: Path) -> None:
+def test_a_suite_that_runs_beside_others_is_ended_with_the_run(tools: Path, tmp_path: Path) -> None:
     (tools / "suites" / "integration.py").write_text(WAITS.replace("beside", "never"), encoding="utf-8")
     (tools / "suites" / "molecule.py").write_text(SLOW, encoding="utf-8")
     with subprocess.Popen([sys.executable, tools / "run_suites.py", "integration", "molecule"], stdout=subprocess.DEVNULL) as run:
@@ -111,7 +111,7 @@ def test_one_that_runs_beside_is_ended_too(tools: Path, tmp_path: Path) -> None:
     assert (tmp_path / "torn-down").exists()
 
 
-def test_suite_tears_down_when_the_run_is_ended(tools: Path, tmp_path: Path) -> None:
+def test_a_suite_tears_down_when_the_run_is_ended(tools: Path, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, tools / "run_suites.py", "slow"], stdout=subprocess.DEVNULL) as run:
         wait_for(tmp_path / "started")
         run.terminate()

@@ -17,7 +17,7 @@ from suites.sbom import bill, licences
 from suites.sbom.contents import CHARTS, LOCK, Contents
 
 TREE = Path(__file__).resolve().parents[3]
-BUNDLE = "plugins/plugin_utils/_report/page/echarts.min.js"
+BUNDLE = "plugins/plugin_utils/_observe/report/page/echarts.min.js"
 COPIED = (CHARTS, LOCK, BUNDLE, "requirements.txt", "meta/runtime.yml")
 INFO = {
     "namespace": "kvmfleet",
@@ -65,7 +65,7 @@ def problems(tarball: Path, told: dict[str, t.Any]) -> list[str]:
     return licences.missing(contents, bill.bill(contents, tarball), told)
 
 
-def test_the_bill_of_the_tree_is_valid_and_whole(files: dict[str, bytes], release: Release) -> None:
+def test_the_bill_of_materials_of_the_tree_is_valid_and_complete(files: dict[str, bytes], release: Release) -> None:
     tarball = release(files)
     assert problems(tarball, reuse()) == []
     written = bill.text(bill.bill(Contents(tarball), tarball))
@@ -78,49 +78,49 @@ def test_the_bill_of_the_tree_is_valid_and_whole(files: dict[str, bytes], releas
     assert needs["kvmfleet.migration"] == {one["bom-ref"] for one in told["components"]}
 
 
-def test_the_schema_refuses_what_it_does_not_know() -> None:
+def test_the_schema_refuses_unknown_keys() -> None:
     assert bill.flaw('{"bomFormat": "CycloneDX", "specVersion": "1.6", "wish": 1}') is not None
 
 
-def test_another_version_than_the_bundled_one_is_noticed(files: dict[str, bytes], release: Release) -> None:
+def test_a_bundled_version_that_differs_is_reported(files: dict[str, bytes], release: Release) -> None:
     files[BUNDLE] = files[BUNDLE].replace(b"Apache ECharts 6.", b"Apache ECharts 5.", 1)
     (problem,) = problems(release(files), reuse())
     assert problem.startswith(f"{BUNDLE} has echarts 5.")
 
 
-def test_a_licence_that_nobody_told_is_noticed(files: dict[str, bytes], release: Release) -> None:
+def test_a_file_under_an_undeclared_licence_is_reported(files: dict[str, bytes], release: Release) -> None:
     files["plugins/copied.py"] = b""
     (problem,) = problems(release(files), reuse(**{"plugins/copied.py": ("MIT", OURS)}))
     assert problem.startswith("plugins/copied.py has something under MIT")
 
 
-def test_another_licence_in_a_file_with_a_component_is_noticed(files: dict[str, bytes], release: Release) -> None:
+def test_an_undeclared_licence_in_a_bundled_file_is_reported(files: dict[str, bytes], release: Release) -> None:
     told = reuse(**{BUNDLE: ("Apache-2.0 AND BSD-3-Clause AND 0BSD AND MIT", "2017 Baidu Inc.")})
     (problem,) = problems(release(files), told)
     assert problem.startswith(f"{BUNDLE} has something under MIT")
 
 
-def test_a_file_of_somebody_else_under_our_licence_is_noticed(files: dict[str, bytes], release: Release) -> None:
+def test_a_file_of_another_author_without_a_component_is_reported(files: dict[str, bytes], release: Release) -> None:
     files["plugins/copied.py"] = b""
     (problem,) = problems(release(files), reuse(**{"plugins/copied.py": ("GPL-3.0-or-later", "2020 Somebody Else")}))
     assert "Somebody Else" in problem
 
 
-def test_what_is_not_in_the_tarball_needs_no_component(files: dict[str, bytes], release: Release) -> None:
+def test_a_file_outside_of_the_tarball_needs_no_component(files: dict[str, bytes], release: Release) -> None:
     assert problems(release(files), reuse(**{"bench/copied.py": ("MIT", "2020 Somebody Else")})) == []
 
 
-def test_a_library_without_its_licence_is_noticed(files: dict[str, bytes], release: Release) -> None:
+def test_a_library_without_its_licence_is_reported(files: dict[str, bytes], release: Release) -> None:
     told = reuse(**{BUNDLE: ("GPL-3.0-or-later", OURS)})
     assert {problem.split(" has ")[1].split(" ")[0] for problem in problems(release(files), told)} == {"echarts", "zrender", "tslib"}
 
 
-def test_a_library_that_is_nowhere_is_noticed(files: dict[str, bytes], release: Release) -> None:
+def test_a_library_missing_from_the_tarball_is_reported(files: dict[str, bytes], release: Release) -> None:
     del files[BUNDLE]
     assert sorted(problems(release(files), reuse())) == [f"{name} is nowhere in the tarball." for name in ("echarts", "tslib", "zrender")]
 
 
-def test_a_requirement_needs_its_licence(files: dict[str, bytes], release: Release) -> None:
+def test_a_requirement_without_a_known_licence_is_an_error(files: dict[str, bytes], release: Release) -> None:
     files["requirements.txt"] += b"left-pad >= 1\n"
     with pytest.raises(LookupError, match="left-pad"):
         Contents(release(files)).needs()

@@ -43,7 +43,7 @@ def test_new_files_are_copied_and_ignored_ones_are_not(copy: Path) -> None:
     assert (copy / ".git").is_dir()
 
 
-def test_changed_content_and_mode_arrive(checkout: Path, copy: Path) -> None:
+def test_changed_content_and_mode_are_copied(checkout: Path, copy: Path) -> None:
     sync.main()
     source = checkout / "plugins" / "new.py"
     source.write_text("two\n", encoding="utf-8")
@@ -53,7 +53,7 @@ def test_changed_content_and_mode_arrive(checkout: Path, copy: Path) -> None:
     assert os.access(copy / "plugins" / "new.py", os.X_OK)
 
 
-def test_what_left_the_checkout_leaves_the_copy_except_test_output(checkout: Path, copy: Path) -> None:
+def test_deleted_files_are_removed_from_the_copy_except_test_output(checkout: Path, copy: Path) -> None:
     sync.main()
     (checkout / "plugins" / "new.py").unlink()
     (copy / "tests" / "output" / "junit").mkdir(parents=True)

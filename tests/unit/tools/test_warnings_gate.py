@@ -39,29 +39,29 @@ def failures(log: str, *expectations: str) -> list[str]:
     return results.failures
 
 
-def test_warnings_are_found_and_unfolded() -> None:
+def test_wrapped_warnings_are_found_as_one_line() -> None:
     assert list(warnings_gate.warnings_in(LOG)) == [OURS, DEPRECATION]
 
 
-def test_what_is_expected_passes() -> None:
+def test_expected_warnings_pass() -> None:
     assert failures(LOG, r"\S+ keeps its memory in a file", r"\[DEPRECATION WARNING\]: Importing") == []
 
 
-def test_what_is_not_expected_fails_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unexpected_warning_fails_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert failures(LOG, r"\S+ keeps its memory in a file") == ["kvt: Ansible warned of nothing but what expected-warnings.txt names"]
     assert f"kvt: Ansible warned 1 times: {DEPRECATION}\n" in capsys.readouterr().out
 
 
-def test_an_expectation_is_of_the_beginning() -> None:
+def test_an_expectation_must_match_the_beginning_of_a_warning() -> None:
     assert len(failures(LOG, "keeps its memory", r"\[DEPRECATION")) == 1
 
 
 @pytest.mark.parametrize("log", ["", "Traceback (most recent call last):\n"])
-def test_where_nothing_was_logged_nothing_was_looked_at(log: str) -> None:
+def test_an_empty_log_fails_the_gate(log: str) -> None:
     assert failures(log) == ["kvt: Ansible logged its runs"]
 
 
-def test_a_file_has_comments(tmp_path: pathlib.Path) -> None:
+def test_the_file_of_expectations_may_have_comments(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "expected-warnings.txt"
     path.write_text("# of the lab\n\nThe lab: \\S+ is new\n")
     assert [one.pattern for one in warnings_gate.expected(path)] == [r"The lab: \S+ is new"]
@@ -71,7 +71,7 @@ def test_the_expectations_of_the_suites_can_be_read() -> None:
     assert all(one.pattern for one in warnings_gate.expected())
 
 
-def test_ansible_logs_what_it_warns_of(tmp_path: pathlib.Path) -> None:
+def test_ansible_writes_its_warnings_to_its_log(tmp_path: pathlib.Path) -> None:
     log = tmp_path / "ansible.log"
     environment = {**os.environ, "ANSIBLE_LOG_PATH": str(log), "ANSIBLE_HOME": str(tmp_path), "ANSIBLE_LOCALHOST_WARNING": "true"}
     argv = [pathlib.Path(sys.executable).with_name("ansible"), "-i", "one,", "nobody", "-m", "ansible.builtin.ping"]
@@ -80,7 +80,7 @@ def test_ansible_logs_what_it_warns_of(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(("log", "code"), [(f"{HEAD} INFO| ok: [kvm1]\n", 0), (LOG, 1), ("", 1)])
-def test_a_log_of_no_suite_is_judged_alike(tmp_path: pathlib.Path, log: str, code: int) -> None:
+def test_the_gate_can_check_a_single_log(tmp_path: pathlib.Path, log: str, code: int) -> None:
     path = tmp_path / "demo.log"
     path.write_text(log)
     assert warnings_gate.main(str(path)) == code
