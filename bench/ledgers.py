@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import datetime
 import os
 import pathlib
@@ -14,15 +14,16 @@ import time
 import typing as t
 import uuid
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import DEFAULTS
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Sample
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.folder import Folder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.simulator import facts
 
-Record = dict[str, t.Any]
 WAY = (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.COMPLETED)
 HOSTS = 40
 DOMAINS = 800
@@ -60,35 +61,34 @@ class Filled:
         """Return the time so many minutes before the ledger was made."""
         return (self._now - datetime.timedelta(minutes=minutes)).isoformat()
 
-    def unsettled(self) -> list[Record]:
+    def unsettled(self) -> list[MoveRecord]:
         """Ask as a task does that opens a ledger and wants to know what is going on."""
-        return list(FileLedger(str(self.path), create=False).records(unsettled_only=True))
+        return list(FileLedger(str(self.path), create=False).list_records(unsettled_only=True))
 
     def seconds_of_a_transition(self) -> float:
         """Take a move from its opening to its end; return the mean of the six writes."""
-        record = {**_record(0), "domain": {"uuid": str(uuid.uuid4()), "name": "moved"}}
+        record = dataclasses.replace(_record(0), domain=DomainRef(str(uuid.uuid4()), "moved"))
         begin = time.monotonic()
         stored = self._ledger.open_record(record)
         seconds = time.monotonic() - begin
         for status in WAY:
-            changed = copy.deepcopy(stored.record)
-            advance(changed, status, BY)
+            changed = stored.record.advance(status, BY)
             begin = time.monotonic()
-            stored = self._ledger.update(stored, changed)
+            stored = self._ledger.update_record(stored, changed)
             seconds += time.monotonic() - begin
         return seconds / (1 + len(WAY))
 
     def seconds_of(self, conditions: t.Mapping[str, t.Any]) -> float:
         """Return how long a query takes whose records are looked at one after the other."""
         begin = time.monotonic()
-        for _record in self._ledger.records(**conditions):
+        for _record in self._ledger.list_records(**conditions):
             pass
         return time.monotonic() - begin
 
     def replace_durably(self) -> None:
         """Replace a file of a record's size, with no ledger around it."""
-        with Folder.at(str(self.path.parent)) as folder:
-            folder.write("bare.json", b"x" * self.record_bytes)
+        with Folder.open_path(str(self.path.parent)) as folder:
+            folder.write_file("bare.json", b"x" * self.record_bytes)
 
     def _first(self, ago: int) -> datetime.datetime:
         months = self._now.year * 12 + self._now.month - 1 - ago
@@ -101,30 +101,29 @@ class Filled:
         for number in range(self.in_month):
             at = begin + (end - begin) * number / self.in_month
             record = _ended(number, at)
-            data = encode(record, 1 + len(WAY))
+            data = encode_document(record, 1 + len(WAY))
             self.record_bytes = len(data)
-            file = folder / f"{record['id']}.json"
+            file = folder / f"{record.id}.json"
             file.write_bytes(data)
             os.utime(file, (at.timestamp(), at.timestamp()))
 
 
-def _record(number: int) -> Record:
+def _record(number: int) -> MoveRecord:
     name, source, destination = f"guest{number % DOMAINS}", f"kvm{number % HOSTS}", f"kvm{(number + 1) % HOSTS}"
     policy = {key: {"source": "default", "value": value} for key, value in DEFAULTS.items()}
-    return new_record(s.LIVE_MIGRATION, {"uuid": facts.uuid_of(name), "name": name}, _place(source), _place(destination), policy, BY, facts.request())
+    return new_record(s.LIVE_MIGRATION, DomainRef(facts.uuid_of(name), name), _place(source), _place(destination), policy, BY, facts.request())
 
 
-def _place(host: str) -> Record:
-    return place(host, facts.uuid_of(f"{host}.id"), facts.uuid_of(host))
+def _place(host: str) -> HostRef:
+    return HostRef(host, facts.uuid_of(f"{host}.id"), facts.uuid_of(host))
 
 
-def _ended(number: int, at: datetime.datetime) -> Record:
+def _ended(number: int, at: datetime.datetime) -> MoveRecord:
     """Return the record of a move as it is kept, with the figures of a few seconds."""
     record = _record(number)
     for status in WAY:
-        advance(record, status, BY, "The destination was verified and booked." if status == s.SCHEDULED else "")
-    sample = {"allowed_downtime_ms": 300, "bandwidth_bytes": 117440512, "dirty_rate_bytes": 8388608, "iteration": 2, "throttle_percent": 0}
-    record["samples"] = [{**sample, "elapsed_ms": 1000 * tick, "remaining_bytes": 1073741824 - 100000000 * tick} for tick in range(SAMPLES)]
-    record["result"].update(elapsed_ms=9730, downtime_ms=61, bytes=1098907648, iterations=3, mode="pre-copy", setup_ms=4)
+        record = record.advance(status, BY, "The destination was verified and booked." if status == s.SCHEDULED else "")
+    samples = [Sample(1000 * tick, 1073741824 - 100000000 * tick, 117440512, 8388608, 300, 0, 2) for tick in range(SAMPLES)]
+    result = dataclasses.replace(record.result, elapsed_ms=9730, downtime_ms=61, bytes=1098907648, iterations=3, mode="pre-copy", setup_ms=4)
     stamp = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
-    return {**record, "created_at": stamp, "updated_at": stamp}
+    return dataclasses.replace(record, samples=tuple(samples), result=result, created_at=stamp, updated_at=stamp)

@@ -12,19 +12,22 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import DowntimeSchedule, SteppedSchedule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, migration_flags, migration_parameters
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import Host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Schedule, Stepped
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.call import MigrateCall
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.calls import MigrateCall
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import Follower
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import limits_of, terms_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
 
 from .ovirt import MinimalDowntime
 
@@ -50,23 +53,23 @@ class Wish:
     auto_converge: bool = False
     suspend_after_seconds: float = 0
 
-    def order(self) -> Order:
+    def order(self) -> StartOrder:
         """Return it as the control node would send it."""
         chosen = {"downtime_strategy": self.strategy} if self.strategy in ("adaptive", "stepped") else {}
-        given = {"downtime_ms": self.downtime_ms, "timeout_seconds": self.timeout_seconds, "on_timeout": self.on_timeout, **chosen}
-        policy = {field: {"value": value, "source": "task"} for field, value in given.items()}
-        places = schema.place("source"), schema.place("destination")
-        record = schema.new_record(s.LIVE_MIGRATION, {"uuid": self.uuid, "name": self.uuid}, *places, policy, "bench", request={"memory_mib": self.memory_mib})
-        record["status"] = s.PREPARING
-        record["connection"] = {"bandwidth_mib": self.bandwidth_mib, "link_mib": self.link_mib}
+        given: dict[str, Json] = {"downtime_ms": self.downtime_ms, "timeout_seconds": self.timeout_seconds, "on_timeout": self.on_timeout, **chosen}
+        policy: dict[str, Json] = {field: {"value": value, "source": "task"} for field, value in given.items()}
+        ends = HostRef("source", None, None), HostRef("destination", None, None)
+        record = new_record(s.LIVE_MIGRATION, DomainRef(self.uuid, self.uuid), *ends, policy, "bench", request={"memory_mib": self.memory_mib})
+        connection = Connection(bandwidth_mib=self.bandwidth_mib, link_mib=self.link_mib)
+        record = dataclasses.replace(record, status=s.PREPARING, connection=connection)
         options = MoveOptions(bandwidth_mib=self.bandwidth_mib)
         flags = migration_flags(options, persistent=True, auto_converge=self.auto_converge)
-        return Order(record, LOCAL, self.destination_uri, flags, migration_parameters(options, []))
+        return StartOrder(record, LOCAL, self.destination_uri, tuple(flags), migration_parameters(options, []), adopt=False, waits=False)
 
-    def limits(self, order: Order) -> Limits:
+    def limits(self, order: StartOrder) -> Limits:
         """Return the engine's limits, with the schedule that is tried."""
         limits = limits_of(order)
-        others: dict[str, Schedule] = {"fixed": Stepped(((0.0, self.downtime_ms),)), "ovirt": MinimalDowntime()}
+        others: dict[str, DowntimeSchedule] = {"fixed": SteppedSchedule(((0.0, self.downtime_ms),)), "ovirt": MinimalDowntime()}
         return dataclasses.replace(limits, downtime=others.get(self.strategy, limits.downtime))
 
 
@@ -76,35 +79,36 @@ def carry_out(wish: Wish) -> dict[str, t.Any]:
     limits = wish.limits(order)
     host, control = open_host(LOCAL), open_host(LOCAL)
     host.set_max_downtime_ms(wish.uuid, limits.downtime.first_ms)
-    follower = Follower(lambda: open_host(LOCAL), wish.uuid, Journal(order.record, {}, folder=None), limits, terms_of(order), time.monotonic)
+    journal = Journal(order.record, None, folder=None)
+    follower = Follower(lambda: open_host(LOCAL), wish.uuid, journal, limits, terms_of(order), time.monotonic)
     call = MigrateCall(host, order)
     call.start()
     _watch(wish, call, follower, limits.downtime, control)
-    stats, result = follower.completed_job(), order.record["result"]
+    stats, record = follower.completed_job(), journal.record
     follower.close()
     control.close()
     return {
         "ended": stats is not None and call.error is None,
         "elapsed_ms": stats.elapsed_ms if stats else follower.elapsed_ms,
         "downtime_ms": stats.downtime_ms if stats else None,
-        "predicted_ms": result["predicted_downtime_ms"],
-        "rung": result["rung"],
-        "iterations": order.record["progress"]["iteration"],
-        "samples": order.record["samples"],
-        "history": [f"{line['status']} {line['detail']}".strip() for line in order.record["history"]],
+        "predicted_ms": record.result.predicted_downtime_ms,
+        "rung": record.result.rung or None,
+        "iterations": record.progress.iteration,
+        "samples": encode(record.samples),
+        "history": [f"{line.status} {line.detail or ''}".strip() for line in record.history],
     }
 
 
-def _watch(wish: Wish, call: MigrateCall, follower: Follower, schedule: Schedule, control: Host) -> None:
+def _watch(wish: Wish, call: MigrateCall, follower: Follower, schedule: DowntimeSchedule, control: Host) -> None:
     acted = False
     while call.is_alive():
-        follower.poll()
+        follower.poll_job()
         elapsed = (follower.elapsed_ms or 0) / 1000
         if not acted and isinstance(schedule, MinimalDowntime) and schedule.gives_up:
-            acted = _tried(lambda: control.abort(wish.uuid))
+            acted = _tried(lambda: control.abort_job(wish.uuid))
         if not acted and 0 < wish.suspend_after_seconds <= elapsed:
-            acted = _tried(lambda: control.suspend(wish.uuid))
-        time.sleep(follower.pause)
+            acted = _tried(lambda: control.suspend_domain(wish.uuid))
+        time.sleep(follower.pause_seconds)
 
 
 def _tried(act: t.Callable[[], None]) -> bool:

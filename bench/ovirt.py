@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Allowance, Moment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import Allowance, ScheduleMoment
 
 # After so many iterations since the first that was seen: so many ms. What comes after the last is an abort.
 STEPS = ((1, 150), (2, 200), (3, 300), (4, 400), (6, 500))
@@ -32,7 +32,7 @@ class MinimalDowntime:
     def first_ms(self) -> int:
         return FIRST_MS
 
-    def allow(self, moment: Moment) -> Allowance:
+    def allowance_at(self, moment: ScheduleMoment) -> Allowance:
         number = moment.iterations.number
         if number and self._first is None:
             self._first = self._seen = number

@@ -19,8 +19,8 @@ _WIDTH = 160
 
 _HEAD = """# Benchmarks
 
-Written by `make bench`: medians, with the smallest and the largest value, side by side in one run on one machine. The goals are ratios, for seconds say
-little about another machine.
+Written by `make bench`. The page shows medians, with the smallest and the largest value. Values that are compared were measured in one run on one machine. The
+goals are ratios, because times in seconds say little about another machine.
 """
 
 
@@ -35,7 +35,7 @@ def rewrite(page: pathlib.Path, name: str, section: Section, rounds: int) -> Non
 
 
 def _block(section: Section, rounds: int) -> str:
-    lines = [f"## {section.title}", "", "| what | measured | beside | ratio | goal | |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = [f"## {section.title}", "", "| benchmark | measured | compared with | ratio | goal | result |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [_row(figure) for figure in section.figures]
     for note in section.notes:
         lines += ["", *textwrap.wrap(" ".join(note.split()), _WIDTH, break_long_words=False, break_on_hyphens=False)]

@@ -34,16 +34,16 @@ CHANCE = 1.25
 GOALS = {FIXED: 1.15, STEPPED: 0.5, OVIRT: 0.7}
 
 NOTES = [
-    f"""Guests of the lab between two hosts under a cap of {CAP_MIB} MiB/s, longest pause D = {DOWNTIME_MS} ms, timeout {TIMEOUT_SECONDS} s. Each writes its set
-again and again at twice the cap; the set crosses the cap in the given share of D. All strategies run in the same engine. Times are libvirt's, from the job's
-start to its end; a move that was given up counts with the time that it took.""",
-    """The best fixed pause is the fastest of those tried once. oVirt's schedule sees every iteration here; vdsm looks every 10 s by default, so the real one is
-slower. It ends at 500 ms: what needs more it gives up.""",
-    """The adaptive strategy decides at the end of the first iteration where that wrote as much as it sent. Where it did not, because of memory that is never
-written (a small guest's firmware, 3 MiB, is enough beside a small set), one more iteration tells: a pass over the set, at most D. On top comes up to 0.15 s:
-a look every 50 ms, and the hypervisor takes a new limit over each 100 ms.""",
-    """Beside much cold memory no strategy can be much faster than another: the first pass takes what it takes, and oVirt's few iterations over the set are
-short. The best fixed pause shows how near to 0.7 of oVirt anything can come there.""",
+    f"""Guests of the lab between two hosts under a cap of {CAP_MIB} MiB/s, longest downtime D = {DOWNTIME_MS} ms, timeout {TIMEOUT_SECONDS} s. Each writes
+its set repeatedly at twice the cap; sending the set under the cap takes the given share of D. All strategies run in the same engine. Times are
+measured by libvirt, from the start of the job to its end; an aborted move counts with the time that it took.""",
+    """The best fixed downtime is the fastest of those that were tried once. oVirt's schedule sees every iteration in this benchmark; vdsm polls every 10 s
+by default, so the real one is slower. It ends at 500 ms, and aborts moves that need more.""",
+    """The adaptive strategy decides at the end of the first iteration if the guest wrote as much as was sent. If it did not, because of memory that is never
+written (the 3 MiB of a small guest's firmware are sufficient with a small set), it needs one more iteration: a pass over the set, at most D. Up to
+0.15 s are added: the strategy polls every 50 ms, and the hypervisor applies a new limit every 100 ms.""",
+    """With much cold memory, no strategy can be much faster than another: the duration of the first pass is the same, and oVirt's few iterations over the
+set are short. The best fixed downtime shows how close to 0.7 of oVirt any strategy can come.""",
 ]
 
 

@@ -39,22 +39,22 @@ def run(effort: Effort) -> Section:
             taken = in_turn({_DRAIN: drained.by_the_collection, _XARGS: drained.by_xargs}, effort.rounds)
             section.figures += [_beside(many, taken, _XARGS, 0.6), _moves(many, drained.moves, taken)]
     section.notes.append(
-        f"Guests of {GUEST_MIB} MiB that halt, from one host to another over TCP; whole processes, `ansible-playbook` from its start to its end. "
-        "The hosts share the machine's cores with the control node, its Ansible and all QEMUs, so a playbook's own work is taken from the moves."
+        f"Guests of {GUEST_MIB} MiB that halt, from one host to another over TCP; whole processes, `ansible-playbook` from its start to its end. The "
+        "hosts share the cores of the machine with the control node, its Ansible and all QEMUs, so the work of a playbook takes time from the moves."
     )
     section.notes.append(
-        f"`{_XARGS}` runs on the source itself: no SSH, no control node, no check of the destination, no record. "
-        "Guests go back, and the host's maintenance ends, outside the clock."
+        f"`{_XARGS}` runs on the source itself: no SSH, no control node, no check of the destination, no record. Moving the guests back and ending the "
+        "maintenance of the host are not measured."
     )
     section.notes.append(
-        "Where the rest goes, of a drain of twelve on two cores: 0.4 s until Ansible plays anything, 0.5 s for the facts of both hosts, 0.7 s for the "
-        "twenty tasks that cordon, plan and show the plan (20 to 100 ms each, most of it a process of Ansible's own), 1.2 s for the survey of both hosts, "
-        "the bookings and the start of the watcher (a module is packed, sent, unpacked and compiled for each step: 0.3 s), 0.4 s from the last move's end "
-        "to the end of the playbook. The moves take what the bare tool takes: both keep the two cores busy to nine tenths, two thirds of it in the kernel,"
-        " with a QEMU that starts, one that receives and one that ends for each guest. No goal can be reached where hosts and control node share so few "
-        "cores: Ansible's start and the moves alone are over each. What it would take: moves that leave cores idle, as between real hosts, where a window "
-        "that is free at the arrival moves more guests at once; and one action in place of the role's tasks, worth half a second, for which we would not "
-        "give a role that can be read."
+        "The remaining time of a drain of twelve guests on two cores: 0.4 s until Ansible runs the first play, 0.5 s for the facts of both hosts, 0.7 s "
+        "for the twenty tasks that cordon, plan and show the plan (20 to 100 ms each, most of it a process of Ansible), 1.2 s for the survey of both "
+        "hosts, the reservations and the start of the watcher (a module is packed, sent, unpacked and compiled for each step: 0.3 s), 0.4 s from the "
+        "end of the last move to the end of the playbook. The moves take as long as with the bare tool: both use nine tenths of the two cores, two "
+        "thirds of it in the kernel, with a QEMU that starts, one that receives and one that ends for each guest. The goals cannot be reached if hosts "
+        "and control node share so few cores: the start of Ansible and the moves alone exceed each of them. To reach them, moves would have to leave "
+        "cores idle, as between real hosts, where a window slot that is free at the arrival allows more moves at once. A single action instead of the "
+        "tasks of the role would save half a second, and would make the role hard to read."
     )
     return section
 

@@ -30,17 +30,19 @@ _DEFINED = "virsh list --all --uuid | grep . | xargs -r -P 8 -n 1 virsh"
 _CLEAN = f"virsh list --uuid | grep . | xargs -r -P 8 -n 1 virsh destroy; {_DEFINED} undefine; rm -rf /run/kvmfleet/*.lock /var/lib/kvmfleet/evacuations"
 
 _HOW = (
-    f"Guests of {GUEST_MIB} MiB with a disk on shared storage ran on a host when it was protected. Now its cable is pulled, and in the measured time the lab's "
-    "fence agent switches it off. (Its guests are off: they would take the processors that all hosts of the lab share with the control node.) "
-    "From the first record to the last means: booked, started, verified on the host, and written as done."
+    f"Guests of {GUEST_MIB} MiB with a disk on shared storage ran on a host when it was protected. Then its cable is pulled, and the fence agent of the "
+    "lab switches it off within the measured time. (Its guests are off, because they would use the processors that all hosts of the lab share with the "
+    "control node.) The time from the first record to the last one includes: reserved, started, verified on the host, and written as done."
 )
 _BESIDE = (
-    "`virsh start` finds the guests defined, on the hosts themselves: no fencing, nobody asked whether they run elsewhere, no disk proved, no record. Between "
-    "two rounds hosts, guests and ledger are put back, outside the clock. The three hosts share the machine's cores with the control node."
+    "`virsh start` runs on the hosts themselves and finds the guests defined: no fencing, no query whether they run elsewhere, no proof of disks, no "
+    "record. Restoring hosts, guests and ledger between two rounds is not measured. The three hosts share the cores of the machine with the control "
+    "node."
 )
 _WHERE = (
-    "The {seconds:.1f} s between the two rows are Ansible's own start and tasks, the fence agent, and waiting for a dead host not to answer: on one network "
-    "an address is given up after 3 s. It is knocked at before it is fenced, by Ansible itself and by control node and survivor, and again for each share."
+    "The {seconds:.1f} s between the two rows are the start and the tasks of Ansible, the fence agent, and waiting for the dead host: on one network, a "
+    "connection attempt to an address fails after 3 s. Ansible, the control node and a survivor try to connect to the host before it is fenced, and "
+    "again for each share."
 )
 
 

@@ -42,9 +42,8 @@ def run(effort: Effort) -> Section:
     beside = f"{taken[_DUMPS].told()} {_DUMPS}"
     section.figures.append(Figure(f"`{_MODULE}` of a host with {found} domains, seconds", ours.told(), beside, value, LIMIT_SECONDS))
     section.notes.append(
-        "The module's whole process on the host, as Ansible sends it: start of Python, unpacking, libvirt, JSON. "
-        f"The {bare:.2f} s that an empty command takes to get into the host are taken off. "
-        "The domains are defined and not running, each with a disk and a network card."
+        f"The whole process of the module on the host, as Ansible sends it: start of Python, unpacking, libvirt, JSON. The {bare:.2f} s that an empty "
+        "command takes to enter the host are subtracted. The domains are defined and not running, each with a disk and a network card."
     )
     return section
 

@@ -83,7 +83,7 @@ def _section(pauses: Mapping[str, Series], ends: list[_End], cap: int, after: in
     ]
     notes = [
         f"""A guest with a set of {shape.dirty_mib} MiB, {shape.pages_per_second} pages a second, cap {cap} MiB/s, forced {after} s after the start of its job,
-when what remains has long stopped falling. The pause is libvirt's figure. Forced: the cap is lifted, the link measured, and the pause that the rest needs is
-allowed. Suspended: the guest is stopped, and what remains crosses under the cap.""",
+when the remaining memory has long stopped falling. The pause is measured by libvirt. Forced: the cap is lifted, the link is measured, and the downtime that
+the rest needs is allowed. Suspended: the guest is suspended, and the rest is sent under the cap.""",
     ]
     return Section("The forced end of a move under a bandwidth cap", figures, notes)

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.bench import ledgers
 from ansible_collections.kvmfleet.migration.bench.figures import Effort, Figure, Section
 from ansible_collections.kvmfleet.migration.bench.timing import Series, in_turn, seconds_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.reading import Wanted, read
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, read_term
 
 OPEN = 20
 CALLS = 20
@@ -29,21 +29,21 @@ _PEAK = """
 import re, sys
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 path, domain = sys.argv[1:]
-for record in FileLedger(path).records(**({"unsettled_only": True} if domain == "-" else {"domain": domain})):
+for record in FileLedger(path).list_records(**({"unsettled_only": True} if domain == "-" else {"domain": domain})):
     pass
 print(re.search(r"VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())[1])
 """
 
 
 _TRANSITION = (
-    "A transition is the mean of the six writes of one move, from opening its record to closing it, each with audit and journal; the bare cost is that of "
-    "replacing one file durably (write, fsync, rename, fsync of the folder)."
+    "A transition is the mean of the six writes of one move, from opening its record to closing it, each with audit and journal. The bare cost is that "
+    "of replacing one file durably (write, fsync, rename, fsync of the folder)."
 )
 _LOOKUP = (
-    "The lookup is timed as whole processes: an ad-hoc `ansible` command that counts the month's records, less the same command for a month that has none. "
-    "Nearly all of it is the checksums and the JSON of the records."
+    "The lookup is measured as whole processes: an ad-hoc `ansible` command that counts the records of the month, minus the same command for a month "
+    "without records. Nearly all of this time is spent on the checksums and the JSON of the records."
 )
-_MEMORY = "Memory is the peak of a process of its own that imports the ledger, asks once and keeps nothing. What a lookup returns is kept by Ansible."
+_MEMORY = "Memory is the peak of a separate process that imports the ledger, queries it once and keeps nothing. Ansible keeps the result of a lookup."
 
 
 def run(effort: Effort) -> Section:
@@ -91,7 +91,7 @@ def _month(many: ledgers.Filled, effort: Effort) -> Figure:
     asked = {
         "lookup": lambda: _seconds_of_lookup(many, since, until, many.in_month),
         "nothing": lambda: _seconds_of_lookup(many, "2001-01-01", "2001-02-01", 0),
-        "store": lambda: seconds_of(lambda: read(ledger, "migrations", Wanted(since=since, until=until))),
+        "store": lambda: seconds_of(lambda: read_term(ledger, "migrations", Conditions(since=since, until=until))),
     }
     found = in_turn(asked, effort.rounds)
     seconds = found["lookup"].median - found["nothing"].median

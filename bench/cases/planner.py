@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from ansible_collections.kvmfleet.migration.bench import hbal
 from ansible_collections.kvmfleet.migration.bench.figures import Effort, Figure, Section
 from ansible_collections.kvmfleet.migration.bench.timing import Series, in_turn
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.planner import Placement, plan
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.planner import Placement, plan_placements
 from ansible_collections.kvmfleet.migration.tests.simulator import exhaustive, fleets
 
 PER_HOST = 20
@@ -31,17 +32,18 @@ OVERFULL = 0.95
 HBAL = ((10, 0.5), (10, TIGHT), (100, 0.5), (100, TIGHT), (300, 0.5))
 
 _PARTS = (
-    "CPU seconds of one process. A drain's plan is everything that its playbook shows: a host for each domain, and of every other host why it is not that "
-    "one. Making the fleet from the facts of all hosts, which happens once a plan, is told beside it and is part of the growth."
+    "CPU seconds of one process. The plan of a drain is everything that its playbook shows: a host for each domain, and the reason why each other host "
+    "was not chosen. Building the fleet from the facts of all hosts, which happens once for each plan, is shown separately and is part of the growth."
 )
 _LOSS = (
-    "A loss is planned as `evacuate` does it: reasons are found for domains without a place only. The filters are those of a drain, which are more than those "
-    "of an evacuation. Its time grows with hosts times domains lost: of each host the free memory is looked at once for each domain, the filters are not."
+    "A loss is planned as by `evacuate`: reasons are computed only for domains without a destination. The filters are those of a drain, which has more "
+    "filters than an evacuation. The time grows with the number of hosts times the number of lost domains: the free memory of each host is checked once "
+    "for each domain, the filters are not."
 )
 _HBAL = (
-    "hbal (ganeti-htools) is given the same hosts with memory, CPUs and groups that keep apart, and moves what is on the offline host, nothing else. It weighs "
-    "the whole cluster anew for every possible move, which is another aim: it asks how even the cluster gets. CPU models, networks, storage and machine types "
-    "it does not know."
+    "hbal (ganeti-htools) gets the same hosts with memory, CPUs and anti-affinity groups, and moves only the domains of the offline host. It evaluates "
+    "the whole cluster again for every possible move, because it has another goal: an evenly loaded cluster. It does not consider CPU models, networks, "
+    "storage and machine types."
 )
 
 
@@ -83,7 +85,7 @@ def _drain(drain: fleets.Drain) -> _Timed:
     # What earlier rounds have left is not to be collected in this one.
     gc.collect()
     fleet = _cpu_seconds(lambda: made.append(exhaustive.fleet_of(drain)))
-    choice = _cpu_seconds(lambda: placements.extend(plan(exhaustive.requests_of(drain), made[0])))
+    choice = _cpu_seconds(lambda: placements.extend(plan_placements(exhaustive.requests_of(drain), made[0])))
     return _Timed(fleet, choice, _cpu_seconds(lambda: [placement.verdicts for placement in placements]))
 
 
@@ -102,12 +104,12 @@ def _lost(hosts: int, filled: float, effort: Effort, goal: float | None = None) 
     gone = hosts // 10
     loss = fleets.bereft(hosts, PER_HOST * hosts, gone, filled)
     requests = [request for name, facts in loss.lost.items() for request in exhaustive.requests_from(name, facts)]
-    fleet = Fleet({name: HostState.of(name, facts) for name, facts in loss.facts.items()})
+    fleet = Fleet({name: HostState.from_facts(name, decode(HostFacts, facts)) for name, facts in loss.facts.items()})
     without: list[int] = []
 
     def planned() -> float:
         gc.collect()
-        return _cpu_seconds(lambda: without.append(sum(not one.destination and bool(one.verdicts) for one in plan(requests, fleet))))
+        return _cpu_seconds(lambda: without.append(sum(not one.destination and bool(one.verdicts) for one in plan_placements(requests, fleet))))
 
     series = in_turn({"plan": planned}, effort.rounds)["plan"]
     what = f"Plan for {gone} hosts lost at once of {hosts:,}, {filled:.0%} full, {len(requests):,} domains (s)"
@@ -131,7 +133,7 @@ def _beside_hbal(hosts: int, filled: float, effort: Effort) -> Figure:
 
     def ours() -> float:
         timed = _drain(drain)
-        left["ours"] = sum(not placement.destination for placement in plan(exhaustive.requests_of(drain), exhaustive.fleet_of(drain)))
+        left["ours"] = sum(not placement.destination for placement in plan_placements(exhaustive.requests_of(drain), exhaustive.fleet_of(drain)))
         return timed.fleet + timed.plan
 
     def theirs() -> float:

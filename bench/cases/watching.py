@@ -43,8 +43,8 @@ def run(effort: Effort) -> Section:
     ]
     section.notes.append(
         f"User and system time of the processes over {seconds:.0f} s, from /proc/PID/stat, while guests that write {PAGES_A_SECOND} pages/s are moved "
-        f"under a cap of {CAP_MIB} MiB/s. libvirtd's own work for the questions is not in it. On the control node the lines of progress, the polling "
-        "over SSH and the heartbeat are."
+        f"under a cap of {CAP_MIB} MiB/s. The work of libvirtd for the queries is not included. On the control node, progress lines, polling over SSH "
+        "and the heartbeat are included."
     )
     return section
 

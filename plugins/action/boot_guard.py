@@ -3,27 +3,50 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The control node's half of C(boot_guard): reads the ledger before a host is released."""
+"""The control half of C(boot_guard): reads the ledger before a host is released."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
+from collections.abc import Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard_spec import boot_guard_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.migrations import canonical_uuid
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import TOMBSTONE, UNSETTLED
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import check_not_discarded
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, boot_guard_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer, canonical_uuid
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import TOMBSTONE, UNSETTLED
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_not_discarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, find_host_entry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body, Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import missing_records, sentence
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.told import told_by_fleet
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.withheld import forgotten, keeping_out, summary, withholding
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records, missing_text, remembered_by_fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe_record
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import CleanedHost, GuardAnswer, Obstacles
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
-Result = dict[str, t.Any]
+
+@dataclasses.dataclass(frozen=True)
+class _GuardWork:
+    """C(recover): of a recovery, the result of the cleanup before the release."""
+
+    recover: t.Union[Json, Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class _GuardTask:
+    """The options of C(boot_guard)."""
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"work": "_work"}
+
+    uri: str
+    ledger: t.Optional[str]
+    state: t.Optional[str]
+    forget: tuple[str, ...]
+    work: t.Optional[_GuardWork]
 
 
 class ActionModule(FleetAction):
@@ -31,63 +54,84 @@ class ActionModule(FleetAction):
 
     MODULE = "boot_guard"
 
-    def spec(self) -> Result:
+    def argument_spec(self) -> Spec:
         """Return the module's options."""
         return boot_guard_spec()
 
-    def act(self, args: Result, task_vars: Result) -> Result:
-        """Read, forget what is not to be started, and release where the ledger permits it."""
-        unwanted = [canonical_uuid(uuid) for uuid in args["forget"]]
-        here = self.here(task_vars)
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Read the guard's state, remove notes of domains that are not to be started, and release the host if the ledger permits it."""
+        with readable_results():
+            task = decode(_GuardTask, args)
+        unwanted = [canonical_uuid(uuid) for uuid in task.forget]
+        here = self.target_host(task_vars)
+        cleaned = _read_cleanup(here, task, bool(self._task.check_mode))
         settings = self.settings(task_vars)
-        ledger = open_if_any(*settings.ledger(here, args["ledger"]))
-        answer = self._asked("read", {}, args, task_vars)
-        identity = Identity(here, *(answer["identity"][key] for key in ("host_id", "host_uuid", "machine_id")))
-        records = list(ledger.records(statuses=sorted(UNSETTLED | TOMBSTONE))) if ledger else []
-        withheld = withholding(records, identity)
-        lost = forgotten(missing_records(ledger, told_by_fleet(settings, here, answer["remembered"])), identity)
-        result: Result = {
-            "changed": False,
-            "withheld_by": [summary(record) for record in [*withheld, *lost]],
-            "open_records": [summary(record) for record in [*keeping_out(records, identity), *lost]],
-        }
-        if args["state"]:
-            self._permit(ledger, identity, withheld, lost)
+        ledger = open_if_any(*settings.ledger(here, task.ledger))
+        told = self._run_guard_phase("read", {}, task, task_vars)
+        answer, who = decode(GuardAnswer, told), decode(IdentityAnswer, told)
+        identity = HostIdentity(here, who.identity.host_id, who.identity.host_uuid, who.identity.machine_id)
+        obstacles = _find_obstacles(ledger, settings, identity, who.remembered or None)
+        is_wanted = cleaned.can_release(answer.has_guard) if cleaned else task.state is not None
+        if cleaned:
+            cleaned.check_guarded(answer.has_guard, obstacles.withheld_by)
+        if is_wanted:
+            _check_permitted(ledger, identity, obstacles)
+        changed, forgotten = False, {}
         if unwanted:
-            done = self._asked("forget", {"uuids": unwanted}, args, task_vars)
-            result.update(changed=done["changed"], forgotten=done["forgotten"])
-        if args["state"]:
-            answer = self._asked("release", {}, args, task_vars)
-            result["changed"] = result["changed"] or answer["changed"]
-        elif unwanted:
-            answer = self._asked("read", {}, args, task_vars)
-        warnings = [f"{path} on {here} is damaged: of one domain it is not known whether it is to be started again." for path in answer["damaged"]]
+            done = self._run_guard_phase("forget", {"uuids": unwanted}, task, task_vars)
+            changed, forgotten = bool(done["changed"]), {"forgotten": done["forgotten"]}
+        if is_wanted or unwanted:
+            answer = decode(GuardAnswer, self._run_guard_phase("release" if is_wanted else "read", {}, task, task_vars))
+        open_records = cleaned.without_predicted(obstacles.open_records) if cleaned else obstacles.open_records
+        result: Result = {
+            "changed": changed or answer.changed,
+            "withheld_by": encode(obstacles.withheld_by),
+            "open_records": encode(open_records),
+            **forgotten,
+            "guard": encode(answer.guard),
+            "to_start": [encode(note) for note in answer.to_start if note.uuid not in unwanted],
+        }
+        warnings = [f"{path} on {here} is damaged: for one domain it is not known whether to start it again." for path in answer.damaged]
         warnings += ledger.problems if ledger else []
-        result.update(guard=answer["guard"], to_start=[entry for entry in answer["to_start"] if entry["uuid"] not in unwanted])
         return {**result, "warnings": warnings} if warnings else result
 
-    def _permit(self, ledger: Ledger | None, identity: Identity, withheld: list[Body], lost: list[Body]) -> None:
-        """Raise what forbids the release; the host stays held then."""
-        found = entry_of(ledger, identity) if ledger else None
-        if found is None:
-            raise NotFound(
-                f"The ledger does not know {identity.name}, so it cannot say whether its guests were started elsewhere.",
-                "Use the ledger that the host was protected under, or protect it first (protect_host). Nothing was released.",
-            )
-        check_not_discarded(found.body)
-        if lost:
-            raise Unsafe(
-                f"{identity.name} cannot be released: {' '.join(map(sentence, lost))}",
-                "The host's guests stay held.",
-                withheld_by=[summary(record) for record in [*withheld, *lost]],
-            )
-        if withheld:
-            why = "; ".join(f"{describe(record)} is '{record['status']}'" for record in withheld)
-            raise Unsafe(
-                f"{identity.name} cannot be released: {why}.",
-                "Run evacuation_cleanup on the host, or settle the records with the module host. The host's guests stay held.",
-                withheld_by=[summary(record) for record in withheld],
-            )
+    def _run_guard_phase(self, phase: str, work: JsonObject, task: _GuardTask, task_vars: Result) -> Result:
+        return self.run_phase(phase, {**work, "check": bool(self._task.check_mode)}, task.uri, task_vars)
 
-    def _asked(self, phase: str, work: Result, args: Result, task_vars: Result) -> Result:
-        return self.phase(phase, {**work, "check": bool(self._task.check_mode)}, args["uri"], task_vars)
+
+def _read_cleanup(here: str, task: _GuardTask, check_mode: bool) -> CleanedHost | None:
+    """Return the role's result of the host's cleanup, None for other tasks. Raises L(Unsafe) if the host must not be released after it."""
+    if task.work is None or task.work.recover is ABSENT:
+        return None
+    cleaned = CleanedHost.from_cleanup(here, task.work.recover, check_mode)
+    cleaned.check_nothing_lost()
+    return cleaned
+
+
+def _find_obstacles(ledger: Ledger | None, settings: TaskSettings, identity: HostIdentity, remembered: Sequence[JsonObject] | None) -> Obstacles:
+    records = list(ledger.list_records(statuses=sorted(UNSETTLED | TOMBSTONE))) if ledger else []
+    return Obstacles.from_records(records, find_missing_records(ledger, remembered_by_fleet(settings, identity.name, remembered)), identity)
+
+
+def _check_permitted(ledger: Ledger | None, identity: HostIdentity, obstacles: Obstacles) -> None:
+    """Raise the error that forbids the release; the host then stays held."""
+    found = find_host_entry(ledger, identity) if ledger else None
+    if found is None:
+        raise NotFound(
+            f"The ledger does not know {identity.name}, so it cannot say whether its guests were started elsewhere.",
+            "Use the ledger that the host was protected under, or protect it first (protect_host). Nothing was released.",
+        )
+    check_not_discarded(found.host)
+    if obstacles.lost:
+        raise Unsafe(
+            f"{identity.name} cannot be released: {' '.join(map(missing_text, obstacles.lost))}",
+            "The guests of the host stay held.",
+            withheld_by=encode(obstacles.withheld_by),
+        )
+    if obstacles.withheld:
+        why = "; ".join(f"{describe_record(record)} is '{record.status}'" for record in obstacles.withheld)
+        raise Unsafe(
+            f"{identity.name} cannot be released: {why}.",
+            "Run evacuation_cleanup on the host, or settle the records with the module host. The guests of the host stay held.",
+            withheld_by=encode(obstacles.withheld_by),
+        )

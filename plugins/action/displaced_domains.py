@@ -3,20 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""C(displaced_domains), which works on the control node alone: the ledger knows all that it tells."""
+"""C(displaced_domains) runs on the control node alone: the ledger has all the answers."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._displaced_spec import displaced_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, displaced_domains_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import keep
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import keep_origins
 
-Result = dict[str, t.Any]
+
+@dataclasses.dataclass(frozen=True)
+class _DisplacedTask:
+    """The options of C(displaced_domains)."""
+
+    name: t.Optional[str]
+    ledger: t.Optional[str]
 
 
 class ActionModule(FleetAction):
@@ -24,17 +31,18 @@ class ActionModule(FleetAction):
 
     MODULE = "displaced_domains"
 
-    def spec(self) -> Result:
+    def argument_spec(self) -> Spec:
         """Return the module's options."""
-        return displaced_spec()
+        return displaced_domains_spec()
 
-    def act(self, args: Result, task_vars: Result) -> Result:
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Read the ledger and keep the origins in it. Raises L(NotFound) for a host that it does not know."""
-        here = self.here(task_vars)
-        name = args["name"] or here
-        ledger = open_ledger(*self.settings(task_vars).ledger(here, args["ledger"]), create=False)
+        here = self.target_host(task_vars)
+        task = decode(_DisplacedTask, args)
+        name = task.name or here
+        ledger = open_ledger(*self.settings(task_vars).ledger(here, task.ledger), create=False)
         found = ledger.find_host(name=name)
         if found is None:
             raise NotFound(f"The ledger has no host {name!r}.", "Nothing was changed.")
-        result = dataclasses.asdict(keep(ledger, found.body, write=not self._task.check_mode))
+        result: Result = encode(keep_origins(ledger, found.host, write=not self._task.check_mode))
         return {**result, "warnings": ledger.problems} if ledger.problems else result

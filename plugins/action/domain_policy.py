@@ -3,24 +3,68 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The control node's half of C(domain_policy): profiles and host defaults are inventory variables; the domain's own values stay on its host."""
+"""The control half of C(domain_policy): profiles and defaults of hosts are inventory variables; the policy of a domain is on its host."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, domain_policy_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_profile
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import POLICY_FIELDS, PROFILE, check_field
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import (
+    CONFIG,
+    LIVE,
+    Definitions,
+    PolicyChange,
+    apply_change,
+    is_same_policy,
+    parse_policy,
+    policy_in_force,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.change import CONFIG, LIVE, Change, Definitions, apply, in_force
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.document import is_same, parse
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.fields import FIELDS, PROFILE, check_field
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.spec import domain_policy_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._policy.effective import effective, warning_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import effective_policy
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
-Result = dict[str, t.Any]
+Result = dict[str, Json]
+
+
+class PolicyOptions(t.TypedDict):
+    """The options of C(domain_policy); C(POLICY_FIELDS) are further ones."""
+
+    uri: str
+    name: str | None
+    uuid: str | None
+    state: str
+    unset: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyDomain:
+    """The domain that has the policy.
+
+    :arg state: what it does, a phrase; C(job) is the kind of job that libvirt has for it.
+    :arg busy: whether the job forbids writing its policy.
+    """
+
+    uuid: str
+    name: str
+    state: str
+    job: str
+    busy: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyAnswer:
+    """What the phase C(read) returns: the domain, and the policy's XML in each of its definitions."""
+
+    domain: PolicyDomain
+    definitions: t.Mapping[str, str]
+    extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
 class ActionModule(FleetAction):
@@ -28,67 +72,77 @@ class ActionModule(FleetAction):
 
     MODULE = "domain_policy"
 
-    def spec(self) -> Result:
+    def argument_spec(self) -> Spec:
         """Return the module's options."""
         return domain_policy_spec()
 
-    def act(self, args: Result, task_vars: Result) -> Result:
-        """Read the policy, and write it where it is to change."""
-        change = change_of(args)
-        host = self.here(task_vars)
-        found = self.phase("read", {"name": args["name"], "uuid": args["uuid"]}, args["uri"], task_vars)
-        domain, before = found["domain"], found["definitions"]
-        what = f"domain {domain['name']} on {host}"
-        after = apply(change, before, what)
-        result = _result(domain, after, self.settings(task_vars), host, change)
-        changed = any(not is_same(before[scope], after[scope]) for scope in before)
-        if changed and domain["busy"]:
+    def run_task(self, args: Result, task_vars: Result) -> Result:
+        """Read the policy, and write it if it changes."""
+        options = t.cast(PolicyOptions, args)
+        change = read_change(options, args)
+        host = self.target_host(task_vars)
+        found = decode(PolicyAnswer, self.run_phase("read", {"name": options["name"], "uuid": options["uuid"]}, options["uri"], task_vars))
+        domain, before = found.domain, dict(found.definitions)
+        what = f"domain {domain.name} on {host}"
+        after = apply_change(change, before, what)
+        result = _build_result(domain, after, self.settings(task_vars), host, change)
+        changed = any(not is_same_policy(before[scope], after[scope]) for scope in before)
+        if changed and domain.busy:
             raise InvalidState(
-                f"{what[0].upper()}{what[1:]} is {domain['state']} and has a job in progress ({domain['job']}): its policy cannot be written now.",
+                f"{what[0].upper()}{what[1:]} is {domain.state} and has a job in progress ({domain.job}): its policy cannot be written now.",
                 "Wait for the job's end and run the task again. Nothing was changed.",
             )
         if changed and not self._task.check_mode:
-            self.phase("write", {"uuid": domain["uuid"], "change": change.as_dict(), "what": what}, args["uri"], task_vars)
+            self.run_phase("write", {"uuid": domain.uuid, "change": change.as_dict(), "what": what}, options["uri"], task_vars)
         if self._task.diff:
-            result["diff"] = {"before": _shown(before), "after": _shown(after), "before_header": f"policy of {what}", "after_header": f"policy of {what}"}
+            result["diff"] = {
+                "before": _diff_policy(before),
+                "after": _diff_policy(after),
+                "before_header": f"policy of {what}",
+                "after_header": f"policy of {what}",
+            }
         return {**result, "changed": changed}
 
 
-def change_of(args: t.Mapping[str, t.Any]) -> Change:
-    """Return what the task's options want. Raises L(InvalidArgument) for values and combinations that cannot be."""
+def read_change(args: PolicyOptions, fields: JsonObject) -> PolicyChange:
+    """Return the change that the task's options request. Raises L(InvalidArgument) for invalid values and combinations.
+
+    :arg fields: of the policy, by their names; null for one that the task does not set.
+    """
     if (args["name"] is None) == (args["uuid"] is None):
         raise InvalidArgument("Exactly one of name and uuid is needed.")
     check_domain_name(args["name"])
-    setting = {field: args[field] for field in FIELDS if args[field] is not None}
-    if "group" in setting:
-        setting["group"] = {key: value for key, value in setting["group"].items() if value is not None}
+    setting = {field: fields[field] for field in POLICY_FIELDS if fields[field] is not None}
+    if isinstance(group := setting.get("group"), t.Mapping):
+        setting["group"] = {key: value for key, value in group.items() if value is not None}
     for field, value in setting.items():
         check_field(field, value)
     absent = args["state"] == "absent"
     if absent and (setting or args["unset"]):
-        raise InvalidArgument("state is absent, which takes the whole policy away, and fields are given.", "To take single fields away, name them in unset.")
+        raise InvalidArgument("state: absent removes the whole policy, but fields are given.", "To remove single fields, list them in unset.")
     both = [field for field in args["unset"] if field in setting]
     if both:
-        raise InvalidArgument(f"{', '.join(both)} is to be set and unset at once.")
-    return Change(setting, tuple(args["unset"]), absent)
+        raise InvalidArgument(f"{', '.join(both)} is both set and unset.")
+    return PolicyChange(setting, tuple(args["unset"]), absent)
 
 
-def _result(domain: t.Mapping[str, t.Any], after: Definitions, settings: Settings, host: str, change: Change) -> Result:
+def _build_result(domain: PolicyDomain, after: Definitions, settings: Settings, host: str, change: PolicyChange) -> Result:
     """Return what the task returns. Raises L(InvalidArgument) for an unknown profile, L(Conflict) for one that contradicts what is being set."""
-    own = parse(in_force(after)).values
-    profile = settings.profile(host, own.get(PROFILE))
-    if change.is_wanted and PROFILE in own:
-        check_profile(own, own[PROFILE], profile)
-    policy = effective(own, profile, settings.policy(host))
-    differing = CONFIG in after and LIVE in after and not is_same(after[LIVE], after[CONFIG])
-    stale = f"The persistent definition of domain {domain['name']} on {host} has another policy than the running domain: it holds after the next start."
-    warnings = [warning for warning in (warning_of(policy), stale if differing else None) if warning]
-    result: Result = {"domain": {"uuid": domain["uuid"], "name": domain["name"]}, "policy": own, "effective": policy}
+    own = parse_policy(policy_in_force(after)).values
+    name = own.get(PROFILE)
+    profile = settings.profile(host, name)
+    if change.is_wanted and isinstance(name, str):
+        check_profile(own, name, profile)
+    policy = effective_policy(own, profile, settings.policy(host))
+    differing = CONFIG in after and LIVE in after and not is_same_policy(after[LIVE], after[CONFIG])
+    stale = f"The persistent definition of domain {domain.name} on {host} has another policy than the running domain: it applies after the next start."
+    warnings = [warning for warning in (policy.warning, stale if differing else None) if warning]
+    result: Result = {"domain": {"uuid": domain.uuid, "name": domain.name}, "policy": own, "effective": policy.as_json()}
     return {**result, "warnings": warnings} if warnings else result
 
 
-def _shown(definitions: Definitions) -> Result:
+def _diff_policy(definitions: Definitions) -> Result:
     """Return the policy for a diff; each definition's own where they differ."""
-    texts = {scope: parse(xml).shown() for scope, xml in definitions.items()}
-    live = parse(in_force(definitions)).shown()
+    texts: Result = {scope: parse_policy(xml).describe_values() for scope, xml in definitions.items()}
+    live = parse_policy(policy_in_force(definitions)).describe_values()
     return live if all(text == live for text in texts.values()) else texts

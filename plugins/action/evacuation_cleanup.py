@@ -3,27 +3,43 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The control node's half of C(evacuation_cleanup): reads the ledger's tombstones of the host, and completes those whose work was verified."""
+"""The control half of C(evacuation_cleanup): reads the tombstones of the host in the ledger, and completes those whose work was verified."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation_cleanup_spec import evacuation_cleanup_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.cleanup import Cleanup, Outcome
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, evacuation_cleanup_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, IdentityAnswer
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.cleanup import CleanupOutcome, HostCleanup
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, find_host_entry, list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import left_behind, missing_records, sentence
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.told import told_by_fleet
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
-
-Result = dict[str, t.Any]
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
+    find_left_behind,
+    find_missing_records,
+    missing_text,
+    remembered_by_fleet,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 _MAX_RETENTION_DAYS = 3650
+
+
+@dataclasses.dataclass(frozen=True)
+class _CleanupTask:
+    """The options of C(evacuation_cleanup)."""
+
+    uri: str
+    ledger: t.Optional[str]
+    storage: str
+    retention_days: SignedInt
+    extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
 class ActionModule(FleetAction):
@@ -31,71 +47,73 @@ class ActionModule(FleetAction):
 
     MODULE = "evacuation_cleanup"
 
-    def spec(self) -> Result:
+    def argument_spec(self) -> Spec:
         """Return the module's options."""
         return evacuation_cleanup_spec()
 
-    def act(self, args: Result, task_vars: Result) -> Result:
-        """Ask the host who it is, and clean what records of exactly that host say."""
-        if not 0 <= args["retention_days"] <= _MAX_RETENTION_DAYS:
-            raise InvalidArgument(f"retention_days is {args['retention_days']}.", f"Give 0 to {_MAX_RETENTION_DAYS}. Nothing was changed.")
-        settings, here = self.settings(task_vars), self.here(task_vars)
-        where = settings.ledger(here, args["ledger"])
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Read the identity of the host, and clean up what the records of exactly that host list."""
+        with readable_results():
+            task = decode(_CleanupTask, args)
+        if not 0 <= task.retention_days <= _MAX_RETENTION_DAYS:
+            raise InvalidArgument(f"retention_days is {task.retention_days}.", f"Give 0 to {_MAX_RETENTION_DAYS}. Nothing was changed.")
+        settings, here = self.settings(task_vars), self.target_host(task_vars)
+        where = settings.ledger(here, task.ledger)
         ledger = open_if_any(*where)
 
-        def phase(name: str, work: Result) -> Result:
-            return self.phase(name, work, args["uri"], task_vars)
+        def phase(name: str, work: JsonObject) -> JsonObject:
+            return self.run_phase(name, work, task.uri, task_vars)
 
-        answer = phase("identify", {"ledger_id": ledger.ledger_id if ledger else None})
-        identity = _identity(here, answer)
-        outcome = Outcome()
+        answer = decode(IdentityAnswer, phase("identify", {"ledger_id": ledger.ledger_id if ledger else None}))
+        identity = _read_identity(here, answer)
+        outcome = CleanupOutcome()
         if ledger and _has_identity(ledger, identity):
-            self.announced(ledger, settings, here, where)
-            me = place(here, identity.host_id, identity.host_uuid)
-            uris = _others(settings, here, ledger, identity)
-            told = list(told_by_fleet(settings, here, answer["remembered"]))
-            memory = missing_records(ledger, told), left_behind(ledger, told, identity.host_id)
-            cleanup = Cleanup(ledger, me, phase, uris, args["storage"], args["retention_days"], acting(), self._task.check_mode, *memory)
-            outcome = cleanup.run()
-        return self._result(outcome, here, ledger)
+            self.attach_notifier(ledger, settings, here, where)
+            me = HostRef(here, identity.host_id, identity.host_uuid)
+            uris = _list_other_uris(settings, here, ledger, identity)
+            told = list(remembered_by_fleet(settings, here, answer.remembered or None))
+            memory = find_missing_records(ledger, told), find_left_behind(ledger, told, identity.host_id)
+            cleanup = HostCleanup(ledger, me, phase, uris, task.storage, task.retention_days, describe_actor(), self._task.check_mode, *memory)
+            outcome = cleanup.clean_host()
+        return self._build_result(outcome, here, ledger)
 
-    def _result(self, outcome: Outcome, here: str, ledger: Ledger | None) -> Result:
+    def _build_result(self, outcome: CleanupOutcome, here: str, ledger: Ledger | None) -> JsonObject:
         result = outcome.as_result()
         refused = {entry["uuid"] for entry in outcome.refused}
         warnings = [f"Domain {entry['name']} was not cleaned from {here}: {entry['reason']}" for entry in outcome.refused]
-        warnings += [sentence(one) for one in outcome.missing_records if one["domain"]["uuid"] not in refused]
+        warnings += [missing_text(one) for one in outcome.missing_records if one.domain.uuid not in refused]
         warnings += ledger.problems if ledger else []
         if self._task.diff:
-            result["diff"] = _diff(outcome, here)
+            result["diff"] = _diff_cleanup(outcome, here)
         return {**result, "warnings": warnings} if warnings else result
 
 
-def _identity(here: str, answer: Result) -> Identity:
-    said = answer["identity"]
-    if answer["libvirt_error"]:
-        raise Unreachable(f"Libvirt on {here} did not answer, so nothing was cleaned: {answer['libvirt_error']}", "Start libvirt there.")
-    return Identity(here, said["host_id"], said["host_uuid"], said["machine_id"])
+def _read_identity(here: str, answer: IdentityAnswer) -> HostIdentity:
+    said = answer.identity
+    if answer.libvirt_error:
+        raise Unreachable(f"Libvirt on {here} did not answer, so nothing was cleaned: {answer.libvirt_error}", "Start libvirt there.")
+    return HostIdentity(here, said.host_id, said.host_uuid, said.machine_id)
 
 
-def _has_identity(ledger: Ledger, identity: Identity) -> bool:
-    """Whether records can be this host's at all. Raises L(Conflict) where it is not the host that the ledger knows, or cannot be told to be."""
-    entry_of(ledger, identity)
+def _has_identity(ledger: Ledger, identity: HostIdentity) -> bool:
+    """Whether records can belong to this host at all. Raises L(Conflict) if it is not certainly the host in the ledger."""
+    find_host_entry(ledger, identity)
     return identity.host_id is not None
 
 
-def _others(settings: Settings, here: str, ledger: Ledger, identity: Identity) -> dict[str, str]:
-    """Return the URI of each other host: of the inventory's fleet, and of the ledger, where the inventory does not know it by the address saved."""
+def _list_other_uris(settings: Settings, here: str, ledger: Ledger, identity: HostIdentity) -> dict[str, str]:
+    """Return the URI of each other host: of the inventory's fleet, and of the ledger, by the saved address, if the inventory does not have it."""
     uris = {name: settings.libvirt_uri(name, here) for name in settings.fleet()}
-    for entry in (document.body for document in ledger.hosts()):
-        if entry.get("host_id") == identity.host_id or entry["name"] in uris:
+    for entry in list_entries(ledger):
+        if entry.host_id == identity.host_id or entry.name in uris:
             continue
-        saved = (entry.get("addresses") or {}).get("libvirt_uri")
-        uris[entry["name"]] = saved if saved and not settings.is_known(entry["name"]) else settings.libvirt_uri(entry["name"], here)
+        saved = (entry.addresses or {}).get("libvirt_uri")
+        uris[entry.name] = str(saved) if saved and not settings.is_known(entry.name) else settings.libvirt_uri(entry.name, here)
     uris.pop(here, None)
     return uris
 
 
-def _diff(outcome: Outcome, here: str) -> Result:
-    before = {entry["name"]: {"defined": entry["undefined"], "files": [file["path"] for file in entry["quarantined"]]} for entry in outcome.cleaned}
-    after = {entry["name"]: {"defined": False, "files": []} for entry in outcome.cleaned}
+def _diff_cleanup(outcome: CleanupOutcome, here: str) -> JsonObject:
+    before: Result = {entry["name"]: {"defined": entry["undefined"], "files": [file["path"] for file in entry["quarantined"]]} for entry in outcome.cleaned}
+    after: Result = {entry["name"]: {"defined": False, "files": []} for entry in outcome.cleaned}
     return {"before": before, "after": after, "before_header": f"evacuated domains on {here}", "after_header": f"evacuated domains on {here}"}

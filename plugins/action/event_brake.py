@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""C(event_brake), which works on the control node alone: the brake's folder is there."""
+"""C(event_brake) runs on the control node alone, which has the folder of the brake."""
 
 from __future__ import annotations
 
 import datetime
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._event_brake_spec import event_brake_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, event_brake_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._brake import folder, places
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import brake
 
 Result = dict[str, t.Any]
 
@@ -22,20 +22,20 @@ class ActionModule(FleetAction):
 
     MODULE = "event_brake"
 
-    def spec(self) -> Result:
+    def argument_spec(self) -> Spec:
         """Return the module's options."""
         return event_brake_spec()
 
-    def act(self, args: Result, task_vars: Result) -> Result:
-        """Take a place for the host, or release it. What another process wrote is seen, for the file is read under its lock."""
-        wish = places.Wish(args["reaction"], args["host"], args["hosts"], args["window_minutes"])
-        path = args["folder"] or folder.default_folder()
+    def run_task(self, args: Result, task_vars: Result) -> Result:
+        """Take a slot for the host, or release it. Changes of other processes are seen, because the file is read under its lock."""
+        wish = brake.SlotRequest(args["reaction"], args["host"], args["hosts"], args["window_minutes"])
+        path = args["folder"] or brake.default_folder()
         now = datetime.datetime.now(datetime.UTC)
 
-        def take(before: t.Sequence[places.Place]) -> list[places.Place]:
-            folder.check_armed(path, wish.host)
-            return places.taken(before, wish, now)
+        def take(before: t.Sequence[brake.Slot]) -> list[brake.Slot]:
+            brake.check_armed(path, wish.host)
+            return brake.take_slot(before, wish, now)
 
-        change = take if args["state"] == "taken" else lambda before: places.released(before, wish)
-        before, after = folder.change_places(path, change, write=not self._task.check_mode)
-        return {"changed": before != after, "places": [place.as_dict() for place in places.counted(after, wish, now)]}
+        change = take if args["state"] == "taken" else lambda before: brake.release_slot(before, wish)
+        before, after = brake.change_slots(path, change, write=not self._task.check_mode)
+        return {"changed": before != after, "places": [place.as_dict() for place in brake.slots_in_window(after, wish, now)]}

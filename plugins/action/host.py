@@ -3,31 +3,99 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The control node's half of C(host): finds the host's entry in the ledger and writes it, and writes down what a person decides."""
+"""The control half of C(host): finds the entry of the host in the ledger, changes it, and records the decisions of a person."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
-from collections.abc import Mapping
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound, NotSupported, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import DECISIONS, host_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts import adopt
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.change import changed_entry, differs, shown
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.decisions import check_not_discarded, scrapped, without_token
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.grants import Grant, recorded
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity, entry_by_name, entry_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.settle import discarded, settled
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.uuids import uuid_notes
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import HOST_DECISIONS, Spec, host_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    InvalidArgument,
+    InvalidState,
+    NotFound,
+    NotSupported,
+    Unsafe,
+    printable_line,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import read_host_variables
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import ENABLED, HostStatus, PreparationRequest, prepare_host, readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import host_decisions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import (
+    check_not_discarded,
+    discarded_entry,
+    entry_without_token,
+    list_discarded,
+    settle_record,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import (
+    Grant,
+    HostIdentity,
+    find_entry_by_name,
+    find_host_entry,
+    is_changed,
+    list_entries,
+    list_uuid_notes,
+    make_entry,
+    recorded_grant,
+    shown_entry,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Document, Ledger, Stored
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import BEFORE_A_HOST_KNOWS
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.restored import restored, write
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import BEFORE_A_HOST_KNOWS, restore_record, write_restored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
-Result = dict[str, t.Any]
-Phase = t.Callable[[str, Result], Result]
+Result = dict[str, Json]
+RunPhase = t.Callable[[str, JsonObject], JsonObject]
+
+
+class SettleOption(t.TypedDict):
+    """The record that a person settles, and the status that it gets."""
+
+    id: str
+    status: str
+
+
+class HostWork(t.TypedDict, total=False):
+    """What a role asks beside the options."""
+
+    together: bool
+    drain: JsonObject
+    ledger: bool
+
+
+class HostOptions(t.TypedDict):
+    """The options of C(host)."""
+
+    uri: str
+    ledger: str | None
+    state: str | None
+    reason: str | None
+    name: str | None
+    adopt_identity: bool
+    source_discarded: bool
+    revoke_token: bool
+    settle: SettleOption | None
+    _work: HostWork | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Revocation:
+    """The folders in which another host's grant is revoked, and by folder why it is not revoked in others."""
+
+    folders: tuple[str, ...]
+    problems: t.Mapping[str, str]
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+_IDENTITY_FACTS = ("host_id", "host_uuid", "machine_id")
 
 
 class ActionModule(FleetAction):
@@ -35,94 +103,106 @@ class ActionModule(FleetAction):
 
     MODULE = "host"
 
-    def spec(self) -> Result:
+    def argument_spec(self) -> Spec:
         """Return the module's options."""
         return host_spec()
 
-    def act(self, args: Result, task_vars: Result) -> Result:
-        """Find the host's entry, and write it where the task wants that."""
-        work = args["_work"] or {}
-        # A role's word that it needs all hosts of the play to go step by step together.
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Find the host's entry, and change it if the task requests that."""
+        options = t.cast(HostOptions, args)
+        work = options["_work"] or HostWork()
+        # A role's request that all hosts of the play proceed together.
         if work.get("together"):
             self._refuse_free_strategy()
-        # A role's lookups have to read the ledger of its modules, for which module_defaults may name one.
-        if work.get("ledger"):
-            return {"changed": False, "host": None, "_ledger": args["ledger"]}
-        here = self.here(task_vars)
-        name = args["name"] if args["name"] is not None else here
+        here = self.target_host(task_vars)
+        name = options["name"] if options["name"] is not None else here
         _check_name(name)
-        decision = _decision(args)
+        decision = _find_decision(options)
         if decision:
-            return self._decide(decision, name, here, args, task_vars)
-        ledger = open_if_any(*self.settings(task_vars).ledger(here, args["ledger"]), create=args["state"] is not None and not self._task.check_mode)
+            return self._write_decision(decision, name, here, options, task_vars)
+        settings = self.settings(task_vars)
+        ledger = open_if_any(*settings.ledger(here, options["ledger"]), create=options["state"] is not None and not self._task.check_mode)
+        drain = PreparationRequest.from_work(here, work["drain"]) if work.get("drain") else None
         warnings: list[str] = []
         if name == here:
-            identity, found = _told(ledger, name, args) or self._asked(ledger, name, args, task_vars, warnings)
+            # The identity of a host to be drained need not be queried again if its facts are fresh.
+            facts = settings.fresh_facts(here) if drain else None
+            identity, found = _identify_by_facts(ledger, name, facts) or self._identify_host(ledger, name, options, task_vars, warnings)
         else:
-            identity, found = Identity(name, None, None, None), entry_by_name(ledger, name)
+            identity, found = HostIdentity(name, None, None, None), find_entry_by_name(ledger, name)
         if ledger:
-            warnings += uuid_notes(found.body if found else None, identity, (document.body for document in ledger.hosts()))
-        result = self._read(found) if args["state"] is None else self._write(ledger, found, identity, args)
+            warnings += list_uuid_notes(found.host if found else None, identity, list_entries(ledger))
+        before = HostStatus.from_entry(found.host if found else None)
+        wanted = _wanted_status(options, before, is_drained=drain is not None)
+        result = self._read_entry(found) if wanted is None else self._write_entry(ledger, found, identity, wanted)
+        if drain:
+            result["_drain"] = _prepare_drain(drain, options, before, settings, ledger)
+        if work.get("ledger"):
+            # A role's own actions have to use the ledger of its modules, for which module_defaults may name one.
+            result["_ledger"] = options["ledger"]
         warnings += ledger.problems if ledger else []
         return {**result, "warnings": warnings} if warnings else result
 
     # -- a person's decisions ------------------------------------------------------------------------------------
 
-    def _decide(self, decision: str, name: str, here: str, args: Result, task_vars: Result) -> Result:
-        """Write down a person's decision. Without a ledger there is nothing to decide about: L(NotFound)."""
+    def _write_decision(self, decision: str, name: str, here: str, options: HostOptions, task_vars: Result) -> JsonObject:
+        """Write a person's decision. Raises L(NotFound) if there is no ledger."""
         settings = self.settings(task_vars)
-        place = settings.ledger(here, args["ledger"])
-        ledger = self.announced(open_ledger(*place, create=False), settings, here, place)
+        place = settings.ledger(here, options["ledger"])
+        ledger = self.attach_notifier(open_ledger(*place, create=False), settings, here, place)
         asked = name == here
 
-        def phase(step: str, work: Result) -> Result:
-            return self.phase(step, work, args["uri"], task_vars)
+        def phase(step: str, work: JsonObject) -> JsonObject:
+            return self.run_phase(step, work, options["uri"], task_vars)
 
-        reason, check = str(args["reason"]), self._task.check_mode
-        if decision == "settle":
-            result = _settle(ledger, args["settle"], reason, phase if asked else None, name, check)
+        reason, check = str(options["reason"]), self._task.check_mode
+        if options["settle"]:
+            result = _settle_record(ledger, options["settle"], reason, phase if asked else None, name, check)
         elif decision == "adopt_identity":
-            result = _adopt(ledger, _who(phase("read", {}), name) if asked else None, name, reason, phase, check)
+            result = _adopt_identity(ledger, _read_identity(decode(IdentityAnswer, phase("read", {})), name) if asked else None, name, reason, phase, check)
         elif decision == "source_discarded":
-            result = _discard(ledger, name, phase if asked else None, reason, check)
+            result = _discard_source(ledger, name, phase if asked else None, reason, check)
         else:
-            result = _revoke(ledger, name, here, phase, reason, check)
-        warnings = [*result.pop("warnings", []), *ledger.problems]
+            result = _revoke_token(ledger, name, here, phase, reason, check)
         if not self._task.diff:
             result.pop("diff", None)
-        return {**result, "warnings": warnings} if warnings else result
+        return {**result, "warnings": ledger.problems} if ledger.problems else result
 
     # -- the entry -----------------------------------------------------------------------------------------------
 
-    def _asked(
-        self, ledger: Ledger | None, name: str, args: dict[str, t.Any], task_vars: dict[str, t.Any], warnings: list[str]
-    ) -> tuple[Identity, Document | None]:
-        """Return who the host says it is, and its entry; its identity is made where it has none and the task writes."""
-        answer = self.phase("read", {}, args["uri"], task_vars)
-        said = answer["identity"]
-        if answer["libvirt_error"]:
-            warnings.append(f"Libvirt on {name} did not answer, so its UUID is not known: {answer['libvirt_error']}")
-        identity = Identity(name, said["host_id"], said["host_uuid"], said["machine_id"])
-        found = entry_of(ledger, identity) if ledger else None
-        if identity.host_id or args["state"] is None or self._task.check_mode:
+    def _identify_host(
+        self, ledger: Ledger | None, name: str, options: HostOptions, task_vars: Result, warnings: list[str]
+    ) -> tuple[HostIdentity, Document | None]:
+        """Return the identity that the host reports, and its entry; an identity is created if it has none and the task writes."""
+        answer = decode(IdentityAnswer, self.run_phase("read", {}, options["uri"], task_vars))
+        if answer.libvirt_error:
+            warnings.append(f"Libvirt on {name} did not answer, so its UUID is not known: {answer.libvirt_error}")
+        identity = _read_identity(answer, name)
+        found = find_host_entry(ledger, identity) if ledger else None
+        if identity.host_id or options["state"] is None or self._task.check_mode:
             return identity, found
-        made = self.phase("create", {}, args["uri"], task_vars)["host_id"]
-        return Identity(name, made, identity.host_uuid, identity.machine_id), found
+        made = self.run_phase("create", {}, options["uri"], task_vars)
+        return HostIdentity(name, str(made["host_id"]), identity.host_uuid, identity.machine_id), found
 
-    def _read(self, found: Document | None) -> Result:
+    def _read_entry(self, found: Document | None) -> Result:
         return {"changed": False, "host": found.body if found else None}
 
-    def _write(self, ledger: Ledger | None, found: Document | None, identity: Identity, args: dict[str, t.Any]) -> Result:
-        before = found.body if found else None
-        if before and args["state"] == "enabled":
+    def _write_entry(self, ledger: Ledger | None, found: Document | None, identity: HostIdentity, wanted: HostStatus) -> Result:
+        before = found.host if found else None
+        if before and wanted.state == ENABLED:
             check_not_discarded(before)
-        after = changed_entry(before, identity.as_dict(), args["state"], args["reason"], acting())
-        changed = differs(before, after)
+        after = make_entry(before, identity, wanted.state, wanted.reason, describe_actor())
+        changed = is_changed(before, after)
         if changed and ledger and not self._task.check_mode:
-            after = ledger.put_host(after, found.version if found else None).body
-        result: Result = {"changed": changed, "host": after}
+            after = ledger.put_host(after, found.version if found else None).host
+        result: Result = {"changed": changed, "host": encode(after)}
         if self._task.diff:
-            result["diff"] = {"before": shown(before), "after": shown(after), "before_header": f"{after['name']} in the ledger", "after_header": after["name"]}
+            result["diff"] = {
+                "before": shown_entry(before),
+                "after": shown_entry(after),
+                "before_header": f"{after.name} in the ledger",
+                "after_header": after.name,
+            }
         return result
 
     def _refuse_free_strategy(self) -> None:
@@ -133,15 +213,33 @@ class ActionModule(FleetAction):
             )
 
 
-def _told(ledger: Ledger | None, name: str, args: Result) -> tuple[Identity, Document | None] | None:
-    """Return who the host is and its entry, by what it told a role a moment ago; None where it told of no identity of its own."""
-    said = (args["_work"] or {}).get("told") or {}
-    if not isinstance(said, Mapping):
-        raise InvalidArgument("'_work.told' must be a dictionary.", "Leave _work to the roles of this collection. Nothing was changed.")
-    if not said.get("host_id"):
+def _identify_by_facts(ledger: Ledger | None, name: str, facts: JsonObject | None) -> tuple[HostIdentity, Document | None] | None:
+    """Return the identity of the host and its entry, from its facts; None if they have no identity."""
+    known = decode(HostFacts, {key: value for key, value in (facts or {}).items() if key in _IDENTITY_FACTS})
+    if not known.host_id:
         return None
-    identity = Identity(name, said["host_id"], said.get("host_uuid"), said.get("machine_id"))
-    return identity, entry_of(ledger, identity) if ledger else None
+    identity = HostIdentity(name, known.host_id, known.host_uuid or None, known.machine_id or None)
+    return identity, find_host_entry(ledger, identity) if ledger else None
+
+
+def _wanted_status(options: HostOptions, before: HostStatus, is_drained: bool) -> HostStatus | None:
+    """Return the status that the task gives the host; None if it only reads the entry."""
+    if options["state"] is None:
+        return None
+    return before.with_cordon(options["reason"]) if is_drained else HostStatus(options["state"], options["reason"])
+
+
+def _prepare_drain(request: PreparationRequest, options: HostOptions, before: HostStatus, settings: TaskSettings, ledger: Ledger | None) -> Result:
+    """Return what the later tasks of a drain need about its host."""
+    with readable_facts():
+        survey = prepare_host(request, settings.facts, ledger, settings.is_known)
+    return {
+        "ledger": options["ledger"],
+        "cordoned": options["state"] is not None,
+        "before": dataclasses.asdict(before),
+        "settings": encode(read_host_variables(request.host, settings)),
+        **dataclasses.asdict(survey),
+    }
 
 
 def _check_name(name: str) -> None:
@@ -149,117 +247,124 @@ def _check_name(name: str) -> None:
         raise InvalidArgument(f"name is {name!r}, which cannot be the name of a host.", "Give the host's name in the inventory.")
 
 
-def _decision(args: Result) -> str:
-    """Return which decision the task is about, empty for none. Raises L(InvalidArgument) for several, or one without a reason."""
-    chosen = [option for option in DECISIONS if args[option]]
-    if len(chosen) + (args["state"] is not None) > 1 and chosen:
-        also = [*chosen, *(["state"] if args["state"] is not None else [])]
-        raise InvalidArgument(f"{' and '.join(also)} are given together.", "Give one a task. Nothing was changed.")
-    if chosen and not (args["reason"] or "").strip():
-        raise InvalidArgument(f"{chosen[0]} is a person's decision, and no reason is given.", "Give it with reason. Nothing was changed.")
+def _find_decision(options: HostOptions) -> str:
+    """Return the decision that the task requests, empty for none. Raises L(InvalidArgument) for several, or one without a reason."""
+    given = t.cast(JsonObject, options)
+    chosen = [option for option in HOST_DECISIONS if given[option]]
+    if len(chosen) + (options["state"] is not None) > 1 and chosen:
+        also = [*chosen, *(["state"] if options["state"] is not None else [])]
+        raise InvalidArgument(f"{' and '.join(also)} are given together.", "Give one for each task. Nothing was changed.")
+    if chosen and not (options["reason"] or "").strip():
+        raise InvalidArgument(f"{chosen[0]} is a person's decision, but no reason is given.", "Give it with reason. Nothing was changed.")
     return chosen[0] if chosen else ""
 
 
-def _settle(ledger: Ledger, wanted: Result, reason: str, phase: Phase | None, name: str, check: bool) -> Result:
-    stored = _known(ledger, wanted["id"], asked=phase is not None)
-    if phase and (stored is None or stored.record["status"] in BEFORE_A_HOST_KNOWS):
+def _settle_record(ledger: Ledger, wanted: SettleOption, reason: str, phase: RunPhase | None, name: str, check: bool) -> Result:
+    stored = _find_record(ledger, wanted["id"], asked=phase is not None)
+    if phase and (stored is None or stored.record.status in BEFORE_A_HOST_KNOWS):
         told = phase("recall", {"id": wanted["id"]})["told"]
-        if told is not None:
-            return _restore(ledger, stored, restored(told, wanted["status"], name, reason, acting()), check)
+        if isinstance(told, t.Mapping):
+            return _restore_record(ledger, stored, restore_record(told, wanted["status"], name, reason, describe_actor()), check)
     if stored is None:
         raise NotFound(f"There is no record {wanted['id']}, neither in the ledger nor in what {name} remembers.", "Run the task on the host that remembers it.")
-    after = settled(stored, wanted["status"], reason, acting())
+    after = settle_record(stored, wanted["status"], reason, describe_actor())
     if after is not None and not check:
-        after = ledger.update(stored, after).record
-    diff = {"before": {"status": stored.record["status"]}, "after": {"status": wanted["status"]}}
-    return {"changed": after is not None, "host": None, "records": [after or stored.record], "diff": diff}
+        after = ledger.update_record(stored, after).record
+    diff: Result = {"before": {"status": stored.record.status}, "after": {"status": wanted["status"]}}
+    return {"changed": after is not None, "host": None, "records": [encode(after or stored.record)], "diff": diff}
 
 
-def _known(ledger: Ledger, record_id: str, asked: bool) -> Stored | None:
-    """Return the record as the ledger has it; None where only the host can know it, and will be asked. Raises L(NotFound)."""
+def _find_record(ledger: Ledger, record_id: str, asked: bool) -> Stored | None:
+    """Return the record as the ledger has it; None if only the host can have it, which will be queried. Raises L(NotFound)."""
     try:
-        return ledger.get(record_id)
+        return ledger.read_record(record_id)
     except NotFound:
         if not asked:
             raise
         return None
 
 
-def _restore(ledger: Ledger, stored: Stored | None, record: tuple[Result, Result], check: bool) -> Result:
+def _restore_record(ledger: Ledger, stored: Stored | None, record: tuple[MoveRecord, MoveRecord], check: bool) -> Result:
     before, after = record
     if not check:
-        after = write(ledger, stored, before, after)
-    diff = {"before": {"status": stored.record["status"] if stored else None}, "after": {"status": after["status"]}}
-    return {"changed": True, "host": None, "records": [after], "diff": diff}
+        after = write_restored(ledger, stored, before, after)
+    diff: Result = {"before": {"status": stored.record.status if stored else None}, "after": {"status": after.status}}
+    return {"changed": True, "host": None, "records": [encode(after)], "diff": diff}
 
 
-def _who(answer: Result, name: str) -> Identity:
-    said = answer["identity"]
-    return Identity(name, said["host_id"], said["host_uuid"], said["machine_id"])
+def _read_identity(answer: IdentityAnswer, name: str) -> HostIdentity:
+    who = answer.identity
+    return HostIdentity(name, who.host_id, who.host_uuid, who.machine_id)
 
 
-def _adopt(ledger: Ledger, identity: Identity | None, name: str, reason: str, phase: Phase, check: bool) -> Result:
+def _adopt_identity(ledger: Ledger, identity: HostIdentity | None, name: str, reason: str, phase: RunPhase, check: bool) -> Result:
     if identity is None:
-        raise InvalidArgument(f"adopt_identity is about {name}, and the task runs on another host.", f"Run it on {name} itself. Nothing was changed.")
-    change = adopt.adoption(ledger, identity, reason, acting())
+        raise InvalidArgument(f"adopt_identity is about {name}, but the task runs on another host.", f"Run it on {name} itself. Nothing was changed.")
+    change = host_decisions.plan_adoption(ledger, identity, reason, describe_actor())
     if change is None:
-        found = entry_of(ledger, identity)
+        found = find_host_entry(ledger, identity)
         return {"changed": False, "host": found.body if found else None, "records": []}
-    body = change.after
+    after = change.after
     if not check:
-        if change.host_id and not identity.host_id and change.entry.body.get("host_id"):
+        if change.host_id and not identity.host_id and change.entry.host.host_id:
             phase("adopt", {"host_id": change.host_id})
-        body = adopt.write(ledger, change)
-    return {"changed": True, "host": body, "records": [], "diff": {"before": shown(change.entry.body), "after": shown(body)}}
+        after = host_decisions.write_adoption(ledger, change)
+    diff: Result = {"before": shown_entry(change.entry.host), "after": shown_entry(after)}
+    return {"changed": True, "host": encode(after), "records": [], "diff": diff}
 
 
-def _discard(ledger: Ledger, name: str, phase: Phase | None, reason: str, check: bool) -> Result:
+def _discard_source(ledger: Ledger, name: str, phase: RunPhase | None, reason: str, check: bool) -> Result:
     if phase is not None:
         phase("read", {})
         raise InvalidState(
             f"{name} answers, so it is not gone.",
             f"Clean it with evacuation_cleanup. For a host that will not return, run the task on localhost with name: {name}. Nothing was changed.",
         )
-    entry = entry_by_name(ledger, name)
-    changes = list(discarded(ledger, entry.body.get("host_id"), reason, acting()))
-    after = scrapped(entry.body, reason, acting())
+    found = find_entry_by_name(ledger, name)
+    changes = list(list_discarded(ledger, found.host.host_id, reason, describe_actor()))
+    after = discarded_entry(found.host, reason, describe_actor())
     if not check:
         # The entry first: a host of which nothing withholds the release must be known as discarded.
-        body = ledger.put_host(after, entry.version).body if after else entry.body
-        records = [ledger.update(stored, record).record for stored, record in changes]
+        entry = ledger.put_host(after, found.version).host if after else found.host
+        records = [ledger.update_record(stored, record).record for stored, record in changes]
     else:
-        body, records = after or entry.body, [record for _stored, record in changes]
-    return {"changed": bool(records or after), "host": body, "records": records, "diff": {"before": shown(entry.body), "after": shown(body)}}
+        entry, records = after or found.host, [record for _stored, record in changes]
+    return {
+        "changed": bool(records or after),
+        "host": encode(entry),
+        "records": encode(records),
+        "diff": {"before": shown_entry(found.host), "after": shown_entry(entry)},
+    }
 
 
-def _revoke(ledger: Ledger, name: str, here: str, phase: Phase, reason: str, check: bool) -> Result:
-    """Revoke a token on the host itself or on storage that it reads, and only then in the ledger. A task that dies in between is run again."""
-    entry = entry_by_name(ledger, name)
-    grant = recorded(entry.body)
-    removed, more = False, {}
+def _revoke_token(ledger: Ledger, name: str, here: str, phase: RunPhase, reason: str, check: bool) -> Result:
+    """Revoke a token on the host itself or on storage that it reads, and only then in the ledger. A task that dies in between can be run again."""
+    found = find_entry_by_name(ledger, name)
+    grant = recorded_grant(found.host)
+    removed, more = False, dict[str, Json]()
     if name == here:
         removed = bool(phase("revoke", {"check": check, "grant": grant.id if grant else None})["changed"])
     elif grant:
         more = {"folders": _revoke_on_storage(grant, name, here, phase, check)}
-    after = without_token(entry.body, reason, acting(), **more)
-    body = ledger.put_host(after, entry.version).body if after and not check else after or entry.body
-    return {"changed": bool(after or removed), "host": body, "records": []}
+    after = entry_without_token(found.host, reason, describe_actor(), **more)
+    entry = ledger.put_host(after, found.version).host if after and not check else after or found.host
+    return {"changed": bool(after or removed), "host": encode(entry), "records": []}
 
 
-def _revoke_on_storage(grant: Grant, name: str, here: str, phase: Phase, check: bool) -> list[str]:
+def _revoke_on_storage(grant: Grant, name: str, here: str, phase: RunPhase, check: bool) -> list[str]:
     """Return the folders in which the host will find that its token is revoked. Raises L(Unsafe) when there is none."""
-    not_revoked = f"{name} may hold a clean-shutdown token and would start its guests by itself when it returns. Nothing was changed."
+    not_revoked = f"{name} may hold a clean-shutdown token and would start its guests automatically when it returns. Nothing was changed."
     if not grant.folders:
         raise Unsafe(
             f"The token of {name} was granted by an earlier version, which reads no shared storage at boot. {not_revoked}",
             f"Start {name} from a rescue system and delete /var/lib/kvmfleet/guard/token.json, so that its next boot is held. Then run the task on {name}."
             " If the host will never return, set source_discarded.",
         )
-    answer = phase("revoke_elsewhere", {"grant": grant.for_host(), "check": check})
-    if not answer["folders"]:
-        why = "; ".join(f"{folder}: {problem}" for folder, problem in sorted(answer["problems"].items()))
+    answer = decode(Revocation, phase("revoke_elsewhere", {"grant": grant.for_host(), "check": check}))
+    if not answer.folders:
+        why = "; ".join(f"{folder}: {problem}" for folder, problem in sorted(answer.problems.items()))
         raise Unsafe(
-            f"{here} sees no storage on which the token of {name} can be revoked ({printable(why)}). {not_revoked}",
+            f"{here} sees no storage on which the token of {name} can be revoked ({printable_line(why)}). {not_revoked}",
             f"Run the task on a host that sees one of these folders, or on {name} itself. If {name} will never return, set source_discarded.",
         )
-    return list(answer["folders"])
+    return list(answer.folders)

@@ -3,17 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""C(ledger_copy), which works on the control node alone: no host is asked."""
+"""C(ledger_copy) runs on the control node alone and queries no host."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._ledger_spec import ledger_copy_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import summary
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, ledger_copy_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import contents
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger, open_target
 
 Result = dict[str, t.Any]
@@ -24,35 +25,35 @@ class ActionModule(FleetAction):
 
     MODULE = "ledger_copy"
 
-    def spec(self) -> Result:
+    def argument_spec(self) -> Spec:
         """Return the module's options."""
         return ledger_copy_spec()
 
-    def act(self, args: Result, task_vars: Result) -> Result:
-        """Move the ledger. Raises the errors of L(copy)."""
-        place = self.settings(task_vars).ledger(self.here(task_vars), args["ledger"])
+    def run_task(self, args: Result, task_vars: Result) -> Result:
+        """Move the ledger. Raises the errors of L(copy_ledger)."""
+        place = self.settings(task_vars).ledger(self.target_host(task_vars), args["ledger"])
         target = open_target(args["to"], place.etcd)
         source = open_ledger(*place, create=False, moved=True)
         check = self._task.check_mode
-        outcome = copy(source, target, acting(), args["force"], check)
+        outcome = copy_ledger(source, target, describe_actor(), args["force"], check)
+        counts = source.examine_contents(contents.count_documents)
         result = {
             "changed": outcome.changed,
             "ledger_id": source.ledger_id,
             "from": source.name,
             "to": target.name,
-            "counts": source.examine(summary.counts),
+            "counts": encode(counts),
             "problems": list(outcome.problems),
         }
         warnings = [*outcome.problems, *source.problems]
-        result["msg"] = printable_text(_text(result, check))
+        result["msg"] = printable_text(_copy_text(f"The ledger {source.name} ({source.ledger_id})", target.name, counts if outcome.changed else None, check))
         return {**result, "warnings": warnings} if warnings else result
 
 
-def _text(result: Result, check: bool) -> str:
-    what = f"The ledger {result['from']} ({result['ledger_id']})"
-    if not result["changed"]:
-        return f"{what} was moved to {result['to']} before."
+def _copy_text(what: str, to: str, copied: contents.DocumentCounts | None, check: bool) -> str:
+    """Return what was done. C(copied) is None for a ledger that was copied before."""
+    if copied is None:
+        return f"{what} was moved to {to} earlier."
     if check:
-        return f"{what} would be moved to {result['to']}: {summary.counted(result['counts'])}."
-    done = f"{what} was moved to {result['to']}: {summary.counted(result['counts'])}, all read back and compared."
-    return f"{done} Set 'ledger' or 'kvmfleet_ledger' to {result['to']} wherever it is named."
+        return f"{what} would be moved to {to}: {copied.as_text()}."
+    return f"{what} was moved to {to}: {copied.as_text()}, all read back and compared. Set 'ledger' or 'kvmfleet_ledger' to {to} wherever it is set."

@@ -3,25 +3,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The control node's half of C(protect): writes into the ledger what the host tells, and lets no definition out."""
+"""The control half of C(protect): writes the answers of the host to the ledger, and never returns a definition."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._protect_spec import protect_spec
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, acting
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.config import VARIABLE, parse_fencing
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, protect_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, printable_line
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._memory.missing import sentence
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import Outcome, notes
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.steps import Steps
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings, port_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._task_settings import TaskSettings
-
-Result = dict[str, t.Any]
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import missing_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import ProtectOutcome, list_notes
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_steps import ProtectSteps
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings, TaskSettings, read_port
 
 LEAVE, READ, SAVE = "leave", "read", "save"
 # The phase whose answer holds definitions.
@@ -29,73 +28,102 @@ _SECRET_PHASE = "save"  # noqa: S105 - it names a phase
 _SSH_PORT = 22
 
 
+@dataclasses.dataclass(frozen=True)
+class _ProtectWork:
+    """The one step that the role selects."""
+
+    step: Maybe[str] = ABSENT
+
+
+@dataclasses.dataclass(frozen=True)
+class _ProtectTask:
+    """The options of C(protect)."""
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"work": "_work"}
+
+    uri: str
+    ledger: t.Optional[str]
+    guard: bool
+    clean_shutdown_token: bool
+    work: t.Optional[_ProtectWork]
+
+
 class ActionModule(FleetAction):
     """Action plugin of the module of the same name."""
 
     MODULE = "protect"
-    _lock_warnings: tuple[str, ...] = ()
 
-    def spec(self) -> Result:
+    def argument_spec(self) -> Spec:
         """Return the module's options."""
         return protect_spec()
 
-    def act(self, args: Result, task_vars: Result) -> Result:
-        """Do all steps, or the one that the role asks for."""
-        if args["clean_shutdown_token"] and not args["guard"]:
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Do all steps, or the one that the role selects."""
+        with readable_results():
+            task = decode(_ProtectTask, args)
+        if task.clean_shutdown_token and not task.guard:
             raise InvalidArgument("clean_shutdown_token releases the boot guard, and guard is false.", "Set guard: true. Nothing was changed.")
-        settings, here = self.settings(task_vars), self.here(task_vars)
-        ledger = open_if_any(*settings.ledger(here, args["ledger"]), create=not self._task.check_mode)
-        steps = Steps(here, ledger, lambda phase, work: self._asked(phase, work, args["uri"], task_vars), acting(), self._task.check_mode)
-        only = (args["_work"] or {}).get("step")
-        result: Result = {"changed": False}
+        settings, here = self.settings(task_vars), self.target_host(task_vars)
+        ledger = open_if_any(*settings.ledger(here, task.ledger), create=not self._task.check_mode)
+        steps = ProtectSteps(
+            here, ledger, lambda phase, work: self._run_protect_phase(phase, work, task.uri, task_vars), describe_actor(), self._task.check_mode
+        )
+        only = (task.work.step or None) if task.work else None
+        results: list[JsonObject] = []
+        notes: list[str] = []
+        warnings: list[str] = []
         if only in (None, LEAVE):
-            result = _added(result, steps.leave(_addresses(settings, here)))
+            left = steps.leave_tokens(_host_addresses(settings, here))
+            notes += left.uuid_notes
+            results.append(encode(left))
         if only in (None, READ):
-            result = _added(result, steps.read())
+            results.append(encode(steps.read_tokens()))
         if only in (None, SAVE):
-            result = self._saved(result, steps, args)
-            result = {**result, **_fencing_error(settings, here)}
-        uuids = result.pop("uuid_notes", [])
-        conflicts = [conflict["msg"] for conflict in result.get("conflicts", [])]
-        missing = map(sentence, result.get("missing_records", []))
-        warnings = [*uuids, *conflicts, *missing, *self._lock_warnings, *(ledger.problems if ledger else [])]
-        return {**result, "warnings": warnings} if warnings else result
+            saved, warnings = self._save_domains(steps, task, notes)
+            results += [saved, _fencing_error(settings, here)]
+        merged = {key: value for result in results for key, value in result.items() if key != "uuid_notes"}
+        merged["changed"] = any(bool(result.get("changed")) for result in results)
+        told = [*notes, *warnings, *(ledger.problems if ledger else [])]
+        return {**merged, "warnings": told} if told else merged
 
-    def _saved(self, before: Result, steps: Steps, args: Result) -> Result:
-        outcome = steps.save()
-        self._lock_warnings = tuple(outcome.lock_warnings())
-        result = _added(before, {"changed": bool(outcome.saved), **outcome.as_result()})
-        result = _added(result, steps.guard(args["guard"], args["clean_shutdown_token"]))
-        result["uuid_notes"] = [*result.get("uuid_notes", []), *steps.shared_uuid_notes()]
-        result["notes"] = [*notes(result, (steps.entry() or {}).get("unwritable") or {}), *map(printable, result["uuid_notes"])]
-        return {**result, "diff": _diff(outcome, steps.name)} if self._task.diff else result
+    def _save_domains(self, steps: ProtectSteps, task: _ProtectTask, notes: list[str]) -> tuple[JsonObject, list[str]]:
+        """Return the result of the last step, and its warnings.
 
-    def _asked(self, phase: str, work: Result, uri: str, task_vars: Result) -> Result:
-        return self.phase(phase, work, uri, task_vars, is_secret=phase == _SECRET_PHASE)
+        :arg notes: about UUIDs, which grow.
+        """
+        outcome = steps.save_domains()
+        guard = steps.set_up_guard(task.guard, task.clean_shutdown_token)
+        notes += steps.list_shared_uuid_notes()
+        entry = steps.find_entry()
+        told = [*list_notes(outcome, guard.guard.note, (entry.unwritable or {}) if entry else {}), *map(printable_line, notes)]
+        result: Result = {**outcome.as_result(), **encode(guard), "changed": bool(outcome.saved) or guard.changed, "notes": told}
+        if self._task.diff:
+            result["diff"] = _diff_domains(outcome, steps.name)
+        conflicts = [conflict.msg for conflict in outcome.conflicts]
+        return result, [*conflicts, *map(missing_text, outcome.missing_records), *outcome.list_lock_warnings()]
+
+    def _run_protect_phase(self, phase: str, work: JsonObject, uri: str, task_vars: Result) -> JsonObject:
+        return self.run_phase(phase, work, uri, task_vars, is_secret=phase == _SECRET_PHASE)
 
 
-def _addresses(settings: Settings, here: str) -> Result:
-    """Return how the host is reached, so that a dead one can be asked although the inventory has changed since."""
+def _host_addresses(settings: Settings, here: str) -> JsonObject:
+    """Return the addresses of the host, so that it can be queried when it is dead and the inventory has changed since."""
     return {
         "ansible_host": str(settings.of(here, "ansible_host", here)),
-        "ssh_port": port_of(settings.of(here, "ansible_port", _SSH_PORT), f"ansible_port of {here}"),
+        "ssh_port": read_port(settings.of(here, "ansible_port", _SSH_PORT), f"ansible_port of {here}"),
         "libvirt_uri": settings.libvirt_uri(here, here),
     }
 
 
-def _fencing_error(settings: TaskSettings, here: str) -> Result:
-    """Return what makes the task fail where the host's fencing cannot be used, which an evacuation would be the first to notice; else nothing."""
+def _fencing_error(settings: TaskSettings, here: str) -> JsonObject:
+    """Return the failure of the task if the host's fencing cannot be used, which otherwise only an evacuation would detect; else nothing."""
     try:
         parse_fencing(settings.of(here, VARIABLE), here)
     except InvalidArgument as error:
-        next_step = f"{error.next_step or ''} The domains were saved all the same.".strip()
+        next_step = f"{error.next_step or ''} The domains were saved nevertheless.".strip()
         return {"failed": True, **InvalidArgument(error.message, next_step).as_result()}
     return {}
 
 
-def _added(result: Result, more: Result) -> Result:
-    return {**result, **more, "changed": result["changed"] or more["changed"]}
-
-
-def _diff(outcome: Outcome, name: str) -> Result:
+def _diff_domains(outcome: ProtectOutcome, name: str) -> JsonObject:
     return {"before": outcome.before, "after": outcome.after, "before_header": f"domains of {name} in the ledger", "after_header": f"domains of {name}"}

@@ -3,21 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The control node's half of C(scheduler_check): asks, judges, and writes nothing."""
+"""The control half of C(scheduler_check): queries the hosts and judges them. It writes nothing."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import scheduler_check_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, scheduler_check_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, read_survey
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.answer import answer
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.arrivals import Arrivals
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.fleet_view import FleetView
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.question import question_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.scheduler_check import CheckOptions, answer_check, read_check
 
-Result = dict[str, t.Any]
+Result = dict[str, Json]
+_NO_SURVEY = Survey(HostFacts(), {}, ())
 
 
 class ActionModule(FleetAction):
@@ -25,18 +27,20 @@ class ActionModule(FleetAction):
 
     MODULE = "scheduler_check"
 
-    def spec(self) -> Result:
+    def argument_spec(self) -> Spec:
         """Return the module's options."""
         return scheduler_check_spec()
 
-    def act(self, args: Result, task_vars: Result) -> Result:
-        """Ask this host and the candidates, and judge each of them."""
-        settings, here = self.settings(task_vars), self.here(task_vars)
-        question = question_of(args, settings, here)
-        ledger = open_if_any(*settings.ledger(here, args["ledger"]))
-        view = FleetView(ledger, settings, question.source, {}, question.move.uris, Arrivals(ledger), overrides=question.scheduler)
+    def run_task(self, args: Result, task_vars: Result) -> Result:
+        """Query this host and the candidates, and judge each of them."""
+        settings, here = self.settings(task_vars), self.target_host(task_vars)
+        options = t.cast(CheckOptions, args)
+        question = read_check(options, settings, here)
+        ledger = open_if_any(*settings.ledger(here, options["ledger"]))
+        view = FleetView(ledger, settings, question.source, _NO_SURVEY, question.move.uris, RecentMoves(ledger), overrides=question.scheduler)
         view.check_settings(question.move.uris)
-        view.survey = self.phase("survey", {"wanted": question.wanted()}, args["uri"], task_vars)["survey"]
-        result = answer(question, view)
+        answer = self.run_phase("survey", {"wanted": encode(question.survey_question())}, options["uri"], task_vars)
+        view.survey = read_survey(answer["survey"])
+        result = answer_check(question, view)
         problems = ledger.problems if ledger else []
         return {**result, "warnings": problems} if problems else result

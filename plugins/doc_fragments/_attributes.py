@@ -6,13 +6,13 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Attributes of modules; each module adds C(support) where it differs."""
+    """Attributes of modules. A module overrides C(support) if its own support differs."""
 
     DOCUMENTATION = r"""
 options: {}
 attributes:
   check_mode:
-    description: Can run in check mode and returns a real prediction without changing anything.
+    description: Can run in check mode and returns a prediction without changing anything.
     support: full
   diff_mode:
     description: Returns what has changed, or would change in check mode, when in diff mode.
@@ -43,6 +43,6 @@ attributes:
 options: {}
 attributes:
   action:
-    description: Has an action plugin of the same name, which does the control node's part.
+    description: Has an action plugin of the same name, which runs the part on the control node.
     support: full
 """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Which domain is meant. Twin of C(domain_spec) in C(module_utils/_argspec.py)."""
+    """The options that select a domain. Matches C(domain_spec) in C(module_utils/_argspec.py)."""
 
     DOCUMENTATION = r"""
 options:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The word between an action plugin and its module. Twin of C(internal_spec) in C(module_utils/_argspec.py)."""
+    """The option between an action plugin and its module. Matches C(internal_spec) in C(module_utils/_argspec.py)."""
 
     DOCUMENTATION = r"""
 options:
   _work:
     description:
-      - Internal. What the action plugin of the same name asks its module to do on the host. Not for playbooks.
+      - Internal. The request of the action plugin to its module on the host. Do not use it in playbooks.
     type: dict
 """

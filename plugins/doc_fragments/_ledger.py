@@ -6,16 +6,16 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Where the records are. Twin of C(ledger_spec) in C(module_utils/_argspec.py)."""
+    """The options that locate the ledger. Matches C(ledger_spec) in C(module_utils/_argspec.py)."""
 
     DOCUMENTATION = r"""
 options:
   ledger:
     description:
-      - Folder of the ledger on the control node, or V(etcd://host:2379,host:2379/prefix) for a ledger in an etcd cluster, shared by several control nodes.
-      - When not given, the inventory variable C(kvmfleet_ledger) is used, and without it the folder C(kvmfleet/ledger) in the user's XDG state
-        directory, usually C(~/.local/state).
-      - How to speak to etcd says the inventory variable C(kvmfleet_etcd), a dictionary of C(tls), C(ca_file), C(cert_file), C(key_file), C(user) and
-        C(password), none of which is needed.
+      - Folder of the ledger on the control node, or V(etcd://host:2379,host:2379/prefix) for a ledger in an etcd cluster that several control nodes share.
+      - The default is the inventory variable C(kvmfleet_ledger). Without it, the ledger is the folder C(kvmfleet/ledger) in the user's XDG state directory,
+        usually C(~/.local/state).
+      - The inventory variable C(kvmfleet_etcd) configures the connection to etcd. It is a dictionary of C(tls), C(ca_file), C(cert_file), C(key_file),
+        C(user) and C(password), all of which are optional.
     type: str
 """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Which of a ledger's records and documents are wanted. Twin of C(query_spec) in C(module_utils/_ledger_spec.py)."""
+    """The options that select records and documents of a ledger. Matches C(ledger_query_spec) in C(module_utils/_argspec.py)."""
 
     DOCUMENTATION = r"""
 options:
@@ -18,8 +18,8 @@ options:
     elements: str
   host:
     description:
-      - Only records with this host at either end, only this host, or only domains that may be on this host.
-      - An inventory name, a host's own id (C(host_id)) or libvirt's host UUID.
+      - Only records with this host as source or destination, only this host, or only domains that may be on this host.
+      - An inventory name, a host ID (C(host_id)) or libvirt's host UUID.
     type: str
   domain:
     description:
@@ -29,7 +29,7 @@ options:
   since:
     description:
       - Only records last written at this time or later.
-      - RFC 3339, for example V(2026-11-21T03:00:00Z). A date alone is its first moment in UTC.
+      - RFC 3339, for example V(2026-11-21T03:00:00Z). A date without a time means midnight UTC.
       - For V(migrations) and V(evacuations).
     type: str
   until:
@@ -39,17 +39,16 @@ options:
     type: str
   forced:
     description:
-      - With V(true) only moves and evacuations that were forced past the scheduler's checks, so that they can be looked at again.
-        With V(false) only those that were not. Not given, both.
+      - With V(true), only moves and evacuations that bypassed checks of the scheduler. With V(false), only those that did not. When not given, both.
       - For V(migrations) and V(evacuations).
     type: bool
   query:
     description:
-      - A JMESPath expression over each list. What it selects is the result; a single value becomes a list of one, nothing an empty list.
+      - A JMESPath expression that is applied to each list. Its result is returned; a single value becomes a list with one element, no result an empty list.
     type: str
   include_definitions:
     description:
-      - Whether domains come with their saved libvirt definitions, which may hold graphics passwords.
+      - Whether domains include their saved libvirt definitions, which may contain graphics passwords.
     type: bool
     default: false
 requirements:

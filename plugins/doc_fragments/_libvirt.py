@@ -6,15 +6,15 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """How libvirt is reached. Twin of C(libvirt_spec) in C(module_utils/_argspec.py)."""
+    """The options that locate libvirt. Matches C(libvirt_spec) in C(module_utils/_argspec.py)."""
 
     DOCUMENTATION = r"""
 options:
   uri:
     description:
-      - Libvirt URI of the host that the task runs on, as that host sees it.
+      - libvirt URI of the host on which the task runs, as seen from that host.
     type: str
     default: qemu:///system
 requirements:
-  - Python 3.9 or newer and the libvirt Python binding (C(python3-libvirt)) on the host
+  - Python 3.9 or newer and the Python bindings of libvirt (C(python3-libvirt)) on the host
 """

@@ -6,19 +6,19 @@
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Callable
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import saved
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import saved_plan
 
 
-def drain_text(plan: t.Any) -> str:
+def drain_text(plan: Json) -> str:
     """Return the plan as one line that travels as a variable."""
     try:
-        return saved.packed(saved.read(plan))
+        return saved_plan.pack_plan(saved_plan.read_plan(plan))
     except InvalidArgument as error:
         raise AnsibleFilterError(f"drain_text: {error}") from None
 
@@ -26,6 +26,6 @@ def drain_text(plan: t.Any) -> str:
 class FilterModule:
     """Ansible's way to the filter."""
 
-    def filters(self) -> dict[str, Callable[..., t.Any]]:
+    def filters(self) -> dict[str, Callable[[Json], str]]:
         """Return it by name."""
         return {"drain_text": drain_text}

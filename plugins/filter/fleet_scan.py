@@ -11,22 +11,25 @@ from collections.abc import Callable, Mapping
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet.scan import scan
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, ShapeError, encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import scan_fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import read_facts
 
 
-def fleet_scan(facts: t.Any) -> dict[str, t.Any]:
+def fleet_scan(facts: Json) -> JsonObject:
     """Return what must not be in a fleet, and of which hosts nothing is known."""
     if not isinstance(facts, Mapping):
         raise AnsibleFilterError(f"fleet_scan: the input is a {type(facts).__name__}; give a dictionary of kvmfleet_host facts by host name.")
     try:
-        return scan(facts)
-    except (AttributeError, KeyError, TypeError) as error:
+        known = {host: read_facts(t.cast("JsonObject", document)) if document else None for host, document in facts.items()}
+        return t.cast("JsonObject", encode(scan_fleet(known)))
+    except (AttributeError, ShapeError, TypeError) as error:
         raise AnsibleFilterError(f"fleet_scan: the facts have not the form that host_facts gives them ({type(error).__name__}: {error}).") from error
 
 
 class FilterModule:
     """Ansible's way to the filter."""
 
-    def filters(self) -> dict[str, Callable[..., t.Any]]:
+    def filters(self) -> dict[str, Callable[[Json], JsonObject]]:
         """Return it by name."""
         return {"fleet_scan": fleet_scan}

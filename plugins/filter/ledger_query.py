@@ -2,22 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filter ledger_query: JMESPath over records."""
+"""The filter C(ledger_query). Documentation is in ledger_query.yml."""
 
 from __future__ import annotations
 
-import typing as t
+from collections.abc import Callable
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import query
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import run_query
 
 
-def ledger_query(records: t.Any, expression: t.Any) -> t.Any:
+def ledger_query(records: Json, expression: Json) -> Json:
     """Return what the JMESPath expression selects. Raises C(AnsibleFilterError) with a sentence."""
     try:
-        return query(records, expression)
+        return run_query(records, expression)
     except KvmfleetError as error:
         raise AnsibleFilterError(f"kvmfleet.migration.ledger_query: {error}") from None
 
@@ -25,6 +26,6 @@ def ledger_query(records: t.Any, expression: t.Any) -> t.Any:
 class FilterModule:
     """Ansible filters."""
 
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, Callable[[Json, Json], Json]]:
         """Return the filters by name."""
         return {"ledger_query": ledger_query}

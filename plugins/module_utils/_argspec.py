@@ -3,20 +3,33 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Argument specifications that a module and its action plugin share."""
+"""The argument specifications of all modules. A module and its action plugin share one; options that several modules have are defined once."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ._hypervisor.uri import TRANSPORTS
-from ._migration.flags import COMPRESSIONS, COPY_MODES, NO_COPY
-from ._migration.policy import STRATEGIES
+from ._model.libvirt_formats import TRANSPORTS
+from ._model.policies import COMPRESSIONS, COPY_MODES, DRAIN_ACTIONS, GROUP_POLICIES, NO_COPY, POLICY_FIELDS, STRATEGIES, TIMEOUT_ACTIONS
+from ._model.saved_domains import REPLACEABLE
 
-Spec = t.Dict[str, t.Dict[str, t.Any]]
+
+class Option(t.TypedDict, total=False):
+    """One option of a module, by the keys that Ansible's argument specifications have."""
+
+    type: str
+    required: bool
+    default: t.Union[bool, int, str, t.Sequence[str], t.Mapping[str, str]]
+    choices: t.Sequence[str]
+    elements: str
+    options: t.Mapping[str, Option]
+    no_log: bool
+
+
+Spec = t.Dict[str, Option]
 
 # Of the options of domain_spec no two are given.
-ONE_DOMAIN: t.Final = [("name", "uuid")]
+ONE_DOMAIN_RULE: t.Final = [("name", "uuid")]
 
 
 def libvirt_spec() -> Spec:
@@ -25,7 +38,7 @@ def libvirt_spec() -> Spec:
 
 
 def domain_spec() -> Spec:
-    """Return the options that name a domain. Twin of the fragment C(_domain), for modules that want exactly one."""
+    """Return the options that name a domain. Matches the fragment C(_domain), for modules that require exactly one domain."""
     return {"name": {"type": "str"}, "uuid": {"type": "str"}}
 
 
@@ -35,7 +48,7 @@ def ledger_spec() -> Spec:
 
 
 def internal_spec() -> Spec:
-    """Return the option by which an action plugin tells its module what to do on the host. Twin of the fragment C(_internal)."""
+    """Return the option by which an action plugin passes a phase and its input to the module. Matches the fragment C(_internal)."""
     return {"_work": {"type": "dict"}}
 
 
@@ -98,4 +111,280 @@ def scheduler_check_spec() -> Spec:
         "transport": {"type": "str", "choices": list(TRANSPORTS)},
         "copy_storage": {"type": "str", "choices": list(COPY_MODES), "default": NO_COPY},
         "scheduler": {"type": "dict"},
+    }
+
+
+def drain_plan_spec() -> Spec:
+    """Return the options of C(drain_plan)."""
+    return {
+        **ledger_spec(),
+        **internal_spec(),
+        "sources": {"type": "list", "elements": "str", "required": True},
+        "candidates": {"type": "list", "elements": "str", "required": True},
+        "options": {"type": "dict", "default": {}},
+        "parallel": {"type": "int", "default": 4},
+        "n_plus_one": {"type": "bool", "default": False},
+        "check_saved": {"type": "bool", "default": False},
+        "plan": {"type": "raw"},
+        "file": {"type": "str"},
+        "only": {"type": "bool", "default": False},
+        "publish_as": {"type": "str"},
+    }
+
+
+def drain_verify_spec() -> Spec:
+    """Return the options of C(drain_verify)."""
+    return {
+        **ledger_spec(),
+        **internal_spec(),
+        "plan": {"type": "dict", "required": True},
+        "only": {"type": "bool", "default": False},
+        "publish_as": {"type": "str"},
+    }
+
+
+STATE_AS_RECORDED, STATE_RUNNING, STATE_DEFINED = "as_recorded", "running", "defined"
+EVACUATE_CHECK, EVACUATE_SURVIVORS, EVACUATE_ASSESS, EVACUATE_PROVE, EVACUATE_PLAN = "check", "survivors", "assess", "prove", "plan"
+
+
+def evacuate_spec() -> Spec:
+    """Return the options of C(evacuate)."""
+    return {**_evacuation_spec(), "domains": {"type": "list", "elements": "str"}, "_definitions": {"type": "dict", "no_log": True}}
+
+
+def evacuate_plan_spec() -> Spec:
+    """Return the options of C(evacuate_plan)."""
+    return {
+        **_evacuation_spec(),
+        "step": {"type": "str", "choices": [EVACUATE_CHECK, EVACUATE_SURVIVORS, EVACUATE_ASSESS, EVACUATE_PROVE, EVACUATE_PLAN], "required": True},
+        "survivors": {"type": "list", "elements": "str", "default": []},
+        "since": {"type": "dict"},
+    }
+
+
+def evacuate_verify_spec() -> Spec:
+    """Return the options of C(evacuate_verify)."""
+    return {**ledger_spec(), **internal_spec(), "plan": {"type": "dict", "required": True}, "publish_as": {"type": "str"}}
+
+
+def _evacuation_spec() -> Spec:
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        **internal_spec(),
+        "source": {"type": "str", "required": True},
+        "fencing": {"type": "list", "elements": "dict"},
+        "force_down": {"type": "dict", "options": {"reason": {"type": "str", "required": True}, "by": {"type": "str"}}},
+        "accept_silent": {"type": "list", "elements": "str", "default": []},
+        "accept_fresh": {"type": "list", "elements": "str", "choices": list(REPLACEABLE), "default": []},
+        "force": {"type": "bool", "default": False},
+        "state": {"type": "str", "choices": [STATE_AS_RECORDED, STATE_RUNNING, STATE_DEFINED], "default": STATE_AS_RECORDED},
+        "parallel": {"type": "int", "default": 4},
+        "lock_wait_seconds": {"type": "int"},
+        "accept_locked": {
+            "type": "dict",
+            "options": {
+                "images": {"type": "list", "elements": "str", "required": True},
+                "reason": {"type": "str", "required": True},
+                "by": {"type": "str"},
+            },
+        },
+    }
+
+
+CLEANUP_STORAGES = ("quarantine", "keep", "delete")
+
+
+def evacuation_cleanup_spec() -> Spec:
+    """Return the options of C(evacuation_cleanup)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        "storage": {"type": "str", "choices": list(CLEANUP_STORAGES), "default": "quarantine"},
+        "retention_days": {"type": "int", "default": 14},
+        **internal_spec(),
+    }
+
+
+def boot_guard_spec() -> Spec:
+    """Return the options of C(boot_guard)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        "state": {"type": "str", "choices": ["released"]},
+        "forget": {"type": "list", "elements": "str", "default": []},
+        **internal_spec(),
+    }
+
+
+def protect_spec() -> Spec:
+    """Return the options of C(protect)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        "guard": {"type": "bool", "default": False},
+        "clean_shutdown_token": {"type": "bool", "default": False},
+        **internal_spec(),
+    }
+
+
+HOST_STATES = ("enabled", "maintenance", "fenced")
+# What a person decides where no fact can; each with a reason, and one a task.
+HOST_DECISIONS = ("adopt_identity", "source_discarded", "revoke_token", "settle")
+# What a record can be settled as.
+SETTLED_STATUSES = ("completed", "done", "failed", "cancelled")
+
+
+def host_spec() -> Spec:
+    """Return the options of C(host)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        "state": {"type": "str", "choices": list(HOST_STATES)},
+        "reason": {"type": "str"},
+        "name": {"type": "str"},
+        "adopt_identity": {"type": "bool", "default": False},
+        "source_discarded": {"type": "bool", "default": False},
+        "revoke_token": {"type": "bool", "default": False},
+        "settle": {
+            "type": "dict",
+            "options": {"id": {"type": "str", "required": True}, "status": {"type": "str", "required": True, "choices": list(SETTLED_STATUSES)}},
+        },
+        **internal_spec(),
+    }
+
+
+def displaced_domains_spec() -> Spec:
+    """Return the options of C(displaced_domains)."""
+    return {**ledger_spec(), "name": {"type": "str"}}
+
+
+# What can be listed, each under its own key of the result.
+LEDGER_LISTS = ("migrations", "evacuations", "hosts", "domains")
+
+
+def ledger_query_spec() -> Spec:
+    """Return the options that select records and documents. Matches the fragment C(_ledger_query)."""
+    return {
+        "status": {"type": "list", "elements": "str"},
+        "host": {"type": "str"},
+        "domain": {"type": "str"},
+        "since": {"type": "str"},
+        "until": {"type": "str"},
+        "forced": {"type": "bool"},
+        "query": {"type": "str"},
+        "include_definitions": {"type": "bool", "default": False},
+    }
+
+
+def ledger_info_spec() -> Spec:
+    """Return the options of C(ledger_info)."""
+    return {
+        **ledger_spec(),
+        "list": {"type": "list", "elements": "str", "choices": list(LEDGER_LISTS)},
+        "id": {"type": "str"},
+        **ledger_query_spec(),
+        "verify": {"type": "bool", "default": False},
+    }
+
+
+def ledger_copy_spec() -> Spec:
+    """Return the options of C(ledger_copy)."""
+    return {**ledger_spec(), "to": {"type": "str", "required": True}, "force": {"type": "bool", "default": False}}
+
+
+REPORT_FORMATS = ("html", "json", "csv", "markdown", "junit")
+
+
+def report_spec() -> Spec:
+    """Return the options of C(report)."""
+    return {
+        **ledger_spec(),
+        "dest": {"type": "str", "required": True},
+        "name": {"type": "str", "default": "report"},
+        "formats": {"type": "list", "elements": "str", "choices": list(REPORT_FORMATS), "default": ["html"]},
+        "mode": {"type": "raw", "default": "0600"},
+        "title": {"type": "str"},
+        "since": {"type": "str"},
+        "until": {"type": "str"},
+        "host": {"type": "str"},
+        "domain": {"type": "str"},
+        "ids": {"type": "list", "elements": "str"},
+        "drain_host_result": {"type": "dict"},
+    }
+
+
+# The folder that Debian's node exporter reads.
+METRICS_PATH = "/var/lib/prometheus/node-exporter/kvmfleet.prom"
+
+
+def metrics_spec() -> Spec:
+    """Return the options of C(metrics)."""
+    return {**ledger_spec(), "path": {"type": "path", "default": METRICS_PATH}, "mode": {"type": "raw", "default": "0644"}}
+
+
+def event_brake_spec() -> Spec:
+    """Return the options of C(event_brake)."""
+    return {
+        "host": {"type": "str", "required": True},
+        "reaction": {"type": "str", "default": "evacuate"},
+        "hosts": {"type": "int", "default": 1},
+        "window_minutes": {"type": "int", "default": 60},
+        "folder": {"type": "path"},
+        "state": {"type": "str", "default": "taken", "choices": ["taken", "released"]},
+    }
+
+
+def domain_policy_spec() -> Spec:
+    """Return the options of C(domain_policy)."""
+    return {
+        **libvirt_spec(),
+        **domain_spec(),
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "auto_converge": {"type": "bool"},
+        "post_copy": {"type": "bool"},
+        "timeout_seconds": {"type": "int"},
+        "on_timeout": {"type": "str", "choices": list(TIMEOUT_ACTIONS)},
+        "downtime_ms": {"type": "int"},
+        "priority": {"type": "int"},
+        "drain": {"type": "str", "choices": list(DRAIN_ACTIONS)},
+        "group": {
+            "type": "dict",
+            "options": {
+                "name": {"type": "str", "required": True},
+                "policy": {"type": "str", "choices": list(GROUP_POLICIES), "required": True},
+                "max_per_host": {"type": "int"},
+            },
+        },
+        "labels": {"type": "list", "elements": "str"},
+        "profile": {"type": "str"},
+        "unset": {"type": "list", "elements": "str", "choices": list(POLICY_FIELDS), "default": []},
+    }
+
+
+RECOVER_CHECK, RECOVER_START, RECOVER_BRING_HOME = "check", "start", "bring_home"
+
+
+def recover_plan_spec() -> Spec:
+    """Return the options of C(recover_plan)."""
+    return {
+        **ledger_spec(),
+        **internal_spec(),
+        "step": {"type": "str", "choices": [RECOVER_CHECK, RECOVER_START, RECOVER_BRING_HOME], "required": True},
+        "name": {"type": "str"},
+        "fleet": {"type": "list", "elements": "str", "required": True},
+        "to_start": {"type": "list", "elements": "dict", "default": []},
+        "accept_silent": {"type": "list", "elements": "str", "default": []},
+        "displaced": {"type": "list", "elements": "dict", "default": []},
+        "options": {"type": "dict", "default": {}},
+    }
+
+
+def recover_verify_spec() -> Spec:
+    """Return the options of C(recover_verify)."""
+    return {
+        **ledger_spec(),
+        **internal_spec(),
+        "hosts": {"type": "list", "elements": "str", "required": True},
+        "publish_as": {"type": "str"},
     }

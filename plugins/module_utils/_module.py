@@ -3,23 +3,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What every module of the collection does around its one call: turn our errors into results, and check its footing."""
+"""The common part of all modules: it turns errors of the collection into results, checks what a module requires, and runs the requested phase."""
 
 from __future__ import annotations
 
 import os
 import typing as t
 
-from ._errors import Forbidden, InvalidArgument, KvmfleetError, NotSupported
-from ._hypervisor.uri import check_uri, is_local
+from ._model.codec import Json, JsonObject, ShapeError
+from ._model.errors import Forbidden, Internal, InvalidArgument, KvmfleetError, NotSupported
+from ._model.libvirt_formats import check_uri, is_local
 
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule  # pragma: no cover
 
-Result = t.Dict[str, t.Any]
+Result = t.Dict[str, Json]
+# A phase of a module: it takes the URI, and what the action plugin asks.
+Phase = t.Callable[..., Result]
 
 
-def run(module: AnsibleModule, work: t.Callable[[AnsibleModule], Result]) -> None:
+def run_module(module: AnsibleModule, work: t.Callable[[AnsibleModule], Result]) -> None:
     """End the module with what C(work) returns, or with C(msg) and C(error_code) of the error it raises.
 
     Whatever umask the connection brings, nothing that a module makes can be written by others, folders on the way to it included.
@@ -43,30 +46,41 @@ def new_module(make: t.Callable[..., AnsibleModule], **keywords: t.Any) -> Ansib
         return make(**keywords)
     except (OverflowError, ValueError):
         spec = keywords["argument_spec"]
-        module = make(argument_spec={name: _unread(option) for name, option in spec.items()}, supports_check_mode=True)
+        module = make(argument_spec={name: _as_raw(option) for name, option in spec.items()}, supports_check_mode=True)
         for name in (name for name, option in spec.items() if option.get("type") == "int"):
-            if not _is_whole(module.params[name]):
+            if not _is_whole_number(module.params[name]):
                 module.fail_json(**InvalidArgument(f"'{name}' must be a whole number.", "Correct the task. Nothing was changed.").as_result())
         raise
 
 
-def _unread(option: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+def _as_raw(option: JsonObject) -> JsonObject:
     return {**option, "type": "raw"} if option.get("type") == "int" else option
 
 
-def _is_whole(value: t.Any) -> bool:
+def _is_whole_number(value: t.Union[str, float, None]) -> bool:
     try:
         return value is None or int(value) == float(value)
     except (OverflowError, TypeError, ValueError):
         return False
 
 
-def in_phase(phases: t.Mapping[str, t.Callable[[str, t.Mapping[str, t.Any]], Result]], params: t.Mapping[str, t.Any]) -> Result:
-    """Do what the action plugin asks for: the phase that C(_work) names, with the rest of it. Raises L(InvalidArgument) where nobody asked."""
+class PhaseOptions(t.TypedDict, total=False):
+    """The options of a module that is one half of an action plugin."""
+
+    uri: str
+    _work: t.Optional[JsonObject]
+
+
+def run_phase(phases: t.Mapping[str, Phase], params: PhaseOptions) -> Result:
+    """Run the phase that C(_work) names, with the other keys as its input. Raises L(InvalidArgument) if no action plugin called the module."""
     work = params["_work"] or {}
-    if work.get("phase") not in phases:
+    phase = str(work.get("phase"))
+    if phase not in phases:
         raise InvalidArgument("This module is one half of an action plugin and does nothing alone.", "Call it by its full name in a task.")
-    return phases[work["phase"]](params["uri"], work)
+    try:
+        return phases[phase](params["uri"], work)
+    except ShapeError as error:
+        raise Internal(f"Phase {phase} cannot read what the action plugin sent: {error}.", "Report this as a bug.") from error
 
 
 def require_root() -> None:
@@ -83,7 +97,7 @@ def require_local(uri: str) -> str:
 
 
 def check_domain_name(name: t.Optional[str], option: str = "name") -> None:
-    """Raise L(InvalidArgument) for what no domain can be called; whether there is one of that name, libvirt says."""
+    """Raise L(InvalidArgument) for a name that no domain can have. Whether the domain exists is not checked."""
     if name is None:
         return
     if not name or "/" in name or any(ord(character) < 32 or ord(character) == 127 for character in name):

@@ -11,12 +11,12 @@ module: boot_guard
 short_description: Release a host that was held when it booted
 version_added: 0.1.0
 description:
-  - Reads or ends the hold that a host's boot guard, installed by M(kvmfleet.migration.protect), keeps on the automatic starts of this boot.
-  - A host is released only when the ledger knows it by its identity and has no evacuation from it that is not closed. Otherwise the task fails with
-    C(unsafe), names these records, and the host stays held.
-  - A release starts no guest. What the boot would have started is noted on the host first, survives its boots, and is returned in RV(to_start) until
-    M(kvmfleet.migration.domain_start) has started it, so that a run that dies in between loses none of it.
-  - Without O(state) and O(forget) nothing is changed.
+  - Reads or ends the hold on the automatic starts of this boot. The boot guard of a host, installed by M(kvmfleet.migration.protect), holds these starts.
+  - A host is released only if the ledger knows its identity, and every evacuation from it is closed. Otherwise the task fails with C(unsafe), names these
+    records, and the host stays held.
+  - A release starts no guest. The domains that the boot would have started are first noted on the host. The notes survive reboots, and are returned in
+    RV(to_start) until M(kvmfleet.migration.domain_start) has started the domains. A run that dies in between therefore loses none of them.
+  - Without O(state) and O(forget), nothing is changed.
 options:
   state:
     description: V(released) ends the hold of this boot.
@@ -38,7 +38,7 @@ attributes:
   diff_mode:
     support: none
 notes:
-  - Needs root on the host.
+  - Requires root on the host.
 seealso:
   - module: kvmfleet.migration.protect
   - module: kvmfleet.migration.domain_start
@@ -69,33 +69,33 @@ guard:
   type: dict
   contains:
     installed:
-      description: Whether it is there.
+      description: Whether the boot guard is installed.
       type: bool
       sample: true
     systemd:
-      description: Whether systemd runs this host, and with it the guard.
+      description: Whether systemd runs on this host, and with it the boot guard.
       type: bool
       sample: true
     ran:
-      description: Whether it decided anything in this boot.
+      description: Whether the boot guard has made a decision in this boot.
       type: bool
       sample: true
     held:
-      description: Since when (C(at)) and why (C(why)) this boot is held; null where it is not.
+      description: Since when (C(at)) and why (C(why)) this boot is held; null if it is not.
       type: dict
       sample: null
     released:
-      description: When (C(at)) and by whom (C(by), one of V(control), V(token), V(install)) this boot was released; null where it was not.
+      description: When (C(at)) and by whom (C(by), one of V(control), V(token), V(install)) this boot was released; null if it was not.
       type: dict
       sample: {at: '2026-11-21T03:00:00.000Z', by: control}
     would_start:
-      description: What a boot without guard would start; C(uuid), C(name), C(why).
+      description: The domains that a boot without the guard would start; C(uuid), C(name), C(why).
       type: list
       elements: dict
       sample: []
 to_start:
   description:
-    - Domains that are to be started here again, and were not yet. They may have moved since; nothing of that was looked at.
+    - Domains that are to be started on this host again, and were not yet. They may have moved since; this is not checked.
     - C(why) has V(drain) for a domain that a drain has shut down, and V(autostart), V(once) or V(libvirt-guests) for one that a held boot would have started.
   returned: success
   type: list
@@ -107,9 +107,9 @@ to_start:
       at: '2026-11-21T03:00:00.000Z'
 withheld_by:
   description:
-    - Evacuations of this host that are not closed, for which it may not be released. Also returned when the task fails for them.
-    - Also moves and evacuations with this host at either end that the ledger has lost, as by an old backup. This host remembers them, or another one
-      that told its facts.
+    - Evacuations of this host that are not closed and therefore prevent its release. They are also returned if the task fails because of them.
+    - Also moves and evacuations with this host as source or destination that the ledger has lost, for example because an old backup was restored. This host
+      remembers them, or another host whose facts are known.
   returned: success, or failure with C(unsafe)
   type: list
   elements: dict
@@ -123,20 +123,20 @@ withheld_by:
       destination: kvm2
 open_records:
   description:
-    - Records for which the host should stay in maintenance, in the form of RV(withheld_by); those of RV(withheld_by), and every unsettled move or evacuation
-      that has this host at either end.
+    - Records for which the host should stay in maintenance, in the form of RV(withheld_by). These are the records of RV(withheld_by), and every unsettled
+      move or evacuation with this host as source or destination.
   returned: success
   type: list
   elements: dict
   sample: []
 forgotten:
-  description: UUIDs of O(forget) that had been noted.
+  description: UUIDs of O(forget) for which there was a note.
   returned: O(forget) is not empty
   type: list
   elements: str
   sample: []
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: unsafe
@@ -144,15 +144,15 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import PHASES
-from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard_spec import boot_guard_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import boot_guard_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.phases import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Run one phase on the host; the action plugin of the same name calls them in their order."""
     module = AnsibleModule(argument_spec=boot_guard_spec(), supports_check_mode=True)
-    run(module, lambda module: in_phase(PHASES, module.params))
+    run_module(module, lambda module: run_phase(PHASES, module.params))
 
 
 if __name__ == "__main__":

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: displaced_domains
-short_description: Remember which domains were displaced from a host
+short_description: List the domains that were displaced from a host
 version_added: 0.1.0
 description:
-  - Returns the domains that a drain or an evacuation has taken from a host and that are not back. It asks the ledger alone.
-  - A domain is displaced from the host that the oldest of its moves since then began on, over however many hops. A move counts while its source is in
-    maintenance or fenced; what a person moves from a host that is in service is not displaced. An evacuation always counts.
-  - That origin is written into the ledger, so that it is still known when the host is in service again. It is removed once the domain is back.
-  - The origin of a domain that was never protected by M(kvmfleet.migration.protect) is not remembered; it is known until the host is enabled again.
+  - Returns the domains that a drain or an evacuation has taken off a host and that are not back. It reads only the ledger.
+  - A domain is displaced from the host on which the oldest of its moves since then began, over any number of hops. A move counts if its source was in
+    maintenance or fenced; a domain that a person moves from a host in service is not displaced. An evacuation always counts.
+  - This origin is written to the ledger, so that it is still known when the host is in service again. It is removed once the domain is back.
+  - The origin of a domain that was never protected by M(kvmfleet.migration.protect) is not stored; it is known until the host is enabled again.
 options:
   name:
-    description: Inventory name of the host. By default that of the host the task runs on. It need not answer.
+    description: Inventory name of the host. The default is the host on which the task runs. The host does not have to answer.
     type: str
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
@@ -42,7 +42,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 displaced:
-  description: Domains that are at home on this host and are not on it.
+  description: Domains that belong on this host and are not on it.
   returned: success
   type: list
   elements: dict
@@ -52,20 +52,20 @@ displaced:
       type: str
       sample: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11
     name:
-      description: Its name.
+      description: Name of the domain.
       type: str
       sample: web1
     since:
-      description: When it was displaced; null where only the origin is remembered.
+      description: When the domain was displaced; null if only the origin is stored.
       type: str
       sample: '2026-11-21T03:00:00.000Z'
     possible_hosts:
-      description: Where it may be by the ledger.
+      description: The hosts on which the domain may be according to the ledger.
       type: list
       elements: str
       sample: [kvm2]
     remembered:
-      description: Whether the ledger keeps its origin.
+      description: Whether the ledger stores its origin.
       type: bool
       sample: true
 returned:
@@ -75,7 +75,7 @@ returned:
   elements: dict
   sample: []
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: conflict
@@ -83,14 +83,14 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._displaced_spec import displaced_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import displaced_domains_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Refuse to work alone: the action plugin of the same name does everything on the control node."""
-    module = AnsibleModule(argument_spec=displaced_spec(), supports_check_mode=True)
-    run(module, lambda dummy: in_phase({}, {"_work": None, "uri": ""}))
+    module = AnsibleModule(argument_spec=displaced_domains_spec(), supports_check_mode=True)
+    run_module(module, lambda dummy: run_phase({}, {"_work": None, "uri": ""}))
 
 
 if __name__ == "__main__":

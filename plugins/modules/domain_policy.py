@@ -8,89 +8,89 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: domain_policy
-short_description: Say how a domain may be moved
+short_description: Manage the migration policy of a domain
 version_added: 0.1.0
 description:
-  - Reads, sets or removes the migration policy of a domain. It is kept in the metadata of the domain's XML, so it travels with the domain.
-  - A move takes each value from its task, else from the domain's own policy, else from the profile that the domain names, else from the variable
-    C(kvmfleet_migration_policy) of the host it leaves, else from the built-in defaults.
-  - A V(false) for O(auto_converge) or O(post_copy), here or in the profile, forbids that feature whatever else says V(true), unless the task that
-    moves the domain sets O(kvmfleet.migration.live_migrate#module:override_policy).
-  - A running domain that is defined persistently has the policy twice, and both are written. A transient one has the running definition alone, one
-    that is shut off the persistent one.
+  - Reads, sets or removes the migration policy of a domain. The policy is stored in the metadata of the domain's XML, so it travels with the domain.
+  - A move takes each value from the first of these that sets it, in this order. They are its task, the domain's own policy, the profile that the policy
+    names, the variable C(kvmfleet_migration_policy) of the source host, and the built-in defaults.
+  - V(false) for O(auto_converge) or O(post_copy), in the policy or in the profile, forbids that feature even if another source sets V(true), unless the task
+    that moves the domain sets O(kvmfleet.migration.live_migrate#module:override_policy).
+  - A running domain that is defined persistently has the policy twice, and both are written. A transient domain has only the running definition, a domain
+    that is shut off only the persistent one.
   - Without any field nothing is changed, and the policy is returned.
 options:
   state:
     description:
-      - With V(present) the fields that are given are set and the others stay.
-      - With V(absent) the whole policy is removed, also what a newer version of the collection has written into it.
+      - With V(present), the given fields are set and the others are kept.
+      - With V(absent), the whole policy is removed, including fields that a newer version of the collection has written.
     type: str
     choices: [present, absent]
     default: present
   auto_converge:
     description:
-      - Whether the guest's CPUs may be slowed down when it writes memory faster than it can be moved. V(false) forbids it for good.
+      - Whether the CPUs of the guest may be slowed down if it writes memory faster than the memory can be sent. V(false) forbids this permanently.
       - Cannot be V(true) together with O(post_copy).
-      - Without it what the profile or the host says holds, else V(false).
+      - The default is the value of the profile or the host, or V(false) without one.
     type: bool
   post_copy:
     description:
-      - Whether the guest may be switched over before all of its memory has arrived. V(false) forbids it for good.
-      - A guest is lost when a host dies in that phase.
-      - Without it what the profile or the host says holds, else V(false).
+      - Whether the guest may switch over before all of its memory has arrived. V(false) forbids this permanently.
+      - If a host dies in that phase, the memory of the guest is lost.
+      - The default is the value of the profile or the host, or V(false) without one.
     type: bool
   timeout_seconds:
-    description: Absolute limit of a move. V(0) is no limit. Without it that of the profile or the host, else 800 seconds for each GiB of memory.
+    description: Absolute time limit of a move. V(0) means no limit. The default is the value of the profile or the host, or 800 seconds for each GiB of memory.
     type: int
   on_timeout:
     description:
-      - What happens at the limit. With V(abort) the guest goes on running on the source, with V(force_complete) the move is made to end.
-      - Without it what the profile or the host says, else V(abort).
+      - Action at the time limit. With V(abort), the guest continues to run on the source; with V(force_complete), the move is made to finish.
+      - The default is the value of the profile or the host, or V(abort) without one.
     type: str
     choices: [abort, force_complete]
   downtime_ms:
-    description: Longest pause of the guest at the end of a move. Without it that of the profile or the host, else 500.
+    description: Longest downtime of the guest at the end of a move. The default is the value of the profile or the host, or 500 without one.
     type: int
   priority:
     description:
       - Domains with a higher number are moved first when a host is drained, and started first when it is evacuated, from V(-1000) to V(1000).
-      - Without it that of the profile or the host, else 0.
+      - The default is the value of the profile or the host, or 0 without one.
     type: int
   drain:
     description:
-      - What a drain does with the domain. With V(leave) it stays, and its host is not safe to reboot.
-      - Without it what the profile or the host says, else V(migrate).
+      - What a drain does with the domain. With V(leave), the domain stays, and its host is not safe to reboot.
+      - The default is the value of the profile or the host, or V(migrate) without one.
     type: str
     choices: [migrate, shutdown, leave]
   group:
-    description: The group whose domains are to be kept together or apart.
+    description: A group of domains that are kept together or apart.
     type: dict
     suboptions:
       name:
-        description: Name of the group, the same in all its domains.
+        description: Name of the group, the same in all of its domains.
         type: str
         required: true
       policy:
-        description: Together on one host or apart; the soft forms are wishes.
+        description: Whether the domains are kept together on one host or apart; the soft forms are preferences.
         type: str
         required: true
         choices: [affinity, anti-affinity, soft-affinity, soft-anti-affinity]
       max_per_host:
-        description: How many domains of the group one host may have, for the two forms that keep apart. By default one.
+        description: Number of domains of the group that one host may have, for the two forms that keep them apart. The default is one.
         type: int
   labels:
     description:
-      - Labels that a host must carry to take the domain.
-      - Replaces the list that the domain has. An empty list overrides that of the profile.
+      - Labels that a host must have to accept the domain.
+      - Replaces the list in the policy. An empty list overrides that of the profile.
     type: list
     elements: str
   profile:
     description:
-      - Name of an entry of the inventory variable C(kvmfleet_profiles), which holds the same fields for all domains that name it.
-      - It must be there, and may not say otherwise on O(auto_converge) or O(post_copy) than the domain itself.
+      - Name of an entry of the inventory variable C(kvmfleet_profiles), which has the same fields for all domains that name it.
+      - The entry must exist, and must not contradict O(auto_converge) or O(post_copy) of the domain itself.
     type: str
   unset:
-    description: Fields to take out of the policy.
+    description: Fields to remove from the policy.
     type: list
     elements: str
     choices: [auto_converge, post_copy, timeout_seconds, on_timeout, downtime_ms, priority, drain, group, labels, profile]
@@ -103,9 +103,9 @@ extends_documentation_fragment:
   - kvmfleet.migration._libvirt
   - kvmfleet.migration._internal
 notes:
-  - Needs no root, only a user who may connect to libvirt and change domains.
+  - Does not require root, only a user who may connect to libvirt and change domains.
   - Nothing is written while the domain is being moved or has any other job (C(invalid_state)).
-  - Wrong values that were written into the XML by hand are C(invalid_argument) here and for moves. Set or unset the field, or remove the policy.
+  - Invalid values that were written into the XML by hand are C(invalid_argument) for this module and for moves. Set or unset the field, or remove the policy.
 seealso:
   - module: kvmfleet.migration.live_migrate
 author:
@@ -146,22 +146,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 domain:
-  description: UUID and name.
+  description: UUID and name of the domain.
   returned: success
   type: dict
   sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: db1}
 policy:
-  description: The domain's own values, those of the running domain where it runs.
+  description: The domain's own values; for a running domain, those of the running definition.
   returned: success
   type: dict
   sample: {post_copy: false, timeout_seconds: 1800, priority: 100}
 effective:
-  description: What holds for a move whose task says nothing, each value with its source.
+  description: The values that apply to a move whose task sets none, each with its source.
   returned: success
   type: dict
   sample: {post_copy: {value: false, source: domain}, downtime_ms: {value: 500, source: default}}
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: invalid_state
@@ -169,16 +169,15 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import internal_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.phases import PHASES
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.spec import domain_policy_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import domain_policy_spec, internal_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.policy import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Run one phase; the action plugin of the same name calls them in their order."""
     module = AnsibleModule(argument_spec={**domain_policy_spec(), **internal_spec()}, supports_check_mode=True)
-    run(module, lambda module: in_phase(PHASES, module.params))
+    run_module(module, lambda module: run_phase(PHASES, module.params))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ module: domain_start
 short_description: Start a domain that is defined on its host
 version_added: 0.1.0
 description:
-  - Starts a domain, as C(virsh start) does, and verifies that it is active. One with a saved memory image goes on from there.
-  - It looks at this host alone. Whether the domain runs on another host is the caller's to know; the role P(kvmfleet.migration.recover_host#role) asks the
-    ledger and all hosts first.
-  - A note that the domain is to be started again, which M(kvmfleet.migration.domain_shutdown) or the release of a held boot has left on the host, is removed
-    once it is active.
+  - Starts a domain, as C(virsh start) does, and verifies that it is active. A domain with a saved memory image is restored from it.
+  - The module checks only this host. The caller must ensure that the domain does not run on another host; the role P(kvmfleet.migration.recover_host#role)
+    asks the ledger and all hosts first.
+  - M(kvmfleet.migration.domain_shutdown), or the release of a held boot, may have left a note on the host that the domain is to be started again. This note
+    is removed once the domain is active.
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.actiongroup
@@ -27,8 +27,8 @@ attributes:
   diff_mode:
     support: none
 notes:
-  - Needs root on the domain's host.
-  - A domain that is being moved is refused with C(invalid_state). While the task works, no move of the domain can begin.
+  - Requires root on the host of the domain.
+  - A domain that is being moved is refused with C(invalid_state). While the task runs, no move of the domain can start.
 seealso:
   - module: kvmfleet.migration.domain_shutdown
   - module: kvmfleet.migration.boot_guard
@@ -44,46 +44,45 @@ EXAMPLES = r"""
 
 RETURN = r"""
 domain:
-  description: UUID and name.
+  description: UUID and name of the domain.
   returned: success
   type: dict
   sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: batch7}
 state:
-  description: The state it is in now, in virsh's words.
+  description: Current state of the domain, in the words of virsh.
   returned: success, but in check mode only for a domain that is active already
   type: str
   sample: running
 reason:
-  description: Why it is in that state, in virsh's words.
+  description: Reason of this state, in the words of virsh.
   returned: success, but in check mode only for a domain that is active already
   type: str
   sample: booted
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: not_found
 """
 
-import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run
-from ansible_collections.kvmfleet.migration.plugins.module_utils._start import start_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import start_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, new_module, run_module
 
 
-def domain_start(module: AnsibleModule) -> t.Dict[str, t.Any]:
+def domain_start(module: AnsibleModule) -> Result:
     """Start the domain; or say that it is active."""
     start = start_of(module.params)
     domain = {"uuid": start.info.uuid, "name": start.info.name}
     try:
         if start.is_active():
             if not module.check_mode:
-                start.forget()
+                start.forget_start()
             return {"changed": False, "domain": domain, "state": start.info.view.state, "reason": start.info.view.reason}
-        start.check()
+        start.check_startable()
         if module.check_mode:
             return {"changed": True, "domain": domain}
         return {"changed": True, "domain": domain, **start.carry_out()}
@@ -96,11 +95,11 @@ def main() -> None:
     module = new_module(
         AnsibleModule,
         argument_spec={**libvirt_spec(), **domain_spec()},
-        mutually_exclusive=ONE_DOMAIN,
-        required_one_of=ONE_DOMAIN,
+        mutually_exclusive=ONE_DOMAIN_RULE,
+        required_one_of=ONE_DOMAIN_RULE,
         supports_check_mode=True,
     )
-    run(module, domain_start)
+    run_module(module, domain_start)
 
 
 if __name__ == "__main__":

@@ -8,28 +8,29 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: evacuate
-short_description: Start a dead host's domains on this host, on evidence
+short_description: Start domains of a dead host on this host, on evidence
 version_added: 0.1.0
 description:
-  - Starts domains of a host that is dead on the host that the task runs on, from the definitions that M(kvmfleet.migration.protect) saved.
-  - "Nothing is started on a guess. All of this is needed: evidence that the dead host is off; that it answers neither SSH, asked from the control node and
-    from here, nor libvirt; that no image of a domain is open for writing anywhere; that every host that answers was asked for the domains and none has
-    them active; that every other host that a domain may be on by the ledger is off by evidence as well; and that the silence of all further hosts was
-    accepted by name. A host that answers is never evacuated, by no option."
-  - A host that may hold a clean-shutdown token is refused with C(unsafe), because it could release itself when it returns. Revoke the token first, on a
-    host that sees its shared storage (O(kvmfleet.migration.host#module:revoke_token)). This is checked again after the host was proved to be off.
-  - Evidence is O(fencing), or a person's word (O(force_down)); without either the dead host is switched off by the fence agent that its inventory
-    variable C(kvmfleet_fencing) names. Where it has an agent, that is asked again right before domains are started, whatever the evidence is.
-  - This host is checked by the scheduler from the saved requests. A disk that this host was not proved to see while all was well, or does not see now,
-    is not started on. A disk counts with the backing and data files that its image needs.
-  - Whatever else of its host a domain needs is judged like its disks. That is its firmware variables, the state of its emulated TPM, shared folders (9p,
-    virtiofs), persistent memory, and a kernel, firmware or other boot file outside C(/usr). A domain of which only the dead host had one of these is in
-    RV(lost_until_return), unless O(accept_fresh) accepts a fresh one.
-  - Each domain has a record in the ledger, which is C(pre-migrating) on disk before the domain is started, and C(done) when the host has it as wanted. A
-    domain that could not be started, and of which nothing is left here, is C(failed), and the others go on. What could not be told stays
-    C(pre-migrating); the same task again asks the host and settles it.
-  - C(done) withholds the release of the dead host when it returns, until M(kvmfleet.migration.evacuation_cleanup) has run there.
-  - Needs root on the host, and a local O(uri).
+  - Starts domains of a dead host on the host on which the task runs, from the definitions that M(kvmfleet.migration.protect) saved.
+  - "Nothing is started without proof. All of these are required: evidence that the dead host is off; that it answers neither SSH, from the control node and
+    from this host, nor libvirt; that no image of a domain is open for writing anywhere; that every host that answers was asked for the domains and has none
+    of them active; that every other host on which a domain may be according to the ledger is off by evidence as well; and that the silence of all further
+    hosts was accepted by name. A host that answers is never evacuated; no option overrides this."
+  - A host that may hold a clean-shutdown token is refused with C(unsafe), because it could release itself when it returns. Revoke the token first, on a host
+    that sees its shared storage (O(kvmfleet.migration.host#module:revoke_token)). This is checked again after the host was proved to be off.
+  - Evidence is O(fencing), or the confirmation of a person (O(force_down)). Without either, the fence agent that the inventory variable C(kvmfleet_fencing)
+    of the dead host names switches the host off. If the host has an agent, the agent is asked again directly before domains are started, whatever the
+    evidence is.
+  - The scheduler checks this host against the saved requests. A domain is not started if this host was not proved to see one of its disks while all hosts
+    were healthy, or does not see it now. The check of a disk includes the backing and data files that its image needs.
+  - Other resources of its host that a domain needs are checked like its disks. These are its firmware variables, the state of its emulated TPM, shared
+    folders (9p, virtiofs), persistent memory, and a kernel, firmware or other boot file outside C(/usr). A domain for which only the dead host had one of
+    these is in RV(lost_until_return), unless O(accept_fresh) accepts a new one.
+  - Each domain has a record in the ledger. The record is C(pre-migrating) on disk before the domain is started, and C(done) when the host has it as
+    requested. A domain that could not be started, and of which nothing is left on this host, is C(failed), and the others continue. A record whose result is
+    unknown stays C(pre-migrating); when the same task is run again, it asks the host and settles the record.
+  - A record in C(done) prevents the release of the dead host when it returns, until M(kvmfleet.migration.evacuation_cleanup) has run there.
+  - Requires root on the host, and a local O(uri).
 options:
   source:
     description: The dead host, by its name in the ledger or its C(host_id).
@@ -37,43 +38,43 @@ options:
     required: true
   domains:
     description:
-      - Names or UUIDs of the domains to start. By default all that may be on the dead host by the ledger.
-      - What is left out is returned in RV(not_selected).
+      - Names or UUIDs of the domains to start. The default is all domains that may be on the dead host according to the ledger.
+      - Domains that are left out are returned in RV(not_selected).
     type: list
     elements: str
   fencing:
     description:
-      - Evidence that the dead host is off, as the step that fenced it has written it. Needed are C(host), C(action) (V(off), or V(status) where it was off
-        already; a reboot is not off), C(status) (V(off)) and C(at) (RFC 3339); also C(kind), C(host_id), C(agent), C(output), C(by), C(ttl_seconds) (300)
-        and C(reason).
-      - Documents about further silent hosts of the ledger count for those.
-      - Not with O(force_down).
+      - Evidence that the dead host is off, as the step that fenced it wrote it. Required are C(host), C(action) (V(off), or V(status) if it was already off;
+        a reboot is not off), C(status) (V(off)) and C(at) (RFC 3339). Optional are C(kind), C(host_id), C(agent), C(output), C(by), C(ttl_seconds) (300) and
+        C(reason).
+      - Documents about further silent hosts of the ledger count for those hosts.
+      - Mutually exclusive with O(force_down).
     type: list
     elements: dict
   force_down:
-    description: A person's word that the dead host is off. It is recorded. An agent that says otherwise, or a host that answers, counts more.
+    description: Confirmation of a person that the dead host is off. It is recorded. An agent that reports otherwise, or a host that answers, overrides it.
     type: dict
     suboptions:
       reason:
-        description: How the person knows.
+        description: How the person knows this.
         type: str
         required: true
       by:
-        description: Who says it. By default who runs the task.
+        description: The person who confirms it. The default is the user who runs the task.
         type: str
   accept_silent:
-    description: Names of other hosts of which it is certain, although they do not answer, that none of the domains runs there. It is recorded.
+    description: Names of other hosts that do not answer, on which certainly none of the domains runs. This is recorded.
     type: list
     elements: str
     default: []
   accept_fresh:
     description:
-      - What a domain may get afresh where only the dead host had it. V(nvram) are the variables of its firmware, which libvirt makes from their template;
-        V(tpm) is the state of its emulated TPM, which is empty then.
-      - Without it such a domain is in RV(lost_until_return). What it had kept there, boot entries, Secure Boot keys, keys of encrypted disks, is not in a fresh
-        one.
-      - A file that is at that path here already, from an earlier stay, is not fresh, and the domain is not started.
-      - Shared folders, persistent memory, and boot files outside C(/usr) that only the dead host had are replaced by no option.
+      - Resources that a domain may get anew if only the dead host had them. V(nvram) are the variables of its firmware, which libvirt creates from their
+        template; V(tpm) is the state of its emulated TPM, which is then empty.
+      - Without this option, such a domain is in RV(lost_until_return). A new resource lacks the data that the domain stored there, such as boot entries,
+        Secure Boot keys, and keys of encrypted disks.
+      - If a file from an earlier placement of the domain is already at that path on this host, it is not new, and the domain is not started.
+      - No option replaces shared folders, persistent memory, or boot files outside C(/usr) that only the dead host had.
     type: list
     elements: str
     choices: [nvram, tpm]
@@ -81,35 +82,36 @@ options:
     version_added: 0.2.0
   force:
     description:
-      - Start domains here although the scheduler refuses it. The records are marked C(FORCED_REBUILD).
-      - It overrides no evidence, and no disk that is not proved.
+      - Start domains on this host even if the scheduler refuses it. The records are marked C(FORCED_REBUILD).
+      - It does not override missing evidence or a disk that is not proved to be shared.
     type: bool
     default: false
   state:
     description:
-      - The state that domains get. With V(as_recorded) the one that was seen last, running, paused or off; one that was off is only defined.
-      - V(running) starts them all, V(defined) starts none.
+      - The state that domains get. V(as_recorded) is the last known state, running, paused or off; a domain that was off is only defined.
+      - V(running) starts all of them, V(defined) starts none.
     type: str
     choices: [as_recorded, running, defined]
     default: as_recorded
   parallel:
-    description: How many domains are started at the same time, from 1 to 64. The most important come first (C(priority) of their policy), then the largest.
+    description: Number of domains that are started at the same time, from 1 to 64. Domains with the highest C(priority) in their policy come first, then the
+      largest.
     type: int
     default: 4
   lock_wait_seconds:
     description:
-      - How long to wait, once the host is fenced, for locks on images to go, from 0 to 3600. By default as long as their storage keeps the locks of a dead
-        host, 315 s for CephFS (its C(session_autoclose) of 300 s) and 105 s for all else (the lease of an NFSv4 server is 90 s). Locks that outlive
-        their host, as those of NFS 3 do, are not waited for.
-      - A domain whose image is locked after that is not started. A disk that is marked shareable is not judged by its lock.
+      - How long to wait after fencing until the locks on images are gone, from 0 to 3600. The default depends on how long the storage keeps the locks of a
+        dead host. It is 315 s for CephFS (its C(session_autoclose) of 300 s) and 105 s for all others (the lease of an NFSv4 server is 90 s). Locks that
+        outlive their host, such as those of NFS 3, are not waited for.
+      - A domain whose image is still locked after that is not started. The locks of disks that are marked shareable are not checked.
     type: int
   accept_locked:
     description:
-      - A person's word that images may be locked, as where the storage keeps the locks of a host that is gone. It is recorded.
-      - It counts for the images that it names, and only where a fence agent, or a tasks file (O(fencing)), has proved that the host is off. With O(force_down)
-        it does not.
-      - It overrides this module's check only. QEMU takes the same locks, and does not start a domain whose image the storage still keeps locked.
-        Free the lock on the storage first; the collection's guide on evacuation shows how (C(docs/guides/evacuation.md)).
+      - Confirmation of a person that images may be locked, for example if the storage keeps the locks of a dead host. It is recorded.
+      - It applies to the images that it names, and only if a fence agent, or a tasks file (O(fencing)), has proved that the host is off. It does not apply
+        with O(force_down).
+      - It overrides only the check of this module. QEMU takes the same locks, and does not start a domain whose image the storage still keeps locked. Free
+        the lock on the storage first; the guide on evacuation of this collection shows how (C(docs/guides/evacuation.md)).
     type: dict
     suboptions:
       images:
@@ -118,15 +120,15 @@ options:
         elements: str
         required: true
       reason:
-        description: How the person knows that nobody writes them.
+        description: How the person knows that no process writes to them.
         type: str
         required: true
       by:
-        description: Who says it. By default who runs the task.
+        description: The person who confirms it. The default is the user who runs the task.
         type: str
   _definitions:
     description:
-      - Internal. Definitions on their way from the action plugin to the host. Not for playbooks.
+      - Internal. Definitions that the action plugin sends to the host. Do not use it in playbooks.
     type: dict
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
@@ -136,11 +138,12 @@ extends_documentation_fragment:
   - kvmfleet.migration._ledger
   - kvmfleet.migration._internal
 notes:
-  - In check mode nothing is fenced, and no agent is asked to; a host that has an agent counts as one that could be fenced.
-  - The role P(kvmfleet.migration.evacuate_host#role) fences once and shares the domains out among all survivors.
-  - What is saved may be old. RV(ages) says how old.
+  - In check mode nothing is fenced, and no agent is called. A host that has an agent counts as one that could be fenced.
+  - The role P(kvmfleet.migration.evacuate_host#role) fences once and distributes the domains among all survivors.
+  - The saved data may be old. RV(ages) states their age.
 seealso:
   - module: kvmfleet.migration.protect
+  - module: kvmfleet.migration.evacuate_plan
   - module: kvmfleet.migration.evacuation_cleanup
   - plugin: kvmfleet.migration.ledger
     plugin_type: lookup
@@ -179,7 +182,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 evacuations:
-  description: The records of the domains; of those that were named and had been evacuated before, the records of then.
+  description: The records of the domains. For domains that were named and had been evacuated before, these are the earlier records.
   returned: success, and on failure where there are any
   type: list
   elements: dict
@@ -196,18 +199,18 @@ evacuations:
       destination: {host: kvm2, host_id: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c02}
       before: {state: running, state_at: '2026-11-21T03:00:00.000Z', persistent: true, autostart: false, saved_at: '2026-11-21T03:00:00.000Z'}
 source:
-  description: The dead host, as it was found in the ledger.
+  description: The dead host, as the ledger describes it.
   returned: success, and on failure where it was found
   type: dict
   sample: {host: kvm1, host_id: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01}
 not_selected:
-  description: Domains that may be on the dead host and were left out by O(domains).
+  description: Domains that may be on the dead host and were not in O(domains).
   returned: success
   type: list
   elements: dict
   sample: []
 lost_until_return:
-  description: Domains that cannot be started anywhere before their host returns, with C(reasons). A failure only where they were named.
+  description: Domains that cannot be started anywhere before their host returns, with C(reasons). This is a failure only if they were named.
   returned: success
   type: list
   elements: dict
@@ -218,27 +221,27 @@ lost_until_return:
       saved_at: '2026-11-21T03:00:00.000Z'
       reasons: [no other host was proved to see disk vda (/var/lib/libvirt/images/scratch.qcow2)]
 unaccounted:
-  description: Domains of the ledger that should be on hosts that answer, and are on none of them. They are never started unasked.
+  description: Domains of the ledger that should be on hosts that answer, and are on none of them. They are never started unless they are named.
   returned: success
   type: list
   elements: dict
   sample: []
 missing_records:
   description:
-    - Moves and evacuations that this host remembers, or another one that told its facts, and the ledger does not, in the form of
+    - Moves and evacuations that the ledger lacks, but that this host remembers, or another host whose facts are known. The form is that of
       RV(kvmfleet.migration.protect#module:missing_records).
-    - Their domains are neither moved nor started before a person has settled them.
+    - Their domains are neither moved nor started until a person has settled them.
   returned: success
   type: list
   elements: dict
   sample: []
 ages:
-  description: By name of each domain, how many seconds ago its document was written.
+  description: For each domain, by name, the age of its document in seconds.
   returned: success
   type: dict
   sample: {web1: 3600}
 evidence:
-  description: What says that the host is off.
+  description: The evidence that the host is off.
   returned: when it was taken
   type: list
   elements: dict
@@ -246,37 +249,36 @@ evidence:
     - {kind: fence_agent, host: kvm1, host_id: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01, agent: fence_ipmilan, action: 'off', status: 'off',
        output: 'Status: OFF', at: '2026-11-21T03:10:00.000Z', by: root@control pid 4711, ttl_seconds: 300, reason: null}
 failures:
-  description: Why domains were not started; C(domain), C(uuid), C(msg), C(error_code).
+  description: Reasons why domains were not started; C(domain), C(uuid), C(msg), C(error_code).
   returned: failure of single domains
   type: list
   elements: dict
   sample: []
 error_code:
-  description: A stable word for what went wrong. Missing or contrary evidence is C(unsafe).
+  description: Stable code of the error. Missing or contradictory evidence is C(unsafe).
   returned: failure
   type: str
   sample: unsafe
 """
 
-import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuate_spec import evacuate_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import evacuate_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.evacuate import PHASES
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, run_module, run_phase
 
 
-def evacuate(module: AnsibleModule) -> t.Dict[str, t.Any]:
+def evacuate(module: AnsibleModule) -> Result:
     """Do what the action plugin asks for, with the definitions that came beside it."""
     work, definitions = module.params["_work"] or {}, module.params["_definitions"] or {}
     orders = [{**order, "definition": definitions.get(order["uuid"])} for order in work.get("orders", ())]
-    return in_phase(PHASES, {**module.params, "_work": {**work, "orders": orders}})
+    return run_phase(PHASES, {"uri": module.params["uri"], "_work": {**work, "orders": orders}})
 
 
 def main() -> None:
     """Run one phase on the host; the action plugin of the same name calls them in their order."""
-    run(AnsibleModule(argument_spec=evacuate_spec(), supports_check_mode=True), evacuate)
+    run_module(AnsibleModule(argument_spec=evacuate_spec(), supports_check_mode=True), evacuate)
 
 
 if __name__ == "__main__":

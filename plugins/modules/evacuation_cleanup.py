@@ -8,41 +8,43 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: evacuation_cleanup
-short_description: Remove from a returned libvirt host what was evacuated from it
+short_description: Remove evacuated domains from a returned libvirt host
 version_added: 0.1.0
 description:
-  - For a host that was evacuated and is back. Removes the copies of the evacuated domains that are still on it, from the records of the ledger alone. A
-    domain of which no record says that it was evacuated from this very host is left alone, wherever else it may be.
-  - The host is known by the file C(/var/lib/kvmfleet/host-id) that it has now. Its name proves nothing, and neither does a record without a host ID.
-  - Asks all other hosts where the domain is now. Its copy here is removed only if it is not active, and exactly one other host has the domain active (of an
-    evacuation that was to define the domain only, exactly one other host has it defined). Where the ledger does not expect it there, all hosts have to answer.
-  - A domain that is active on this host although it was evacuated is a double-run alarm. The task fails with C(unsafe), and nothing at all is touched.
-  - The domain is undefined; its NVRAM and the state of its TPM stay where they are. A managed-save image is put into quarantine.
-  - A disk is touched only if it is a file of this host alone, which is tested with a token from the host that has the domain now; if no other domain and no
-    backing chain here uses it; if it is on the file system that M(kvmfleet.migration.protect) recorded; and if the domain has a disk of that target
-    where it is now. Every other disk is kept, and returned in RV(kept) with the reason. One with C(only_copy) may be the only copy of its data.
-  - Of several evacuations of one domain from this host the newest one counts; the older ones are completed with the reason C(superseded). So is one whose
-    domain has come back to this host by a newer record. Then nothing is removed.
-  - Nothing is removed by a record that is older than what hosts remember, as after the restore of an old backup of the ledger. An evacuation from here that
-    the ledger has lost is returned in RV(missing_records), and a person settles it. Other hosts are heard of that by their facts
+  - For a host that was evacuated and has returned. The module removes the copies of the evacuated domains that are still on it, based only on the records of
+    the ledger. A domain is left unchanged unless a record states that it was evacuated from this very host.
+  - The host is identified by the file C(/var/lib/kvmfleet/host-id) that it has now. Its name proves nothing, and neither does a record without a host ID.
+  - The module asks all other hosts where the domain is now. Its copy on this host is removed only if it is not active, and exactly one other host has the
+    domain active (or, for an evacuation that was to define the domain only, exactly one other host has it defined). If the ledger does not expect the domain
+    on that host, all hosts must answer.
+  - If a domain is active on this host although it was evacuated, it may run twice. The task then fails with C(unsafe), and changes nothing at all.
+  - The domain is undefined; its NVRAM and the state of its TPM stay where they are. A managed-save image is moved into quarantine.
+  - A disk is touched only under four conditions. It is a file of this host alone, which is tested with a token from the host that has the domain now; no
+    other domain and no backing chain on this host uses it; it is on the file system that M(kvmfleet.migration.protect) recorded; and the domain has a disk of
+    that target on its current host. Every other disk is kept, and returned in RV(kept) with the reason. A disk with C(only_copy) may be the only copy of its
+    data.
+  - If a domain was evacuated from this host several times, the newest evacuation counts; the older ones are completed with the reason C(superseded). An
+    evacuation whose domain has returned to this host by a newer record is completed in the same way. Then nothing is removed.
+  - Nothing is removed for a record that is older than what hosts remember, for example after an old backup of the ledger was restored. An evacuation from
+    this host that the ledger has lost is returned in RV(missing_records), and a person must settle it. What other hosts remember is part of their facts
     (M(kvmfleet.migration.host_facts)); the role P(kvmfleet.migration.recover_host#role) gathers those of the whole fleet.
-  - A record is C(completed) only after the work on the host was verified. A run that died on its way is continued by the next one.
-  - Needs root on the host, which has to reach the libvirt of the others as it does in a migration.
+  - A record is C(completed) only after the work on the host was verified. If a run dies, the next one continues its work.
+  - Requires root on the host, which must reach libvirt on the other hosts as it does in a migration.
 options:
   storage:
     description:
-      - V(quarantine) moves such disks into C(.kvmfleet-quarantine) on their own file system. They stay there.
+      - V(quarantine) moves such disks into C(.kvmfleet-quarantine) on their own file system, and keeps them there.
       - V(keep) touches no disk.
-      - V(delete) does as V(quarantine), and deletes what was quarantined on this host O(retention_days) or more ago, by whatever run. What this run puts
-        there is deleted by a later one.
+      - V(delete) works like V(quarantine), and deletes disks that any run has quarantined on this host O(retention_days) or more ago. Disks that this run
+        moves there are deleted by a later one.
     type: str
     choices: [quarantine, keep, delete]
     default: quarantine
   retention_days:
     description:
-      - For how many days V(delete) leaves in quarantine what was put there.
-      - The days count from the time at which the control node closed the record of the evacuation, by the clock of the control node. The clock of this host is
-        not asked. What no record tells of is kept, and so is everything while the clock of the control node is behind the record; RV(kept) names it.
+      - Number of days for which V(delete) keeps disks in quarantine.
+      - The days count from the time at which the control node closed the record of the evacuation, by the clock of the control node. The clock of this host
+        is not used. Disks without a record are kept. All disks are kept while the clock of the control node is behind the record. RV(kept) names them.
     type: int
     default: 14
 extends_documentation_fragment:
@@ -53,8 +55,8 @@ extends_documentation_fragment:
   - kvmfleet.migration._ledger
   - kvmfleet.migration._internal
 notes:
-  - What was put aside, and the command that puts it back, is also in C(/var/lib/kvmfleet/quarantine) on the host, in a file named after the record.
-  - A domain in RV(refused) keeps its record, and with it the hold on the host's automatic starts.
+  - The file C(/var/lib/kvmfleet/quarantine) on the host, named after the record, lists what was moved and the command that moves it back.
+  - A domain in RV(refused) keeps its record, which continues to hold the automatic starts of the host.
 seealso:
   - module: kvmfleet.migration.protect
   - module: kvmfleet.migration.host
@@ -83,25 +85,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 cleaned:
-  description: Domains of which nothing is defined on this host any more, and whose records were completed; or would be, in check mode.
+  description: Domains that are no longer defined on this host, and whose records were completed; or would be, in check mode.
   returned: always
   type: list
   elements: dict
   contains:
     uuid:
-      description: The domain.
+      description: UUID of the domain.
       type: str
       sample: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11
     name:
-      description: Its name.
+      description: Name of the domain.
       type: str
       sample: web1
     record:
-      description: The evacuation that was completed.
+      description: ID of the evacuation that was completed.
       type: str
       sample: 0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11
     superseded:
-      description: Older evacuations of the domain from this host, which were completed with it.
+      description: Older evacuations of the domain from this host, which were completed together with this one.
       type: list
       elements: str
       sample: []
@@ -110,11 +112,11 @@ cleaned:
       type: str
       sample: kvm2
     undefined:
-      description: Whether it was defined here; false where nothing was there.
+      description: Whether the domain was defined on this host; false if nothing was there.
       type: bool
       sample: true
     quarantined:
-      description: Files that were put aside; C(quarantine) is where, null in check mode; C(target) null for a managed-save image.
+      description: Files that were moved into quarantine. C(quarantine) is the new path, null in check mode; C(target) is null for a managed-save image.
       type: list
       elements: dict
       sample:
@@ -122,47 +124,47 @@ cleaned:
           path: /var/lib/libvirt/images/web1.qcow2
           quarantine: /var/.kvmfleet-quarantine/0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11/vda-web1.qcow2
     restore:
-      description: The shell command that puts all of it back, for root on the host. It overwrites and starts nothing. Null in check mode.
+      description: The shell command that moves all of them back, for root on the host. It overwrites and starts nothing. Null in check mode.
       type: str
       sample: virsh -c qemu:///system define /var/lib/kvmfleet/quarantine/0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11/definition.xml
     nvram:
-      description: The file with its firmware variables, which was kept; null where it has none.
+      description: The file with the firmware variables of the domain, which was kept; null if there is none.
       type: str
       sample: null
     tpm:
-      description: The folder with the state of its emulated TPM, which was kept; null where it has none.
+      description: The folder with the state of the emulated TPM of the domain, which was kept; null if there is none.
       type: str
       sample: null
 kept:
-  description: Disks that were not touched; and with O(storage=delete) what could not be deleted, of which some keys are null.
+  description: Disks that were not touched; with O(storage=delete) also those that could not be deleted, for which some keys are null.
   returned: always
   type: list
   elements: dict
   contains:
     uuid:
-      description: The domain.
+      description: UUID of the domain.
       type: str
       sample: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11
     name:
-      description: Its name.
+      description: Name of the domain.
       type: str
       sample: web1
     record:
-      description: The evacuation.
+      description: ID of the evacuation.
       type: str
       sample: 0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11
     target:
-      description: The disk's target.
+      description: Target of the disk.
       type: str
       sample: vdb
     path:
-      description: Where it is.
+      description: Path of the disk.
       type: str
       sample: /var/lib/libvirt/images/scratch.qcow2
     reason:
-      description: Why it was kept.
+      description: The reason why it was kept.
       type: str
-      sample: the domain has no disk of that target where it is now
+      sample: where the domain is now, it has no disk with that target
     only_copy:
       description: Whether it may be the only copy of its data.
       type: bool
@@ -170,22 +172,23 @@ kept:
 refused:
   description:
     - Domains that could not be cleaned, with C(uuid), C(name), C(record), C(reason). Their records stay C(done).
-    - Those whose evacuation from here is still on its way, too, and those of which the ledger was set back; their records stay as they are.
+    - This includes domains whose evacuation from this host is still in progress, and those for which the ledger is older than a host's memory; their records
+      are not changed.
   returned: always
   type: list
   elements: dict
   sample: []
 superseded:
-  description: Domains that have come back to this host by a newer record, so that there was nothing to clean.
+  description: Domains that have returned to this host by a newer record, so that there was nothing to clean.
   returned: always
   type: list
   elements: dict
   sample: []
 missing_records:
   description:
-    - What this host, and others that told their facts, remember and the ledger does not, in the form of
+    - Records that the ledger lacks, but that this host remembers, or another host whose facts are known. The form is that of
       RV(kvmfleet.migration.protect#module:missing_records).
-    - Evacuations from here among it are in RV(refused), too. Of their domains nothing is removed, and nothing where a newer record than that of the
+    - Evacuations from this host among them are in RV(refused), too. Nothing of their domains is removed. The same is true if a record newer than that of the
       evacuation was lost.
   returned: always
   type: list
@@ -198,7 +201,7 @@ deleted:
   elements: dict
   sample: []
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: unsafe
@@ -206,15 +209,15 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_phases import PHASES
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation_cleanup_spec import evacuation_cleanup_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import evacuation_cleanup_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Run one phase on the host; the action plugin of the same name calls them in their order."""
     module = AnsibleModule(argument_spec=evacuation_cleanup_spec(), supports_check_mode=True)
-    run(module, lambda module: in_phase(PHASES, module.params))
+    run_module(module, lambda module: run_phase(PHASES, module.params))
 
 
 if __name__ == "__main__":

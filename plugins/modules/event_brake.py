@@ -8,40 +8,41 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: event_brake
-short_description: Let reactions to events act on few hosts only
+short_description: Limit the number of hosts on which reactions to events act
 version_added: 0.1.0
 description:
-  - Stands in playbooks that act by themselves, before they act. It takes a place for a host, and fails where no place is left in the window of time, or
-    where somebody has disarmed all reactions.
-  - What it knows is in a folder on the control node, written durably and under a lock. It holds over restarts, and between runs at the same time.
-  - A host that has a place keeps it, so that a run that was broken off can be repeated. A reaction that failed keeps its place, too.
-  - A file C(disarmed) in the folder disarms all reactions at once, whatever is in it.
-  - A state file that cannot be read lets nothing act.
+  - Rate-limits automatic reactions. A playbook runs this module before it acts. The module takes a slot for a host, and fails if no slot is free in the time
+    window, or if someone has disarmed all reactions.
+  - Its state is in a folder on the control node, written durably and under a lock. It persists across restarts, and is shared by concurrent runs.
+  - A host that has a slot keeps it, so that an interrupted run can be repeated. A reaction that failed keeps its slot, too.
+  - A file C(disarmed) in the folder disarms all reactions at once, whatever its contents.
+  - If a state file cannot be read, no reaction may act.
 options:
   host:
-    description: The host that is to be acted on. It is not asked.
+    description: The host on which the reaction acts. The module does not connect to it.
     type: str
     required: true
   reaction:
-    description: What is to be done. Reactions are counted each by itself.
+    description: The kind of reaction. Each kind is counted separately.
     type: str
     default: evacuate
   hosts:
-    description: On how many different hosts the reaction may act within the window.
+    description: Number of different hosts on which the reaction may act within the window.
     type: int
     default: 1
   window_minutes:
-    description: How long a place counts; at most 31 days.
+    description: How many minutes a slot counts; at most 31 days.
     type: int
     default: 60
   folder:
     description:
-      - The brake's folder on the control node. By default C(kvmfleet/events) in the XDG state directory. All that react for one fleet need the same.
+      - Folder of the brake on the control node. The default is C(kvmfleet/events) in the XDG state directory. All reactions for one fleet must use the same
+        folder.
     type: path
   state:
     description:
-      - V(taken) takes a place for the host. In check mode it is only seen whether it could.
-      - V(released) gives its place back; to be said by a person.
+      - V(taken) takes a slot for the host. Check mode only tests whether this is possible.
+      - V(released) releases the slot of the host. Only a person should do this.
     type: str
     choices: [taken, released]
     default: taken
@@ -73,27 +74,26 @@ EXAMPLES = r"""
 
 RETURN = r"""
 places:
-  description: The places of this reaction that count in the window afterwards.
+  description: The slots of this reaction that count in the window after the task.
   returned: success
   type: list
   elements: dict
   contains:
     reaction:
-      description: What was done.
+      description: The kind of reaction.
       type: str
       sample: evacuate
     host:
-      description: On which host.
+      description: The host on which it acted.
       type: str
       sample: kvm1
     at:
-      description: When.
+      description: The time at which the slot was taken.
       type: str
       sample: '2026-11-21T03:00:00.000Z'
 error_code:
   description:
-    - A stable word for what went wrong. V(conflict) where no place is left, V(forbidden) where reactions are disarmed, V(unsafe) where the state file
-      cannot be read.
+    - Stable code of the error. It is V(conflict) if no slot is free, V(forbidden) if reactions are disarmed, V(unsafe) if the state file cannot be read.
   returned: failure
   type: str
   sample: conflict
@@ -101,14 +101,14 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._event_brake_spec import event_brake_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import event_brake_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Refuse to work alone: the action plugin of the same name does everything on the control node."""
     module = AnsibleModule(argument_spec=event_brake_spec(), supports_check_mode=True)
-    run(module, lambda dummy: in_phase({}, {"_work": None, "uri": ""}))
+    run_module(module, lambda dummy: run_phase({}, {"_work": None, "uri": ""}))
 
 
 if __name__ == "__main__":

@@ -8,75 +8,76 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host
-short_description: Say whether a libvirt host may take domains
+short_description: Set whether a libvirt host may accept domains
 version_added: 0.1.0
 description:
-  - Reads or writes a host's entry in the ledger. A host that is V(maintenance) or V(fenced) is nobody's destination.
-  - The first task that writes makes the host's identity, the file C(/var/lib/kvmfleet/host-id), which needs root.
-  - Without O(state) and without a decision nothing is changed, and the entry is returned.
-  - O(adopt_identity), O(source_discarded), O(revoke_token) and O(settle) are for what only a person can decide. Each needs a O(reason), which is kept with
-    who said it and when; a record's is in its history and in the ledger's audit chain. Only one of them, or O(state), can be given.
+  - Reads or writes the entry of a host in the ledger. A host in V(maintenance) or V(fenced) is never a destination.
+  - The first task that writes creates the identity of the host, the file C(/var/lib/kvmfleet/host-id), which requires root.
+  - Without O(state) and without a decision, nothing is changed, and the entry is returned.
+  - O(adopt_identity), O(source_discarded), O(revoke_token) and O(settle) record decisions that only a person can make. Each requires a O(reason), which is
+    stored with the person and the time; for a record, this is in its history and in the audit chain of the ledger. Only one of them, or O(state), can be set.
 options:
   state:
     description:
-      - V(enabled) lets the host take domains again.
-      - V(maintenance) is a host that is being drained or worked on.
-      - V(fenced) is a host that was cut off or switched off.
+      - V(enabled) lets the host accept domains again.
+      - V(maintenance) is the state of a host that is being drained or worked on.
+      - V(fenced) is the state of a host that was cut off or switched off.
     type: str
     choices: [enabled, maintenance, fenced]
   reason:
     description:
-      - Why, for whoever reads it later. Who wrote it and when is recorded beside it.
-      - When not given, the reason stays while the state stays, and is empty otherwise.
+      - The reason, for people who read the entry later. It is stored with the person who wrote it and the time.
+      - When not given, the reason is kept if the state does not change, and is empty otherwise.
     type: str
   name:
     description:
-      - The host's inventory name. By default that of the host the task runs on.
-      - With another name the entry of that host is found in the ledger and that host is not asked, so that this works for one that does not answer.
-        It must have an entry already.
+      - Inventory name of the host. The default is the host on which the task runs.
+      - With another name, the entry of that host is looked up in the ledger and the host is not asked, so this works for a host that does not answer. The
+        host must already have an entry.
     type: str
   adopt_identity:
     description:
-      - This host is the one that the ledger has, although name, machine ID and libvirt's UUID have changed, another entry has its name, its identity file
-        is lost, or it was given up with O(source_discarded). The entry takes over what the host says now, and lists that in C(adopted). A lost file is
-        written again.
-      - A host that has an identity of its own keeps it; where the ledger has another one for it, the task still ends with C(conflict).
-      - To be run on the host itself.
+      - Confirms that this host is the one that the ledger knows, although name, machine ID and libvirt's UUID have changed, another entry has its name, its
+        identity file is lost, or it was given up with O(source_discarded). The entry takes over the current values of the host, and lists them in C(adopted).
+        A lost file is written again.
+      - A host that has an identity of its own keeps it; if the ledger has another identity for it, the task still fails with C(conflict).
+      - Run this on the host itself.
     type: bool
     default: false
   source_discarded:
     description:
-      - The host O(name) will not return. Evacuations from it that are C(done) become C(completed) with the reason C(source_discarded); those to it that
-        were given up for a newer one become C(failed). Its entry becomes V(fenced), with C(discarded).
-      - From then on a clean-shutdown token that the host may hold does not stop its evacuation; it would still release the host, so make sure that
+      - Confirms that the host O(name) will not return. Evacuations from it that are C(done) become C(completed) with the reason C(source_discarded);
+        evacuations to it that were given up for a newer one become C(failed). Its entry becomes V(fenced), with C(discarded).
+      - From then on, a clean-shutdown token that the host may hold does not prevent its evacuation. The token would still release the host, so make sure that
         nothing boots from its disk again.
-      - Should the host be back after all, it is neither enabled nor released before O(adopt_identity) says that it belongs to the fleet again.
-      - To be run elsewhere, e.g. on localhost; a host that answers is refused.
+      - If the host returns anyway, it is neither enabled nor released until O(adopt_identity) confirms that it belongs to the fleet again.
+      - Run this on another host, for example on localhost; a host that answers is refused.
     type: bool
     default: false
   revoke_token:
     description:
-      - The clean-shutdown token that the host O(name) may hold does not count any more, so that the host can be evacuated.
-      - Run on the host itself, it takes the token and the right to leave one from it.
-      - For a host that is off or does not answer, run it on another host that sees its shared storage. The task leaves a file there, which the boot guard
-        of O(name) reads before it honours a token. When no folder can be reached, the task fails with C(unsafe) and the token still counts.
+      - Invalidates the clean-shutdown token that the host O(name) may hold, so that the host can be evacuated.
+      - On the host itself, this removes the token and the permission to leave one.
+      - For a host that is off or does not answer, run this on another host that sees its shared storage. The task leaves a file there, which the boot guard
+        of O(name) reads before it accepts a token. If no folder can be reached, the task fails with C(unsafe) and the token is still valid.
     type: bool
     default: false
   settle:
     description:
-      - The record gets the status that a person has found to be true, which says where its domain is from now on.
-      - Only a record that is C(error); or C(done), as V(completed), for a source that will not return; or given up for a newer one, as V(failed);
-        or one that the ledger has lost, and the host that the task runs on remembers. That one is put into the ledger again.
+      - Gives a record the status that a person has found to be true. The status determines where its domain is from now on.
+      - Only some records can be settled. These are a record in C(error); a record in C(done), as V(completed), if its source will not return; a record that
+        was given up for a newer one, as V(failed); and a record that the ledger has lost and that the host on which the task runs remembers. Such a record is
+        written to the ledger again.
     type: dict
     suboptions:
       id:
-        description: The record's ID.
+        description: ID of the record.
         type: str
         required: true
       status:
         description:
-          - V(completed) means that the domain is at the destination, V(failed) and V(cancelled) that it is at the source, or of an evacuation
-            that it is not at the destination. V(done) is of an evacuation that has succeeded, and whose source is still to be cleaned.
+          - V(completed) means that the domain is at the destination. V(failed) and V(cancelled) mean that it is on the source, or, for an evacuation, that it
+            is not at the destination. V(done) is for an evacuation that has succeeded, and whose source must still be cleaned.
         type: str
         choices: [completed, done, failed, cancelled]
         required: true
@@ -152,24 +153,24 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: The host's entry in the ledger; null where it has none, and with O(settle).
+  description: Entry of the host in the ledger; null if it has none, and with O(settle).
   returned: success
   type: dict
   contains:
     host_id:
-      description: The collection's own ID of the host; null in check mode where the host has none yet.
+      description: The collection's own ID of the host; null in check mode if the host has none yet.
       type: str
       sample: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01
     name:
-      description: Its inventory name.
+      description: Inventory name of the host.
       type: str
       sample: kvm1
     host_uuid:
-      description: Libvirt's UUID of the host; null where libvirt did not answer.
+      description: libvirt's UUID of the host; null if libvirt did not answer.
       type: str
       sample: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01
     machine_id:
-      description: The operating system's ID.
+      description: ID of the operating system.
       type: str
       sample: 4c0f2f0a9d6e4b0c8a3d1e5f7a9b0c2d
     state:
@@ -177,7 +178,7 @@ host:
       type: str
       sample: maintenance
     reason:
-      description: Why; null where nobody said.
+      description: The reason of the state; null if there is none.
       type: str
       sample: Memory to be replaced
     since:
@@ -185,7 +186,7 @@ host:
       type: str
       sample: '2026-11-21T03:00:00.000Z'
     by:
-      description: Who wrote it.
+      description: Who wrote the state.
       type: str
       sample: root@control
 records:
@@ -195,7 +196,7 @@ records:
   elements: dict
   sample: []
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: conflict
@@ -203,15 +204,16 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import host_decisions, host_phases
-from ansible_collections.kvmfleet.migration.plugins.module_utils._host_spec import host_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import host_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import phases
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.identity import IDENTITY_PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Run one phase on the host; the action plugin of the same name calls them in their order."""
     module = AnsibleModule(argument_spec=host_spec(), supports_check_mode=True)
-    run(module, lambda module: in_phase({**host_phases.PHASES, **host_decisions.PHASES}, module.params))
+    run_module(module, lambda module: run_phase({**IDENTITY_PHASES, **phases.DECISION_PHASES}, module.params))
 
 
 if __name__ == "__main__":

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_facts
-short_description: Gather what the collection needs to know of a libvirt host
+short_description: Gather facts of a libvirt host
 version_added: 0.1.0
 description:
-  - Returns identity, hardware, capacity, surroundings and every domain of a libvirt host, with what each domain needs, as the fact
+  - Returns identity, hardware, capacity, storage, networks and every domain of a libvirt host, with the requirements of each domain, as the fact
     C(kvmfleet_host). Changes nothing.
-  - Domains are listed in any state, paused ones and those that are still being received included.
+  - Domains are listed in any state, including paused and incoming ones.
 options:
   dirty_rate_seconds:
     description:
-      - Measure for this many seconds, V(1) to V(60), how fast each running domain writes to its memory, all domains at once, and return it as
+      - Measure for this number of seconds, V(1) to V(60), how fast each running domain writes to its memory, all domains at once, and return it as
         C(dirty_rate_mib). V(0) measures nothing.
-      - Domains with a job are never measured, a migration least of all, and a domain that cannot be measured is left null.
-      - Libvirt samples pages for it, so that the figure counts pages that changed and not how often. While it measures, a guest is a little slower.
+      - A domain with a job, such as a migration, is never measured. The value is null for a domain that cannot be measured.
+      - libvirt samples pages for this, so the figure counts pages that changed and not how often. During the measurement, a guest is slightly slower.
     type: int
     default: 0
 extends_documentation_fragment:
@@ -37,11 +37,11 @@ attributes:
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
     support: full
 notes:
-  - Facts that a task with C(async) returned are of unknown age, for the control node's part does not see when they arrive.
-  - Needs no root, only a user who may connect to libvirt.
-  - With a remote O(uri) the facts are those of that host. What only the host itself can tell (its files, mounts, bridges and network interfaces) is
-    null then, and RV(ansible_facts.kvmfleet_host.unverified) names it.
-  - A domain whose definition cannot be read is listed all the same, with its size, and its request says under C(blockers) what is wrong; a warning names it.
+  - Facts that a task with C(async) returned are of unknown age, because the part on the control node does not see when they arrive.
+  - Does not require root, only a user who may connect to libvirt.
+  - With a remote O(uri), the facts are those of that host. Facts that only the host itself can determine (its files, mounts, bridges and network interfaces)
+    are then null, and RV(ansible_facts.kvmfleet_host.unverified) names them.
+  - A domain whose definition cannot be read is still listed, with its size, and its request states the problem in C(blockers); a warning names it.
 seealso:
   - module: kvmfleet.migration.host
   - module: kvmfleet.migration.domain_policy
@@ -79,48 +79,49 @@ ansible_facts:
   type: dict
   contains:
     kvmfleet_host:
-      description: What is known of the host.
+      description: The facts of the host.
       type: dict
       contains:
         gathered_at:
-          description: When, by the host's own clock. It is there to be read; no rule compares it with another clock.
+          description: When the facts were gathered, by the clock of the host. For information only; no rule compares it with another clock.
           type: str
           sample: '2026-11-21T03:00:00.000Z'
         received:
           description:
-            - When the control node received the facts, on a clock that nobody sets. C(boot_id) names the start of the control node from which C(seconds) count.
-            - The age of facts is counted from here. Facts without it, or of another C(boot_id), are of unknown age. What needs fresh ones does not use them.
+            - When the control node received the facts, on a monotonic clock. C(boot_id) identifies the boot of the control node from which C(seconds) count.
+            - The age of facts is counted from here. Facts without it, or with another C(boot_id), are of unknown age. Operations that need fresh facts do not
+              use them.
           returned: unless the task was run with C(async)
           type: dict
           sample: {boot_id: 3f0f8f8e-8f0c-4c1e-9d5e-0a6a3b7d1c11, seconds: 86400.5}
         name:
-          description: Always null here. The control node knows the host's inventory name.
+          description: Always null. The control node knows the inventory name of the host.
           type: str
           sample: null
         host_uuid:
-          description: Libvirt's UUID of the host. Where the firmware has none, libvirt makes another one at each start of its daemon.
+          description: libvirt's UUID of the host. If the firmware has none, libvirt creates a new one at each start of its daemon.
           type: str
           sample: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01
         host_id:
           description:
-            - The collection's own ID of the host, from C(/var/lib/kvmfleet/host-id), by which hosts are told apart; null where it has none yet.
-            - With a remote O(uri) it is read through libvirt's storage driver; null where that cannot read it.
+            - The collection's own ID of the host, from C(/var/lib/kvmfleet/host-id), which identifies the host; null if it has none yet.
+            - With a remote O(uri), it is read through libvirt's storage driver; null if the driver cannot read it.
           type: str
           sample: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01
         machine_id:
-          description: The operating system's ID.
+          description: ID of the operating system.
           type: str
           sample: 4c0f2f0a9d6e4b0c8a3d1e5f7a9b0c2d
         hostname:
-          description: The host's own name.
+          description: Host name of the host.
           type: str
           sample: kvm1
         versions:
-          description: Numbers of libvirt and of the hypervisor as libvirt counts, for example V(9000000) for 9.0.0.
+          description: Versions of libvirt and of the hypervisor as numbers of libvirt, for example V(9000000) for 9.0.0.
           type: dict
           sample: {libvirt: 9000000, hypervisor: 7002022}
         memory:
-          description: The host's memory in bytes. Free is what the kernel could give at once, caches not counted.
+          description: Memory of the host in bytes. Free memory does not include caches.
           type: dict
           sample: {total_bytes: 25281986560, free_bytes: 22548578304}
         cpus:
@@ -143,8 +144,8 @@ ansible_facts:
           sample: [{id: 0, total_mib: 24110, free_mib: 21503, cpus: [0, 1, 2, 3, 4, 5, 6, 7], pages: [{size_kib: 2048, total: 512, free: 512}]}]
         platforms:
           description:
-            - What kinds of guests can run here. C(cpu) is the most that such a guest can be given, with all features named; null for another
-              architecture than the host's own.
+            - The kinds of guests that can run on the host. C(cpu) is the best CPU that such a guest can get, with all features named; null for an
+              architecture other than that of the host.
           type: list
           elements: dict
           sample:
@@ -155,7 +156,7 @@ ansible_facts:
               max_vcpus: 288
               cpu: {model: EPYC, vendor: AMD, features: [aes, avx, avx2], usable_models: [EPYC, qemu64]}
         host_cpu:
-          description: The host's own CPU, which C(host-passthrough) hands on.
+          description: The CPU of the host, which C(host-passthrough) passes to guests.
           type: dict
           sample: {model: EPYC, vendor: AMD, features: [aes, avx, avx2], microcode: 16777317}
         pools:
@@ -166,8 +167,7 @@ ansible_facts:
             - {name: default, type: dir, active: true, path: /var/lib/libvirt/images, capacity_bytes: 107374182400, available_bytes: 96636764160}
         mounts:
           description:
-            - File systems. C(store) is the name that a file system of several hosts has on all of them, null for one of this host alone. Sizes are null
-              where a server did not answer.
+            - File systems. C(store) is the name that a shared file system has on all hosts, null for a local one. Sizes are null if a server did not answer.
           type: list
           elements: dict
           sample:
@@ -178,7 +178,7 @@ ansible_facts:
           elements: dict
           sample: [{name: default, active: true, bridge: virbr0}]
         bridges:
-          description: Network interfaces that a guest can be plugged into, Linux bridges and those of Open vSwitch.
+          description: Network interfaces to which a guest can be connected, that is Linux bridges and those of Open vSwitch.
           type: list
           elements: str
           sample: [br0, virbr0]
@@ -189,27 +189,27 @@ ansible_facts:
           sample: [br0, eth0, lo, virbr0]
         net_devices:
           description:
-            - Network interfaces by the names of libvirt's node devices, in which an underscore stands for every sign that is no letter or digit.
-            - Told from afar, too, so that a bridge which is among them is known to be there. One that is not may be there all the same.
+            - Network interfaces by the names of libvirt's node devices, in which an underscore replaces every character that is not a letter or digit.
+            - These are available with a remote O(uri), too. A bridge that is among them is known to exist; one that is not may exist as well.
           type: list
           elements: str
           sample: [br0, eth0, lo, virbr0]
         devices:
-          description: Devices of the host that could be handed to a guest.
+          description: Devices of the host that can be assigned to a guest.
           type: list
           elements: dict
           sample: [{kind: pci, address: '0000:06:12.0', vendor: '0x8086', product: '0x1520'}]
         traits:
           description:
-            - What the host can do for a move, found by probes. C(COMPUTE_MIGRATE_AUTO_CONVERGE) needs a QEMU that can; C(COMPUTE_MIGRATE_POST_COPY)
-              also a userfaultfd that QEMU's user may use.
+            - Capabilities of the host for moves, found by probes. C(COMPUTE_MIGRATE_AUTO_CONVERGE) requires a QEMU that supports it;
+              C(COMPUTE_MIGRATE_POST_COPY) also requires a userfaultfd that QEMU's user may use.
           type: list
           elements: str
           sample: [COMPUTE_MIGRATE_AUTO_CONVERGE, COMPUTE_MIGRATE_POST_COPY]
         unverified:
           description:
-            - Traits, and names of facts that are null, which could not be told, because the host was asked from afar or does not let this user
-              read it.
+            - Traits, and names of facts that are null, which could not be determined, because the host was queried remotely or does not let this user read
+              them.
           type: list
           elements: str
           sample: []
@@ -219,9 +219,9 @@ ansible_facts:
           sample: {}
         remembered:
           description:
-            - The last move of each domain that was begun here since the host's boot, and the last evacuation of each domain that was started or defined
-              here, as this host remembers them, to be compared with the ledger.
-            - Null where the user may not read it, or the host was reached through a remote URI.
+            - The last move of each domain that was started on this host since its boot, and the last evacuation of each domain that was started or defined on
+              it, as the host remembers them. They are compared with the ledger.
+            - Null if the user may not read them, or the host was reached through a remote URI.
           type: list
           elements: dict
           sample:
@@ -237,12 +237,11 @@ ansible_facts:
         domains:
           description:
             - Every domain, by name.
-            - C(policy) is what the domain itself says of its moves, and C(policy_problems) names what is wrong in it. C(dirty_rate_mib) is null
-              unless O(dirty_rate_seconds) asked for it.
-            - C(request) is what it needs of a host, without what its profile may add. In it, C(cpu) is what an active guest really sees, but for
-              what QEMU itself makes of several threads in a processor package (C(package_threads)); C(shows_threads) is whether that was among it, null
-              where it is not known. C(blockers) are sentences on what libvirt or QEMU refuse to move, wherever to; C(shared) of a disk says
-              whether other hosts see its bytes too, null where that is not proved, and C(store) is their name there. C(boot_files) are the files
+            - C(policy) is the domain's own policy, and C(policy_problems) names its errors. C(dirty_rate_mib) is null unless O(dirty_rate_seconds) is set.
+            - C(request) has the requirements of the domain, without additions from its profile. In it, C(cpu) is the CPU that an active guest really sees,
+              except for what QEMU itself derives from several threads in a processor package (C(package_threads)); C(shows_threads) states whether this was
+              included, null if it is not known. C(blockers) are sentences about features that libvirt or QEMU cannot move to any host. C(shared) of a disk
+              states whether other hosts see its data too, null if this is not proved, and C(store) is the name of the disk there. C(boot_files) are the files
               that QEMU reads when it starts the domain.
           type: list
           elements: dict
@@ -310,48 +309,49 @@ ansible_facts:
                 drain: migrate
               dirty_rate_mib: null
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: unreachable
 """
+
 
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.facts_host import open_facts_host as open_host
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run
-from ansible_collections.kvmfleet.migration.plugins.module_utils._patience import patient
-from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable_text
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather_facts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, printable_text
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_uri
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run_module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._time_limits import limit_questions
 
 MAX_DIRTY_RATE_SECONDS = 60
 
 
-@patient
-def host_facts(module: AnsibleModule) -> t.Dict[str, t.Any]:
+@limit_questions
+def host_facts(module: AnsibleModule) -> t.Dict[str, Json]:
     """Return the facts of the host. Raises L(InvalidArgument) for a measuring time that libvirt does not know."""
     seconds = module.params["dirty_rate_seconds"]
     if not 0 <= seconds <= MAX_DIRTY_RATE_SECONDS:
         raise InvalidArgument(f"dirty_rate_seconds is {seconds}.", f"Give 0 for no measuring, or 1 to {MAX_DIRTY_RATE_SECONDS}.")
     host = open_host(check_uri(module.params["uri"], "uri"))
     try:
-        facts, warnings = gather(host, seconds)
+        facts, warnings = gather_facts(host, seconds)
     finally:
         host.close()
     for warning in warnings:
         module.warn(printable_text(warning))
-    return {"changed": False, "ansible_facts": {"kvmfleet_host": facts}}
+    return {"changed": False, "ansible_facts": {"kvmfleet_host": encode(facts)}}
 
 
 def main() -> None:
     """Gather the facts of one host."""
     spec = {**libvirt_spec(), "dirty_rate_seconds": {"type": "int", "default": 0}}
-    run(new_module(AnsibleModule, argument_spec=spec, supports_check_mode=True), host_facts)
+    run_module(new_module(AnsibleModule, argument_spec=spec, supports_check_mode=True), host_facts)
 
 
 if __name__ == "__main__":

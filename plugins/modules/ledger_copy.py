@@ -11,24 +11,25 @@ module: ledger_copy
 short_description: Move the ledger to another folder, into etcd, or back
 version_added: 0.1.0
 description:
-  - Copies everything that a ledger holds to another place, reads it back and compares it, and makes that the ledger. It keeps its ID, so that hosts which
-    remember it go on working. No host is asked.
-  - From then on the old place is not written any more. Whoever tries, processes included that had it open before, is told the new address, to be set as
-    O(ledger) or C(kvmfleet_ledger) wherever the old one is named. M(kvmfleet.migration.ledger_info) can still read the old place.
-  - Nothing may be under way meanwhile. Records that are not settled are named, and nothing is moved. Evacuations that are C(done) go along.
-  - The audit's chains so far are kept line by line and sealed; the new chains go on from that seal, and everything verifies at the new place.
-  - Where this is broken off before the old ledger was closed, nothing has changed. Later the old one stays closed, and the same task again goes on. An error
-    on the way opens the old one again.
+  - Copies the whole contents of a ledger to another location, reads them back, compares them, and makes the copy the ledger. The copy keeps its ID, so that
+    hosts which remember it continue to work. No host is asked.
+  - From then on, the old location is not written any more. A process that tries to write to it, including one that already had it open, is told the new
+    address. Set this address as O(ledger) or C(kvmfleet_ledger) wherever the old one is used. M(kvmfleet.migration.ledger_info) can still read the old
+    location.
+  - No move may be in progress. If there are unsettled records, they are listed, and nothing is copied. Evacuations that are C(done) are copied.
+  - The existing audit chains are kept line by line and sealed; the new chains continue from that seal, and everything can be verified at the new location.
+  - If the task is interrupted before the old ledger was closed, nothing has changed. Later, the old ledger stays closed, and the same task continues the copy
+    when it is run again. An error during the copy opens the old ledger again.
 options:
   to:
     description:
-      - Where the ledger is to go, in the form of O(ledger). It has to be empty, or to hold what this task has begun.
-      - Etcd is spoken to as the inventory variable C(kvmfleet_etcd) says, on both sides.
+      - The new location of the ledger, in the form of O(ledger). It must be empty, or contain a copy that this task has started.
+      - The inventory variable C(kvmfleet_etcd) configures the connection to etcd, on both sides.
     type: str
     required: true
   force:
     description:
-      - Copy an audit that does not verify, as it is. Its problems go along.
+      - Copy an audit that fails verification, unchanged. Its problems are copied as well.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -64,46 +65,46 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg:
-  description: What was done, in a few words.
+  description: Short summary of the copy.
   returned: always
   type: str
   sample: >-
     The ledger /srv/ledger (7b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01) was moved to etcd://etcd1.example:2379/kvmfleet: 0 unsettled, 2 done and 41 closed records,
     3 hosts, 12 domains, all read back and compared. Set 'ledger' or 'kvmfleet_ledger' to etcd://etcd1.example:2379/kvmfleet wherever it is named.
 ledger_id:
-  description: The ledger's ID.
+  description: ID of the ledger.
   returned: success
   type: str
   sample: 7b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01
 from:
-  description: Where it was.
+  description: The old location.
   returned: success
   type: str
   sample: /srv/ledger
 to:
-  description: Where it is now.
+  description: The new location.
   returned: success
   type: str
   sample: etcd://etcd1.example:2379/kvmfleet
 counts:
-  description: How much was copied, in the form of RV(kvmfleet.migration.ledger_info#module:counts).
+  description: Number of copied documents, in the form of RV(kvmfleet.migration.ledger_info#module:counts).
   returned: success
   type: dict
   sample: {unsettled: 0, done: 2, closed: 41, hosts: 3, domains: 12, set_aside: 0, open_by_status: {done: 2}}
 problems:
-  description: What is wrong with the audit, which was copied as it is; or why nothing was copied.
+  description: Problems of the audit, which was copied unchanged; or the reasons why nothing was copied.
   returned: success, or when the ledger is damaged
   type: list
   elements: str
   sample: []
 records:
-  description: The records that are not settled, for which nothing was copied.
+  description: The unsettled records because of which nothing was copied.
   returned: when there are any
   type: list
   elements: dict
   sample: []
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: conflict
@@ -111,14 +112,14 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._ledger_spec import ledger_copy_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ledger_copy_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Refuse to work alone: the action plugin of the same name does everything on the control node."""
     module = AnsibleModule(argument_spec=ledger_copy_spec(), supports_check_mode=True)
-    run(module, lambda dummy: in_phase({}, {"_work": None, "uri": ""}))
+    run_module(module, lambda dummy: run_phase({}, {"_work": None, "uri": ""}))
 
 
 if __name__ == "__main__":

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ledger_info
-short_description: Count, list, show and verify what the ledger holds
+short_description: Count, list, show and verify the contents of the ledger
 version_added: 0.1.0
 description:
-  - Says what the ledger holds, lists or shows it, and verifies it. It asks the ledger alone, and no host. It makes no ledger where there is none.
-  - A ledger that was moved by M(kvmfleet.migration.ledger_copy) can still be read with this module, which then says where it has gone.
-  - Verifying changes nothing. Listing reads as all tasks do, so that a document which cannot be read is set aside, with a warning.
-  - What a person has found to be true of a record is written with O(kvmfleet.migration.host#module:settle).
+  - Returns the contents of the ledger, lists or shows them, and verifies them. It reads only the ledger, and asks no host. It does not create a ledger if
+    there is none.
+  - A ledger that was moved by M(kvmfleet.migration.ledger_copy) can still be read with this module, which then returns its new location.
+  - Verification changes nothing. Listing works as in all other tasks, so that a document which cannot be read is set aside, with a warning.
+  - To write what a person has found to be true of a record, use O(kvmfleet.migration.host#module:settle).
 options:
   list:
     description:
-      - What to list, each under its own key of the result.
+      - What to list. Each kind has its own key in the result.
     type: list
     elements: str
     choices: [migrations, evacuations, hosts, domains]
   id:
     description:
-      - The ID of one record to return in RV(record), open or closed.
+      - ID of one record, open or closed, to return in RV(record).
     type: str
   verify:
     description:
-      - Read every document and every line of the audit, and follow the audit's chains. What is wrong is named in RV(problems), and the task fails.
+      - Read every document and every line of the audit, and follow the audit chains. Problems are listed in RV(problems), and the task fails.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -70,47 +71,47 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg:
-  description: The ledger in a few words, and what is wrong with it where it was verified.
+  description: Short summary of the ledger, with its problems if it was verified.
   returned: always
   type: str
   sample: >-
     The ledger /root/.local/state/kvmfleet/ledger (7b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01): 0 unsettled, 2 done and 41 closed records, 3 hosts, 12 domains.
     Every document can be read, and the audit holds.
 ledger:
-  description: Its folder or address.
+  description: Folder or address of the ledger.
   returned: success, or when it is not intact
   type: str
   sample: /root/.local/state/kvmfleet/ledger
 ledger_id:
-  description: Its ID, which it keeps wherever it is copied to.
+  description: ID of the ledger, which it keeps wherever it is copied.
   returned: success, or when it is not intact
   type: str
   sample: 7b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01
 copied_from:
-  description: Where it was before; null where it was made here.
+  description: The former location; null if the ledger was created here.
   returned: success, or when it is not intact
   type: str
   sample: /srv/ledger
 moved_to:
-  description: Where it has gone, or is going; null while it is in use here.
+  description: The new location, or that of a copy in progress; null while the ledger is in use here.
   returned: success, or when it is not intact
   type: str
   sample: etcd://etcd1.example:2379/kvmfleet
 counts:
-  description: How much it holds.
+  description: Number of documents.
   returned: success, or when it is not intact
   type: dict
   contains:
     unsettled:
-      description: Records of moves that are under way, or of which nobody knows yet how they ended.
+      description: Records of moves that are in progress, or whose result is not known yet.
       type: int
       sample: 0
     done:
-      description: Evacuations that have succeeded and whose source is still to be cleaned.
+      description: Evacuations that have succeeded and whose source must still be cleaned.
       type: int
       sample: 2
     closed:
-      description: Records that have ended.
+      description: Closed records.
       type: int
       sample: 41
     hosts:
@@ -126,7 +127,7 @@ counts:
       type: int
       sample: 0
     open_by_status:
-      description: How many records that are not closed have which status.
+      description: Number of records that are not closed, by status.
       type: dict
       sample: {done: 2}
 migrations:
@@ -154,23 +155,23 @@ domains:
   elements: raw
   sample: []
 record:
-  description: The record of that ID.
+  description: The record with that ID.
   returned: with O(id)
   type: dict
   sample: {}
 intact:
-  description: Whether everything can be read and the audit holds.
+  description: Whether everything can be read and the audit is valid.
   returned: with O(verify)
   type: bool
   sample: true
 problems:
-  description: What is wrong, each naming the file or the key, and what to do.
+  description: Problems, each with the name of the file or the key and a remedy.
   returned: with O(verify)
   type: list
   elements: str
   sample: []
 error_code:
-  description: A stable word for what went wrong; V(invalid_state) where the ledger is not intact.
+  description: Stable code of the error; V(invalid_state) if the ledger is not intact.
   returned: failure
   type: str
   sample: not_found
@@ -178,14 +179,14 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._ledger_spec import ledger_info_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ledger_info_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Refuse to work alone: the action plugin of the same name does everything on the control node."""
     module = AnsibleModule(argument_spec=ledger_info_spec(), supports_check_mode=True)
-    run(module, lambda dummy: in_phase({}, {"_work": None, "uri": ""}))
+    run_module(module, lambda dummy: run_phase({}, {"_work": None, "uri": ""}))
 
 
 if __name__ == "__main__":

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: metrics
-short_description: Write what the ledger knows as metrics for Prometheus
+short_description: Export figures of the ledger as metrics for Prometheus
 version_added: 0.1.0
 description:
-  - Writes a file for the textfile collector of Prometheus' node exporter on the control node, in one step, so that the exporter never reads a part of it.
-  - It has moves and evacuations by outcome, how long moves took and how long guests stood still, bytes, what is in flight, hosts by state, and how old
-    protection and open records are. The labels are few and fixed; no domain, host or record becomes one.
-  - Each ended record is read once. What was counted is kept in C(kvmfleet/metrics) of the user's XDG state directory, so that no counter falls. Without it
-    everything is counted again.
-  - Run it as often as Prometheus scrapes, e.g. once a minute. It asks the ledger alone, and no host.
+  - Writes a file for the textfile collector of Prometheus' node exporter on the control node. The file is replaced in one step, so that the exporter never
+    reads a part of it.
+  - The metrics are moves and evacuations by outcome, durations of moves and downtimes of guests, bytes, moves in flight, hosts by state, and timestamps of
+    protection and of open records. The labels are few and fixed; no domain, host or record is a label.
+  - Each closed record is read once. The counts are kept in C(kvmfleet/metrics) of the user's XDG state directory, so that no counter falls. Without this
+    file, all records are counted again.
+  - Run it as often as Prometheus scrapes, for example once a minute. It reads only the ledger, and asks no host.
 options:
   path:
-    description: The file on the control node. Its name has to end in C(.prom), and its folder has to exist.
+    description: The file on the control node. Its name must end in C(.prom), and its folder must exist.
     type: path
     default: /var/lib/prometheus/node-exporter/kvmfleet.prom
   mode:
-    description: Permissions of the file, an octal text. The exporter usually runs as another user, who has to read it.
+    description: Permissions of the file as octal text. The exporter usually runs as another user, who must be able to read it.
     type: raw
     default: '0644'
 extends_documentation_fragment:
@@ -34,9 +35,9 @@ extends_documentation_fragment:
 attributes:
   idempotent:
     support: full
-    details: When the metrics were written, and how long that took, are written anew each time and are no change.
+    details: The time at which the metrics were written, and how long that took, are written each time and are not a change.
 notes:
-  - What each metric says is in C(docs/metrics.md), with alerts, a dashboard, and a timer.
+  - C(docs/metrics.md) describes each metric, with alerts, a dashboard, and a timer.
 seealso:
   - plugin: kvmfleet.migration.ledger
     plugin_type: lookup
@@ -61,12 +62,12 @@ path:
   type: str
   sample: /var/lib/prometheus/node-exporter/kvmfleet.prom
 series:
-  description: How many time series it has.
+  description: Number of time series in the file.
   returned: success
   type: int
   sample: 74
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: forbidden
@@ -74,14 +75,14 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._metrics_spec import metrics_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import metrics_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Refuse to work alone: the action plugin of the same name does everything on the control node."""
     module = AnsibleModule(argument_spec=metrics_spec(), supports_check_mode=True)
-    run(module, lambda dummy: in_phase({}, {"_work": None, "uri": ""}))
+    run_module(module, lambda dummy: run_phase({}, {"_work": None, "uri": ""}))
 
 
 if __name__ == "__main__":

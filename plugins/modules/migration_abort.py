@@ -12,14 +12,14 @@ short_description: Cancel a migration
 version_added: 0.1.0
 description:
   - Cancels a queued, preparing or running migration of a domain, from any session, and waits until the guest is back to normal on its source host.
-  - A migration that has switched to post-copy cannot be cancelled. The guest runs on its destination then.
+  - A migration that has switched to post-copy cannot be cancelled. The guest then runs on its destination.
 options:
   wait_seconds:
-    description: How long to wait for the guest to be back to normal.
+    description: How long to wait until the guest is back to normal.
     type: int
     default: 30
   missing_ok:
-    description: Whether it is no failure when there is nothing to cancel.
+    description: Whether the task succeeds if there is nothing to cancel.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -34,7 +34,7 @@ attributes:
     support: none
     details: With O(missing_ok=true) a second run reports no change.
 notes:
-  - Needs root on the source host.
+  - Requires root on the source host.
 seealso:
   - module: kvmfleet.migration.migration_force_complete
   - module: kvmfleet.migration.migration_info
@@ -55,35 +55,34 @@ EXAMPLES = r"""
 
 RETURN = r"""
 migrations:
-  description: The record of the migration that was cancelled; empty where there was none and O(missing_ok=true).
+  description: The record of the migration that was cancelled; empty if there was none and O(missing_ok=true).
   returned: always but when the domain is unknown
   type: list
   elements: dict
   sample: [{status: cancelled, reason: operator}]
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: not_supported
 """
 
-import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, new_module, run_module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import ABORT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import intervention_of
 
 
-def migration_abort(module: AnsibleModule) -> t.Dict[str, t.Any]:
+def migration_abort(module: AnsibleModule) -> Result:
     """Cancel the migration; or say that there is none."""
     intervention = intervention_of(module.params, ABORT)
     if module.params["missing_ok"] and not intervention.is_migrating():
         return {"changed": False, "migrations": []}
-    record = intervention.current() if module.check_mode else intervention.carry_out()
-    return intervention.result(record)
+    found = intervention.find_migration() if module.check_mode else intervention.carry_out()
+    return intervention.build_result(found)
 
 
 def main() -> None:
@@ -96,11 +95,11 @@ def main() -> None:
             "wait_seconds": {"type": "int", "default": 30},
             "missing_ok": {"type": "bool", "default": False},
         },
-        mutually_exclusive=ONE_DOMAIN,
-        required_one_of=ONE_DOMAIN,
+        mutually_exclusive=ONE_DOMAIN_RULE,
+        required_one_of=ONE_DOMAIN_RULE,
         supports_check_mode=True,
     )
-    run(module, migration_abort)
+    run_module(module, migration_abort)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: migration_force_complete
-short_description: Make a running migration end now
+short_description: Make a running migration finish now
 version_added: 0.1.0
 description:
-  - Makes a running migration end, with the guest stopped as late and as briefly as can be, and waits for its end.
-  - Where the migration may use post-copy, the guest is switched over. Else the bandwidth cap is lifted, then a pause as long as the rest needs is allowed,
-    and only when neither has helped the guest is suspended until it runs on the destination.
-  - It may also just change the bandwidth of a migration that runs.
+  - Makes a running migration finish, with the guest paused as late and as briefly as possible, and waits for its end.
+  - If the migration may use post-copy, the guest is switched over. Otherwise the bandwidth cap is lifted, then a downtime as long as the rest needs is
+    allowed. Only if neither is sufficient, the guest is suspended until it runs on the destination.
+  - It can also only change the bandwidth of a running migration.
 options:
   bandwidth_mib:
-    description: Cap the memory stream at so many MiB/s from now on. V(0) is no cap. By default forcing lifts the cap.
+    description: New bandwidth cap of the memory transfer in MiB/s. V(0) means no cap. By default, forcing lifts the cap.
     type: int
   complete:
-    description: Whether the migration is made to end. With V(false) only O(bandwidth_mib) is changed.
+    description: Whether the migration is made to finish. With V(false), only O(bandwidth_mib) is changed.
     type: bool
     default: true
   wait_seconds:
@@ -37,9 +37,9 @@ attributes:
     support: none
   idempotent:
     support: none
-    details: There is nothing to force any more after the first run.
+    details: After the first run, there is nothing left to force.
 notes:
-  - Needs root on the source host.
+  - Requires root on the source host.
 seealso:
   - module: kvmfleet.migration.migration_abort
   - module: kvmfleet.migration.migration_info
@@ -67,31 +67,30 @@ migrations:
   elements: dict
   sample: [{status: completed, result: {mode: paused, rung: downtime, predicted_downtime_ms: 120, downtime_ms: 96}}]
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: not_found
 """
 
-import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, run
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import BANDWIDTH, FORCE_COMPLETE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, new_module, run_module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import BANDWIDTH, FORCE_COMPLETE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import intervention_of
 
 
-def migration_force_complete(module: AnsibleModule) -> t.Dict[str, t.Any]:
+def migration_force_complete(module: AnsibleModule) -> Result:
     """Force the migration, or change its bandwidth."""
     complete, bandwidth = module.params["complete"], module.params["bandwidth_mib"]
     if not complete and bandwidth is None:
         raise InvalidArgument("complete is false and no bandwidth_mib is given: there is nothing to do.")
     intervention = intervention_of(module.params, FORCE_COMPLETE if complete else BANDWIDTH)
-    record = intervention.current() if module.check_mode else intervention.carry_out()
-    return intervention.result(record)
+    found = intervention.find_migration() if module.check_mode else intervention.carry_out()
+    return intervention.build_result(found)
 
 
 def main() -> None:
@@ -105,11 +104,11 @@ def main() -> None:
             "complete": {"type": "bool", "default": True},
             "wait_seconds": {"type": "int", "default": 60},
         },
-        mutually_exclusive=ONE_DOMAIN,
-        required_one_of=ONE_DOMAIN,
+        mutually_exclusive=ONE_DOMAIN_RULE,
+        required_one_of=ONE_DOMAIN_RULE,
         supports_check_mode=True,
     )
-    run(module, migration_force_complete)
+    run_module(module, migration_force_complete)
 
 
 if __name__ == "__main__":

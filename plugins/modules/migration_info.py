@@ -11,15 +11,15 @@ module: migration_info
 short_description: List the live migrations in progress on a libvirt host
 version_added: 0.1.0
 description:
-  - Lists the migrations away from the host that the task runs on, with the figures of this moment. Those in post-copy are included, and so are
-    those that wait for their turn. Changes nothing.
-  - A migration that nobody of this collection began is listed too, without a destination, which libvirt does not tell.
+  - Lists the migrations whose source is the host on which the task runs, with their current figures. This includes migrations in post-copy, and those that
+    wait for admission. Changes nothing.
+  - A migration that was started without this collection is listed too, without a destination, because libvirt does not report it.
 options:
   name:
-    description: Only the domain of this name. One that the host does not have is an error.
+    description: Only the domain with this name. It is an error if the host does not have it.
     type: str
   uuid:
-    description: Only the domain of this UUID. One that the host does not have is an error.
+    description: Only the domain with this UUID. It is an error if the host does not have it.
     type: str
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
@@ -31,8 +31,8 @@ attributes:
   diff_mode:
     support: none
 notes:
-  - Needs no root, only a user who may connect to libvirt. Without root it cannot be told whether a migration is watched, and what only the watcher
-    knows is left out.
+  - Does not require root, only a user who may connect to libvirt. Without root, it is unknown whether a migration is watched, and figures that only the
+    watcher has are omitted.
 seealso:
   - module: kvmfleet.migration.live_migrate
 author:
@@ -59,25 +59,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 migrations:
-  description: A record for each migration in progress, by the domain's name. None is an empty list.
+  description: A record for each migration in progress, by the name of the domain. If there is none, the list is empty.
   returned: success
   type: list
   elements: dict
   contains:
     id:
-      description: The record's identifier in the ledger; null for a migration that nobody of this collection began.
+      description: ID of the record in the ledger; null for a migration that was started without this collection.
       type: str
       sample: 2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10
     status:
-      description: Where the migration stands.
+      description: Status of the migration.
       type: str
       sample: running
     watched:
-      description: Whether a watcher of this collection follows it; null where this user may not know.
+      description: Whether a watcher of this collection follows it; null if this user may not know.
       type: bool
       sample: true
     domain:
-      description: UUID and name.
+      description: UUID and name of the domain.
       type: dict
       sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1}
     source:
@@ -85,34 +85,34 @@ migrations:
       type: dict
       sample: {host: kvm1, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01}
     destination:
-      description: The same of the destination.
+      description: Inventory name, host ID and libvirt's UUID of the destination.
       type: dict
       sample: {host: kvm2, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c02}
     progress:
-      description: Figures of the job now, in bytes, bytes a second and percent.
+      description: Current figures of the job, in bytes, bytes a second and percent.
       type: dict
       sample: {percent: 42, memory_remaining_bytes: 310902784, iteration: 2}
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: not_found
 """
 
-import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.migrations import canonical_uuid, in_progress, read_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.host import open_host
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri, is_local
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name, new_module, run
-from ansible_collections.kvmfleet.migration.plugins.module_utils._patience import patient
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import list_in_progress, read_unfinished_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_uri, is_local
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import canonical_uuid
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, check_domain_name, new_module, run_module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._time_limits import limit_questions
 
 
-@patient
-def migration_info(module: AnsibleModule) -> t.Dict[str, t.Any]:
+@limit_questions
+def migration_info(module: AnsibleModule) -> Result:
     """Return the migrations in progress."""
     uri, name = module.params["uri"], module.params["name"]
     check_domain_name(name)
@@ -120,11 +120,11 @@ def migration_info(module: AnsibleModule) -> t.Dict[str, t.Any]:
     host = open_host(check_uri(uri, "uri"))
     try:
         if name is not None or uuid is not None:
-            uuid = host.find(name=name, uuid=uuid).uuid
-        migrations = in_progress(host, read_states() if is_local(uri) else None, uuid)
+            uuid = host.find_domain(name=name, uuid=uuid).uuid
+        migrations = list_in_progress(host, read_unfinished_states() if is_local(uri) else None, uuid)
     finally:
         host.close()
-    return {"changed": False, "migrations": migrations}
+    return {"changed": False, "migrations": [migration.as_json() for migration in migrations]}
 
 
 def main() -> None:
@@ -132,10 +132,10 @@ def main() -> None:
     module = new_module(
         AnsibleModule,
         argument_spec={**libvirt_spec(), **domain_spec()},
-        mutually_exclusive=ONE_DOMAIN,
+        mutually_exclusive=ONE_DOMAIN_RULE,
         supports_check_mode=True,
     )
-    run(module, migration_info)
+    run_module(module, migration_info)
 
 
 if __name__ == "__main__":

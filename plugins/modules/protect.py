@@ -8,33 +8,34 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: protect
-short_description: Save a libvirt host's domains, so that they can be started elsewhere when the host is dead
+short_description: Save the domains of a libvirt host for an evacuation
 version_added: 0.1.0
 description:
-  - Saves the definition of every domain of the host in the ledger, with the state it is in, its policy, what it needs of a host, and where its disks
-    are, with their backing and data files, and all else of the host that it needs (firmware variables, emulated TPM, shared folders, persistent memory,
-    boot files outside C(/usr)). To be run again and again while the host is healthy; only what has changed is written.
-  - Leaves a token in each folder that holds images or other such files, and reads the tokens of the other hosts, which proves who sees which store. A token
-    that another host leaves later is read by the next run; the role C(protect_host) has all hosts leave theirs first.
-  - The inactive definition of a persistent domain is saved, and the live one of a transient one, with passwords. The module returns and shows none of them.
-  - A domain that has left the host keeps its document, and is returned in RV(missing) while the ledger does not know where it went.
-  - The host is right about a domain that is active on it, unless an unsettled record or an evacuation that is C(done) gives that domain to another host.
-    That one is returned in RV(conflicts), with a warning, and is not saved; all others are.
+  - Saves the definition of every domain of the host in the ledger. It also saves the state of the domain, its policy, its requirements, and the locations of
+    its disks with their backing and data files, and all other resources of the host that the domain needs (firmware variables, emulated TPM, shared folders,
+    persistent memory, boot files outside C(/usr)). Run it regularly while the host is healthy; only what has changed is written.
+  - Leaves a token in each folder that holds images or other such files, and reads the tokens of the other hosts, which proves which hosts see which storage.
+    A token that another host leaves later is read by the next run; the role C(protect_host) first lets all hosts leave their tokens.
+  - For a persistent domain the inactive definition is saved, and for a transient domain the live one, both with passwords. The module returns and shows no
+    definitions.
+  - A domain that has left the host keeps its document, and is returned in RV(missing) until the ledger knows where it went.
+  - The host is authoritative about a domain that is active on it, unless an unsettled record or an evacuation that is C(done) gives that domain to another
+    host. Such a domain is returned in RV(conflicts), with a warning, and is not saved; all others are saved.
   - A host belongs to the ledger under which it was protected first, by the file C(/var/lib/kvmfleet/ledger-id), and refuses another one with C(conflict).
-  - Needs root on the host.
+  - Requires root on the host.
 options:
   guard:
     description:
-      - Install the boot guard on the host, which lets no guest start by itself after a boot before the control node has released the host.
-      - V(false) installs none and leaves one that is there as it is.
+      - Install the boot guard on the host, which prevents all automatic starts of guests after a boot until the control node has released the host.
+      - V(false) installs no boot guard, and leaves an existing one unchanged.
     type: bool
     default: false
   clean_shutdown_token:
     description:
-      - Let the host release its own next boot after a clean shutdown, for fleets whose control node is a guest of the fleet. Needs O(guard).
-      - The host honours a token only when every folder of images that other hosts see confirms at boot that nobody has revoked it
-        (O(kvmfleet.migration.host#module:revoke_token)). A host without a folder that another host sees is granted none, and C(guard.note) says so.
-      - A host that may hold such a token is not evacuated before a person has revoked it.
+      - Let the host release its own next boot after a clean shutdown, for fleets whose control node is a guest of the fleet. Requires O(guard).
+      - The host accepts a token only if every folder of images that other hosts see confirms at boot that nobody has revoked it
+        (O(kvmfleet.migration.host#module:revoke_token)). A host without a folder that another host sees is granted no token, and C(guard.note) says so.
+      - A host that may hold such a token is not evacuated until a person has revoked it.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -45,9 +46,9 @@ extends_documentation_fragment:
   - kvmfleet.migration._ledger
   - kvmfleet.migration._internal
 notes:
-  - When the host was protected last is written into its entry by every run, which does not count as a change.
-  - A libvirt UUID that has changed since, although the host is the same by its host ID and machine ID, is written, and warned of with the remedy.
-  - A libvirt UUID that another host of the ledger has too is warned of likewise.
+  - Every run writes the time at which the host was last protected into its entry. This does not count as a change.
+  - If libvirt's UUID has changed, although the host is the same by its host ID and machine ID, the new one is written, with a warning that states the remedy.
+  - If another host of the ledger has the same libvirt UUID, there is a similar warning.
 seealso:
   - module: kvmfleet.migration.host
   - plugin: kvmfleet.migration.ledger
@@ -72,7 +73,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host_id:
-  description: The collection's own ID of the host; null in check mode where the host has none yet.
+  description: The collection's own ID of the host; null in check mode if the host has none yet.
   returned: success
   type: str
   sample: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01
@@ -91,7 +92,7 @@ saved:
       possible_hosts: [kvm1]
       changes: [definition, autostart]
 unchanged:
-  description: Domains of which the ledger knew all; C(age_seconds) is how long ago they were written.
+  description: Domains whose documents were already up to date; C(age_seconds) is the time since they were written.
   returned: success
   type: list
   elements: dict
@@ -104,13 +105,13 @@ unchanged:
       age_seconds: 86400
       possible_hosts: [kvm1]
 missing:
-  description: Domains that may be on this host by the ledger, and are not. Their documents stay as they are.
+  description: Domains that may be on this host according to the ledger, and are not. Their documents are not changed.
   returned: success
   type: list
   elements: dict
   sample: []
 conflicts:
-  description: Domains that are active here although a record gives them to another host; C(uuid), C(name), C(msg). They may run twice.
+  description: Domains that are active on this host although a record gives them to another host; C(uuid), C(name), C(msg). They may run twice.
   returned: success
   type: list
   elements: dict
@@ -125,7 +126,7 @@ unproved:
   description:
     - Disks and other files that no other host was proved to see, so that their domains would not be started elsewhere; C(uuid), C(name), C(target), C(path),
       C(reason).
-    - C(target) is null for a file that is no disk, and where each disk is seen by some host, but all of them by none.
+    - C(target) is null for a file that is not a disk. It is also null if some host sees each of the disks, but no host sees all of them.
   returned: success
   type: list
   elements: dict
@@ -138,18 +139,19 @@ unproved:
 missing_records:
   description:
     - Moves and evacuations that this host remembers, and the ledger does not.
-    - It knows nothing of them, or less than any crash can leave behind, so it was set back, as by an old backup.
-    - Their domains are neither moved nor started before a person has settled them with O(kvmfleet.migration.host#module:settle).
+    - The ledger has none of them, or less than any crash can leave behind. It is therefore older than the host's memory, for example restored from an old
+      backup.
+    - Their domains are neither moved nor started until a person has settled them with O(kvmfleet.migration.host#module:settle).
   returned: success
   type: list
   elements: dict
   contains:
     id:
-      description: The record's ID.
+      description: ID of the record.
       type: str
       sample: 2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10
     generation:
-      description: The generation that it has of its domain.
+      description: The generation of its domain in this record.
       type: int
       sample: 7
     type:
@@ -157,15 +159,15 @@ missing_records:
       type: str
       sample: live-migration
     status:
-      description: What the host remembers of its end. Of an evacuation that is always V(pre-migrating).
+      description: The last status that the host remembers. For an evacuation this is always V(pre-migrating).
       type: str
       sample: completed
     updated_at:
-      description: When that was written.
+      description: When that status was written.
       type: str
       sample: '2026-11-21T03:00:00.000Z'
     domain:
-      description: UUID and name.
+      description: UUID and name of the domain.
       type: dict
       sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1}
     source:
@@ -173,15 +175,15 @@ missing_records:
       type: dict
       sample: {host: kvm1, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01}
     destination:
-      description: The same of the destination.
+      description: Inventory name, host ID and libvirt's UUID of the destination.
       type: dict
       sample: {host: kvm2, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c02}
     ledger_id:
-      description: The ledger that it was written in.
+      description: ID of the ledger in which it was written.
       type: str
       sample: 7d0a1a0e-6d0b-4a55-8f3a-1f0e9d6c2b31
     ledger_status:
-      description: What the ledger has of it; null where it has nothing.
+      description: Status of the record in the ledger; null if the ledger does not have it.
       type: str
       sample: null
     remembered_by:
@@ -189,18 +191,18 @@ missing_records:
       type: str
       sample: kvm1
 notes:
-  description: What a person should know, a sentence each; empty where every domain was saved and could be started elsewhere.
+  description: Notes for the operator, one sentence each; empty if every domain was saved and could be started elsewhere.
   returned: success
   type: list
   elements: str
   sample: ["No token could be left in /srv/iso: Read-only file system."]
 tokens:
-  description: Folders with a token of this host (C(left)), and why there is none in others (C(unwritable)).
+  description: Folders with a token of this host (C(left)), and the reasons why others have none (C(unwritable)).
   returned: success
   type: dict
   sample: {left: [/var/lib/libvirt/images], unwritable: {}}
 sees:
-  description: By name of each other host, the folders and devices of it that this host sees too.
+  description: For each other host, by name, its folders and devices that this host sees too.
   returned: success
   type: dict
   sample: {kvm2: [/srv/images]}
@@ -210,15 +212,15 @@ guard:
   type: dict
   contains:
     installed:
-      description: Whether it is there.
+      description: Whether the boot guard is installed.
       type: bool
       sample: true
     systemd:
-      description: Whether systemd runs it.
+      description: Whether systemd runs the boot guard.
       type: bool
       sample: true
     held_at_boot:
-      description: Whether the next boot is held; both of the above.
+      description: Whether the next boot is held, which requires both of the above.
       type: bool
       sample: true
     held:
@@ -226,11 +228,11 @@ guard:
       type: bool
       sample: false
     note:
-      description: What does not hold, in words; empty where all does.
+      description: What does not work, in words; empty if everything does.
       type: str
       sample: ''
 error_code:
-  description: A stable word for what went wrong.
+  description: Stable code of the error.
   returned: failure
   type: str
   sample: conflict
@@ -238,15 +240,15 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import protect_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.protect import PHASES
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
-from ansible_collections.kvmfleet.migration.plugins.module_utils._protect_spec import protect_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Run one phase on the host; the action plugin of the same name calls them in their order."""
     module = AnsibleModule(argument_spec=protect_spec(), supports_check_mode=True)
-    run(module, lambda module: in_phase(PHASES, module.params))
+    run_module(module, lambda module: run_phase(PHASES, module.params))
 
 
 if __name__ == "__main__":

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: scheduler_check
-short_description: Ask whether a domain may move to a host, and why not
+short_description: Check whether a domain can move to a host, and why not
 version_added: 0.1.0
 description:
-  - Judges one destination, or several candidates, for a domain by all rules of the scheduler, as M(kvmfleet.migration.live_migrate) does before each move.
-  - Every rule that refuses a host is returned with its reason, also those after the first. Changes nothing, and writes no record.
-  - What is judged is what the hosts answer now, together with the moves that the ledger knows to be on their way. What only a host itself can tell,
-    its mounts for example, is taken from M(kvmfleet.migration.host_facts) of that host where they were gathered within the last 60 seconds. What stays unknown
-    is a warning.
+  - Checks one destination, or several candidates, for a domain against all rules of the scheduler, as M(kvmfleet.migration.live_migrate) does before each move.
+  - Every rule that refuses a host is returned with its reason, not only the first one. Changes nothing, and writes no record.
+  - The check uses the current answers of the hosts, together with the moves in progress in the ledger. Facts that only a host itself can determine, for
+    example its mounts, are taken from M(kvmfleet.migration.host_facts) of that host if they were gathered within the last 60 seconds. Unknown facts are
+    warnings.
 options:
   name:
     description:
-      - Name of the domain, which has to be on the host that the task runs on.
+      - Name of the domain, which must be on the host on which the task runs.
       - Exactly one of O(name), O(uuid) and O(request) is needed.
     type: str
   uuid:
@@ -27,45 +27,47 @@ options:
     type: str
   request:
     description:
-      - What a domain needs, as RV(request) of an earlier check returned it, as it stands in a record of the ledger, or as C(request) of a domain in
-        C(kvmfleet_host).
-      - C(memory_mib) and C(vcpus) are the least. C(uuid) and C(name) are kept in it where the domain exists.
+      - The requirements of a domain, as in RV(request) of an earlier check, in a record of the ledger, or in C(request) of a domain in C(kvmfleet_host).
+      - C(memory_mib) and C(vcpus) are required. For an existing domain, it also contains C(uuid) and C(name).
     type: dict
   destination:
     description:
-      - Inventory name of the one host to judge. A name that is not in the inventory is taken as an address.
-      - Excludes O(candidates).
+      - Inventory name of a single host to check. A name that is not in the inventory is used as an address.
+      - Mutually exclusive with O(candidates).
     type: str
   candidates:
     description:
-      - The hosts to judge.
-      - Without it and O(destination), these are the other hosts of the inventory group C(kvmfleet_hosts), or of all where that group is missing.
+      - The hosts to check.
+      - Without this option and O(destination), these are the other hosts of the inventory group C(kvmfleet_hosts), or of the whole inventory if that group
+        does not exist.
     type: list
     elements: str
   destination_uri:
     description:
-      - Libvirt URI of the one destination, as the host that the task runs on reaches it.
-      - By default the destination's inventory variable C(kvmfleet_libvirt_uri), else one built from O(transport) and the destination's C(ansible_host) or name.
-      - Excludes O(candidates).
+      - libvirt URI of the single destination, as the host on which the task runs reaches it.
+      - The default is the destination's inventory variable C(kvmfleet_libvirt_uri). Without it, the URI is built from O(transport) and the destination's
+        C(ansible_host) or name.
+      - Mutually exclusive with O(candidates).
     type: str
   transport:
-    description: How libvirt reaches the candidates. By default the variable C(kvmfleet_transport), else V(ssh).
+    description: Transport from libvirt on this host to libvirt on the candidates. The default is the variable C(kvmfleet_transport), or V(ssh) without it.
     type: str
     choices: [ssh, tls, tcp]
   copy_storage:
     description:
-      - What the move would do with disks that both hosts do not share, as in M(kvmfleet.migration.live_migrate). What would be copied needs room there.
-      - With a local O(uri), root, and a domain that is active, it is found out by the same test of both hosts as before a move. Else every disk that is
-        written to and not known to be shared is counted, with a warning.
+      - How the move would treat disks that the hosts do not share, as in M(kvmfleet.migration.live_migrate). Disks that would be copied need space on the
+        destination.
+      - With a local O(uri), root, and an active domain, this is determined by the same test on both hosts as before a move. Otherwise every disk to which the
+        domain writes, and which is not known to be shared, is counted, with a warning.
     type: str
     choices: [none, auto, full, incremental]
     default: none
   scheduler:
     description:
-      - Settings in the form of the inventory variable C(kvmfleet_scheduler), for this check alone. They stand over those of every candidate.
-      - Known are C(cpu_allocation_ratio) (4.0), C(ram_allocation_ratio) (1.0), C(disk_allocation_ratio) (1.0), C(reserved_memory_mib) (512),
-        C(reserved_cpus) (0), C(labels), C(limits) (C(domains), C(moves_in), C(moves_out), C(moves_total)) and C(weights)
-        (C(free_memory), C(free_cpu), C(soft_groups), C(moves)). At a limit of moves a move waits for its turn, which is a warning here.
+      - Settings in the form of the inventory variable C(kvmfleet_scheduler), for this check only. They override those of every candidate.
+      - The keys are C(cpu_allocation_ratio) (4.0), C(ram_allocation_ratio) (1.0), C(disk_allocation_ratio) (1.0), C(reserved_memory_mib) (512),
+        C(reserved_cpus) (0), C(labels), C(limits) (C(domains), C(moves_in), C(moves_out), C(moves_total)) and C(weights) (C(free_memory), C(free_cpu),
+        C(soft_groups), C(moves)). At a limit of moves, a move waits for admission, which is a warning of this module.
     type: dict
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
@@ -78,8 +80,8 @@ attributes:
   diff_mode:
     support: none
 notes:
-  - Needs no root, only a user who may connect to libvirt on this host and on the candidates.
-  - A candidate that does not answer is a verdict like any other, of the filter C(up).
+  - Does not require root, only a user who may connect to libvirt on this host and on the candidates.
+  - A candidate that does not answer gets a verdict like any other, by the filter C(up).
   - A ledger that does not exist yet is read as an empty one.
 seealso:
   - module: kvmfleet.migration.live_migrate
@@ -118,7 +120,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verdicts:
-  description: One for each candidate, those that passed first, the best of them first.
+  description: One verdict for each candidate. Candidates that passed come first, in the order of their weight.
   returned: when the hosts were asked; also when none passes
   type: list
   elements: dict
@@ -128,21 +130,21 @@ verdicts:
       type: str
       sample: kvm2
     passed:
-      description: Whether the domain may go there.
+      description: Whether the domain can move there.
       type: bool
       sample: false
     failures:
-      description: Every rule that refuses, by its name, with the reason.
+      description: Every rule that refuses the candidate, by name, with the reason.
       type: list
       elements: dict
       sample: [{filter: enabled, reason: "It is in maintenance (new disks)."}]
     warnings:
-      description: What could not be told, and what to look at before the move.
+      description: Facts that are unknown, and what to check before the move.
       type: list
       elements: str
       sample: []
     weight:
-      description: How much the host is wanted, against the others that passed; V(0) for one that did not.
+      description: Weight of the host relative to the others that passed; V(0) for a host that did not.
       type: float
       sample: 1.87
 selected:
@@ -151,12 +153,12 @@ selected:
   type: str
   sample: kvm3
 request:
-  description: What the domain needs, for O(request) of a later check.
+  description: The requirements of the domain, for O(request) of a later check.
   returned: when the hosts were asked; also when none passes
   type: dict
   sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1, memory_mib: 2048, vcpus: 2, arch: x86_64, machine: pc-q35-7.2}
 error_code:
-  description: A stable word for what went wrong; V(conflict) when no candidate passes.
+  description: Stable code of the error; V(conflict) if no candidate passes.
   returned: failure
   type: str
   sample: conflict
@@ -165,14 +167,14 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import internal_spec, scheduler_check_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import in_phase, run
-from ansible_collections.kvmfleet.migration.plugins.module_utils._scheduler_check import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.survey import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
     """Ask this host and the candidates; the action plugin of the same name judges what they answer."""
     module = AnsibleModule(argument_spec={**scheduler_check_spec(), **internal_spec()}, supports_check_mode=True)
-    run(module, lambda module: in_phase(PHASES, module.params))
+    run_module(module, lambda module: run_phase(PHASES, module.params))
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Body
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.as_html import as_html
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.document import document_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.gather import Found, Scope, gather
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import ReportData, Scope, build_document, gather_records
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import as_html
 from ansible_collections.kvmfleet.migration.tests.browser.window import Window
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._report import nights
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 
 MANY = 10_000
 
@@ -52,8 +52,8 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """A night with everything in it, names that are markup among it."""
     ledger = open_ledger(str(tmp_path_factory.mktemp("night") / "ledger"))
     nights.night(ledger, strange=True)
-    path = _written(tmp_path_factory, gather(ledger, Scope(), nights.DRAINS), "Kernel updates in November")
-    return Page(path, list(ledger.records()))
+    path = _written(tmp_path_factory, gather_records(ledger, Scope(), nights.DRAINS), "Kernel updates in November")
+    return Page(path, encode(list(ledger.list_records())))
 
 
 @pytest.fixture(scope="session")
@@ -66,14 +66,14 @@ def demo() -> Page:
 @pytest.fixture(scope="session")
 def nothing(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """A report of no move at all."""
-    return Page(_written(tmp_path_factory, Found()), [])
+    return Page(_written(tmp_path_factory, ReportData()), [])
 
 
 @pytest.fixture(scope="session")
 def month(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """A report of very many moves."""
     records = nights.many(MANY)
-    return Page(_written(tmp_path_factory, Found(records=records)), records)
+    return Page(_written(tmp_path_factory, ReportData(records=records)), encode(records))
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +82,7 @@ def axe() -> str:
     return Path(os.environ["KVMFLEET_NODE_MODULES"], "axe-core", "axe.min.js").read_text(encoding="utf-8")
 
 
-def _written(factory: pytest.TempPathFactory, found: Found, title: str | None = None) -> Path:
+def _written(factory: pytest.TempPathFactory, found: ReportData, title: str | None = None) -> Path:
     path = factory.mktemp("report") / "report.html"
-    path.write_text(as_html(document_of(found, Scope(), nights.MADE_AT, title)), encoding="utf-8")
+    path.write_text(as_html(build_document(found, Scope(), nights.MADE_AT, title)), encoding="utf-8")
     return path

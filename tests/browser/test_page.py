@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The report's page in a browser: what it shows is what the ledger has, and it shows it to everybody."""
+"""The page of the report in a browser: its content agrees with the ledger, and it is accessible."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report import words
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.downtimes import downtimes_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.moves import move_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Body
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report import formats
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.moves import describe_move, summarize_downtimes
 from ansible_collections.kvmfleet.migration.tests.browser.conftest import MANY, Page
 from ansible_collections.kvmfleet.migration.tests.browser.window import DESK, PHONE, TABLET, Window
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._report import nights
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 
 NOT_MOVED = ("conflict", "cancelled", "failed", "error")
 # What README and docs/report.md show of a page.
@@ -32,7 +32,7 @@ def named(page: Page, name: str) -> Body:
 
 
 def see_all(window: Window) -> None:
-    """Come past every chart, so that each is drawn."""
+    """Scroll past every chart, so that each is drawn."""
     for chart in CHARTS:
         window.scroll_to(f"#{chart}")
         window.until("return document.querySelector(`#${arguments[0]} :is(svg, canvas)`) !== null", chart)
@@ -43,7 +43,7 @@ def see_all(window: Window) -> None:
 
 
 @pytest.mark.parametrize(("which", "dark"), [("night", False), ("night", True), ("nothing", False), ("nothing", True), ("month", False)])
-def test_it_opens_without_a_word_on_the_console_and_asks_nobody(window: Window, request: pytest.FixtureRequest, which: str, dark: bool) -> None:
+def test_page_opens_without_console_messages_or_network_requests(window: Window, request: pytest.FixtureRequest, which: str, dark: bool) -> None:
     page: Page = request.getfixturevalue(which)
     window.look(dark=dark)
     window.open(page.path)
@@ -57,7 +57,7 @@ def test_it_opens_without_a_word_on_the_console_and_asks_nobody(window: Window, 
 @pytest.mark.parametrize(
     ("name", "size", "dark"), [("demo", PICTURE, False), ("demo-desk", DESK, False), ("demo-dark", DESK, True), ("demo-phone", PHONE, False)]
 )
-def test_the_report_that_the_documentation_shows(window: Window, demo: Page, name: str, size: tuple[int, int], dark: bool) -> None:
+def test_demo_report_shows_every_record_in_table_and_timeline(window: Window, demo: Page, name: str, size: tuple[int, int], dark: bool) -> None:
     window.look(size, dark)
     window.open(demo.path)
     see_all(window)
@@ -68,7 +68,7 @@ def test_the_report_that_the_documentation_shows(window: Window, demo: Page, nam
     assert {record["domain"]["name"] for record in demo.records} - set(named) == set()
 
 
-def test_its_policy_forbids_what_it_does_not_bring(window: Window, night: Page) -> None:
+def test_content_security_policy_blocks_injected_scripts_and_remote_images(window: Window, night: Page) -> None:
     window.open(night.path)
     window.run("const one = document.createElement('script'); one.textContent = 'window.taken = true'; document.body.append(one);")
     window.run("const one = document.createElement('img'); one.src = 'https://example.invalid/x.png'; document.body.append(one);")
@@ -79,33 +79,33 @@ def test_its_policy_forbids_what_it_does_not_bring(window: Window, night: Page) 
 # -- what it shows ---------------------------------------------------------------------------------------------------
 
 
-def test_the_moves_are_the_ledgers(window: Window, night: Page) -> None:
+def test_moves_table_matches_the_records_of_the_ledger(window: Window, night: Page) -> None:
     window.open(night.path)
     shown = {(row["Domain"], row["Begun"]): row for row in window.rows("moves-table")}
     assert len(shown) == len(night.records)
     for record in night.records:
-        move, result = move_of(record), record["result"]
-        row = shown[record["domain"]["name"], words.at(move["started_at"] or move["created_at"])]
-        assert row["From → to"].replace("\u00a0", " ") == words.way(move)
-        assert (row["Took"], row["Downtime"]) == (words.in_time(result["elapsed_ms"]), words.in_time(result["downtime_ms"]))
-        assert (row["Data"], row["Mode"]) == (words.in_bytes(result["bytes"]), result["mode"] or words.NOTHING)
-        assert row["Outcome"] == move["outcome"]
+        move, result = describe_move(read_record(record)), record["result"]
+        row = shown[record["domain"]["name"], formats.format_time(move.started_at or move.created_at)]
+        assert row["From → to"].replace("\u00a0", " ") == formats.route_text(move)
+        assert (row["Took"], row["Downtime"]) == (formats.format_duration(result["elapsed_ms"]), formats.format_duration(result["downtime_ms"]))
+        assert (row["Data"], row["Mode"]) == (formats.format_bytes(result["bytes"]), result["mode"] or formats.DASH)
+        assert row["Outcome"] == move.outcome
 
 
-def test_the_first_figures_are_the_ledgers(window: Window, night: Page) -> None:
+def test_summary_figures_match_the_records_of_the_ledger(window: Window, night: Page) -> None:
     window.open(night.path)
     arrived = sum(1 for record in night.records if record["status"] in ("completed", "done"))
     stayed = sum(1 for record in night.records if record["status"] in NOT_MOVED)
-    downtimes = downtimes_of([move_of(record) for record in night.records])
-    moved = words.in_bytes(sum(record["result"]["bytes"] or 0 for record in night.records))
-    assert window.texts(".tile-figure") == [str(arrived), str(stayed), words.in_time(downtimes["median_ms"]), moved, "1"]
-    assert window.texts("#downtimes-figures dd") == [str(downtimes["count"]), *(words.in_time(downtimes[key]) for key in QUANTILES)]
+    downtimes = summarize_downtimes([describe_move(read_record(record)) for record in night.records])
+    moved = formats.format_bytes(sum(record["result"]["bytes"] or 0 for record in night.records))
+    assert window.texts(".tile-figure") == [str(arrived), str(stayed), formats.format_duration(downtimes.median_ms), moved, "1"]
+    assert window.texts("#downtimes-figures dd") == [str(downtimes.count), *(formats.format_duration(getattr(downtimes, key)) for key in QUANTILES)]
 
 
 QUANTILES = ("least_ms", "median_ms", "p95_ms", "p99_ms", "most_ms")
 
 
-def test_hosts_refusals_forced_moves_and_evidence(window: Window, night: Page) -> None:
+def test_hosts_refusals_forced_moves_and_evidence_are_shown(window: Window, night: Page) -> None:
     window.open(night.path)
     hosts = {row["Host"]: row for row in window.rows("hosts-table")}
     assert [hosts[name]["Safe to reboot"] for name in ("kvm1", "kvm2", "kvm6")] == ["yes", "no", "not known"]
@@ -122,20 +122,20 @@ def test_hosts_refusals_forced_moves_and_evidence(window: Window, night: Page) -
     assert "Status: OFF" in window.find("#evacuations-table").text
 
 
-def test_one_move_is_shown_with_its_readings(window: Window, night: Page) -> None:
+def test_a_move_is_shown_with_its_samples(window: Window, night: Page) -> None:
     db1 = named(night, "db1")
     window.open(night.path, f"#move={db1['id']}")
     assert window.find("#move-h").text.startswith("db1")
     window.until("return document.querySelectorAll('#convergence-chart svg path').length > 5")
     window.run("document.querySelectorAll('#move details').forEach((one) => { one.open = true; })")
     readings = window.run("return [...document.querySelectorAll('#move .plain tbody tr')].map((row) => [...row.children].map((cell) => cell.innerText))")
-    keys = (("elapsed_ms", words.in_time), ("remaining_bytes", words.in_bytes))
+    keys = (("elapsed_ms", formats.format_duration), ("remaining_bytes", formats.format_bytes))
     assert [reading[:2] for reading in readings] == [[say(sample[key]) for key, say in keys] for sample in db1["samples"]]
     assert window.texts("#move .history strong") == [line["status"] for line in db1["history"]]
     assert "284 ms" in window.find("#move .facts").text
 
 
-def test_a_bar_of_the_timeline_leads_to_its_move(window: Window, night: Page) -> None:
+def test_clicking_a_timeline_bar_opens_its_move(window: Window, night: Page) -> None:
     window.open(night.path)
     see_all(window)
     window.run("document.querySelector('#timeline-chart').scrollIntoView({block: 'start'})")
@@ -149,7 +149,7 @@ def test_a_bar_of_the_timeline_leads_to_its_move(window: Window, night: Page) ->
     assert window.run("return location.hash") == f"#move={named(night, 'db1')['id']}"
 
 
-def test_names_with_markup_stay_text(window: Window, night: Page) -> None:
+def test_names_with_markup_are_shown_as_text(window: Window, night: Page) -> None:
     window.open(night.path)
     see_all(window)
     for name in (nights.MARKUP, nights.BREAKOUT):
@@ -172,14 +172,14 @@ def test_tables_sort_by_figures_and_by_names(window: Window, night: Page) -> Non
     heading = window.find("#moves-table thead th:nth-child(6) button")
     heading.click()
     assert window.find("#moves-table thead th:nth-child(6)").get_attribute("aria-sort") == "descending"
-    assert [row["Downtime"] for row in window.rows("moves-table")][: len(lived)] == [words.in_time(one) for one in lived]
+    assert [row["Downtime"] for row in window.rows("moves-table")][: len(lived)] == [formats.format_duration(one) for one in lived]
     heading.send_keys(Keys.ENTER)
     assert window.find("#moves-table thead th:nth-child(6)").get_attribute("aria-sort") == "ascending"
     window.find("#moves-table thead th:nth-child(1) button").click()
     assert window.texts("#moves-table thead [aria-sort=ascending]") == ["Domain↑"] or window.texts("#moves-table thead [aria-sort=ascending]") == ["Domain"]
 
 
-def test_tables_can_be_searched_by_what_stands_in_them_and_by_id(window: Window, night: Page) -> None:
+def test_tables_can_be_searched_by_cell_text_and_by_record_id(window: Window, night: Page) -> None:
     window.open(night.path)
     for words_typed, found in (("kvm2 db2", ["db2"]), (named(night, "db1")["id"], ["db1"]), ("no such guest", [])):
         box = window.find("#moves-table input")
@@ -201,7 +201,7 @@ def test_the_accessibility_checker_finds_nothing(window: Window, night: Page, ax
 
 
 @pytest.mark.parametrize("size", [PHONE, TABLET, PICTURE, DESK])
-def test_nobody_has_to_scroll_sideways(window: Window, night: Page, size: tuple[int, int]) -> None:
+def test_page_needs_no_horizontal_scrolling(window: Window, night: Page, size: tuple[int, int]) -> None:
     window.look(size)
     window.open(night.path)
     see_all(window)
@@ -212,7 +212,7 @@ def test_nobody_has_to_scroll_sideways(window: Window, night: Page, size: tuple[
     assert [one.get_attribute("outerHTML")[:200] for one in wider[:5]] == []
 
 
-def test_in_the_dark_page_and_charts_are_dark_and_change_with_the_day(window: Window, night: Page) -> None:
+def test_dark_mode_changes_the_colours_of_page_and_charts(window: Window, night: Page) -> None:
     window.open(night.path)
     see_all(window)
     background = "getComputedStyle(document.body).backgroundColor"
@@ -224,7 +224,7 @@ def test_in_the_dark_page_and_charts_are_dark_and_change_with_the_day(window: Wi
         window.until(f"return {colours} !== arguments[0]", before)
 
 
-def test_paper_has_all_rows_in_light_colours_and_is_folded_up_again(window: Window, night: Page) -> None:
+def test_printing_shows_all_rows_in_light_colours_and_restores_the_page(window: Window, night: Page) -> None:
     window.look(dark=True)
     window.open(night.path)
     window.run("window.addEventListener('beforeprint', () => { window.printed = document.querySelectorAll('#moves-table tbody tr').length; })")
@@ -235,7 +235,7 @@ def test_paper_has_all_rows_in_light_colours_and_is_folded_up_again(window: Wind
     assert window.said() == []
 
 
-def test_without_javascript_it_is_text(window: Window, night: Page) -> None:
+def test_page_without_javascript_shows_the_report_as_text(window: Window, night: Page) -> None:
     window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         window.driver.get(night.path.as_uri())
@@ -246,7 +246,7 @@ def test_without_javascript_it_is_text(window: Window, night: Page) -> None:
     assert named(night, "db1")["id"] in text
 
 
-def test_ten_thousand_moves_open_and_only_what_is_looked_at_is_read(window: Window, month: Page, record_property: t.Callable[[str, object], None]) -> None:
+def test_report_of_ten_thousand_moves_opens_and_renders_one_page_of_rows(window: Window, month: Page, record_property: t.Callable[[str, object], None]) -> None:
     window.open(month.path)
     timing = window.run("const one = performance.getEntriesByType('navigation')[0]; return [one.domInteractive, one.loadEventEnd];")
     record_property("milliseconds until the page could be used", timing[0])
@@ -255,4 +255,4 @@ def test_ten_thousand_moves_open_and_only_what_is_looked_at_is_read(window: Wind
     assert window.run("return document.querySelectorAll('*').length") < 2500
     box = window.find("#moves-table input")
     box.send_keys(month.records[-1]["id"])
-    assert [row["Downtime"] for row in window.rows("moves-table")] == [words.in_time(month.records[-1]["result"]["downtime_ms"])]
+    assert [row["Downtime"] for row in window.rows("moves-table")] == [formats.format_duration(month.records[-1]["result"]["downtime_ms"])]

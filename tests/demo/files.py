@@ -10,7 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._report.render import contents_of, names_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import file_names, render_files
 
 FORMATS = ("html", "json", "csv", "markdown", "junit")
 
@@ -18,7 +20,7 @@ FORMATS = ("html", "json", "csv", "markdown", "junit")
 def rendered(folder: Path) -> dict[str, bytes]:
     """Return what the report's files in that folder are to be, by name."""
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    return contents_of(document, names_of("report", FORMATS))
+    return render_files(decode(Report, document), file_names("report", FORMATS))
 
 
 if __name__ == "__main__":

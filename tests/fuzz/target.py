@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 
 from .mutation import damaged
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import check
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import check_host
 from ansible_collections.kvmfleet.migration.tests.simulator.fleets import Drain
 
 
@@ -24,12 +25,12 @@ def requests_of(drain: Drain) -> list[Request]:
 def requests_from(host: str, facts: Mapping[str, t.Any]) -> list[Request]:
     """Return what the active domains of a host need."""
     active = [domain for domain in facts["domains"] if domain["active"]]
-    return [Request.of(domain["request"], domain["uuid"], domain["name"], host, facts["host_uuid"]) for domain in active]
+    return [Request.from_needs(domain["request"], domain["uuid"], domain["name"], host, facts["host_uuid"]) for domain in active]
 
 
 def fleet_of(drain: Drain) -> Fleet:
     """Return the fleet before anything moves; the drained host takes nothing, and all its active domains leave."""
-    states = {name: HostState.of(name, facts, settings=drain.settings.get(name)) for name, facts in drain.facts.items()}
+    states = {name: HostState.from_facts(name, decode(HostFacts, facts), settings=drain.settings.get(name)) for name, facts in drain.facts.items()}
     return Fleet(states, frozenset(request.uuid for request in requests_of(drain)))
 
 
@@ -40,9 +41,9 @@ def is_allowed(fleet: Fleet, requests: Sequence[Request], hosts: Mapping[str, st
     """
     for request in requests:
         host = hosts[request.uuid]
-        if not check(request, fleet.states[host], fleet).passed:
+        if not check_host(request, fleet.states[host], fleet).passed:
             return False
-        fleet = fleet.taking(request, host)
+        fleet = fleet.with_domain(request, host)
     return True
 
 
@@ -52,8 +53,8 @@ def placement_of_all(fleet: Fleet, requests: Sequence[Request], hosts: Sequence[
         return {}
     first, rest = requests[0], requests[1:]
     for host in hosts:
-        if check(first, fleet.states[host], fleet).passed:
-            found = placement_of_all(fleet.taking(first, host), rest, hosts)
+        if check_host(first, fleet.states[host], fleet).passed:
+            found = placement_of_all(fleet.with_domain(first, host), rest, hosts)
             if found is not None:
                 return {first.uuid: host, **found}
     return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from . import looks
 from .actions import HOSTS
@@ -98,7 +99,7 @@ class Aftermath:
         if broken:
             raise Violation(f"the audit chain does not hold: {broken}")
         ledger = site.ledger
-        records = {record["id"]: record for record in ledger.records()}
+        records = {record.record_id: record for record in ledger.list_records()}
         if ledger.problems:
             raise Violation(f"the ledger has damaged documents: {ledger.problems}")
         self._check_hosts()
@@ -107,7 +108,7 @@ class Aftermath:
 
     def _check_hosts(self) -> None:
         """Every host takes domains again: nothing is open that would keep one out."""
-        out = {document.body["name"]: document.body["state"] for document in self._stage.site.ledger.hosts() if document.body["state"] != "enabled"}
+        out = {document.body["name"]: document.body["state"] for document in self._stage.site.ledger.list_hosts() if document.body["state"] != "enabled"}
         if out:
             raise Violation(f"hosts are not enabled after they were recovered: {out}")
 
@@ -120,11 +121,11 @@ class Aftermath:
             if here not in possible:
                 raise Violation(f"{name} runs on {here}, and by the ledger it may be on {possible} alone", name)
 
-    def _check_quarantine(self, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
+    def _check_quarantine(self, records: t.Mapping[str, MoveRecord]) -> None:
         for number in HOSTS:
             for manifest in documents(self._stage.sh(number, _QUARANTINED)):
                 record = records.get(manifest["record"])
-                if record is None or record["type"] != s.EVACUATION or manifest["state"] == "working":
+                if record is None or record.type != s.EVACUATION or manifest["state"] == "working":
                     raise Violation(f"in quarantine on host {number} without a reason: {manifest}", hosts=[number])
 
     # Memory

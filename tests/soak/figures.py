@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 
 from .actions import ENDS, FAULTS, SETTLE, TASKS, Action
 

@@ -3,164 +3,242 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""May the copy that an evacuation left on its returned source be removed, and which of its disks? Pure decisions; nothing is asked or touched here."""
+"""The host half of the module C(evacuation_cleanup): identifies this host, determines what may be removed from it, and removes it."""
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+import os
 import typing as t
 
-from .._storage.token import SEPARATE, SHARED
+from .._facts.identity import read_identity
+from .._facts.mounts import innermost_mount, read_mounts
+from .._facts.own_moves import list_remembered
+from .._host_identity import check_ledger_id, read_host_id
+from .._libvirt.host import open_host
+from .._libvirt.interface import Host
+from .._model.cleanup import CleanupDone, CleanupPlan, CleanupQuestion, DiskVerdict, KeptDisk, QuarantinedDisk, QuarantinedFile
+from .._model.codec import Json, decode, encode
+from .._model.errors import Conflict, Internal, Unsafe
+from .._module import Phase, Result, require_local, require_root
+from .._time_limits import limit_questions
+from .cleanup_survey import CleanupSurvey
+from .cleanup_verdicts import CLEAN
+from .quarantine import Quarantine, Step, expire_quarantine, is_moved, list_quarantined
 
-CLEAN = "clean"
-REFUSE = "refuse"
-ALARM = "alarm"
-# The domain has come back by a newer record: what is here is no leftover.
-SUPERSEDED = "superseded"
-
-Disk = t.Dict[str, t.Any]
+KEEP = "keep"
+_SAVE, _DISK = "managed_save", "disk"
 
 
-@dataclasses.dataclass(frozen=True)
-class Copy:
-    """The domain as this host has it. C(blocker) is a sentence on why libvirt could not forget it without loss."""
+class _Identify(t.TypedDict):
+    """The input of L(identify_host)."""
 
-    present: bool
-    active: bool = False
-    blocker: str = ""
+    ledger_id: t.Optional[str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Elsewhere:
-    """Names of the other hosts: on which the domain is C(active), C(defined) at all (active ones too), and where it is C(expected) by the ledger.
+class _SurveyCopies(t.TypedDict):
+    """The input of L(survey_copies)."""
 
-    C(silent) are those that did not answer: name to why, a sentence.
+    host_id: str
+    uris: t.Mapping[str, str]
+    domains: t.Sequence[Json]
+
+
+class _CleanCopy(t.TypedDict):
+    """The input of L(clean_copy)."""
+
+    host_id: str
+    uris: t.Mapping[str, str]
+    domains: t.Sequence[Json]
+    storage: str
+
+
+class _ListPutAside(t.TypedDict):
+    """The input of L(list_put_aside)."""
+
+    host_id: str
+
+
+class _DeleteExpired(t.TypedDict):
+    """The input of L(delete_expired)."""
+
+    host_id: str
+    due: t.Sequence[str]
+    check: bool
+
+
+@limit_questions
+def identify_host(uri: str, work: _Identify) -> Result:
+    """Return the identity of this host, and C(remembered), the moves that it remembers.
+
+    Raises L(Forbidden) without root, L(NotSupported) for another host's URI, L(Conflict) for another ledger's host.
+    """
+    require_root()
+    require_local(uri)
+    check_ledger_id(work["ledger_id"])
+    return {**read_identity(uri, {}), "remembered": list_remembered()}
+
+
+@limit_questions
+def survey_copies(uri: str, work: _SurveyCopies) -> Result:
+    """Return C(plans), the permitted cleanup of each domain. Changes nothing.
+
+    :arg work: C(host_id) that this host has to have; C(uris) of the others; C(domains), see L(CleanupQuestion).
+    """
+    with _open_survey(uri, work["host_id"], work["uris"]) as (_host, look):
+        return {"changed": False, "plans": encode(look.plan_cleanups(_read_questions(work["domains"])))}
+
+
+def clean_copy(uri: str, work: _CleanCopy) -> Result:
+    """Survey one domain again, and remove its copy. Returns C(plan), and, if it is C(clean), C(done): C(quarantined), C(kept), C(restore), C(undefined).
+
+    :arg work: as of L(survey_copies), with one domain; C(storage).
+    """
+    with _open_survey(uri, work["host_id"], work["uris"]) as (host, look):
+        (plan,) = look.plan_cleanups(_read_questions(work["domains"]))
+        if plan.kind != CLEAN:
+            return {"changed": False, "plan": encode(plan)}
+        done = encode(CopyCleaner(host, work["host_id"], Quarantine(plan.record)).remove_copy(plan, work["storage"]))
+        return {"changed": done.pop("changed"), "plan": encode(plan), "done": done}
+
+
+def list_put_aside(_uri: str, work: _ListPutAside) -> Result:
+    """Return the quarantines of this host: C(quarantined), C(kept); see L(list_quarantined). Changes nothing."""
+    require_root()
+    _check_identity(work["host_id"])
+    return {"changed": False, **encode(list_quarantined())}
+
+
+def delete_expired(uri: str, work: _DeleteExpired) -> Result:
+    """Delete the quarantines of the records in C(due): C(deleted), C(kept)."""
+    with _open_survey(uri, work["host_id"], {}) as (_host, look):
+        answer = expire_quarantine(work["due"], look.find_users, work["check"])
+        return {"changed": bool(answer.deleted), **encode(answer)}
+
+
+PHASES: t.Dict[str, Phase] = {
+    "identify": identify_host,
+    "survey": survey_copies,
+    "clean": clean_copy,
+    "quarantined": list_put_aside,
+    "expire": delete_expired,
+}
+
+
+@contextlib.contextmanager
+def _open_survey(uri: str, host_id: str, uris: t.Mapping[str, str]) -> t.Iterator[t.Tuple[Host, CleanupSurvey]]:
+    require_root()
+    _check_identity(host_id)
+    host = open_host(require_local(uri))
+    try:
+        yield host, CleanupSurvey(host, host_id, uris, open_host, _list_moved_files)
+    finally:
+        host.close()
+
+
+def _check_identity(host_id: str) -> None:
+    now = read_host_id()
+    if now is None or now != host_id:
+        raise Conflict(f"The task started on the host {host_id}, but this host is {now}. Nothing was touched.", "Run the task again.")
+
+
+def _list_moved_files(record_id: str) -> t.FrozenSet[str]:
+    """Return the files that an earlier run has already quarantined for this record."""
+    manifest = Quarantine(record_id).read_manifest()
+    return frozenset(file.source for file in manifest.items if is_moved(file)) if manifest else frozenset()
+
+
+def _read_questions(documents: t.Sequence[Json]) -> t.List[CleanupQuestion]:
+    return [decode(CleanupQuestion, domain, "domains") for domain in documents]
+
+
+class CopyCleaner:
+    """Removes the copy of one domain. Each step can be repeated after a crash.
+
+    :arg step: called after the domain was undefined; tests end the process there.
     """
 
-    active: t.Sequence[str] = ()
-    defined: t.Sequence[str] = ()
-    silent: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    expected: t.Sequence[str] = ()
+    def __init__(self, host: Host, host_id: str, quarantine: Quarantine, step: Step = lambda name: None) -> None:
+        self._host = host
+        self._host_id = host_id
+        self._quarantine = quarantine
+        self._step = step
+        self._mounts = {mount.path for mount in read_mounts()}
+
+    def remove_copy(self, plan: CleanupPlan, storage: str) -> CleanupDone:
+        """Carry out the plan, verify the result, and return what was done. Raises L(Internal), L(Unsafe)."""
+        try:
+            return self._remove_allowed(plan, [disk for disk in plan.disks if disk.quarantine and storage != KEEP])
+        except OSError as error:
+            raise Internal(
+                f"The cleanup of domain {plan.name} was interrupted: {error.strerror or error} ({error.filename}). Its record stays, and no file was lost.",
+                "Repair this on the host and run the task again; it continues from there.",
+            ) from error
+
+    def _remove_allowed(self, plan: CleanupPlan, disks: t.Sequence[DiskVerdict]) -> CleanupDone:
+        if not plan.present and not disks and self._quarantine.read_manifest() is None:
+            return CleanupDone(False, False, (), tuple(_kept_disk(disk) for disk in plan.disks), None)
+        definition = self._host.read_whole_definition(plan.uuid, True) if plan.present else None
+        manifest = self._quarantine.record_files(plan.domain, self._host_id, definition, self._locate_files(plan, disks))
+        # The saved memory first: undefining would delete it, or refuse.
+        moved = [self._quarantine.move_file(file) for file in manifest.items if file.kind == _SAVE]
+        self._undefine_domain(plan)
+        allowed = {disk.path for disk in disks}
+        problems = {file.source: self._move_disk(file, file.source in allowed) for file in manifest.items if file.kind == _DISK}
+        manifest = self._quarantine.mark_complete()
+        self._verify_removal(plan, manifest.items)
+        there = {file.source for file in manifest.items}
+        return CleanupDone(
+            changed=bool(plan.present or any(moved) or allowed & there),
+            undefined=manifest.definition is not None,
+            quarantined=tuple(QuarantinedDisk(file.target, file.source, file.destination) for file in manifest.items),
+            kept=tuple(_kept_disk(disk, problems.get(disk.path, "")) for disk in plan.disks if disk.path not in there),
+            restore=manifest.restore,
+        )
+
+    def _locate_files(self, plan: CleanupPlan, disks: t.Sequence[DiskVerdict]) -> t.List[QuarantinedFile]:
+        save = plan.managed_save
+        saves = [self._quarantine.locate_file(_SAVE, None, save, self._mount_of(save))] if save else []
+        return [*saves, *(self._quarantine.locate_file(_DISK, disk.target, disk.path, self._mount_of(disk.path)) for disk in disks)]
+
+    def _mount_of(self, path: str) -> str:
+        return innermost_mount(os.path.realpath(path), self._mounts)
+
+    def _undefine_domain(self, plan: CleanupPlan) -> None:
+        self._host.undefine_inactive(plan.uuid)
+        if self._host.view_domain(plan.uuid).present:
+            raise Internal(
+                f"Domain {plan.name} is still defined on this host although it was undefined. None of its disks was touched.",
+                "Check the domain on this host, then run the task again.",
+            )
+        if plan.present:
+            self._step("undefine")
+
+    def _move_disk(self, file: QuarantinedFile, allowed: bool) -> str:
+        """Move a disk to quarantine, unless that was done before; return why it was not. Then the manifest no longer lists it."""
+        if is_moved(file):
+            return ""
+        try:
+            if allowed:
+                self._quarantine.move_file(file)
+                return ""
+            problem = "an earlier run was to move it to quarantine, and this is no longer allowed"
+        except Unsafe as error:
+            problem = error.message
+        except OSError as error:
+            problem = f"it could not be moved to {file.destination}: {error.strerror}"
+        self._quarantine.drop_file(file)
+        return problem
+
+    def _verify_removal(self, plan: CleanupPlan, files: t.Sequence[QuarantinedFile]) -> None:
+        lost = [file.source for file in files if not is_moved(file)]
+        if lost or self._host.view_domain(plan.uuid).present:
+            what = f"{lost[0]} is not where it was moved to" if lost else "the domain is defined here again"
+            raise Internal(
+                f"The cleanup of domain {plan.name} could not be verified: {what}. Its record stays as it is.",
+                "Check the domain on this host, then run the task again.",
+            )
 
 
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """C(kind) and C(reason), a part of a sentence; C(where) is the host that has the domain now."""
-
-    kind: str
-    reason: str = ""
-    where: t.Optional[str] = None
-
-
-def judge(copy: Copy, elsewhere: Elsewhere, defined_only: bool = False, came_back: bool = False) -> Verdict:
-    """Return what becomes of the copy on this host (DESIGN: The evacuation's rules, Cleanup).
-
-    :arg defined_only: the evacuation was to define the domain, not to start it: one definition elsewhere is enough.
-    :arg came_back: by a record that is newer than the evacuation, this host has the domain again.
-    """
-    if copy.active:
-        return _judge_active(elsewhere, came_back)
-    where = _only_place(elsewhere, defined_only)
-    if came_back:
-        return _judge_returned(elsewhere)
-    if where is None:
-        return Verdict(REFUSE, _why_no_place(elsewhere, defined_only))
-    if where not in elsewhere.expected and elsewhere.silent:
-        return Verdict(REFUSE, f"it is on {where}, where the ledger does not expect it, and {_unanswered(elsewhere.silent)}", where)
-    if copy.present and copy.blocker:
-        return Verdict(REFUSE, copy.blocker, where)
-    return Verdict(CLEAN, "", where)
-
-
-def _judge_active(elsewhere: Elsewhere, came_back: bool) -> Verdict:
-    if came_back and not elsewhere.active:
-        return Verdict(SUPERSEDED, "it has come back to this host by a newer record")
-    also = f"on {_listed(elsewhere.active)} too" if elsewhere.active else "nowhere else that answered"
-    return Verdict(ALARM, f"it is active on this host, from which it was evacuated, and {also}")
-
-
-def _judge_returned(elsewhere: Elsewhere) -> Verdict:
-    if elsewhere.active:
-        return Verdict(REFUSE, f"by the newest record it is on this host again, and it is active on {_listed(elsewhere.active)}")
-    return Verdict(SUPERSEDED, "it has come back to this host by a newer record")
-
-
-def _only_place(elsewhere: Elsewhere, defined_only: bool) -> t.Optional[str]:
-    found = elsewhere.active if elsewhere.active or not defined_only else elsewhere.defined
-    return found[0] if len(found) == 1 else None
-
-
-def _why_no_place(elsewhere: Elsewhere, defined_only: bool) -> str:
-    if len(elsewhere.active) > 1:
-        return f"it is active on {_listed(elsewhere.active)}: find out at once whether it is being moved or runs twice"
-    if defined_only and elsewhere.defined:
-        return f"it is defined on {_listed(elsewhere.defined)}, and only one of these can be the right one"
-    what = "defined" if defined_only else "active"
-    silent = f"; {_unanswered(elsewhere.silent)}" if elsewhere.silent else ""
-    off = f"; it is shut off on {_listed(elsewhere.defined)}" if elsewhere.defined else ""
-    return f"it is {what} on no other host, so that the copy here may be the only one{off}{silent}"
-
-
-@dataclasses.dataclass(frozen=True)
-class DiskFacts:
-    """What is known of one disk of the copy.
-
-    C(saved) is the disk as it was recorded of this host, null where it was not; C(problem) why the file here is not one that could be moved.
-    C(verdict) and C(why) are of the token test with the host that has the domain now; C(replaced) says that the domain has a disk of that target there.
-    """
-
-    target: str
-    kind: str
-    path: str
-    readonly: bool = False
-    saved: t.Optional[t.Mapping[str, t.Any]] = None
-    mount: t.Optional[t.Mapping[str, t.Any]] = None
-    problem: str = ""
-    users: t.Sequence[str] = ()
-    locked: bool = False
-    verdict: str = ""
-    why: str = ""
-    replaced: bool = False
-
-
-def judge_disk(disk: DiskFacts, host_id: str) -> Disk:
-    """Return C({target, path, quarantine, reason, only_copy}): whether the disk may be quarantined, else why not and whether it may be the only copy."""
-    reason, only_copy = _why_kept(disk, host_id)
-    return {"target": disk.target, "path": disk.path, "quarantine": not reason, "reason": reason, "only_copy": only_copy}
-
-
-def _why_kept(disk: DiskFacts, host_id: str) -> t.Tuple[str, bool]:
-    if disk.readonly:
-        return "it is read-only", False
-    if disk.kind != "file":
-        return f"it is of the kind {disk.kind!r}: only a file of this host alone is ever touched", disk.kind != "network"
-    if disk.saved is None:
-        return "the ledger has no record of this disk on this host", True
-    others = sorted({*disk.saved.get("seen_by", ())} - {host_id})
-    if disk.verdict == SHARED or others or disk.saved.get("shared"):
-        return "other hosts see it too", False
-    if disk.problem:
-        return disk.problem, True
-    if not disk.mount or disk.mount != disk.saved.get("mount"):
-        return f"its file system is not the one recorded: {_mount(disk.mount)} now, {_mount(disk.saved.get('mount'))} then", True
-    if disk.users:
-        return f"it is used by {_listed(disk.users)}", True
-    if disk.locked:
-        return "a process has it open for writing", True
-    if not disk.replaced:
-        return "the domain has no disk of that target where it is now", True
-    if disk.verdict != SEPARATE:
-        return f"it could not be proved that it is this host's alone: {disk.why}", True
-    return "", False
-
-
-def _mount(mount: t.Optional[t.Mapping[str, t.Any]]) -> str:
-    return f"{mount.get('kind')} on {mount.get('path')}" if mount else "none that is known"
-
-
-def _unanswered(silent: t.Mapping[str, str]) -> str:
-    return _listed([f"{name} did not answer ({why.rstrip('.')})" for name, why in silent.items()])
-
-
-def _listed(names: t.Sequence[str]) -> str:
-    return " and ".join(sorted(names)) if len(names) < 3 else ", ".join(sorted(names))
+def _kept_disk(disk: DiskVerdict, problem: str = "") -> KeptDisk:
+    return KeptDisk(disk.target, disk.path, problem or disk.reason or "storage is 'keep'", disk.only_copy or bool(problem))

@@ -3,88 +3,106 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What this host, and through it the others, say of the domains that were evacuated from it; and what follows from that."""
+"""Surveys the copies of an evacuated domain before a cleanup: the copy on this host, the copies on other hosts, and every user of an image."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
 import typing as t
 
-from .._errors import KvmfleetError, NotFound
-from .._facts.disks import disks_of
-from .._hypervisor.domain import definition_root
-from .._migration import hypervisor as h
-from .._patience import within
-from .._records.hosts import same_answer, same_host
-from .._records.schema import place
-from .._storage.ports import Folder
-from .._storage.token import SEPARATE, SHARED, UNPROVED, Finding, compare
-from .ask import AskedHost, ask_fleet
-from .cleanup import CLEAN, Copy, DiskFacts, Elsewhere, Verdict, judge, judge_disk
-from .cleanup_backing import images_beside, users_of
-from .images import PATIENCE_SECONDS, Images
-from .locks import LOCKED, probe
+from .._facts.disks import describe_disks, list_files_below
+from .._facts.image_header import Unreadable
+from .._libvirt.interface import Host
+from .._libvirt.reading import parse_domain_xml
+from .._migration.shared_storage import Finding, compare_folders
+from .._model.cleanup import CleanupPlan, CleanupQuestion, DiskVerdict
+from .._model.definition_files import SEPARATE, SHARED, UNPROVED
+from .._model.errors import KvmfleetError, NotFound
+from .._model.references import HostAnswer, HostRef, host_of
+from .._model.requests import DiskNeed
+from .._model.saved_domains import SavedDisk
+from .._time_limits import answer_within
+from .cleanup_verdicts import CLEAN, CopyVerdict, DiskFacts, LocalCopy, OtherCopies, judge_copy, judge_disk
+from .images import STORAGE_SECONDS, ImageLocator
+from .peers import ask_fleet
+from .qemu_locks import LOCKED, probe_lock
 
-Json = t.Dict[str, t.Any]
+
+def iterate_chain(path: str) -> t.Iterator[str]:
+    """Yield the image and every file that it needs. Raises L(Unreadable), also for an endless chain."""
+    yield path
+    for file in list_files_below(path):
+        if file.path:
+            yield file.path
+
+
+def find_users(path: str, images: t.Iterable[t.Tuple[str, str]]) -> t.List[str]:
+    """Return, as parts of a sentence, which of these use the image, and for which that is unknown.
+
+    :arg images: (owner, path) of every other image that is in use on this host.
+    """
+    found = {_describe_use(path, owner, image) for owner, image in images}
+    return sorted(use for use in found if use)
+
+
+def _describe_use(path: str, owner: str, image: str) -> str:
+    try:
+        return owner if any(_is_same_file(path, file) for file in iterate_chain(image)) else ""
+    except Unreadable as error:
+        return f"{owner}, it may be: {error}"
+
+
+def iterate_images_beside(path: str) -> t.Iterator[t.Tuple[str, str]]:
+    """Yield the other regular files of the image's folder, which may be overlays of the image that no domain of this host names."""
+    folder = os.path.dirname(path)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False) and not _is_same_file(path, entry.path):
+                yield f"the image {entry.path}", entry.path
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
 
 SAVE_FOLDER = "/var/lib/libvirt/qemu/save"
 _TPM_FOLDER = "/var/lib/libvirt/swtpm"
 _CHAIN_SECONDS = 60.0
-_SILENT_FILE = f"its file system did not answer within {PATIENCE_SECONDS:.0f} s"
+_SILENT_FILE = f"its file system did not answer within {STORAGE_SECONDS:.0f} s"
 
 
-class CleaningHost(AskedHost, t.Protocol):
-    """A host that can forget a domain without deleting anything of it, and whose folders can be compared with those of others."""
-
-    def view(self, uuid: str) -> h.GuestView:
-        """The domain now."""
-
-    def find(self, name: t.Optional[str] = None, uuid: t.Optional[str] = None) -> h.DomainInfo:
-        """The domain with its disks. Raises L(NotFound)."""
-
-    def surroundings(self) -> t.Dict[str, t.Any]:
-        """C(pools) among others."""
-
-    def definition(self, uuid: str) -> str:
-        """The inactive definition, without passwords. Raises L(NotFound)."""
-
-    def whole_definition(self, uuid: str, persistent: bool) -> str:
-        """The inactive definition with its passwords. Raises L(NotFound)."""
-
-    def definitions(self) -> t.Iterator[t.Tuple[str, str, str]]:
-        """UUID, name and definition of every domain; of an active one both."""
-
-    def has_managed_save(self, uuid: str) -> bool:
-        """Whether the next start would restore a saved memory image."""
-
-    def attached(self, uuid: str) -> t.Tuple[int, int]:
-        """How many snapshots and checkpoints libvirt knows of the domain."""
-
-    def keeps_tpm(self) -> bool:
-        """Whether undefining can keep the state of an emulated TPM."""
-
-    def folder(self, path: str) -> t.ContextManager[Folder]:
-        """The folder of that path. Raises L(NotFound) where the host cannot open it."""
-
-    def forget(self, uuid: str) -> None:
-        """Undefine an inactive domain and delete nothing of it."""
+OpenCleaningHost = t.Callable[[str], Host]
+ListPutAside = t.Callable[[str], t.Collection[str]]
 
 
-Open = t.Callable[[str], CleaningHost]
-PutAside = t.Callable[[str], t.Collection[str]]
+@dataclasses.dataclass(frozen=True)
+class OwnCopy:
+    """The copy on this host, and the files that belong to it."""
+
+    copy: LocalCopy
+    managed_save: t.Optional[str] = None
+    nvram: t.Optional[str] = None
+    tpm: t.Optional[str] = None
+    disks: t.Sequence[SavedDisk] = ()
 
 
-class Survey:
-    """One look at the domains of a task. Changes nothing.
+class CleanupSurvey:
+    """One survey of the domains of a task. Changes nothing.
 
     :arg uris: name of each other host of the fleet to its URI.
     :arg open_host: opens one of them.
-    :arg put_aside: returns the files that an earlier run, which died on its way, has moved already for a record.
+    :arg put_aside: returns the files that an earlier, interrupted run has already moved for a record.
     """
 
     def __init__(
-        self, host: CleaningHost, host_id: str, uris: t.Mapping[str, str], open_host: Open, put_aside: PutAside, save_folder: str = SAVE_FOLDER
+        self, host: Host, host_id: str, uris: t.Mapping[str, str], open_host: OpenCleaningHost, put_aside: ListPutAside, save_folder: str = SAVE_FOLDER
     ) -> None:
         self._host = host
         self._host_id = host_id
@@ -92,154 +110,163 @@ class Survey:
         self._open = open_host
         self._put_aside = put_aside
         self._save_folder = save_folder
-        self._images = Images()
-        self._pools: t.Sequence[t.Mapping[str, t.Any]] = host.surroundings()["pools"] or ()
+        self._images = ImageLocator()
+        self._pools = host.read_surroundings().pools or ()
 
-    def plans(self, domains: t.Sequence[Json]) -> t.List[Json]:
-        """Return for each domain C({uuid, name, record, kind, reason, where, present, managed_save, nvram, tpm, disks}).
+    def plan_cleanups(self, domains: t.Sequence[CleanupQuestion]) -> t.List[CleanupPlan]:
+        """Return the permitted cleanup of each domain's copy."""
+        answers = self._ask_others([domain.uuid for domain in domains])
+        return [self._plan_cleanup(domain, answers) for domain in domains]
 
-        :arg domains: C(uuid), C(name), C(record) (its id), C(defined), C(came_back), C(expected) (places), C(saved) (disks).
-        """
-        answers = self._answers([domain["uuid"] for domain in domains])
-        return [self._plan(domain, answers) for domain in domains]
-
-    def _answers(self, uuids: t.Sequence[str]) -> t.Dict[str, Json]:
-        """Ask all others. A host that is reached by two names, or that is this one, counts once."""
-        answers, seen = {}, [place(None, self._host_id, self._host.host_uuid())]
+    def _ask_others(self, uuids: t.Sequence[str]) -> t.Dict[str, HostAnswer]:
+        """Query all other hosts. A host with two names, or this host itself, counts once."""
+        answers, seen = {}, [HostRef(None, self._host_id, self._host.host_uuid())]
         for name, answer in sorted(ask_fleet(self._uris, self._open, uuids).items()):
-            if not any(same_answer(answer, other) for other in seen):
+            who = answer.as_host()
+            if not any(who.is_same_answer(other) for other in seen):
                 answers[name] = answer
-                seen.append(answer)
+                seen.append(who)
         return answers
 
-    def _plan(self, domain: Json, answers: t.Mapping[str, Json]) -> Json:
-        gone = self._put_aside(domain["record"])
-        copy, about = self._copy(domain["uuid"], gone)
-        verdict = judge(copy, _elsewhere(domain, answers), domain["defined"], domain["came_back"])
-        own = about.pop("disks") or domain["saved"]
-        disks = self._disks(domain, [disk for disk in own if disk["path"] and disk["path"] not in gone], verdict) if verdict.kind == CLEAN else []
-        named = {key: domain[key] for key in ("uuid", "name", "record")}
-        return {**named, **verdict.__dict__, "present": copy.present, **about, "disks": disks}
+    def _plan_cleanup(self, domain: CleanupQuestion, answers: t.Mapping[str, HostAnswer]) -> CleanupPlan:
+        gone = self._put_aside(domain.record)
+        own = self._find_copy(domain.uuid, gone)
+        verdict = judge_copy(own.copy, _summarize_others(domain, answers), domain.defined, domain.came_back)
+        disks = [disk for disk in own.disks or domain.saved if disk.path and disk.path not in gone]
+        return CleanupPlan(
+            domain.uuid,
+            domain.name,
+            domain.record,
+            verdict.kind,
+            verdict.reason,
+            verdict.where,
+            own.copy.present,
+            own.managed_save,
+            own.nvram,
+            own.tpm,
+            tuple(self._judge_disks(domain, disks, verdict)) if verdict.kind == CLEAN else (),
+        )
 
-    def _copy(self, uuid: str, gone: t.Collection[str]) -> t.Tuple[Copy, Json]:
-        view = self._host.view(uuid)
-        about: Json = {"managed_save": None, "nvram": None, "tpm": None, "disks": []}
+    def _find_copy(self, uuid: str, gone: t.Collection[str]) -> OwnCopy:
+        view = self._host.view_domain(uuid)
         if not view.present or view.active:
-            return Copy(view.present, view.active), about
-        root = definition_root(self._host.definition(uuid))
-        name = root.findtext("name") or ""
+            return OwnCopy(LocalCopy(view.present, view.active))
+        root = parse_domain_xml(self._host.read_definition(uuid))
         backend = root.find("devices/tpm/backend[@type='emulator']")
-        about["nvram"] = (root.findtext("os/nvram") or "").strip() or None
-        about["tpm"] = f"{_TPM_FOLDER}/{uuid}" if backend is not None else None
-        about["disks"] = self._images.disks(disks_of(root, None, self._pools), self._pools, None)
-        save = os.path.join(self._save_folder, f"{name}.save")
-        about["managed_save"] = save if self._host.has_managed_save(uuid) and save not in gone else None
+        managed_save = self._find_managed_save(uuid, root.findtext("name") or "", gone)
         loses_tpm = backend is not None and backend.get("persistent_state") != "yes" and not self._host.keeps_tpm()
-        return Copy(True, False, self._blocker(uuid, about["managed_save"], loses_tpm)), about
+        return OwnCopy(
+            LocalCopy(True, False, self._find_blocker(uuid, managed_save, loses_tpm)),
+            managed_save,
+            nvram=(root.findtext("os/nvram") or "").strip() or None,
+            tpm=f"{_TPM_FOLDER}/{uuid}" if backend is not None else None,
+            disks=self._images.locate_disks(describe_disks(root, None, self._pools), self._pools, None),
+        )
 
-    def _blocker(self, uuid: str, managed_save: t.Optional[str], loses_tpm: bool) -> str:
-        snapshots, checkpoints = self._host.attached(uuid)
+    def _find_managed_save(self, uuid: str, name: str, gone: t.Collection[str]) -> t.Optional[str]:
+        path = os.path.join(self._save_folder, f"{name}.save")
+        return path if self._host.has_managed_save(uuid) and path not in gone else None
+
+    def _find_blocker(self, uuid: str, managed_save: t.Optional[str], loses_tpm: bool) -> str:
+        snapshots, checkpoints = self._host.count_snapshots(uuid)
         if snapshots or checkpoints:
             return (
-                f"libvirt knows {snapshots} snapshots and {checkpoints} checkpoints of it here, and would forget them: remove those that nobody needs "
+                f"libvirt has {snapshots} snapshots and {checkpoints} checkpoints of it here, and would lose them: remove those that are not needed "
                 "(virsh snapshot-delete --metadata) and run the task again"
             )
         if loses_tpm:
-            return "this host's libvirt (before 8.9) would delete the state of its TPM: undefine it by hand after a copy was made"
+            return "this host's libvirt (before 8.9) would delete the state of its TPM: copy that state, then undefine the domain by hand"
         if managed_save and not os.path.isfile(managed_save):
             return f"libvirt has a managed-save image of it that is not at {managed_save}"
         return ""
 
     # -- disks ---------------------------------------------------------------------------------------------------
 
-    def _disks(self, domain: Json, disks: t.Sequence[Json], verdict: Verdict) -> t.List[Json]:
-        """Judge the disks of the definition here, or where that is gone already those that were recorded."""
+    def _judge_disks(self, domain: CleanupQuestion, disks: t.Sequence[SavedDisk], verdict: CopyVerdict) -> t.List[DiskVerdict]:
+        """Judge the disks of the definition on this host or, if it has been removed, the recorded disks."""
         if not disks:
             return []
-        saved = {disk["target"]: disk for disk in domain["saved"]}
-        peer = _Peer(self._uris[str(verdict.where)], self._open, domain["uuid"])
+        saved = {disk.target: disk for disk in domain.saved}
+        peer = _PeerHost(self._uris[str(verdict.where)], self._open, domain.uuid)
         try:
-            used = list(self._used_by_others(domain["uuid"]))
-            return [judge_disk(self._facts(disk, saved.get(disk["target"]), peer, used), self._host_id) for disk in disks]
+            used = list(self._iterate_used_images(domain.uuid))
+            return [judge_disk(self._gather_disk_facts(disk, saved.get(disk.target), peer, used), self._host_id) for disk in disks]
         finally:
             peer.close()
 
-    def _facts(self, disk: Json, saved: t.Optional[Json], peer: _Peer, used: t.Sequence[t.Tuple[str, str]]) -> DiskFacts:
-        path = disk["path"]
-        known = saved if saved is not None and saved.get("path") == path else None
-        facts: Json = {"target": disk["target"], "kind": disk["kind"], "path": path, "readonly": bool(disk.get("readonly")), "saved": known}
-        if disk["kind"] != "file" or known is None or facts["readonly"]:
-            return DiskFacts(**facts)
-        problem = within(PATIENCE_SECONDS, lambda: (_problem(path),))
+    def _gather_disk_facts(self, disk: SavedDisk, saved: t.Optional[SavedDisk], peer: _PeerHost, used: t.Sequence[t.Tuple[str, str]]) -> DiskFacts:
+        path = disk.path
+        known = saved if saved is not None and saved.path == path else None
+        facts = DiskFacts(disk.target, disk.kind, path, disk.readonly, known)
+        if disk.kind != "file" or known is None or disk.readonly:
+            return facts
+        problem = answer_within(STORAGE_SECONDS, lambda: (_find_file_problem(path),))
         if problem is None or problem[0]:
-            return DiskFacts(**facts, problem=problem[0] if problem else _SILENT_FILE)
-        finding = peer.compare(path, disk["target"])
-        return DiskFacts(
-            **facts,
-            mount=self._images.disks([{**_AS_ASKED, "target": disk["target"], "source": path}], (), None)[0]["mount"],
-            users=_users(path, used),
-            locked=probe(path).state == LOCKED,
+            return dataclasses.replace(facts, problem=problem[0] if problem else _SILENT_FILE)
+        finding = peer.compare_stores(path, disk.target)
+        return dataclasses.replace(
+            facts,
+            mount=self._images.locate_disks([DiskNeed(disk.target, kind="file", source=path, shared=None)], (), None)[0].mount or None,
+            users=_find_image_users(path, used),
+            locked=probe_lock(path).state == LOCKED,
             verdict=finding.verdict,
             why=finding.why,
-            replaced=disk["target"] in peer.targets,
+            replaced=disk.target in peer.targets,
         )
 
-    def _used_by_others(self, uuid: str) -> t.Iterator[t.Tuple[str, str]]:
+    def _iterate_used_images(self, uuid: str) -> t.Iterator[t.Tuple[str, str]]:
         """Yield (domain, path) of every image, and every backing file that libvirt knows, of the other domains of this host."""
-        for other, name, xml in self._host.definitions():
+        for other, name, xml in self._host.iterate_definitions():
             if other == uuid:
                 continue
-            root = definition_root(xml)
-            for disk in self._images.disks(disks_of(root, None, self._pools), self._pools, root):
-                for path in [disk["path"], *disk["backing"]]:
+            root = parse_domain_xml(xml)
+            for disk in self._images.locate_disks(describe_disks(root, None, self._pools), self._pools, root):
+                for path in [disk.path, *(disk.backing or ())]:
                     if path.startswith("/"):
                         yield f"domain {name}", path
 
-    def users_of(self, path: str) -> t.List[str]:
+    def find_users(self, path: str) -> t.List[str]:
         """Return which domains of this host use a file."""
-        return users_of(path, self._used_by_others(""))
+        return find_users(path, self._iterate_used_images(""))
 
 
-def _users(path: str, used: t.Sequence[t.Tuple[str, str]]) -> t.List[str]:
-    """Return who uses the image. What cannot be read in time may be a user."""
-    found = within(_CHAIN_SECONDS, lambda: (users_of(path, [*used, *images_beside(path)]),))
+def _find_image_users(path: str, used: t.Sequence[t.Tuple[str, str]]) -> t.List[str]:
+    """Return the users of the image. An image that cannot be read in time may be one."""
+    found = answer_within(_CHAIN_SECONDS, lambda: (find_users(path, [*used, *iterate_images_beside(path)]),))
     return found[0] if found else ["an image that could not be read"]
 
 
-_AS_ASKED = {"kind": "file", "readonly": False, "optional": False, "shared": None}
-
-
-class _Peer:
+class _PeerHost:
     """The host that has the domain now."""
 
-    def __init__(self, uri: str, open_host: Open, uuid: str) -> None:
+    def __init__(self, uri: str, open_host: OpenCleaningHost, uuid: str) -> None:
         self._host = open_host(uri)
         try:
-            self.targets = {disk.target: disk for disk in self._host.find(uuid=uuid).disks if disk.source}
+            self.targets = {disk.target: disk for disk in self._host.find_domain(uuid=uuid).disks if disk.source}
         except KvmfleetError:
             self.close()
             raise
 
-    def compare(self, path: str, target: str) -> Finding:
-        """Return whether the image's folder here is one store with the folder of that path there, or with the one where the domain's disk is now.
+    def compare_stores(self, path: str, target: str) -> Finding:
+        """Return whether the folder of the image is the same storage as that path on the other host, or as the folder of the domain's disk there.
 
-        What is there under another path alone is proved by that; raises L(Unreachable).
+        This also proves a folder that the other host has under another path. Raises L(Unreachable).
         """
         folders = [os.path.dirname(path)]
         disk = self.targets.get(target)
         if disk is not None and disk.kind == "file" and disk.source.startswith("/"):
             folders.append(os.path.dirname(disk.source))
-        findings = [finding for finding in (self._compare(path, folder) for folder in dict.fromkeys(folders)) if finding is not None]
+        findings = [finding for finding in (self._compare_folder(path, folder) for folder in dict.fromkeys(folders)) if finding is not None]
         for wanted in (SHARED, UNPROVED):
             found = next((finding for finding in findings if finding.verdict == wanted), None)
             if found is not None:
                 return found
         return Finding(SEPARATE) if findings else Finding(UNPROVED, f"the other host has no folder {folders[0]}")
 
-    def _compare(self, path: str, folder: str) -> t.Optional[Finding]:
+    def _compare_folder(self, path: str, folder: str) -> t.Optional[Finding]:
         try:
-            with self._host.folder(folder) as opened:
-                return compare(path, opened)
+            with self._host.open_folder(folder) as opened:
+                return compare_folders(path, opened)
         except NotFound:
             return None
 
@@ -247,24 +274,26 @@ class _Peer:
         self._host.close()
 
 
-def _problem(path: str) -> str:
-    """Say why the file is not one that could be moved; empty where it is."""
+def _find_file_problem(path: str) -> str:
+    """Return why the file cannot be moved; empty if it is."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return "it is not there"
     except OSError as error:
-        return f"it cannot be looked at: {error.strerror}"
+        return f"it cannot be examined: {error.strerror}"
     if not stat.S_ISREG(found.st_mode):
-        return "it is no regular file"
+        return "it is not a regular file"
     return "the file has another name (hard link)" if found.st_nlink > 1 else ""
 
 
-def _elsewhere(domain: Json, answers: t.Mapping[str, Json]) -> Elsewhere:
-    there = {name: answer["domains"].get(domain["uuid"]) for name, answer in answers.items() if answer["answered"]}
-    return Elsewhere(
-        active=[name for name, found in there.items() if found and found["active"]],
+def _summarize_others(domain: CleanupQuestion, answers: t.Mapping[str, HostAnswer]) -> OtherCopies:
+    expected = [host_of(place) for place in domain.expected]
+    answered = {name: answer for name, answer in answers.items() if answer.answered}
+    there = {name: answer.find_domain(domain.uuid) for name, answer in answered.items()}
+    return OtherCopies(
+        active=[name for name, found in there.items() if found and found.active],
         defined=[name for name, found in there.items() if found],
-        silent={name: answer["msg"] for name, answer in answers.items() if not answer["answered"]},
-        expected=[name for name in there if any(same_host(where, {**answers[name], "host": name}) for where in domain["expected"])],
+        silent={name: str(answer.msg) for name, answer in answers.items() if not answer.answered},
+        expected=[name for name, answer in answered.items() if any(place.is_same(answer.as_host(name)) for place in expected)],
     )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The host's half of the module C(evacuate): what this host sees of a dead one and of the fleet, and starting domains in a sliding window."""
+"""The host half of the module C(evacuate): reports what this host knows of a dead host and of the fleet, and starts domains in a sliding window."""
 
 from __future__ import annotations
 
@@ -12,128 +12,151 @@ import threading
 import time
 import typing as t
 
-from .._errors import Conflict, KvmfleetError, Unreachable, Unsafe
-from .._facts.gather import gather
-from .._facts.identity import read_host_id
-from .._hypervisor.facts_host import LibvirtFactsHost, open_facts_host
-from .._hypervisor.host import open_host
-from .._hypervisor.starting import LibvirtStartingHost, open_starting_host
-from .._module import require_local, require_root
-from .._patience import patient
-from .._watcher.files import run_folder
-from . import locks
-from .ask import ask_fleet
-from .belonging import check_belongs
-from .elsewhere import ask_elsewhere, moment, still_holds
-from .knock import knock_at_all
-from .restart import DEFERRED, UNKNOWN, Order, Restart
-from .sight import lock_states, why_unseen
-
-Json = t.Dict[str, t.Any]
-Work = t.Mapping[str, t.Any]
+from .._facts.gather import gather_facts
+from .._facts.survey import compare_cpu
+from .._host_identity import check_ledger_id, read_host_id
+from .._libvirt.host import LibvirtHost, open_host
+from .._model.clock import boot_moment
+from .._model.codec import Json, decode, encode
+from .._model.errors import Conflict, KvmfleetError, Unreachable, Unsafe
+from .._model.evidence import SshEndpoint
+from .._model.requests import DomainRequest
+from .._model.saved_domains import DEFERRED, FAILED, UNKNOWN, DomainToProbe, PeerAnswers, RestartOrder, RestartResult
+from .._module import Phase, Result, require_local, require_root
+from .._run_folder import prepare_run_folder
+from .._time_limits import limit_questions
+from . import qemu_locks
+from .peers import are_answers_valid, ask_fleet, ask_peers, probe_ssh_endpoints
+from .restart import Restart, build_restart_result
+from .start_checks import find_unproved, read_lock_states
 
 _POLL_SECONDS = 1.0
-_COMPARED_MODES = ("custom", "host-model")
 
 
-@patient
-def look(uri: str, work: Work) -> Json:
-    """Return what this host sees; changes nothing.
+class _SurveySurvivor(t.TypedDict):
+    """The input of L(survey_survivor)."""
 
-    :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(knock), addresses and ports of the dead host; C(domains), each with C(uuid), C(disks),
-      C(tokens) and C(request), and C(files) and C(fresh) as L(Restart) has them; C(paths) of images.
+    ledger_id: t.Optional[str]
+    ask: t.Mapping[str, str]
+    knock: t.Sequence[Json]
+    domains: t.Sequence[Json]
+    paths: t.Sequence[str]
+
+
+class _ProbeLocks(t.TypedDict):
+    """The input of L(probe_locks)."""
+
+    paths: t.Sequence[str]
+    wait_seconds: float
+    may_take: bool
+
+
+class _StartDomains(t.TypedDict):
+    """The input of L(start_domains)."""
+
+    host_id: str
+    orders: t.Sequence[Json]
+    ask: t.Mapping[str, str]
+    elsewhere: Json
+    good_for_seconds: float
+    parallel: int
+
+
+@limit_questions
+def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
+    """Return the view of this host; changes nothing.
+
+    :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(knock), addresses and ports of the dead host; C(domains), see L(DomainToProbe);
+      C(paths) of images.
     Returns C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (what answers where), C(unseen) (by UUID, why disks and
     files are not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as L(probe_locks) has them).
     """
     require_root()
-    check_belongs(work["ledger_id"])
-    host = open_facts_host(require_local(uri))
+    check_ledger_id(work["ledger_id"])
+    domains = [decode(DomainToProbe, domain, "domains") for domain in work["domains"]]
+    to_knock = [decode(SshEndpoint, door, "knock") for door in work["knock"]]
+    host = open_host(require_local(uri))
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             fleet = pool.submit(ask_fleet, work["ask"], open_host)
-            doors = pool.submit(knock_at_all, work["knock"])
-            facts, warnings = gather(host)
-            seen = {domain["uuid"]: why_unseen(domain) for domain in work["domains"]}
-            cpu = {domain["uuid"]: _cpu(host, domain["request"]) for domain in work["domains"]}
-            answers = {"fleet": fleet.result(), "doors": doors.result(), "locks": lock_states(work["paths"], may_take=False)}
-        return {"changed": False, "facts": facts, "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}
+            doors = pool.submit(probe_ssh_endpoints, to_knock)
+            facts, warnings = gather_facts(host)
+            seen = {domain.uuid: find_unproved(domain) for domain in domains}
+            cpu = {domain.uuid: encode(compare_cpu(host, decode(DomainRequest, domain.request, "request"))) for domain in domains}
+            answers = {"fleet": encode(fleet.result()), "doors": encode(doors.result()), "locks": read_lock_states(work["paths"], may_take=False)}
+        return {"changed": False, "facts": encode(facts), "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}
     finally:
         host.close()
 
 
-def _cpu(host: LibvirtFactsHost, request: t.Mapping[str, t.Any]) -> t.Optional[Json]:
-    cpu = request.get("cpu") or {}
-    if cpu.get("mode") not in _COMPARED_MODES or not (cpu.get("xml") and request.get("arch") and request.get("virt_type")):
-        return None
-    try:
-        return host.compare_cpu(request, cpu["xml"])
-    except KvmfleetError:
-        return None
-
-
-def probe_locks(_uri: str, work: Work) -> Json:
+def probe_locks(_uri: str, work: _ProbeLocks) -> Result:
     """Return C(locks): C(state) and C(why) of each image in C(paths), once none is locked, or C(wait_seconds) are over.
 
-    :arg work: also C(may_take), as for L(lock_states).
+    :arg work: also C(may_take), as for L(read_lock_states).
     """
     require_root()
     deadline = time.monotonic() + work["wait_seconds"]
     while True:
-        found = lock_states(work["paths"], work["may_take"])
-        if all(one["state"] != locks.LOCKED for one in found.values()) or time.monotonic() >= deadline:
+        found = read_lock_states(work["paths"], work["may_take"])
+        if all(one["state"] != qemu_locks.LOCKED for one in found.values()) or time.monotonic() >= deadline:
             return {"changed": False, "locks": found}
         time.sleep(_POLL_SECONDS)
 
 
-def start(uri: str, work: Work) -> Json:
-    """Carry out C(orders) in their turn, C(parallel) at a time; begin none after C(good_for_seconds). Returns C(results), one an order.
+def start_domains(uri: str, work: _StartDomains) -> Result:
+    """Carry out C(orders) in their order, C(parallel) at a time; start none after C(good_for_seconds). Returns C(results), one an order, and C(elsewhere).
 
-    :arg work: C(host_id) that this host has to have; C(ask), the hosts that answered before, of which none may have a domain active now. While one of them
-      does not answer, as a libvirt daemon in the middle of a start, nothing is begun; C(waits_for) says so. C(elsewhere): what the last call for some of
-      these domains returned under that name, or null; while it holds nobody is asked.
+    :arg work: C(host_id) that this host has to have; C(ask), the hosts that answered before; none of them may have an active copy of a domain now. While one of
+      them does not answer, for example while its libvirt daemon starts, nothing is started. C(elsewhere): what the last call for some of these domains returned
+      under that name, see L(PeerAnswers), or null; while it is valid, no host is queried.
     """
     require_root()
     require_local(uri)
-    run_folder()
+    prepare_run_folder()
     began = time.monotonic()
     _check_identity(work["host_id"])
-    elsewhere = _elsewhere(work)
+    orders = [decode(RestartOrder, order, "orders") for order in work["orders"]]
+    peers = _ask_peers(work, {order.uuid for order in orders})
 
-    def carry_out(order: Order) -> Json:
-        if order["uuid"] in elsewhere["active"]:
-            problem = Unsafe(f"Domain {order['name']} is active on {elsewhere['active'][order['uuid']]}. It was not started.")
-            return {"uuid": order["uuid"], "outcome": UNKNOWN if order["rejoin"] else "failed", "changed": False, **_told(order, problem)}
-        if elsewhere["silent"] or time.monotonic() - began >= work["good_for_seconds"]:
-            return {"uuid": order["uuid"], "outcome": DEFERRED, "changed": False, **_told(order, None)}
-        return connections.restarted(order)
+    def carry_out(order: RestartOrder) -> RestartResult:
+        is_late = time.monotonic() - began >= work["good_for_seconds"]
+        return _refuse_order(order, peers, is_late) or connections.restart_domain(order)
 
     connections = _Connections(uri)
     try:
         with concurrent.futures.ThreadPoolExecutor(max_workers=work["parallel"]) as pool:
-            results = list(pool.map(carry_out, work["orders"]))
+            results = list(pool.map(carry_out, orders))
     finally:
         connections.close()
-    return {"changed": any(result["changed"] for result in results), "results": results, "waits_for": elsewhere["silent"], "elsewhere": elsewhere}
+    return {"changed": any(result.changed for result in results), "results": encode(results), "elsewhere": encode(peers)}
+
+
+def _refuse_order(order: RestartOrder, peers: PeerAnswers, is_late: bool) -> t.Optional[RestartResult]:
+    """Return why a domain is not started now; null if it may be started."""
+    if order.uuid in peers.active:
+        problem = Unsafe(f"Domain {order.name} is active on {peers.active[order.uuid]}. It was not started.")
+        return build_restart_result(order, UNKNOWN if order.rejoin else FAILED, problem)
+    return build_restart_result(order, DEFERRED) if peers.silent or is_late else None
 
 
 class _Connections:
-    """One for each thread that starts domains: a start blocks all else on its own."""
+    """One connection for each thread that starts domains: a start blocks all other calls on its connection."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._own = threading.local()
-        self._all: t.List[LibvirtStartingHost] = []
+        self._all: t.List[LibvirtHost] = []
 
-    def restarted(self, order: Order) -> Json:
+    def restart_domain(self, order: RestartOrder) -> RestartResult:
         """Carry out an order; after one that broke the connection, the next has a new one."""
         try:
             if getattr(self._own, "host", None) is None:
-                self._own.host = open_starting_host(self._uri)
+                self._own.host = open_host(self._uri)
                 self._all.append(self._own.host)
         except KvmfleetError as error:
-            return {"uuid": order["uuid"], "outcome": UNKNOWN, "changed": False, **_told(order, error)}
-        result = Restart(self._own.host, order).run()
-        if result["error_code"] == Unreachable.error_code:
+            return build_restart_result(order, UNKNOWN, error)
+        result = Restart(self._own.host, order).carry_out_order()
+        if result.error_code == Unreachable.error_code:
             self._own.host = None
         return result
 
@@ -143,20 +166,15 @@ class _Connections:
             host.close()
 
 
-def _elsewhere(work: Work) -> Json:
-    uuids = {order["uuid"] for order in work["orders"]}
-    earlier = work.get("elsewhere")
-    return t.cast(Json, earlier) if still_holds(earlier, uuids, moment()) else ask_elsewhere(work["ask"], uuids, open_host)
+def _ask_peers(work: _StartDomains, uuids: t.AbstractSet[str]) -> PeerAnswers:
+    earlier = decode(PeerAnswers, work["elsewhere"], "elsewhere") if work["elsewhere"] else None
+    return earlier if earlier and are_answers_valid(earlier, uuids, boot_moment()) else ask_peers(work["ask"], uuids, open_host)
 
 
 def _check_identity(host_id: str) -> None:
     now = read_host_id()
     if now != host_id:
-        raise Conflict(f"The ledger has {host_id} for this host, which says it is {now}. Nothing was started.", "Protect the host again.")
+        raise Conflict(f"The ledger has {host_id} for this host, but the host reports {now}. Nothing was started.", "Protect the host again.")
 
 
-def _told(order: Order, error: t.Optional[KvmfleetError]) -> Json:
-    return {"generation": order["generation"], "msg": str(error) if error else "", "error_code": error.error_code if error else None}
-
-
-PHASES: t.Dict[str, t.Callable[[str, Work], Json]] = {"look": look, "locks": probe_locks, "start": start}
+PHASES: t.Dict[str, Phase] = {"look": survey_survivor, "locks": probe_locks, "start": start_domains}

@@ -3,130 +3,135 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Where a domain's images lie on this host: the folders whose tokens prove their store, the file system, the identity of a block device."""
+"""The images of a domain on this host, and the storage tokens in their folders, by which other hosts prove that they see the same storage."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import typing as t
+import uuid as uuid_module
 from xml.etree.ElementTree import Element
 
-from .._facts.block_devices import BlockDevices
-from .._facts.image_files import ReadHeader, files_of
-from .._facts.mounts import store_of
-from .._facts.volumes import source_of
-from .._hypervisor.storage import Mount, innermost, read_mounts
-from .._patience import within
-from .leases import locks_on
+from .._boot_guard.storage_program import HOST_TOKEN_PREFIX
+from .._facts.disks import ReadHeader, list_image_files
+from .._facts.mounts import BlockDevices, Mount, identify_store, innermost_mount, read_mounts
+from .._files import replace_file
+from .._model.codec import decode, encode
+from .._model.definition_files import Pools, source_of
+from .._model.errors import KvmfleetError, NotFound, NotSupported
+from .._model.requests import DiskNeed
+from .._model.saved_domains import NeededFile, SavedDisk, SavedFile, SavedMount, StorageToken
+from .._time_limits import answer_within
+from .qemu_locks import classify_locks
 
-Json = t.Dict[str, t.Any]
-Pools = t.Sequence[t.Mapping[str, t.Any]]
 
-
-class Place(t.NamedTuple):
-    """The folders that have to be seen for a path, the mount that it is on, and what becomes of locks there (L(leases.locks_on))."""
+class StorageLocation(t.NamedTuple):
+    """The folders that a host must see for a path, its mount, and how long locks are kept there (L(classify_locks))."""
 
     folders: t.List[str]
-    mount: t.Optional[Json]
+    mount: t.Optional[SavedMount]
     locks: t.Optional[str] = None
 
 
-PATIENCE_SECONDS = 5.0
-# An RBD or DRBD device is known by a name that two clusters may have; these are the devices' own.
+STORAGE_SECONDS = 5.0
+# The name of an RBD or DRBD device may exist in two clusters; these names belong to the devices themselves.
 _IDENTITIES = ("wwn:", "mpath:", "lvm:", "nvme:")
 _FILES = ("file", "dir")
 
 
-class Images:
+class ImageLocator:
     """:arg mounts: the table of mounts; this host's own by default."""
 
     def __init__(self, mounts: t.Optional[t.Sequence[Mount]] = None) -> None:
         self._mounts = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
-        self._known: t.Dict[str, Place] = {}
+        self._known: t.Dict[str, StorageLocation] = {}
         self._silent: t.Set[str] = set()
         self._devices = BlockDevices()
 
-    def disks(self, asked: t.Sequence[t.Mapping[str, t.Any]], pools: Pools, live: t.Optional[Element], read: t.Optional[ReadHeader] = None) -> t.List[Json]:
-        """Return the disks as the ledger keeps them, yet without who else sees them.
+    def locate_disks(self, asked: t.Sequence[DiskNeed], pools: Pools, live: t.Optional[Element], read: t.Optional[ReadHeader] = None) -> t.List[SavedDisk]:
+        """Return the disks as the ledger keeps them, without the hosts that see them.
 
         :arg asked: the disks of the domain's request.
         :arg live: the definition of an active domain, which knows the backing files too.
         :arg read: reads the header of an image.
         """
         running = _running_disks(live)
-        return [self._disk(disk, pools, _Chain.of(disk, running.get(disk["target"]), pools, read)) for disk in asked]
+        return [self._locate_disk(disk, pools, _BackingChain.read_chain(disk, running.get(disk.target), pools, read)) for disk in asked]
 
-    def files(self, needed: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[Json]:
-        """Return files that a domain needs beside its disks as the ledger keeps them, yet without who else sees them.
+    def locate_files(self, needed: t.Sequence[NeededFile]) -> t.List[SavedFile]:
+        """Return files that a domain needs beside its disks as the ledger keeps them, without the hosts that see them.
 
-        :arg needed: as L(needed_files) returns them.
+        :arg needed: as L(list_needed_files) returns them.
         """
-        return [self._file(file) for file in needed]
+        return [self._locate_file(file) for file in needed]
 
-    def identity_of(self, path: str) -> t.Optional[str]:
-        """Return what a block device is called on every host that has it, or null where it has no such name."""
-        store = self._devices.identify(path)[1]
+    def find_device_identity(self, path: str) -> t.Optional[str]:
+        """Return the name that a block device has on every host, or null if it has none."""
+        store = self._devices.identify_device(path)[1]
         return store if store and store.startswith(_IDENTITIES) else None
 
-    def _file(self, file: t.Mapping[str, t.Any]) -> Json:
-        path, kind = file["path"], file["kind"]
-        place = self._place(path, kind) if kind in _FILES and path.startswith("/") else Place([], None)
-        is_there = within(PATIENCE_SECONDS, lambda: os.path.lexists(path)) if path.startswith("/") else None
-        wwn = self.identity_of(path) if kind == "block" else None
-        return {**file, "folders": sorted(place.folders), "mount": place.mount, "shared": None, "wwn": wwn, "present": is_there is not False}
+    def _locate_file(self, file: NeededFile) -> SavedFile:
+        path, kind = file.path, file.kind
+        place = self._find_location(path, kind) if kind in _FILES and path.startswith("/") else StorageLocation([], None)
+        is_there = answer_within(STORAGE_SECONDS, lambda: os.path.lexists(path)) if path.startswith("/") else None
+        wwn = self.find_device_identity(path) if kind == "block" else None
+        folders = tuple(sorted(place.folders))
+        return SavedFile(file.what, kind, path, folders, place.mount, shared=None, wwn=wwn, present=is_there is not False)
 
-    def _disk(self, disk: t.Mapping[str, t.Any], pools: Pools, chain: _Chain) -> Json:
-        kind, path = _located(disk["kind"], disk["source"], pools)
-        places = [self._place(path, kind)] if path.startswith("/") and kind in _FILES else []
-        folders = {folder for place in [*places, *(self._place(file, "file") for file in chain.files)] for folder in place.folders}
-        return {
-            "target": disk["target"],
-            "kind": kind,
-            "path": path,
-            "readonly": disk["readonly"],
-            "shareable": bool(disk.get("shareable")),
-            "optional": disk["optional"],
-            "format": disk.get("format"),
-            "backing": chain.files,
-            "backing_devices": {device: self.identity_of(device) for device in chain.devices},
-            "backing_problem": chain.problem,
-            "folders": sorted(folders),
-            "mount": places[0].mount if places else None,
-            "locks": places[0].locks if places else None,
-            "shared": disk["shared"],
-            "wwn": self.identity_of(path) if kind == "block" and path else None,
-        }
+    def _locate_disk(self, disk: DiskNeed, pools: Pools, chain: _BackingChain) -> SavedDisk:
+        kind, path = _find_kind_and_path(disk.kind or "", disk.source or "", pools)
+        places = [self._find_location(path, kind)] if path.startswith("/") and kind in _FILES else []
+        folders = {folder for place in [*places, *(self._find_location(file, "file") for file in chain.files)] for folder in place.folders}
+        return SavedDisk(
+            target=disk.target,
+            kind=kind,
+            path=path,
+            readonly=bool(disk.readonly),
+            shareable=bool(disk.shareable),
+            optional=bool(disk.optional),
+            format=disk.format or None,
+            backing=tuple(chain.files),
+            backing_devices={device: self.find_device_identity(device) for device in chain.devices},
+            backing_problem=chain.problem,
+            folders=tuple(sorted(folders)),
+            mount=places[0].mount if places else None,
+            locks=places[0].locks if places else None,
+            shared=disk.shared,
+            wwn=self.find_device_identity(path) if kind == "block" and path else None,
+        )
 
-    def _place(self, path: str, kind: str) -> Place:
-        """Return what is known of this path. A folder that does not answer costs its time once."""
+    def _find_location(self, path: str, kind: str) -> StorageLocation:
+        """Return the location of this path. A folder that does not answer is waited for only once."""
         parent = path if kind == "dir" else os.path.dirname(path)
         if path not in self._known:
-            found = None if parent in self._silent else within(PATIENCE_SECONDS, lambda: self._asked(path, parent))
+            found = None if parent in self._silent else answer_within(STORAGE_SECONDS, lambda: self._read_location(path, parent))
             if found is None:
                 self._silent.add(parent)
-            self._known[path] = found or Place([parent], None)
+            self._known[path] = found or StorageLocation([parent], None)
         return self._known[path]
 
-    def _asked(self, path: str, parent: str) -> Place:
+    def _read_location(self, path: str, parent: str) -> StorageLocation:
         real = os.path.realpath(path)
         real_parent = real if parent == path else os.path.dirname(real)
         # A file that is itself a link needs both folders: the one with the link, and the one with the image.
         folders = [parent] if os.path.realpath(parent) == real_parent else [parent, real_parent]
-        mount = self._mounts.get(innermost(real, self._mounts))
+        mount = self._mounts.get(innermost_mount(real, self._mounts))
         if mount is None:
-            return Place(folders, None)
-        return Place(folders, {"path": mount.path, "kind": mount.kind, "store": store_of(mount)}, locks_on(mount))
+            return StorageLocation(folders, None)
+        return StorageLocation(folders, SavedMount(mount.path, mount.kind, identify_store(mount)), classify_locks(mount))
 
 
-def _located(kind: str, source: str, pools: Pools) -> t.Tuple[str, str]:
-    """Return kind and path of a disk; of a volume those of what it is in its pool, and no path where the pool is not known."""
+def _find_kind_and_path(kind: str, source: str, pools: Pools) -> t.Tuple[str, str]:
+    """Return kind and path of a disk; for a volume, those of its file or device in the pool, without a path if the pool is not known."""
     if kind != "volume":
         return kind, source
     name, _slash, volume = source.partition("/")
-    pool = next((pool for pool in pools if pool["name"] == name), None)
+    pool = next((pool for pool in pools if pool.name == name), None)
     if pool is None:
         return kind, ""
-    place = pool["path"] or ""
+    place = pool.path or ""
     if not place.startswith("/"):
         return "network", source
     return "block" if place.startswith("/dev") else "file", f"{place}/{volume}"
@@ -142,22 +147,103 @@ def _running_disks(live: t.Optional[Element]) -> t.Dict[str, Element]:
     return found
 
 
-class _Chain(t.NamedTuple):
-    """What a disk's image is built on: C(files) and C(devices) by their paths, and why that is not the whole truth."""
+class _BackingChain(t.NamedTuple):
+    """The backing chain of a disk's image: C(files) and C(devices) by their paths, and why it may be incomplete."""
 
     files: t.List[str]
     devices: t.List[str]
     problem: t.Optional[str]
 
     @classmethod
-    def of(cls, disk: t.Mapping[str, t.Any], running: t.Optional[Element], pools: Pools, read: t.Optional[ReadHeader]) -> _Chain:
-        """Return what the saved definition needs, and what the running domain has open beside it."""
-        known = [(file["kind"], file["source"]) for file in disk.get("files") or ()]
-        problem = disk.get("files_problem")
+    def read_chain(cls, disk: DiskNeed, running: t.Optional[Element], pools: Pools, read: t.Optional[ReadHeader]) -> _BackingChain:
+        """Return the chain of the saved definition, and what the running domain has open in addition."""
+        known = [(file.kind, file.source) for file in disk.files or ()]
+        problem = disk.files_problem or None
         if running is not None:
-            files, unknown = files_of(running, read, pools)
+            files, unknown = list_image_files(running, read, pools)
             known += [(file.kind, file.path) for file in files]
-            # What runs shows its whole chain, also where its images cannot be read.
-            problem = unknown if source_of(running.find("source")) == disk["source"] else problem or unknown
+            # A running domain shows its whole chain, even if its images cannot be read.
+            problem = unknown if source_of(running.find("source")) == disk.source else problem or unknown
         is_device = {path: kind == "block" for kind, path in known if path.startswith("/")}
         return cls(sorted(path for path in is_device if not is_device[path]), sorted(path for path in is_device if is_device[path]), problem)
+
+
+_MAX_BYTES = 4096
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+Nonces = t.Dict[str, str]
+
+
+def token_path(folder: str, host_id: str) -> str:
+    """Return the path of that host's token in that folder."""
+    return os.path.join(folder, f"{HOST_TOKEN_PREFIX}{host_id}")
+
+
+def leave_tokens(folders: t.Sequence[str], host_id: str) -> t.Tuple[Nonces, t.Dict[str, str]]:
+    """Write a token into each folder without one of this host; return the nonce of each, and the reason if one could not be written.
+
+    Existing tokens stay: other hosts have read them.
+    """
+    tried = {folder: _leave_token(folder, host_id) for folder in sorted(set(folders))}
+    nonces = {folder: nonce for folder, (nonce, _problem) in tried.items() if nonce}
+    return nonces, {folder: problem for folder, (_nonce, problem) in tried.items() if problem}
+
+
+def find_seen_tokens(tokens: t.Mapping[str, Nonces]) -> t.Dict[str, Nonces]:
+    """Return, of these tokens of other hosts (host ID to folder to nonce), those that this host sees now, with the same nonce."""
+    found = {host_id: {folder: nonce for folder, nonce in nonces.items() if is_token_seen(folder, host_id, nonce)} for host_id, nonces in tokens.items()}
+    return {host_id: nonces for host_id, nonces in found.items() if nonces}
+
+
+def is_token_seen(folder: str, host_id: str, nonce: str) -> bool:
+    """Whether this host sees that token now. An unreadable token is not seen."""
+    try:
+        return _read_nonce(folder, host_id) == nonce
+    except (OSError, KvmfleetError):
+        return False
+
+
+def _leave_token(folder: str, host_id: str) -> t.Tuple[str, str]:
+    """Return the nonce of the host's token in the folder, or else why it has none."""
+    try:
+        return _read_nonce(folder, host_id) or _write_nonce(folder, host_id), ""
+    except OSError as error:
+        return "", error.strerror or str(error)
+    except KvmfleetError as error:
+        return "", str(error)
+
+
+def _read_nonce(folder: str, host_id: str) -> t.Optional[str]:
+    """Return the nonce of the existing token; null if it is missing or damaged. Raises L(NotSupported) or C(OSError)."""
+    path = token_path(_check_folder(folder), _check_host_id(host_id))
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(handle, "rb") as stream:
+        content = stream.read(_MAX_BYTES)
+    try:
+        token = decode(StorageToken, json.loads(content))
+    except (ValueError, RecursionError):
+        return None
+    return token.nonce if token.host_id == host_id and _UUID.fullmatch(token.nonce) else None
+
+
+def _write_nonce(folder: str, host_id: str) -> str:
+    nonce = str(uuid_module.uuid4())
+    replace_file(token_path(folder, host_id), json.dumps(encode(StorageToken(host_id, nonce))), 0o644)
+    return nonce
+
+
+def _check_folder(folder: str) -> str:
+    if not os.path.isabs(folder) or "\0" in folder:
+        raise NotSupported(f"{folder!r} is not the absolute path of a folder.")
+    if not os.path.isdir(folder):
+        raise NotFound(f"There is no folder {folder}.")
+    return folder
+
+
+def _check_host_id(host_id: str) -> str:
+    if not _UUID.fullmatch(host_id):
+        raise NotSupported(f"{host_id!r} is not a host ID.")
+    return host_id

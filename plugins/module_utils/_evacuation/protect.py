@@ -3,99 +3,126 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The host's half of the module C(protect): its domains as they could be started elsewhere, its tokens, and those of its peers that it sees."""
+"""The host half of the module C(protect): reports domains as they can be started elsewhere, and the storage tokens of this host and its peers."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import types
 import typing as t
 
-from .._errors import Conflict, KvmfleetError, NotFound
-from .._facts import host_phases
-from .._facts.identity import HOST_ID_FILE, create_host_id, read_host_id
+from .._boot_guard.install import NOT_HELD, install_guard, list_revoking_folders, read_grant
+from .._boot_guard.status import read_guard_state
+from .._facts.identity import read_identity
 from .._facts.mounts import LocalStores
-from .._facts.needed_files import TPM, needed_files
-from .._facts.ports import Definition, GatheredHost
-from .._facts.remembered import remembered
-from .._facts.request import request_of
-from .._guard.install import NOT_HELD, install
-from .._guard.state import state
-from .._guard.tombstones import revoked_in
-from .._hypervisor.definitions import open_definitions_host
-from .._hypervisor.domain import definition_root, info_of
-from .._migration import hypervisor as h
-from .._module import require_local, require_root
-from .._patience import patient, within
-from .._policy.document import parse
-from . import tokens
-from .belonging import belong, check_belongs
-from .images import PATIENCE_SECONDS, Images
+from .._facts.own_moves import list_remembered
+from .._facts.request import build_request
+from .._host_identity import HOST_ID_FILE, check_ledger_id, create_host_id, read_host_id, remember_ledger_id
+from .._libvirt.host import open_host
+from .._libvirt.interface import Definition, Host
+from .._libvirt.reading import parse_domain_xml, read_domain_info
+from .._model import domain_states
+from .._model.codec import Json, encode
+from .._model.definition_files import list_needed_files
+from .._model.errors import Conflict, KvmfleetError, NotFound
+from .._model.policy_documents import parse_policy
+from .._model.saved_domains import TPM, SavedDomain, SavedDomains, UnreadableDomain
+from .._module import Phase, Result, require_local, require_root
+from .._time_limits import answer_within, limit_questions
+from . import images
+from .images import STORAGE_SECONDS, ImageLocator
 
-Json = t.Dict[str, t.Any]
-Work = t.Mapping[str, t.Any]
 
-# Why a person, and not the hypervisor for a moment, or for an error, holds a guest.
+class _Identify(t.TypedDict):
+    """The input of L(identify_host)."""
+
+    ledger_id: t.Optional[str]
+
+
+class _LeaveTokens(t.TypedDict):
+    """The input of L(leave_own_tokens)."""
+
+    ledger_id: str
+    known: t.Mapping[str, str]
+    check: bool
+
+
+class _SeeTokens(t.TypedDict):
+    """The input of L(report_seen_tokens)."""
+
+    host_id: t.Optional[str]
+    folders: t.Mapping[str, t.Mapping[str, str]]
+    devices: t.Mapping[str, t.Mapping[str, str]]
+
+
+class _SaveDomains(t.TypedDict):
+    """The input of L(report_domains)."""
+
+    host_id: t.Optional[str]
+    uuids: t.Optional[t.Sequence[str]]
+
+
+class _InstallGuard(t.TypedDict):
+    """The input of L(report_guard)."""
+
+    install: bool
+    grant: Json
+    check: bool
+    taken_back: t.Sequence[str]
+
+
+# Reasons for a pause by a person, and not by the hypervisor for a moment or after an error.
 _HELD_BY_A_PERSON = ("user", "from snapshot", "API error", "")
-_NO_ANSWER = f"its file system did not answer within {PATIENCE_SECONDS:.0f} s"
+_NO_ANSWER = f"its file system did not answer within {STORAGE_SECONDS:.0f} s"
 
 
-class ProtectedHost(GatheredHost, t.Protocol):
-    """A host that gives whole definitions."""
-
-    def whole_definition(self, uuid: str, persistent: bool) -> str:
-        """The definition with its passwords, the inactive one of a persistent domain. Raises L(NotFound)."""
-
-    def close(self) -> None:
-        """Close the connection; never raises."""
-
-
-@patient
-def identify(uri: str, work: Work) -> Json:
-    """Return who this host is, as C(host) does. Raises L(Forbidden) without root, L(Conflict) where it belongs to another ledger."""
+@limit_questions
+def identify_host(uri: str, work: _Identify) -> Result:
+    """Return who this host is, as C(host) does. Raises L(Forbidden) without root, L(Conflict) if it belongs to another ledger."""
     require_root()
-    check_belongs(work["ledger_id"])
-    return host_phases.read(uri, work)
+    check_ledger_id(work["ledger_id"])
+    return read_identity(uri, {})
 
 
-def leave(uri: str, work: Work) -> Json:
+def leave_own_tokens(uri: str, work: _LeaveTokens) -> Result:
     """Make this host belong to the ledger, with an identity, and leave its tokens.
 
     :arg work: C(ledger_id); C(known), the tokens that it has by the ledger; C(check), to leave and make nothing.
     Returns C(host_id), C(folders) (folder: nonce), C(unwritable) (folder: why), C(devices) (path: identity), C(changed).
     """
     require_root()
-    with _open(uri) as host:
-        images = [image for domain in _read(host, None)["domains"] for image in [*domain["disks"], *domain["files"]]]
-    folders = sorted({folder for image in images for folder in image["folders"]})
-    devices = {image["path"]: image["wwn"] for image in images if image["wwn"]}
-    devices.update({path: wwn for image in images for path, wwn in image.get("backing_devices", {}).items() if wwn})
+    with _OpenHost(uri) as host:
+        domains = _read_domains(host, None).domains
+    folders = sorted({folder for domain in domains for image in domain.images for folder in image.folders})
+    devices = {path: identity for domain in domains for path, identity in _devices_of(domain).items()}
     if work["check"]:
         host_id = read_host_id()
         known = {folder: work["known"][folder] for folder in folders if folder in work["known"]}
-        there = _seen(host_id, known, set()) if host_id else {}
+        there = _find_seen_tokens(host_id, known, set()) if host_id else {}
         return {"changed": not host_id or len(there) < len(folders), "host_id": host_id, "folders": there, "unwritable": {}, "devices": devices}
-    belongs_now = belong(work["ledger_id"])
+    belongs_now = remember_ledger_id(work["ledger_id"])
     host_id, made = create_host_id()
-    nonces, unwritable = _left(folders, host_id)
+    nonces, unwritable = _leave_in_folders(folders, host_id)
     changed = belongs_now or made or any(work["known"].get(folder) != nonce for folder, nonce in nonces.items())
     return {"changed": changed, "host_id": host_id, "folders": nonces, "unwritable": unwritable, "devices": devices}
 
 
-def see(uri: str, work: Work) -> Json:
+def report_seen_tokens(uri: str, work: _SeeTokens) -> Result:
     """Return, by host ID, which of the peers' tokens (C(folders): host ID to folder to nonce) and devices (C(devices)) this host sees: C(sees)."""
     require_root()
     require_local(uri)
     _check_identity(work["host_id"])
-    images = Images()
+    images = ImageLocator()
     silent: t.Set[str] = set()
-    sees = {host_id: _seen(host_id, nonces, silent) for host_id, nonces in work["folders"].items()}
+    sees = {host_id: _find_seen_tokens(host_id, nonces, silent) for host_id, nonces in work["folders"].items()}
     for host_id, devices in work["devices"].items():
-        sees.setdefault(host_id, {}).update({path: identity for path, identity in devices.items() if images.identity_of(path) == identity})
+        sees.setdefault(host_id, {}).update({path: identity for path, identity in devices.items() if images.find_device_identity(path) == identity})
     return {"changed": False, "sees": {host_id: seen for host_id, seen in sees.items() if seen}}
 
 
-@patient
-def save(uri: str, work: Work) -> Json:
+@limit_questions
+def report_domains(uri: str, work: _SaveDomains) -> Result:
     """Return C(domains) as they could be started elsewhere, C(arriving) (UUIDs that are still moving here), C(unreadable) (name, uuid, why).
 
     Beside them C(remembered), what this host remembers of moves.
@@ -104,11 +131,11 @@ def save(uri: str, work: Work) -> Json:
     """
     require_root()
     _check_identity(work["host_id"])
-    with _open(uri) as host:
-        return {"changed": False, **_read(host, work["uuids"], is_held=bool(state().held)), "remembered": remembered()}
+    with _OpenHost(uri) as host:
+        return {"changed": False, **encode(_read_domains(host, work["uuids"], is_held=bool(read_guard_state().boot.held))), "remembered": list_remembered()}
 
 
-def guard(uri: str, work: Work) -> Json:
+def report_guard(uri: str, work: _InstallGuard) -> Result:
     """Install the boot guard if C(install) is set; return C(guard), its state after that.
 
     :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
@@ -117,36 +144,42 @@ def guard(uri: str, work: Work) -> Json:
     """
     require_root()
     require_local(uri)
-    grant = work["grant"]
-    change = install(grant=grant, check_mode=work["check"], taken_back=work.get("taken_back") or ()) if work["install"] else None
-    now = state()
+    grant = None if work["grant"] is None else read_grant(work["grant"])
+    change = install_guard(grant=grant, check_mode=work["check"], taken_back=work.get("taken_back") or ()) if work["install"] else None
+    now = read_guard_state()
     installed = now.installed or bool(change)
     return {
         "changed": bool(change and change.changed),
-        "revoked_in": revoked_in(grant) if grant and work["install"] else [],
+        "revoked_in": list_revoking_folders(grant) if grant and work["install"] else [],
         "guard": {
             "installed": installed,
             "systemd": now.systemd,
             "held_at_boot": installed and now.systemd,
-            "held": bool(now.held),
+            "held": bool(now.boot.held),
             "note": "" if now.systemd or not installed else NOT_HELD,
         },
     }
 
 
-PHASES: t.Dict[str, t.Callable[[str, Work], Json]] = {"identify": identify, "leave": leave, "see": see, "save": save, "guard": guard}
+PHASES: t.Dict[str, Phase] = {
+    "identify": identify_host,
+    "leave": leave_own_tokens,
+    "see": report_seen_tokens,
+    "save": report_domains,
+    "guard": report_guard,
+}
 
 
-class _open:
+class _OpenHost:
     """A host for the length of a block."""
 
     def __init__(self, uri: str) -> None:
-        self._host: ProtectedHost = open_definitions_host(require_local(uri))
+        self._host: Host = open_host(require_local(uri))
 
-    def __enter__(self) -> ProtectedHost:
+    def __enter__(self) -> Host:
         return self._host
 
-    def __exit__(self, *_args: t.Any) -> None:
+    def __exit__(self, *_error: t.Union[type[BaseException], BaseException, types.TracebackType, None]) -> None:
         self._host.close()
 
 
@@ -156,22 +189,22 @@ def _check_identity(host_id: t.Optional[str]) -> None:
         raise Conflict(f"The ledger has {host_id} for this host, and {HOST_ID_FILE} says {now}. Nothing was saved.", "Run the whole task again.")
 
 
-def _left(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[str, str], t.Dict[str, str]]:
+def _leave_in_folders(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[str, str], t.Dict[str, str]]:
     nonces: t.Dict[str, str] = {}
     problems: t.Dict[str, str] = {}
     for folder in folders:
-        answer = within(PATIENCE_SECONDS, functools.partial(tokens.leave, [folder], host_id))
+        answer = answer_within(STORAGE_SECONDS, functools.partial(images.leave_tokens, [folder], host_id))
         left, why = answer or ({}, {folder: _NO_ANSWER})
         nonces.update(left)
         problems.update(why)
     return nonces, problems
 
 
-def _seen(host_id: str, nonces: t.Mapping[str, str], silent: t.Set[str]) -> t.Dict[str, str]:
-    """Return those of a host's tokens that this host sees. A folder that does not answer is not seen, and put among the C(silent) ones."""
+def _find_seen_tokens(host_id: str, nonces: t.Mapping[str, str], silent: t.Set[str]) -> t.Dict[str, str]:
+    """Return those of a host's tokens that this host sees. A folder that does not answer is not seen, and is added to the C(silent) ones."""
     found = {}
     for folder in sorted(set(nonces) - silent):
-        is_seen = within(PATIENCE_SECONDS, functools.partial(tokens.is_seen, folder, host_id, nonces[folder]))
+        is_seen = answer_within(STORAGE_SECONDS, functools.partial(images.is_token_seen, folder, host_id, nonces[folder]))
         if is_seen is None:
             silent.add(folder)
         elif is_seen:
@@ -179,69 +212,77 @@ def _seen(host_id: str, nonces: t.Mapping[str, str], silent: t.Set[str]) -> t.Di
     return found
 
 
-def _read(host: ProtectedHost, uuids: t.Optional[t.Collection[str]], is_held: bool = False) -> Json:
-    reader = _Reader(host, is_held)
-    answer: Json = {"domains": [], "arriving": [], "unreadable": []}
-    for definition in host.roll().definitions:
+def _devices_of(domain: SavedDomain) -> t.Dict[str, str]:
+    """Return the devices that the domain uses, each with its identity."""
+    found = {image.path: image.wwn for image in domain.images}
+    for disk in domain.disks:
+        found.update(disk.backing_devices or {})
+    return {path: identity for path, identity in found.items() if identity}
+
+
+def _read_domains(host: Host, uuids: t.Optional[t.Collection[str]], is_held: bool = False) -> SavedDomains:
+    reader = _DomainReader(host, is_held)
+    domains, arriving, unreadable = [], [], []
+    for definition in host.list_definitions().definitions:
         info = definition.info
         if uuids is not None and info.uuid not in uuids:
             continue
-        if info.view.job == h.JOB_INCOMING:
-            answer["arriving"].append(info.uuid)
+        if info.view.job == domain_states.JOB_INCOMING:
+            arriving.append(info.uuid)
             continue
         try:
-            answer["domains"].append(reader.domain(definition))
+            domains.append(reader.read_domain(definition))
         except NotFound:
             continue
         except (KvmfleetError, ValueError) as error:
-            answer["unreadable"].append({"uuid": info.uuid, "name": info.name, "why": str(error)})
-    return answer
+            unreadable.append(UnreadableDomain(info.uuid, info.name, str(error)))
+    return SavedDomains(tuple(domains), tuple(arriving), tuple(unreadable))
 
 
-class _Reader:
-    """Reads the domains of a host; what they share is asked once.
+class _DomainReader:
+    """Reads the domains of a host; shared facts are read once.
 
-    :arg is_held: whether the boot guard holds the host: then what is off was not shut down by a person.
+    :arg is_held: whether the boot guard holds the host: then domains that are off were not shut down by a person.
     """
 
-    def __init__(self, host: ProtectedHost, is_held: bool) -> None:
+    def __init__(self, host: Host, is_held: bool) -> None:
         self._host = host
         self._is_held = is_held
-        self._versions = host.versions()
-        self._pools = host.surroundings()["pools"] or ()
+        self._versions = host.read_versions()
+        self._pools = host.read_surroundings().pools or ()
         self._stores = LocalStores()
-        self._images = Images()
+        self._images = ImageLocator()
 
-    def domain(self, definition: Definition) -> Json:
-        """Return a domain. Its request is that of a start from the saved definition, which no snapshot and no running device can hinder."""
+    def read_domain(self, definition: Definition) -> SavedDomain:
+        """Return a domain. Its request is that of a start from the saved definition, which snapshots and running devices do not block."""
         info = definition.info
-        xml = self._host.whole_definition(info.uuid, info.view.persistent)
-        root = definition_root(xml)
-        own = parse(info.policy_xml)
-        saved = h.DomainInfo(uuid=info.uuid, name=info.name, view=info.view, autostart=info.autostart, **info_of(root))
-        request = request_of(Definition(saved, root), own, self._versions, self._stores, self._pools)
-        files = needed_files(root)
-        return {
-            "uuid": info.uuid,
-            "name": info.name,
-            "definition": xml,
-            "active": info.view.active,
-            "persistent": info.view.persistent,
-            "autostart": info.autostart,
-            "state": _state(info.view, self._is_held),
-            "request": {**request, "blockers": [], "uuid": info.uuid, "name": info.name},
-            "policy": own.values,
-            "nvram": request["nvram"],
-            "tpm": next((file["path"] for file in files if file["what"] == TPM), None),
-            "disks": self._images.disks(request["disks"], self._pools, definition.root if info.view.active else None, self._stores.header),
-            "files": self._images.files(files),
-        }
+        xml = self._host.read_whole_definition(info.uuid, info.view.persistent)
+        root = parse_domain_xml(xml)
+        own = parse_policy(info.policy_xml)
+        saved = domain_states.DomainInfo(uuid=info.uuid, name=info.name, view=info.view, autostart=info.autostart, **read_domain_info(root))
+        request = build_request(Definition(saved, root), own, self._versions, self._stores, self._pools)
+        files = list_needed_files(root)
+        return SavedDomain(
+            uuid=info.uuid,
+            name=info.name,
+            definition=xml,
+            active=info.view.active,
+            persistent=info.view.persistent,
+            autostart=info.autostart,
+            state=_state_to_restore(info.view, self._is_held),
+            request=encode(dataclasses.replace(request, blockers=(), uuid=info.uuid, name=info.name)),
+            policy=own.values,
+            nvram=request.nvram or None,
+            tpm=next((file.path for file in files if file.what == TPM), None),
+            disks=tuple(self._images.locate_disks(request.disks or (), self._pools, definition.root if info.view.active else None, self._stores.read_header)),
+            files=tuple(self._images.locate_files(files)),
+        )
 
 
-def _state(view: h.GuestView, is_held: bool) -> t.Optional[str]:
-    """Return the state that a restart is to bring back; null while a job has the domain or the host is held, for then it is not what a person wants."""
+def _state_to_restore(view: domain_states.DomainView, is_held: bool) -> t.Optional[str]:
+    """Return the state that a restart has to restore; null while a job uses the domain or the host is held, because the current state is then not intended."""
     if not view.active:
-        return None if is_held else h.SHUTOFF
+        return None if is_held else domain_states.SHUTOFF
     if view.is_busy:
         return None
-    return h.PAUSED if view.state == h.PAUSED and view.reason in _HELD_BY_A_PERSON else h.RUNNING
+    return domain_states.PAUSED if view.state == domain_states.PAUSED and view.reason in _HELD_BY_A_PERSON else domain_states.RUNNING

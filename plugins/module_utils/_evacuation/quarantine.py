@@ -3,13 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Files that are put aside instead of deleted: moved within their file system, with a manifest that says what came from where and how to put it back.
+"""The quarantine: files are moved within their file system instead of being deleted, listed, and deleted when the control node says that they are due.
 
-The manifest is on disk before the first file is moved, so that a run that died on its way is continued, and nothing is ever forgotten.
+A manifest lists where each file came from and how to restore it. It is on disk before the first file is moved, so that an interrupted run can be continued
+and no file is lost track of. The clock of this host decides nothing: it may have been stepped since a file was moved.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import shlex
@@ -17,191 +20,284 @@ import stat
 import typing as t
 import uuid as uuid_module
 
-from .._durable import replace_file, sync_folder
-from .._errors import Internal, Unsafe
-from .._records.clock import utc_now
+from .._files import replace_file, sync_folder
+from .._model.cleanup import (
+    COMPLETE,
+    DELETED,
+    QUARANTINE_SCHEMA,
+    WORKING,
+    QuarantinedFile,
+    QuarantineEntry,
+    QuarantineExpiry,
+    QuarantineListing,
+    QuarantineManifest,
+)
+from .._model.clock import utc_now
+from .._model.codec import ABSENT, ShapeError, decode, encode
+from .._model.errors import Internal, KvmfleetError, Unsafe
+from .._model.references import DomainRef
+from .qemu_locks import LOCKED, probe_lock
 
-ROOT = "/var/lib/kvmfleet/quarantine"
-FOLDER = ".kvmfleet-quarantine"
-WORKING, COMPLETE, DELETED = "working", "complete", "deleted"
-_SCHEMA = 1
+QUARANTINE_ROOT = "/var/lib/kvmfleet/quarantine"
+QUARANTINE_FOLDER = ".kvmfleet-quarantine"
 _MAX_BYTES = 4 * 1024**2
 
-Manifest = t.Dict[str, t.Any]
-Item = t.Dict[str, t.Any]
 Step = t.Callable[[str], None]
 
 
-def _no_step(_name: str) -> None:
+def _skip_step(_name: str) -> None:
     return None
 
 
 class Quarantine:
-    """What is put aside for one record of an evacuation.
+    """The quarantine of one record of an evacuation.
 
-    :arg root: the folder of the manifests and definitions, which hold passwords: root's alone.
+    :arg root: the folder of the manifests and definitions, which contain passwords: only root may read them.
     :arg step: called with the name of each step after it was made; tests end the process there.
     """
 
-    def __init__(self, record_id: str, root: str = ROOT, step: Step = _no_step) -> None:
+    def __init__(self, record_id: str, root: str = QUARANTINE_ROOT, step: Step = _skip_step) -> None:
         self.record_id = str(uuid_module.UUID(record_id))
         self._root = root
         self._step = step
         self._manifest_file = os.path.join(root, f"{self.record_id}.json")
         self._definition_file = os.path.join(root, self.record_id, "definition.xml")
 
-    def read(self) -> t.Optional[Manifest]:
-        """Return the manifest, null where there is none. Raises L(Internal) for a damaged one."""
+    def read_manifest(self) -> t.Optional[QuarantineManifest]:
+        """Return the manifest; null if the file does not exist. Raises L(Internal) if it is damaged."""
         return read_manifest(self._manifest_file)
 
-    def begin(self, domain: t.Mapping[str, str], host_id: str, definition: t.Optional[str], items: t.Sequence[Item]) -> Manifest:
-        """Write down what is going to be moved, and keep the definition; what an earlier run wrote down stays. Returns the manifest.
+    def record_files(self, domain: DomainRef, host_id: str, definition: t.Optional[str], files: t.Sequence[QuarantinedFile]) -> QuarantineManifest:
+        """Write the list of files to move, and keep the definition; entries of an earlier run stay. Returns the manifest.
 
-        :arg definition: with passwords; null where the domain is not defined here any more.
-        :arg items: C({kind, target, from, to}) as L(item) gives them.
+        :arg definition: with passwords; null if the domain is no longer defined on this host.
+        :arg files: as L(locate_file) gives them.
         """
-        known = self.read()
+        known = self.read_manifest()
         if definition is not None:
-            self._keep(definition)
-        before = known["items"] if known else []
-        added = [new for new in items if all(new["to"] != old["to"] for old in before)]
-        manifest = {
-            "schema": _SCHEMA,
-            "record": self.record_id,
-            "domain": {"uuid": domain["uuid"], "name": domain["name"]},
-            "host_id": host_id,
-            "created_at": known["created_at"] if known else utc_now(),
-            "definition": self._definition_file if definition is not None else (known or {}).get("definition"),
-            "items": [*before, *added],
-            "state": known["state"] if known and not added and definition is None else WORKING,
-            "completed_at": known["completed_at"] if known else None,
-            "restore": (known or {}).get("restore"),
-        }
+            self._keep_definition(definition)
+        base = dataclasses.replace(known or self._new_manifest(domain, host_id), domain=domain, host_id=host_id)
+        manifest = self._add_files(base, files, definition is not None)
         if manifest != known:
-            self._write(manifest)
+            self._write_manifest(manifest)
             self._step("manifest")
         return manifest
 
-    def item(self, kind: str, target: t.Optional[str], path: str, mount: str) -> Item:
-        """Return what is written of a file: where it is, and where it is put on the same file system. Raises L(Unsafe) for a target with a slash."""
-        if target and "/" in target:
-            raise Unsafe(f"{path} cannot be put aside: the definition calls it {target!r}, which is no device.", "Look at the definition.")
-        name = f"{target}-{os.path.basename(path)}" if target else os.path.basename(path)
-        return {"kind": kind, "target": target, "from": path, "to": os.path.join(mount, FOLDER, self.record_id, name)}
+    def _new_manifest(self, domain: DomainRef, host_id: str) -> QuarantineManifest:
+        return QuarantineManifest(QUARANTINE_SCHEMA, self.record_id, domain, host_id, utc_now(), None, (), WORKING, completed_at=None, restore=None)
 
-    def move(self, item: Item) -> bool:
-        """Put a file aside; return false where that was done before. Raises L(Unsafe) where it cannot be done without losing another, or C(OSError)."""
-        source, target = item["from"], item["to"]
-        if is_moved(item):
+    def _add_files(self, base: QuarantineManifest, files: t.Sequence[QuarantinedFile], has_definition: bool) -> QuarantineManifest:
+        known = {file.destination for file in base.items}
+        added = [file for file in files if file.destination not in known]
+        if not added and not has_definition:
+            return base
+        definition = self._definition_file if has_definition else base.definition
+        return dataclasses.replace(base, definition=definition, items=(*base.items, *added), state=WORKING, deleted_at=ABSENT)
+
+    def locate_file(self, kind: str, target: t.Optional[str], path: str, mount: str) -> QuarantinedFile:
+        """Return the path of a file, and its path in quarantine on the same file system. Raises L(Unsafe) for a target with a slash."""
+        if target and "/" in target:
+            raise Unsafe(
+                f"{path} cannot be moved to quarantine: the definition calls it {target!r}, which is not the name of a device.", "Check the definition."
+            )
+        name = f"{target}-{os.path.basename(path)}" if target else os.path.basename(path)
+        return QuarantinedFile(kind, target, path, os.path.join(mount, QUARANTINE_FOLDER, self.record_id, name))
+
+    def move_file(self, file: QuarantinedFile) -> bool:
+        """Move a file to quarantine; return false if that was done before. Raises L(Unsafe) if another file would be lost, or C(OSError)."""
+        source, target = file.source, file.destination
+        if is_moved(file):
             return False
         if os.path.lexists(target):
-            raise Unsafe(f"{source} cannot be put aside: {target} is there already, and is another file.", "Look at both, and remove the wrong one.")
+            raise Unsafe(
+                f"{source} cannot be moved to quarantine: {target} already exists, and is another file.", "Compare both files, and remove the wrong one."
+            )
         _own_folder(os.path.dirname(os.path.dirname(target)))
         _own_folder(os.path.dirname(target))
         os.rename(source, target)
         for folder in (os.path.dirname(target), os.path.dirname(source)):
             sync_folder(folder)
-        self._step(f"move {item['kind']}")
+        self._step(f"move {file.kind}")
         return True
 
-    def drop(self, item: Item) -> None:
-        """Take a file out of the manifest that could not be moved and is where it was."""
-        manifest = t.cast(Manifest, self.read())
-        self._write({**manifest, "items": [known for known in manifest["items"] if known["to"] != item["to"]]})
+    def drop_file(self, file: QuarantinedFile) -> None:
+        """Remove from the manifest a file that could not be moved and is still at its original path."""
+        manifest = self._require_manifest()
+        self._write_manifest(dataclasses.replace(manifest, items=tuple(known for known in manifest.items if known.destination != file.destination)))
 
-    def finish(self) -> Manifest:
-        """Write that all is done, and how it is undone."""
-        manifest = t.cast(Manifest, self.read())
-        if manifest["state"] == WORKING:
-            manifest = {**manifest, "state": COMPLETE, "completed_at": utc_now(), "restore": restore_command(manifest)}
-            self._write(manifest)
+    def mark_complete(self) -> QuarantineManifest:
+        """Write that the quarantine is complete, and how to undo it."""
+        manifest = self._require_manifest()
+        if manifest.state == WORKING:
+            manifest = dataclasses.replace(manifest, state=COMPLETE, completed_at=utc_now(), restore=restore_command(manifest))
+            self._write_manifest(manifest)
             self._step("finish")
         return manifest
 
     def mark_deleted(self) -> None:
-        """Write that the files were deleted; what they were stays to be read."""
-        self._write({**t.cast(Manifest, self.read()), "state": DELETED, "deleted_at": utc_now(), "definition": None, "restore": None})
+        """Write that the files were deleted; their list stays readable."""
+        self._write_manifest(dataclasses.replace(self._require_manifest(), state=DELETED, deleted_at=utc_now(), definition=None, restore=None))
 
-    def _keep(self, definition: str) -> None:
+    def _require_manifest(self) -> QuarantineManifest:
+        manifest = self.read_manifest()
+        if manifest is None:
+            raise Internal(f"{self._manifest_file}, which lists the files in quarantine, is missing.", "Check the folder, then run the task again.")
+        return manifest
+
+    def _keep_definition(self, definition: str) -> None:
         _own_folder(self._root)
         _own_folder(os.path.dirname(self._definition_file))
         replace_file(self._definition_file, definition, 0o600)
         self._step("definition")
 
-    def _write(self, manifest: Manifest) -> None:
+    def _write_manifest(self, manifest: QuarantineManifest) -> None:
         _own_folder(self._root)
-        replace_file(self._manifest_file, json.dumps(manifest, indent=2, sort_keys=True) + "\n", 0o600)
+        replace_file(self._manifest_file, json.dumps(encode(manifest), indent=2, sort_keys=True) + "\n", 0o600)
 
 
-def is_moved(item: Item) -> bool:
-    """Whether a file is where it was to be put, and there alone."""
-    return os.path.lexists(item["to"]) and not os.path.lexists(item["from"])
+def is_moved(file: QuarantinedFile) -> bool:
+    """Whether a file is only in quarantine."""
+    return os.path.lexists(file.destination) and not os.path.lexists(file.source)
 
 
-def restore_command(manifest: Manifest) -> t.Optional[str]:
-    """Return the shell command that puts everything back, to be run as root on the host; null where there is nothing to put back.
+def restore_command(manifest: QuarantineManifest) -> t.Optional[str]:
+    """Return the shell command that restores everything, to be run as root on the host; null if there is nothing to restore.
 
-    It overwrites nothing, and starts nothing.
+    The command overwrites no file and starts no domain.
     """
     steps = []
-    for item in manifest["items"]:
-        source, target = shlex.quote(item["to"]), shlex.quote(item["from"])
+    for file in manifest.items:
+        source, target = shlex.quote(file.destination), shlex.quote(file.source)
         steps.append(f"test ! -e {target} && mv -T -- {source} {target}")
-    if manifest["definition"]:
-        steps.append(f"virsh -c qemu:///system define {shlex.quote(manifest['definition'])}")
+    if manifest.definition:
+        steps.append(f"virsh -c qemu:///system define {shlex.quote(manifest.definition)}")
     return " && ".join(steps) or None
 
 
-def read_manifest(path: str) -> t.Optional[Manifest]:
-    """Return a manifest, null where there is none. Raises L(Internal) for one that was torn or edited."""
+def read_manifest(path: str) -> t.Optional[QuarantineManifest]:
+    """Return a manifest; null if the file does not exist. Raises L(Internal) if it is torn or edited."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _damaged(path, error.strerror or str(error)) from error
+        raise _damaged_manifest(path, error.strerror or str(error)) from error
     with os.fdopen(handle, "rb") as stream:
         try:
-            manifest = json.loads(stream.read(_MAX_BYTES))
+            document = json.loads(stream.read(_MAX_BYTES))
         except (OSError, ValueError, RecursionError) as error:
-            raise _damaged(path, "it is no JSON") from error
-    problem = _problem(manifest, os.path.basename(path)[: -len(".json")], os.path.dirname(path))
+            raise _damaged_manifest(path, "it is not JSON") from error
+    try:
+        manifest = decode(QuarantineManifest, document)
+    except ShapeError as error:
+        raise _damaged_manifest(path, str(error)) from error
+    problem = _find_manifest_problem(manifest, os.path.basename(path)[: -len(".json")], os.path.dirname(path))
     if problem:
-        raise _damaged(path, problem)
-    return t.cast(Manifest, manifest)
+        raise _damaged_manifest(path, problem)
+    return manifest
 
 
-def _problem(manifest: t.Any, record_id: str, root: str) -> str:
-    if not isinstance(manifest, dict) or manifest.get("schema") != _SCHEMA or manifest.get("record") != record_id:
-        return "it is no manifest of this record"
-    if manifest.get("state") not in (WORKING, COMPLETE, DELETED) or not isinstance(manifest.get("items"), list):
-        return "it has no proper state or items"
-    if not isinstance(manifest.get("domain"), dict) or not isinstance(manifest.get("created_at"), str) or "completed_at" not in manifest:
-        return "it lacks the domain or the time"
-    if "definition" not in manifest or manifest["definition"] not in (None, os.path.join(root, record_id, "definition.xml")):
-        return f"its definition is {manifest.get('definition')!r}"
-    wrong = [item for item in manifest["items"] if not _is_item(item, record_id)]
-    return f"it names a file that is not in the record's own folder: {wrong[0]!r}" if wrong else ""
+def _find_manifest_problem(manifest: QuarantineManifest, record_id: str, root: str) -> str:
+    if manifest.record != record_id:
+        return f"it is the manifest of another record ({manifest.record})"
+    if manifest.definition not in (None, os.path.join(root, record_id, "definition.xml")):
+        return f"its definition is {manifest.definition!r}"
+    wrong = [file for file in manifest.items if not _is_inside(file.destination, record_id)]
+    return f"it names a file that is not in the folder of its record: {wrong[0].destination!r}" if wrong else ""
 
 
-def _is_item(item: t.Any, record_id: str) -> bool:
-    if not isinstance(item, dict) or not all(isinstance(item.get(key), str) and os.path.isabs(item[key]) for key in ("from", "to")):
-        return False
-    folder, name = os.path.split(item["to"])
-    return os.path.normpath(item["to"]) == item["to"] and bool(name) and folder.endswith(f"/{FOLDER}/{record_id}")
+def _is_inside(path: str, record_id: str) -> bool:
+    folder, name = os.path.split(path)
+    return os.path.normpath(path) == path and bool(name) and folder.endswith(f"/{QUARANTINE_FOLDER}/{record_id}")
 
 
-def _damaged(path: str, why: str) -> Internal:
-    return Internal(f"{path}, which says what was put aside, cannot be read: {why}. Nothing was touched.", "Look at the file, and repair or remove it.")
+def _damaged_manifest(path: str, why: str) -> Internal:
+    return Internal(f"{path}, which lists the files in quarantine, cannot be read: {why}. Nothing was touched.", "Check the file, and repair or remove it.")
 
 
 def _own_folder(path: str) -> None:
-    """Make a folder that only root can enter. Raises L(Unsafe) where something else has that name."""
+    """Make a folder that only root can enter. Raises L(Unsafe) if something else has that name."""
     try:
         os.makedirs(path, mode=0o700)
         sync_folder(os.path.dirname(path))
     except FileExistsError:
         found = os.lstat(path)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise Unsafe(f"{path} is not a folder of root's own. Nothing was put there.", "Look at what it is, and remove it.") from None
+            raise Unsafe(f"{path} is not a folder that root owns. Nothing was moved there.", "Find out what it is, then remove it.") from None
         os.chmod(path, 0o700)
+
+
+def list_quarantined(root: str = QUARANTINE_ROOT) -> QuarantineListing:
+    """Return all complete quarantines, and the manifests that cannot be read."""
+    quarantined, kept = [], []
+    for path in _list_manifests(root):
+        try:
+            manifest = read_manifest(path)
+        except KvmfleetError as error:
+            kept.append(QuarantineEntry(os.path.basename(path)[: -len(".json")], reason=error.message))
+            continue
+        if manifest is not None and manifest.state == COMPLETE:
+            quarantined.append(_build_entry(manifest))
+    return QuarantineListing(tuple(quarantined), tuple(kept))
+
+
+def expire_quarantine(due: t.Sequence[str], in_use: t.Callable[[str], t.Sequence[str]], check: bool, root: str = QUARANTINE_ROOT) -> QuarantineExpiry:
+    """Delete the quarantines of these records; return what was deleted, and what was kept.
+
+    :arg due: IDs of records whose retention is over.
+    :arg in_use: names of the domains of this host that use a file.
+    :arg check: delete nothing, and return what would be deleted.
+    """
+    deleted, kept = [], []
+    for record in due:
+        manifest = Quarantine(record, root).read_manifest()
+        if manifest is None or manifest.state != COMPLETE:
+            continue
+        reason = _explain_kept_files(manifest, in_use)
+        if reason:
+            kept.append(dataclasses.replace(_build_entry(manifest), reason=reason))
+            continue
+        if not check:
+            _delete_files(manifest, root)
+        deleted.append(_build_entry(manifest))
+    return QuarantineExpiry(tuple(deleted), tuple(kept))
+
+
+def _build_entry(manifest: QuarantineManifest) -> QuarantineEntry:
+    return QuarantineEntry(manifest.record, manifest.domain.uuid, manifest.domain.name, tuple(file.destination for file in manifest.items))
+
+
+def _list_manifests(root: str) -> t.List[str]:
+    try:
+        return [os.path.join(root, name) for name in sorted(os.listdir(root)) if name.endswith(".json")]
+    except FileNotFoundError:
+        return []
+
+
+def _explain_kept_files(manifest: QuarantineManifest, in_use: t.Callable[[str], t.Sequence[str]]) -> str:
+    for path in (file.destination for file in manifest.items):
+        try:
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                return f"{path} is not the regular file that was put there"
+        except FileNotFoundError:
+            continue
+        users = in_use(path)
+        if users:
+            return f"{path} is used by {', '.join(users)}"
+        if probe_lock(path).state == LOCKED:
+            return f"a process has {path} open for writing"
+    return ""
+
+
+def _delete_files(manifest: QuarantineManifest, root: str) -> None:
+    for path in [*(file.destination for file in manifest.items), *([manifest.definition] if manifest.definition else [])]:
+        folder = os.path.dirname(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+            sync_folder(folder)
+        # The folder of a record, empty now, and that of its file system where it was the last.
+        for place in (folder, os.path.dirname(folder)):
+            with contextlib.suppress(OSError):
+                if os.path.realpath(place) != os.path.realpath(root):
+                    os.rmdir(place)
+    Quarantine(manifest.record, root).mark_deleted()

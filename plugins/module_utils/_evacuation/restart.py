@@ -3,211 +3,241 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Starting one domain of a dead host here: refuse, note, define, start, verify; and take back what was put where it does not start."""
+"""Starts one domain of a dead host on this host: check, note, define, start, verify. A definition that does not start is removed again.
+
+A note is written before a definition is put on the host, so that a later run recognizes its own work. The note has the whole record, as a control node wrote
+it into its ledger. If the ledger loses the record, it can be restored from the note.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
+import os
 import time
 import typing as t
-from dataclasses import dataclass
+import uuid as uuid_module
 
-from .._errors import Conflict, InvalidState, KvmfleetError, MigrationFailed, Unreachable, Unsafe
-from .._migration import hypervisor as h
-from .._watcher.files import RUN_FOLDER
-from .._watcher.ownership import Ownership, Watched
-from . import locks, notes
-from .saved import check_saved
-from .sight import lock_states, lockable, why_unseen
+from .._facts.own_moves import NOTES_FOLDER
+from .._files import replace_file
+from .._libvirt.interface import Host
+from .._model import domain_states
+from .._model.codec import JsonObject
+from .._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, KvmfleetError, MigrationFailed, Unreachable, Unsafe
+from .._model.saved_domains import FAILED, OVERTAKEN, STARTED, UNKNOWN, RestartOrder, RestartResult, lockable_paths
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership
+from . import qemu_locks
+from .start_checks import check_definition, find_unproved, read_lock_states
 
-Json = t.Dict[str, t.Any]
-Order = t.Mapping[str, t.Any]
 
-# STARTED: it is as wanted. FAILED: nothing of ours is here. DEFERRED: it was not tried. OVERTAKEN: a newer run has it.
-# UNKNOWN: what is here could not be told, or is not as wanted; nobody may start it elsewhere.
-STARTED, FAILED, DEFERRED, OVERTAKEN, UNKNOWN = "started", "failed", "deferred", "overtaken", "unknown"
+def write_note(domain_uuid: str, record: JsonObject, folder: str = NOTES_FOLDER) -> None:
+    """Note permanently that the definition of the domain on this host belongs to this record. Raises L(Forbidden).
+
+    :arg record: as it came from the control node, with C(ledger_id).
+    """
+    path = _note_path(domain_uuid, folder)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        replace_file(path, json.dumps(record), 0o600)
+    except OSError as error:
+        raise Forbidden(f"{path} cannot be written: {error.strerror}. Nothing was started.", "Free space there, or connect as root.") from error
+
+
+def read_noted_record(domain_uuid: str, folder: str = NOTES_FOLDER) -> t.Optional[str]:
+    """Return the ID of the last record that created the definition of the domain on this host, or null."""
+    try:
+        with open(_note_path(domain_uuid, folder), encoding="utf-8") as stream:
+            document = json.load(stream)
+    except (OSError, ValueError, RecursionError):
+        return None
+    record = document.get("id") if isinstance(document, dict) else None
+    return record if isinstance(record, str) else None
+
+
+def remove_note(domain_uuid: str, folder: str = NOTES_FOLDER) -> None:
+    """Remove the note."""
+    with contextlib.suppress(OSError):
+        os.unlink(_note_path(domain_uuid, folder))
+
+
+def _note_path(domain_uuid: str, folder: str) -> str:
+    try:
+        return os.path.join(folder, f"{uuid_module.UUID(domain_uuid)}.json")
+    except ValueError as error:
+        raise InvalidArgument(f"{domain_uuid!r} is not a UUID.") from error
+
 
 LOCK_SECONDS = 30.0
 VERIFY_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 
 
-class StartingHost(h.Host, t.Protocol):
-    """A host on which domains can be started from their definitions."""
-
-    def uuid_of_name(self, name: str) -> t.Optional[str]:
-        """The UUID of the domain that has this name."""
-
-    def emulators(self) -> t.List[str]:
-        """The programs that it runs guests with."""
-
-    def saved_memory(self, name: str) -> t.Optional[str]:
-        """The file of a memory image that a start of that name would go on from."""
-
-    def define(self, definition: str) -> None:
-        """Put a persistent definition here."""
-
-    def start(self, uuid: str, paused: bool) -> None:
-        """Start a domain that is defined here."""
-
-    def create(self, definition: str, paused: bool) -> None:
-        """Start a transient domain."""
-
-    def take_back(self, uuid: str) -> None:
-        """Remove an inactive definition, and nothing else."""
-
-
-@dataclass
+@dataclasses.dataclass
 class Restart:
-    """:arg order: C(record) (its id), C(note) (all of it, for L(notes.write)), C(generation), C(rejoin) (the record was C(pre-migrating) before this run),
-    C(settle_only) (start nothing), C(uuid), C(name), C(definition), C(persistent),
-    C(autostart), C(wanted) (a state), C(sources), C(disks), C(tokens); C(files) that were proved, and the paths of C(fresh) ones that the start is to make;
-    C(accepted_locks), images that may be locked for us: QEMU has the last word.
-    """
+    """Carries out one order."""
 
-    host: StartingHost
-    order: Order
+    host: Host
+    order: RestartOrder
     run_folder: str = RUN_FOLDER
-    notes_folder: str = notes.FOLDER
+    notes_folder: str = NOTES_FOLDER
     clock: t.Callable[[], float] = time.monotonic
     sleep: t.Callable[[float], None] = time.sleep
 
-    def run(self) -> Json:
-        """Return C(uuid), C(outcome), C(msg), C(error_code), C(generation), C(changed)."""
+    def carry_out_order(self) -> RestartResult:
+        """Carry out the order, and return its result."""
         try:
-            ownership = self._owned()
+            ownership = self._take_lock()
         except KvmfleetError as error:
-            return self._answer(UNKNOWN, error)
+            return self._build_result(UNKNOWN, error)
         try:
-            if self.order["rejoin"]:
-                generation = ownership.take_over(self.order["record"], self.order["generation"])
-            else:
-                generation = self.order["generation"]
-                ownership.begin(self.order["record"], generation)
+            generation = self._begin_record(ownership)
         except Conflict as error:
-            return self._answer(OVERTAKEN, error)
+            return self._build_result(OVERTAKEN, error)
         except KvmfleetError as error:
-            # Nothing was begun now; of an earlier run that is not known.
-            return self._answer(UNKNOWN if self.order["rejoin"] else FAILED, error)
+            # Nothing was begun now; whether an earlier run began is not known.
+            return self._build_result(UNKNOWN if self.order.rejoin else FAILED, error)
         try:
-            return {**self._carried_out(), "generation": generation}
+            return dataclasses.replace(self._start_or_settle(), generation=generation)
         finally:
-            ownership.release()
+            ownership.release_lock()
 
-    def _owned(self) -> Ownership:
-        """Take the domain's lock; a start of an earlier run that is still going on is waited for."""
+    def _begin_record(self, ownership: Ownership) -> int:
+        """Write that this run acts; return its generation."""
+        if self.order.rejoin:
+            return ownership.take_over(self.order.record, self.order.generation)
+        ownership.begin_record(self.order.record, self.order.generation)
+        return self.order.generation
+
+    def _take_lock(self) -> Ownership:
+        """Take the domain's lock; waits for a start of an earlier run that is still in progress."""
         deadline = self.clock() + LOCK_SECONDS
         while self.clock() < deadline:
-            with contextlib.suppress(Watched):
-                return Ownership(self.order["uuid"], self.run_folder)
+            with contextlib.suppress(AlreadyWatched):
+                return Ownership(self.order.uuid, self.run_folder)
             self.sleep(_POLL_SECONDS)
-        return Ownership(self.order["uuid"], self.run_folder)
+        return Ownership(self.order.uuid, self.run_folder)
 
-    def _carried_out(self) -> Json:
+    def _start_or_settle(self) -> RestartResult:
         try:
-            view = self.host.view(self.order["uuid"])
-            ours = notes.record_of(self.order["uuid"], self.notes_folder) == self.order["record"]
+            view = self.host.view_domain(self.order.uuid)
+            ours = read_noted_record(self.order.uuid, self.notes_folder) == self.order.record
         except KvmfleetError as error:
-            return self._answer(UNKNOWN, error)
-        if self.order["rejoin"] and (view.active or (view.present and ours and self.order["wanted"] == h.SHUTOFF)):
-            return self._verified(changed=False)
+            return self._build_result(UNKNOWN, error)
+        if self.order.rejoin and (view.active or (view.present and ours and self.order.wanted == domain_states.SHUTOFF)):
+            return self._verify_state(changed=False)
         if view.present and not ours:
-            return self._answer(UNKNOWN if self.order["rejoin"] else FAILED, self._in_the_way(view))
-        if self.order.get("settle_only"):
-            return self._taken_back(InvalidState(f"{self._what} was not started here."))
+            return self._build_result(UNKNOWN if self.order.rejoin else FAILED, self._conflicting_domain(view))
+        if self.order.settle_only:
+            return self._take_back(InvalidState(f"{self._domain_text} was not started here."))
         try:
-            check_saved(self.order, self.host.emulators())
-            self._check_free()
-            self._put(view)
+            check_definition(self.order, self.host.list_emulators())
+            self._check_no_conflict()
+            self._put_domain(view)
         except KvmfleetError as error:
-            return self._taken_back(self._explained(error))
-        return self._verified(changed=True)
+            return self._take_back(self._explain_failure(error))
+        return self._verify_state(changed=True)
 
-    def _check_free(self) -> None:
-        """Raise L(Conflict) for what has this name here, L(Unsafe) for a disk that is not seen now, or that somebody writes."""
-        other = self.host.uuid_of_name(self.order["name"])
-        if other not in (None, self.order["uuid"]):
-            raise Conflict(f"Another domain ({other}) is named {self.order['name']} here. It was not started.", "Rename that one.")
-        memory = self.host.saved_memory(self.order["name"])
+    def _check_no_conflict(self) -> None:
+        """Raise L(Conflict) for another domain or memory image of this name, L(Unsafe) for a disk that is not visible now, or that a process writes to."""
+        other = self.host.find_uuid(self.order.name)
+        if other not in (None, self.order.uuid):
+            raise Conflict(f"Another domain ({other}) is named {self.order.name} here. It was not started.", "Rename the other domain.")
+        memory = self.host.saved_memory(self.order.name)
         if memory:
-            raise Conflict(f"{memory} holds the memory of a domain of that name: a start would go on from there.", "Move that file away.")
-        reasons = why_unseen(self.order)
+            raise Conflict(f"{memory} holds the saved memory of a domain of that name: a start would resume from it.", "Move that file away.")
+        reasons = find_unproved(self.order)
         if reasons:
-            raise Unsafe(f"{self._what} was not started: " + "; ".join(f"{what}: {why}" for what, why in sorted(reasons.items())) + ".")
-        if self.order["wanted"] == h.SHUTOFF:
+            raise Unsafe(f"{self._domain_text} was not started: " + "; ".join(f"{what}: {why}" for what, why in sorted(reasons.items())) + ".")
+        if self.order.wanted == domain_states.SHUTOFF:
             return
-        held = _locked(path for path in lockable(self.order["disks"]) if path not in self.order.get("accepted_locks", ()))
+        held = _list_locked(path for path in lockable_paths(self.order.disks) if path not in self.order.accepted_locks)
         if held:
-            raise Unsafe(f"{self._what} was not started: somebody has {', '.join(held)} open for writing.", "Find out who; it may still run elsewhere.")
+            raise Unsafe(
+                f"{self._domain_text} was not started: a process has {', '.join(held)} open for writing.",
+                "Find out which process; the domain may still run elsewhere.",
+            )
 
-    def _explained(self, error: KvmfleetError) -> KvmfleetError:
-        """Return the error of a start. Where an accepted lock is still held, it says how to free that: QEMU takes the same locks and was refused."""
+    def _explain_failure(self, error: KvmfleetError) -> KvmfleetError:
+        """Return the error of a start. If an accepted lock is still held, the error states how to free it: QEMU takes the same locks and was refused."""
         if isinstance(error, Unreachable):
             return error
-        held = _locked(self.order.get("accepted_locks", ()))
+        held = _list_locked(self.order.accepted_locks)
         if not held:
             return error
-        return Unsafe(f"{self._what} was not started. The lock on {', '.join(held)} was accepted, and QEMU needs it: {error.message}", locks.FREE_KEPT)
+        return Unsafe(
+            f"{self._domain_text} was not started. The lock on {', '.join(held)} was accepted, but QEMU needs it: {error.message}", qemu_locks.FREE_KEPT_LOCKS
+        )
 
-    def _put(self, view: h.GuestView) -> None:
-        order, wanted = self.order, self.order["wanted"]
-        notes.write(order["uuid"], order["note"], self.notes_folder)
-        if order["persistent"]:
+    def _put_domain(self, view: domain_states.DomainView) -> None:
+        order, wanted = self.order, self.order.wanted
+        definition = order.definition or ""
+        write_note(order.uuid, order.note, self.notes_folder)
+        if order.persistent:
             if not view.present:
-                self.host.define(order["definition"])
-            if wanted != h.SHUTOFF:
-                self.host.start(order["uuid"], paused=wanted == h.PAUSED)
+                self.host.define_domain(definition)
+            if wanted != domain_states.SHUTOFF:
+                self.host.start_domain(order.uuid, paused=wanted == domain_states.PAUSED)
         else:
-            self.host.create(order["definition"], paused=wanted == h.PAUSED)
+            self.host.create_domain(definition, paused=wanted == domain_states.PAUSED)
 
-    def _verified(self, changed: bool) -> Json:
-        """Return what the host says now, once it is as wanted, or has had its time for it."""
+    def _verify_state(self, changed: bool) -> RestartResult:
+        """Return the state of the domain when it is the wanted one, or at the end of the wait."""
         order, deadline = self.order, self.clock() + VERIFY_SECONDS
         try:
-            while (view := self.host.view(order["uuid"])).state != order["wanted"] and self.clock() < deadline:
+            while (view := self.host.view_domain(order.uuid)).state != order.wanted and self.clock() < deadline:
                 self.sleep(_POLL_SECONDS)
-            if order["wanted"] != h.SHUTOFF and not view.active:
-                return self._taken_back(MigrationFailed(f"{self._what} was started and is {view.describe()} now.", "See its log under /var/log/libvirt/qemu."))
-            if view.state != order["wanted"] or not view.present:
-                return self._answer(UNKNOWN, MigrationFailed(f"{self._what} is {view.describe()}, and not {order['wanted']}.", "Look at it there."), changed)
-            if order["persistent"]:
-                self.host.set_autostart(order["uuid"], order["autostart"])
+            if order.wanted != domain_states.SHUTOFF and not view.active:
+                return self._take_back(
+                    MigrationFailed(f"{self._domain_text} was started and is {view.describe()} now.", "See its log under /var/log/libvirt/qemu.")
+                )
+            if view.state != order.wanted or not view.present:
+                return self._build_result(
+                    UNKNOWN, MigrationFailed(f"{self._domain_text} is {view.describe()}, not {order.wanted}.", "Check it on this host."), changed
+                )
+            if order.persistent:
+                self.host.set_autostart(order.uuid, order.autostart)
         except KvmfleetError as error:
-            return self._answer(UNKNOWN, error, changed)
-        return self._answer(STARTED, changed=changed)
+            return self._build_result(UNKNOWN, error, changed)
+        return self._build_result(STARTED, changed=changed)
 
-    def _taken_back(self, error: KvmfleetError) -> Json:
-        """Remove the definition that we put here, and say that it failed; unless the domain is active, or the host cannot tell."""
-        uuid = self.order["uuid"]
+    def _take_back(self, error: KvmfleetError) -> RestartResult:
+        """Remove our definition and report the failure, unless the domain is active or the host does not answer."""
+        uuid = self.order.uuid
         if isinstance(error, Unreachable):
-            # The daemon may go on with what it was asked for.
-            return self._answer(UNKNOWN, error, changed=True)
+            # The daemon may still carry out the request.
+            return self._build_result(UNKNOWN, error, changed=True)
         try:
-            view = self.host.view(uuid)
-            if not view.active and view.present and notes.record_of(uuid, self.notes_folder) == self.order["record"]:
-                self.host.take_back(uuid)
-            if self.host.view(uuid).present:
-                return self._answer(UNKNOWN, error, changed=True)
+            view = self.host.view_domain(uuid)
+            if not view.active and view.present and read_noted_record(uuid, self.notes_folder) == self.order.record:
+                self.host.undefine_if_inactive(uuid)
+            if self.host.view_domain(uuid).present:
+                return self._build_result(UNKNOWN, error, changed=True)
         except KvmfleetError as other:
-            return self._answer(UNKNOWN, Unreachable(f"{error} What is here now could not be told: {other}"), changed=True)
-        notes.remove(uuid, self.notes_folder)
-        return self._answer(FAILED, error)
+            return self._build_result(UNKNOWN, Unreachable(f"{error} The current state on this host is unknown: {other}"), changed=True)
+        remove_note(uuid, self.notes_folder)
+        return self._build_result(FAILED, error)
 
-    def _in_the_way(self, view: h.GuestView) -> Conflict:
+    def _conflicting_domain(self, view: domain_states.DomainView) -> Conflict:
         return Conflict(
-            f"{self._what}: a domain of that UUID is here already, {view.describe()}, and this evacuation did not put it here. Nothing was started.",
-            "Is it left over from an earlier stay, clean this host up first (kvmfleet.migration.evacuation_cleanup), or undefine it.",
+            f"{self._domain_text}: this host already has a domain of that UUID, {view.describe()}, which this evacuation did not start. Nothing was started.",
+            "If it is left over from an earlier stay, clean up this host first (kvmfleet.migration.evacuation_cleanup), or undefine it.",
         )
 
     @property
-    def _what(self) -> str:
-        return f"Domain {self.order['name']} ({self.order['uuid']})"
+    def _domain_text(self) -> str:
+        return f"Domain {self.order.name} ({self.order.uuid})"
 
-    def _answer(self, outcome: str, error: t.Optional[KvmfleetError] = None, changed: bool = False) -> Json:
-        told = {"msg": str(error), "error_code": error.error_code} if error else {"msg": "", "error_code": None}
-        return {"uuid": self.order["uuid"], "outcome": outcome, "changed": changed, "generation": self.order["generation"], **told}
+    def _build_result(self, outcome: str, error: t.Optional[KvmfleetError] = None, changed: bool = False) -> RestartResult:
+        return build_restart_result(self.order, outcome, error, changed)
 
 
-def _locked(paths: t.Iterable[str]) -> t.List[str]:
+def build_restart_result(order: RestartOrder, outcome: str, error: t.Optional[KvmfleetError] = None, changed: bool = False) -> RestartResult:
+    """Return the result of an order, with the error that ended it."""
+    msg, error_code = (str(error), error.error_code) if error else ("", None)
+    return RestartResult(order.uuid, outcome, changed, order.generation, msg, error_code)
+
+
+def _list_locked(paths: t.Iterable[str]) -> t.List[str]:
     """Return those of these images that are locked."""
-    return [path for path, found in lock_states(list(paths), may_take=True).items() if found["state"] == locks.LOCKED]
+    return [path for path, found in read_lock_states(list(paths), may_take=True).items() if found["state"] == qemu_locks.LOCKED]

@@ -3,58 +3,190 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The disks of a definition: where their bytes are, and whether other hosts see them there."""
+"""The disks of a definition: where their data are, whether other hosts see them there, and which further files their images need.
+
+The chain in the definition (C(backingStore), C(dataStore)) is what libvirt passes to QEMU. If the definition has no chain, the headers of the images
+are read.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import stat
 import typing as t
 from xml.etree.ElementTree import Element
 
-from .image_files import ImageFile, files_of
-from .ports import Stores
-from .volumes import Pools, locate_volume, source_of
+from .._model.definition_files import BACKING, DATA, Pools, locate_source, locate_volume, source_of
+from .._model.requests import DiskFile, DiskNeed
+from .image_header import FILE, NETWORK, RAW, Header, Unreadable, locate_name, read_header
+from .mounts import Stores
 
-Json = t.Dict[str, t.Any]
+_MAX_DEPTH = 64
+_BLOCK = "block"
+
+ReadHeader = t.Callable[[str], Header]
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageFile:
+    """C(role) BACKING or DATA; C(kind) as libvirt names kinds of disks; C(path) is null if it is not a file or device of a host."""
+
+    role: str
+    kind: str
+    path: str
+
+
+def list_image_files(disk: Element, read: t.Optional[ReadHeader], pools: Pools) -> t.Tuple[t.List[ImageFile], t.Optional[str]]:
+    """Return the files that the image of a C(disk) element needs, and why the list may be incomplete; null if it is complete.
+
+    :arg read: reads a header, raises L(Unreadable); null if the images are on another host.
+    """
+    found: t.List[ImageFile] = []
+    try:
+        _add_declared(disk, _declared_format(disk), read, pools, found)
+    except Unreadable as error:
+        return found, str(error)
+    return found, None
+
+
+def list_files_below(path: str, read: ReadHeader = read_header) -> t.List[ImageFile]:
+    """Return all files that an image needs by its header, and by theirs. Raises L(Unreadable), also for a chain that does not end."""
+    found: t.List[ImageFile] = []
+    _add_from_header(path, read, found)
+    return found
+
+
+def _add_declared(node: Element, image_format: t.Optional[str], read: t.Optional[ReadHeader], pools: Pools, found: t.List[ImageFile]) -> None:
+    """Add what belongs to the image that a C(disk) or C(backingStore) describes; raises L(Unreadable)."""
+    if len(found) > _MAX_DEPTH:
+        raise Unreadable("its chain of backing files does not end")
+    source, below = node.find("source"), node.find("backingStore")
+    kind, path = locate_source(node.get("type", ""), source, pools)
+    is_local = kind in (FILE, _BLOCK) and path.startswith("/")
+    data = source.find("dataStore") if source is not None else None
+    if data is not None:
+        found.append(_file_from_node(DATA, data, pools))
+    if image_format == RAW or not is_local:
+        _add_next(below, read, pools, found)
+        return
+    header = _read_needed_header(path, read, is_needed=below is None)
+    if data is None and header.data_file:
+        found.append(_file_from_name(DATA, header.data_file, path))
+    if below is not None:
+        _add_next(below, read, pools, found)
+    elif header.backing and read is not None:
+        _add_backing(header, path, read, found)
+
+
+def _read_needed_header(path: str, read: t.Optional[ReadHeader], is_needed: bool) -> Header:
+    """Read a header; it may be unreadable if it adds nothing to what is known."""
+    try:
+        if read is None:
+            raise Unreadable(f"the backing files of {path} are known only on its own host")
+        return read(path)
+    except Unreadable:
+        if is_needed:
+            raise
+        return Header()
+
+
+def _add_next(below: t.Optional[Element], read: t.Optional[ReadHeader], pools: Pools, found: t.List[ImageFile]) -> None:
+    """Add the backing file that a definition names; an empty element is the end of the chain."""
+    if below is None or below.find("source") is None:
+        return
+    found.append(_file_from_node(BACKING, below, pools))
+    _add_declared(below, _declared_format(below), read, pools, found)
+
+
+def _add_backing(header: Header, path: str, read: ReadHeader, found: t.List[ImageFile]) -> None:
+    backing = _file_from_name(BACKING, str(header.backing), path)
+    found.append(backing)
+    if header.backing_format != RAW and backing.kind != NETWORK:
+        _add_from_header(backing.path, read, found)
+
+
+def _add_from_header(path: str, read: ReadHeader, found: t.List[ImageFile]) -> None:
+    if len(found) > _MAX_DEPTH:
+        raise Unreadable(f"the chain of backing files of {path} does not end")
+    header = read(path)
+    if header.data_file:
+        found.append(_file_from_name(DATA, header.data_file, path))
+    if header.backing:
+        _add_backing(header, path, read, found)
+
+
+def _declared_format(node: Element) -> t.Optional[str]:
+    """Return the format of an image: a disk without one is raw; that of a backing file has to be determined."""
+    if node.tag == "disk":
+        driver = node.find("driver")
+        return driver.get("type", RAW) if driver is not None else RAW
+    found = node.find("format")
+    return found.get("type") if found is not None else None
+
+
+def _file_from_node(role: str, node: Element, pools: Pools) -> ImageFile:
+    kind, path = locate_source(node.get("type", ""), node.find("source"), pools)
+    if not kind:
+        raise Unreadable("one of its backing files is in a storage pool that is not known")
+    return ImageFile(role, kind, path if kind != NETWORK else "")
+
+
+def _file_from_name(role: str, name: str, image: str) -> ImageFile:
+    where = locate_name(name, image)
+    if where.kind == NETWORK:
+        return ImageFile(role, NETWORK, "")
+    if where.kind != FILE:
+        raise Unreadable(f"{image} is built on {name[:200]!r}, whose location is not known")
+    return ImageFile(role, _BLOCK if _is_block_device(where.path) else FILE, where.path)
+
+
+def _is_block_device(path: str) -> bool:
+    try:
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    except OSError:
+        return path.startswith("/dev/")
+
 
 _DROPPED_WHEN_MISSING = ("optional", "requisite")
 # Protocols whose volumes have one name in the world, or in the cluster that the definition names.
 _NAMED_BY_THEMSELVES = ("rbd", "iscsi", "sheepdog", "vitastor")
 
 
-def disks_of(root: Element, stores: t.Optional[Stores], pools: Pools) -> t.List[Json]:
+def describe_disks(root: Element, stores: t.Optional[Stores], pools: Pools) -> t.List[DiskNeed]:
     """Return the disks as a request has them.
 
-    :arg stores: of the host that the domain is on; null where that host was asked from afar.
+    :arg stores: of the host that the domain is on; null if that host was queried remotely.
     :arg pools: of that host, by which volumes are found.
     """
-    return [_disk(disk, stores, pools) for disk in root.findall("devices/disk")]
+    return [_describe_disk(disk, stores, pools) for disk in root.findall("devices/disk")]
 
 
-def _disk(disk: Element, stores: t.Optional[Stores], pools: Pools) -> Json:
+def _describe_disk(disk: Element, stores: t.Optional[Stores], pools: Pools) -> DiskNeed:
     target, source, driver = disk.find("target"), disk.find("source"), disk.find("driver")
     device, kind = disk.get("device", "disk"), disk.get("type", "")
     where = source_of(source)
     image_format = driver.get("type", "raw") if driver is not None else "raw"
-    shared, store, size = _proof(kind, source, where, image_format, stores, pools)
-    files, problem = files_of(disk, stores.header if stores else None, pools) if where else ([], None)
-    return {
-        "target": target.get("dev", "") if target is not None else "",
-        "device": device,
-        "kind": kind,
-        "source": where,
-        "format": image_format,
-        "readonly": disk.find("readonly") is not None or device == "cdrom",
-        "shareable": disk.find("shareable") is not None,
-        "shared": shared,
-        "store": store,
-        "optional": source is not None and source.get("startupPolicy") in _DROPPED_WHEN_MISSING,
-        "bytes": size,
-        "files": [_file(file, stores) for file in files],
-        "files_problem": problem,
-    }
+    shared, store, size = _prove_storage(kind, source, where, image_format, stores, pools)
+    files, problem = list_image_files(disk, stores.read_header if stores else None, pools) if where else ([], None)
+    return DiskNeed(
+        target=target.get("dev", "") if target is not None else "",
+        device=device,
+        kind=kind,
+        source=where,
+        format=image_format,
+        readonly=disk.find("readonly") is not None or device == "cdrom",
+        shareable=disk.find("shareable") is not None,
+        shared=shared,
+        store=store,
+        optional=source is not None and source.get("startupPolicy") in _DROPPED_WHEN_MISSING,
+        bytes=size,
+        files=tuple(_describe_file(file, stores) for file in files),
+        files_problem=problem,
+    )
 
 
-def _proof(
+def _prove_storage(
     kind: str, source: t.Optional[Element], where: str, image_format: str, stores: t.Optional[Stores], pools: Pools
 ) -> t.Tuple[t.Optional[bool], t.Optional[str], t.Optional[int]]:
     if source is None or not where:
@@ -66,21 +198,21 @@ def _proof(
     if kind == "network":
         return True, None, None
     is_file = stores is not None and where.startswith("/") and kind in ("file", "dir")
-    return (*_seen(kind, where, stores), stores.bytes_of(where, image_format) if stores is not None and is_file else None)
+    return (*_locate_path(kind, where, stores), stores.count_copied_bytes(where, image_format) if stores is not None and is_file else None)
 
 
-def _file(file: ImageFile, stores: t.Optional[Stores]) -> Json:
-    """Return a file that a disk's image needs: where it is, and whether other hosts see it there."""
-    shared, store = (True, None) if file.kind == "network" else _seen(file.kind, file.path, stores)
-    return {"role": file.role, "kind": file.kind, "source": file.path, "shared": shared, "store": store}
+def _describe_file(file: ImageFile, stores: t.Optional[Stores]) -> DiskFile:
+    """Return a file that the image of a disk needs, with its location, and whether other hosts see it there."""
+    shared, store = (True, None) if file.kind == "network" else _locate_path(file.kind, file.path, stores)
+    return DiskFile(file.role, file.kind, file.path, shared, store)
 
 
-def _seen(kind: str, path: str, stores: t.Optional[Stores]) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
+def _locate_path(kind: str, path: str, stores: t.Optional[Stores]) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
     if stores is None or not path.startswith("/"):
         return None, None
     if kind == "block":
-        return stores.block(path)
-    return stores.file(path) if kind in ("file", "dir") else (None, None)
+        return stores.locate_device(path)
+    return stores.locate_file(path) if kind in ("file", "dir") else (None, None)
 
 
 def _network_store(source: Element, name: str) -> str:

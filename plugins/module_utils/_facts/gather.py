@@ -3,139 +3,234 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What C(host_facts) tells of a host: who it is, what it is and has, and every domain with what it needs."""
+"""The facts of C(host_facts): the identity of a host, its hardware and network interfaces, and every domain with its requirements."""
 
 from __future__ import annotations
 
 import dataclasses
+import socket
+import struct
 import typing as t
 
-from .._errors import KvmfleetError
-from .._hypervisor.uri import is_local
-from .._migration import hypervisor as h
-from .._policy.document import OwnPolicy, parse
-from .._records.clock import utc_now
-from .identity import read_host_id, read_machine_id
-from .links import BRIDGES, read_links
-from .mounts import LocalStores
-from .ports import Definition, Facts, GatheredHost, Roll, Stores
-from .remembered import remembered
-from .request import request_of
-from .traits import host_traits
+from .._host_identity import read_host_id, read_machine_id
+from .._libvirt.interface import Definition, DefinitionList, Host
+from .._model import domain_states
+from .._model.clock import utc_now
+from .._model.codec import encode
+from .._model.errors import KvmfleetError
+from .._model.facts import DomainDisk, DomainFacts, HostFacts
+from .._model.libvirt_formats import is_local
+from .._model.policy_documents import OwnPolicy, parse_policy
+from .._model.requests import DomainRequest
+from .identity import probe_traits
+from .mounts import LocalStores, Stores
+from .own_moves import list_remembered
+from .request import build_request
+
+_GET_LINK, _NEW_LINK, _DONE, _ERROR = 18, 16, 3, 2
+_REQUEST_DUMP = 0x301
+_NAME, _LINK_INFO, _KIND = 3, 18, 1
+_MESSAGE_HEADER = struct.Struct("=IHHII")
+_LINK_HEADER_BYTES = 16
+_TIMEOUT_SECONDS = 2.0
+# Those that a guest's interface of the type bridge can be plugged into.
+BRIDGES = ("bridge", "openvswitch")
+
+
+def read_links() -> t.Optional[t.Dict[str, str]]:
+    """Return the kind of every interface by its name, empty for a plain one; null if the kernel does not report it."""
+    if not hasattr(socket, "AF_NETLINK"):
+        return None
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as channel:
+            channel.settimeout(_TIMEOUT_SECONDS)
+            channel.send(_MESSAGE_HEADER.pack(_MESSAGE_HEADER.size + _LINK_HEADER_BYTES, _GET_LINK, _REQUEST_DUMP, 1, 0) + bytes(_LINK_HEADER_BYTES))
+            return _receive_links(channel)
+    except OSError:
+        return None
+
+
+def _receive_links(channel: socket.socket) -> t.Optional[t.Dict[str, str]]:
+    links: t.Dict[str, str] = {}
+    while True:
+        for kind, body in _split_messages(channel.recv(1 << 18)):
+            if kind == _DONE:
+                return links
+            if kind == _ERROR:
+                return None
+            if kind == _NEW_LINK:
+                links.update(_parse_link(body))
+
+
+def _split_messages(data: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
+    while len(data) >= _MESSAGE_HEADER.size:
+        length, kind = _MESSAGE_HEADER.unpack_from(data)[:2]
+        if length < _MESSAGE_HEADER.size:
+            return
+        yield kind, data[_MESSAGE_HEADER.size : length]
+        data = data[(length + 3) & ~3 :]
+
+
+def _parse_link(body: bytes) -> t.Dict[str, str]:
+    attributes = dict(_split_attributes(body[_LINK_HEADER_BYTES:]))
+    kind = dict(_split_attributes(attributes.get(_LINK_INFO, b""))).get(_KIND, b"")
+    name = _decode_name(attributes.get(_NAME, b""))
+    return {name: _decode_name(kind)} if name else {}
+
+
+def _split_attributes(data: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
+    while len(data) >= 4:
+        length, kind = struct.unpack_from("=HH", data)
+        if length < 4:
+            return
+        yield kind & 0x3FFF, data[4:length]
+        data = data[(length + 3) & ~3 :]
+
+
+def _decode_name(value: bytes) -> str:
+    return value.split(b"\0", 1)[0].decode("utf-8", "replace")
+
 
 Own = t.Mapping[str, OwnPolicy]
 
-# What only a host itself can tell: its files, its file systems, its network interfaces.
+# Facts that only a host itself can determine: its files, its file systems, its network interfaces.
 _OF_ITSELF = ("machine_id", "mounts", "bridges", "interfaces")
-# Facts that are null where they could not be told.
+# Facts that are null if they are unknown.
 _OPEN = ("host_cpu", "pools", "networks", "devices", "net_devices")
 
 
-def gather(host: GatheredHost, dirty_rate_seconds: int = 0) -> t.Tuple[Facts, t.List[str]]:
-    """Return C(kvmfleet_host) and warnings. Each domain is read once; sizes in MiB where the name says so, else in bytes.
+def gather_facts(host: Host, dirty_rate_seconds: int = 0) -> t.Tuple[HostFacts, t.List[str]]:
+    """Return the facts of a host and warnings. Each domain is read once; sizes in MiB where the name says so, else in bytes.
 
-    Of a host that is reached through a remote URI, what only itself can tell is null and stands in C(unverified). Its C(host_id) is read through libvirt.
+    For a host behind a remote URI, the facts that only the host itself can determine are null and listed in C(unverified). Its C(host_id) is read through
+    libvirt.
 
-    :arg dirty_rate_seconds: measure for so long how fast the running domains write to their memory; 0 to measure nothing.
+    :arg dirty_rate_seconds: how long to measure the dirty rate of the running domains; 0 to measure nothing.
     """
-    own_files = is_local(host.uri)
-    stores = LocalStores() if own_files else None
-    itself, warnings = _itself(stores) if stores else ({"host_id": host.host_id(), **dict.fromkeys(_OF_ITSELF)}, [])
-    around, roll, traits = host.surroundings(), host.roll(), host_traits(host)
+    stores = LocalStores() if is_local(host.uri) else None
+    facts, warnings = _read_host_facts(host, stores)
+    roll = host.list_definitions()
     definitions = sorted(roll.definitions, key=lambda definition: (definition.info.name, definition.info.uuid))
-    own = {definition.info.uuid: parse(definition.info.policy_xml) for definition in definitions}
-    facts = {
-        "gathered_at": utc_now(),
-        "name": None,
-        "host_uuid": host.host_uuid(),
-        "hostname": host.hostname(),
-        "versions": host.versions(),
-        "memory": host.memory(),
-        "cpus": host.cpus(),
-        **host.hardware(),
-        **around,
-        **itself,
-        **traits,
-        "remembered": remembered() if own_files else None,
-    }
-    domains, problems = _domains(definitions, own, stores, facts)
+    own = {definition.info.uuid: parse_policy(definition.info.policy_xml) for definition in definitions}
+    domains, problems = _describe_domains(definitions, own, stores, facts)
     running = [definition.info.uuid for definition in definitions if _is_measurable(definition.info.view)]
-    rates = host.dirty_rates(running, dirty_rate_seconds) if dirty_rate_seconds and running else {}
-    facts["domains"] = [{**domain, "dirty_rate_mib": rates.get(domain["uuid"])} for domain in domains]
-    facts["unverified"] = [*traits["unverified"], *_open(facts, own_files)]
-    return facts, [*warnings, *_warnings(roll, definitions, own, problems)]
+    rates = host.measure_dirty_rates(running, dirty_rate_seconds) if dirty_rate_seconds and running else {}
+    measured = tuple(dataclasses.replace(domain, dirty_rate_mib=rates.get(domain.uuid)) for domain in domains)
+    return dataclasses.replace(facts, domains=measured), [*warnings, *_list_warnings(roll, definitions, own, problems)]
 
 
-def _open(facts: Facts, own_files: bool) -> t.List[str]:
-    """Return the facts that could not be told. A host without an identity file has told just that."""
-    told = ("host_id", "machine_id") if own_files else ()
-    return [key for key in (*_OPEN, "host_id", *_OF_ITSELF) if facts[key] is None and key not in told]
+def _read_host_facts(host: Host, stores: t.Optional[LocalStores]) -> t.Tuple[HostFacts, t.List[str]]:
+    """Return the facts of the host without its domains, and warnings.
+
+    :arg stores: null if the host is reached through a remote URI.
+    """
+    hardware, around, traits = host.read_hardware(), host.read_surroundings(), probe_traits(host)
+    facts = HostFacts(
+        gathered_at=utc_now(),
+        name=None,
+        host_uuid=host.host_uuid(),
+        hostname=host.read_hostname(),
+        versions=host.read_versions(),
+        memory=host.read_memory(),
+        cpus=host.count_cpus(),
+        arch=hardware.arch,
+        cpu_ids=hardware.cpu_ids,
+        numa_cells=hardware.numa_cells,
+        platforms=hardware.platforms,
+        host_cpu=hardware.host_cpu,
+        pools=around.pools,
+        networks=around.networks,
+        devices=around.devices,
+        net_devices=around.net_devices,
+        traits=traits.traits,
+        missing_traits=traits.missing_traits,
+        remembered=None,
+    )
+    facts, warnings = _add_own_facts(facts, stores) if stores else (_from_afar(facts, host.host_id()), [])
+    return dataclasses.replace(facts, unverified=(*traits.unverified, *_list_unknown(facts, bool(stores)))), warnings
 
 
-def _is_measurable(view: h.GuestView) -> bool:
-    return view.active and view.state == h.RUNNING and not view.is_busy
+def _from_afar(facts: HostFacts, host_id: t.Optional[str]) -> HostFacts:
+    return dataclasses.replace(facts, host_id=host_id, machine_id=None, mounts=None, bridges=None, interfaces=None)
 
 
-def _itself(stores: LocalStores) -> t.Tuple[Facts, t.List[str]]:
-    identity, warnings = identity_facts()
-    links = read_links()
-    interfaces = None if links is None else sorted(links)
-    bridges = None if links is None else sorted(name for name, kind in links.items() if kind in BRIDGES)
-    return {**identity, "mounts": stores.described(), "bridges": bridges, "interfaces": interfaces}, warnings
+def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, t.List[str]]:
+    """Return the facts with those that only the host itself can determine, and warnings."""
+    host_id, warnings = _read_host_id()
+    links, moves = read_links(), list_remembered()
+    itself = dataclasses.replace(
+        facts,
+        host_id=host_id,
+        machine_id=read_machine_id(),
+        mounts=tuple(stores.describe_mounts()),
+        bridges=None if links is None else tuple(sorted(name for name, kind in links.items() if kind in BRIDGES)),
+        interfaces=None if links is None else tuple(sorted(links)),
+        remembered=None if moves is None else tuple(moves),
+    )
+    return itself, warnings
 
 
-def identity_facts() -> t.Tuple[Facts, t.List[str]]:
-    """Return C(host_id) and C(machine_id) of the host that this runs on; one that is not readable is null, with a warning."""
-    warnings = []
-    host_id = None
+def _read_host_id() -> t.Tuple[t.Optional[str], t.List[str]]:
+    """Return the ID of the host that this runs on. One that is not readable is null, with a warning."""
     try:
-        host_id = read_host_id()
+        return read_host_id(), []
     except KvmfleetError as error:
-        warnings.append(str(error))
-    return {"host_id": host_id, "machine_id": read_machine_id()}, warnings
+        return None, [str(error)]
 
 
-def _domains(definitions: t.Sequence[Definition], own: Own, stores: t.Optional[Stores], facts: Facts) -> t.Tuple[t.List[Facts], t.Dict[str, str]]:
+def _list_unknown(facts: HostFacts, own_files: bool) -> t.List[str]:
+    """Return the facts that are unknown. A missing identity file is a known fact."""
+    told = ("host_id", "machine_id") if own_files else ()
+    return [key for key in (*_OPEN, "host_id", *_OF_ITSELF) if getattr(facts, key) is None and key not in told]
+
+
+def _is_measurable(view: domain_states.DomainView) -> bool:
+    return view.active and view.state == domain_states.RUNNING and not view.is_busy
+
+
+def _describe_domains(
+    definitions: t.Sequence[Definition], own: Own, stores: t.Optional[Stores], facts: HostFacts
+) -> t.Tuple[t.List[DomainFacts], t.Dict[str, str]]:
     """Return the domains, and by UUID what is wrong with the definitions that cannot be read."""
     domains, problems = [], {}
     for definition in definitions:
         policy = own[definition.info.uuid]
         try:
-            request = request_of(definition, policy, facts["versions"], stores, facts["pools"] or ())
+            request = build_request(definition, policy, facts.versions or {}, stores, facts.pools or ())
         except KvmfleetError as error:
-            definition = dataclasses.replace(definition, root=None, problem=f"Its definition could not be understood: {error}")
-            request = request_of(definition, policy, facts["versions"], stores, ())
-        domains.append(_domain(definition.info, policy, request))
+            definition = dataclasses.replace(definition, root=None, problem=f"Its definition could not be parsed: {error}")
+            request = build_request(definition, policy, facts.versions or {}, stores, ())
+        domains.append(_describe_domain(definition.info, policy, request))
         if definition.problem:
             problems[definition.info.uuid] = definition.problem
     return domains, problems
 
 
-def _domain(info: h.DomainInfo, own: OwnPolicy, request: Facts) -> Facts:
-    """Return one domain; its request is what its own policy makes of it, without its profile, which hosts do not know."""
-    return {
-        "uuid": info.uuid,
-        "name": info.name,
-        "state": info.view.state,
-        "reason": info.view.reason,
-        "active": info.view.active,
-        "persistent": info.view.persistent,
-        "autostart": info.autostart,
-        "job": info.view.job,
-        "memory_mib": request["memory_mib"],
-        "vcpus": info.vcpus,
-        "disks": [dataclasses.asdict(disk) for disk in info.disks],
-        "policy": own.values,
-        "policy_problems": own.wrong,
-        "request": request,
-    }
+def _describe_domain(info: domain_states.DomainInfo, own: OwnPolicy, request: DomainRequest) -> DomainFacts:
+    """Return one domain; its request includes its own policy, but not its profile, which hosts do not know."""
+    return DomainFacts(
+        uuid=info.uuid,
+        name=info.name,
+        state=info.view.state,
+        reason=info.view.reason,
+        active=info.view.active,
+        persistent=info.view.persistent,
+        autostart=info.autostart,
+        job=info.view.job,
+        memory_mib=request.memory_mib,
+        vcpus=info.vcpus,
+        disks=tuple(DomainDisk(disk.target, disk.kind, disk.source, disk.readonly, disk.shareable) for disk in info.disks),
+        policy=own.values,
+        policy_problems=own.wrong,
+        request=encode(request),
+    )
 
 
-def _warnings(roll: Roll, definitions: t.Sequence[Definition], own: Own, problems: t.Mapping[str, str]) -> t.Iterator[str]:
+def _list_warnings(roll: DefinitionList, definitions: t.Sequence[Definition], own: Own, problems: t.Mapping[str, str]) -> t.Iterator[str]:
     for name in sorted(roll.vanished):
-        yield f"Domain {name} went away while the facts were gathered: it is not among them."
+        yield f"Domain {name} disappeared while the facts were gathered, and is not included."
     for info in (definition.info for definition in definitions):
         if info.uuid in problems:
-            yield f"Domain {info.name} is listed without its needs, and will not be moved. {problems[info.uuid]}"
+            yield f"Domain {info.name} is listed without its requirements, and will not be moved. {problems[info.uuid]}"
         if own[info.uuid].wrong:
-            yield f"The migration policy in the XML of domain {info.name} is wrong in: {', '.join(own[info.uuid].wrong)}."
+            yield f"The migration policy in the XML of domain {info.name} has invalid fields: {', '.join(own[info.uuid].wrong)}."

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What the header of an image says of further files: the one that it is backed by, and the one that holds its data.
+"""Reads from the header of an image which further files it needs: its backing file, and the file that has its data.
 
-Libvirt lists the backing files of active domains alone, and before 10.10 no data files at all. qemu-img need not be on a host. So the header is read here
-(QEMU: docs/interop/qcow2.txt). A disk that is declared raw has no header, whatever its first bytes are: its guest writes them.
+libvirt lists backing files only of active domains, and data files only since 10.10 (docs/libvirt.md, "Definitions and images"). qemu-img may not be installed
+on a host. The header is therefore read here (QEMU: docs/interop/qcow2.txt). A disk that is declared raw has no header: its guest writes the first bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FEATURES_AT, _LENGTH_AT, _SHORT_LENGTH = 72, 100, 72
 _HAS_DATA_FILE = 1 << 2
 _EXTENSION = struct.Struct(">II")
 _END, _BACKING_FORMAT, _DATA_FILE = 0, 0xE2792ACA, 0x44415441
-# Formats whose images may name a parent in a way that is not read here.
+# Formats whose images may name a parent in a form that is not supported here.
 _UNREAD = {b"QED\0": "qed", b"KDMV": "vmdk", b"COWD": "vmdk", b"vhdx": "vhdx", b"conecti": "vpc"}
 _OF_A_NETWORK = ("nbd", "rbd", "iscsi", "gluster", "ssh", "http", "https", "ftp", "ftps", "nfs", "sheepdog", "vxhs", "tftp")
 _OF_A_HOST = ("file", "host_device", "host_cdrom")
@@ -42,12 +42,12 @@ _AS_OWNER_SECONDS = 5.0
 
 
 class Unreadable(Exception):
-    """It cannot be told which files an image needs; the text says why."""
+    """The files that an image needs are unknown. The text states the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """The names as they are written in the image; null where there is none. C(backing_format) is null where the image does not say."""
+    """The names that the image contains; null if it has none. C(backing_format) is null if the image does not state it."""
 
     backing: t.Optional[str] = None
     backing_format: t.Optional[str] = None
@@ -56,16 +56,16 @@ class Header:
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """What a name in an image leads to: C(kind) FILE (a file or a device) with its absolute C(path), NETWORK, or UNKNOWN."""
+    """The target of a name in an image: C(kind) FILE (a file or a device) with its absolute C(path), NETWORK, or UNKNOWN."""
 
     kind: str
     path: str = ""
 
 
 def read_header(path: str) -> Header:
-    """Return what an image's header says; nothing of an image without one, and of a file that is not there. Raises L(Unreadable)."""
+    """Return the header of an image; an empty one for an image without a header, and for a file that does not exist. Raises L(Unreadable)."""
     try:
-        content = _read(path)
+        content = _read_beginning(path)
     except FileNotFoundError:
         return Header()
     except PermissionError as error:
@@ -75,8 +75,8 @@ def read_header(path: str) -> Header:
     return parse_header(content, path)
 
 
-def _read(path: str) -> bytes:
-    # A pipe in the place of an image must not be waited for.
+def _read_beginning(path: str) -> bytes:
+    # Do not wait if the path is a pipe.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as stream:
         mode = os.fstat(handle).st_mode
@@ -84,7 +84,7 @@ def _read(path: str) -> bytes:
 
 
 def _read_as_owner(path: str, error: OSError) -> bytes:
-    """Read the beginning of a file as its owner: on NFS root may be nobody, and cannot read what QEMU's user can."""
+    """Read the beginning of a file as its owner: on NFS, root may be mapped to nobody and cannot read files of QEMU's user."""
     try:
         owner = os.stat(path)
         found = subprocess.run(
@@ -104,7 +104,7 @@ def _read_as_owner(path: str, error: OSError) -> bytes:
 
 
 def parse_header(content: bytes, path: str) -> Header:
-    """Return what the first bytes of an image say. Raises L(Unreadable) for a format that is not read here and for a broken header."""
+    """Return the header in the first bytes of an image. Raises L(Unreadable) for an unsupported format and for a damaged header."""
     for magic, image_format in _UNREAD.items():
         if content.startswith(magic):
             raise Unreadable(f"the backing file of {path}, an image of the format {image_format}, cannot be read")
@@ -114,9 +114,9 @@ def parse_header(content: bytes, path: str) -> Header:
     backing = _name_at(content, offset, length, path) if offset and length else None
     if version < 2:
         return Header(backing)
-    extensions = _extensions(content, version, path)
-    data_file = _text(extensions.get(_DATA_FILE)) if _has_data_file(content, version) else None
-    return Header(backing, _text(extensions.get(_BACKING_FORMAT)), data_file)
+    extensions = _read_extensions(content, version, path)
+    data_file = _decode_text(extensions.get(_DATA_FILE)) if _has_data_file(content, version) else None
+    return Header(backing, _decode_text(extensions.get(_BACKING_FORMAT)), data_file)
 
 
 def _has_data_file(content: bytes, version: int) -> bool:
@@ -125,11 +125,11 @@ def _has_data_file(content: bytes, version: int) -> bool:
 
 def _name_at(content: bytes, offset: int, length: int, path: str) -> str:
     if length > _MAX_NAME or offset + length > len(content):
-        raise Unreadable(f"{path} has no proper header")
+        raise Unreadable(f"{path} has no valid header")
     return os.fsdecode(content[offset : offset + length])
 
 
-def _extensions(content: bytes, version: int, path: str) -> t.Dict[int, bytes]:
+def _read_extensions(content: bytes, version: int, path: str) -> t.Dict[int, bytes]:
     found: t.Dict[int, bytes] = {}
     at = struct.unpack_from(">I", content, _LENGTH_AT)[0] if version >= 3 and len(content) >= _LENGTH_AT + 4 else _SHORT_LENGTH
     while at + _EXTENSION.size <= len(content):
@@ -138,33 +138,33 @@ def _extensions(content: bytes, version: int, path: str) -> t.Dict[int, bytes]:
         if kind == _END:
             break
         if at + length > len(content):
-            raise Unreadable(f"{path} has no proper header")
+            raise Unreadable(f"{path} has no valid header")
         found[kind] = content[at : at + length]
         at += -(-length // 8) * 8
     return found
 
 
-def _text(value: t.Optional[bytes]) -> t.Optional[str]:
+def _decode_text(value: t.Optional[bytes]) -> t.Optional[str]:
     return os.fsdecode(value.rstrip(b"\0")) if value else None
 
 
-def locate(name: str, path: str) -> Named:
-    """Return what a name in the header of the image at C(path) leads to, as QEMU takes it."""
+def locate_name(name: str, path: str) -> Named:
+    """Return the target of a name in the header of the image at C(path), as QEMU resolves it."""
     if name.startswith("json:"):
-        return _in_json(name[len("json:") :], path)
+        return _locate_in_json(name[len("json:") :], path)
     protocol = _PROTOCOL.match(name.partition("/")[0] + ("/" if "/" in name else ""))
     if protocol is None:
-        return Named(FILE, _beside(name, path))
+        return Named(FILE, _resolve_path(name, path))
     return _of_protocol(protocol[1].partition("+")[0], name[protocol.end() :], path)
 
 
 def _of_protocol(protocol: str, name: str, path: str) -> Named:
     if protocol in _OF_A_HOST:
-        return Named(FILE, _beside(name, path))
+        return Named(FILE, _resolve_path(name, path))
     return Named(NETWORK if protocol in _OF_A_NETWORK else UNKNOWN)
 
 
-def _beside(name: str, path: str) -> str:
+def _resolve_path(name: str, path: str) -> str:
     """Return the absolute path; a relative name counts from the folder in which the image is opened, and only then from the one that a link leads to."""
     beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
     if os.path.isabs(name) or os.path.lexists(beside):
@@ -172,7 +172,7 @@ def _beside(name: str, path: str) -> str:
     return os.path.normpath(os.path.join(os.path.dirname(os.path.realpath(path)), name))
 
 
-def _in_json(text: str, path: str) -> Named:
+def _locate_in_json(text: str, path: str) -> Named:
     """Read QEMU's description of a block device: C({"driver": "qcow2", "file": {"driver": "file", "filename": ...}}), also with dotted keys."""
     try:
         described = json.loads(text)
@@ -188,4 +188,4 @@ def _in_json(text: str, path: str) -> Named:
     driver, filename = described.get("driver", "file"), described.get("filename")
     if not isinstance(filename, str) or driver not in _OF_A_HOST:
         return Named(NETWORK if driver in _OF_A_NETWORK else UNKNOWN)
-    return Named(FILE, _beside(filename, path))
+    return Named(FILE, _resolve_path(filename, path))

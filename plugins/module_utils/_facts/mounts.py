@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The file systems of this host: what is on them, which of them other hosts see, and under which name."""
+"""The file systems and block devices of this host: their capacity, whether other hosts see them, and under which name."""
 
 from __future__ import annotations
 
@@ -12,15 +12,126 @@ import os
 import stat
 import typing as t
 
-from .._hypervisor.storage import SHARED_KINDS, Mount, innermost, read_mounts
-from .._patience import within
-from .block_devices import Answer, BlockDevices
+from .._model.facts import MountFacts
+from .._time_limits import answer_within
 from .image_header import Header, Unreadable, read_header
 
-Facts = t.Dict[str, t.Any]
+# Prefix of a name in /dev/disk/by-id to the prefix of the identity; an earlier one is the better name.
+_BY_ID = (
+    ("dm-uuid-mpath-", "mpath:"),
+    ("dm-uuid-LVM-", "lvm:"),
+    ("wwn-", "wwn:"),
+    ("nvme-eui.", "nvme:"),
+    ("nvme-uuid.", "nvme:"),
+    ("scsi-3", "wwn:0x"),
+)
+# Parts of names in /dev/disk/by-path that show a device on a network.
+_OF_A_NETWORK = ("-iscsi-", "-fc-")
+
+Answer = t.Tuple[t.Optional[bool], t.Optional[str]]
+
+
+class BlockDevices:
+    """The block devices of this host; udev's folders are read once.
+
+    :arg root: where the devices are.
+    """
+
+    def __init__(self, root: str = "/dev") -> None:
+        self._root = root
+        self._folders: t.Dict[str, t.Dict[str, t.List[str]]] = {}
+
+    def identify_device(self, path: str) -> Answer:
+        """Return whether other hosts are known to see the device (true, else null: the opposite is never proved), and its identity or null."""
+        device = os.path.realpath(path)
+        for folder, prefix, shared in (("rbd", "rbd:", True), ("drbd/by-res", "drbd:", None)):
+            names = self._names_of(folder, device)
+            if names:
+                return shared, prefix + names[0]
+        store = _identify_by_id(self._names_of("disk/by-id", device))
+        is_remote = any(part in name for name in self._names_of("disk/by-path", device) for part in _OF_A_NETWORK)
+        return (True if is_remote or (store or "").startswith("mpath:") else None), store
+
+    def _names_of(self, folder: str, device: str) -> t.List[str]:
+        if folder not in self._folders:
+            self._folders[folder] = _list_names_below(os.path.join(self._root, folder))
+        return self._folders[folder].get(device, [])
+
+
+def _identify_by_id(names: t.Sequence[str]) -> t.Optional[str]:
+    for prefix, identity in _BY_ID:
+        for name in names:
+            if name.startswith(prefix):
+                return identity + name[len(prefix) :]
+    return None
+
+
+def _list_names_below(folder: str) -> t.Dict[str, t.List[str]]:
+    """Return the names in a folder and in those below it, by the device that each leads to."""
+    found: t.Dict[str, t.List[str]] = {}
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            found.setdefault(os.path.realpath(path), []).append(os.path.relpath(path, folder))
+    return found
+
+
+SHARED_KINDS = frozenset(
+    {"nfs", "nfs4", "gfs2", "ocfs2", "afs", "cifs", "smb", "ceph", "gpfs", "acfs", "beegfs", "fuse.glusterfs", "fuse.quobyte", "fuse.ceph"}
+)
+_MOUNTS = "/proc/self/mountinfo"
+
+
+class Mount(t.NamedTuple):
+    """A line of the table of mounts: mount point, type of file system, folder in it, source, and options of the file system."""
+
+    path: str
+    kind: str
+    root: str = "/"
+    source: str = ""
+    options: str = ""
+
+
+def is_on_shared_mount(path: str, mounts: t.Optional[t.Sequence[Mount]] = None) -> bool:
+    """Whether the file is on a type of file system that hosts share."""
+    kinds = {mount.path: mount.kind for mount in (read_mounts() if mounts is None else mounts)}
+    return kinds.get(innermost_mount(os.path.realpath(path), kinds)) in SHARED_KINDS
+
+
+def innermost_mount(path: str, places: t.Container[str]) -> str:
+    """Return the mount point of an absolute path without links; C(/) if there is no other."""
+    while path not in places and path not in ("/", ""):
+        path = os.path.dirname(path)
+    return path or "/"
+
+
+def read_mounts(table: str = _MOUNTS) -> t.List[Mount]:
+    """Return the mounts in the order of mounting: of two on one point the later one counts."""
+    # The kernel escapes blank, tab and newline; every other sign that Python would part lines or words at may be in a name.
+    with open(table, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+        return [mount for mount in map(parse_mount, stream) if mount]
+
+
+def parse_mount(line: str) -> t.Optional[Mount]:
+    """Read a line of /proc/PID/mountinfo (proc(5)); blanks in names are octal. Null for any other line."""
+    left, _separator, right = line.rstrip("\n").partition(" - ")
+    places, kinds = left.split(" ")[3:5], right.split(" ")[:3]
+    if len(places) < 2 or len(kinds) < 2:
+        return None
+    return Mount(_unescape_name(places[1]), kinds[0], _unescape_name(places[0]), _unescape_name(kinds[1]), "".join(kinds[2:]))
+
+
+def _unescape_name(name: str) -> str:
+    for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        name = name.replace(octal, character)
+    return name
+
+
+_T = t.TypeVar("_T")
 
 PATIENCE_SECONDS = 2.0
-# Kinds that may be of one host or of many: nothing is claimed of them.
+# Kinds that may belong to one host or to many: they count as unknown.
 _UNTOLD = ("fuse", "9p", "virtiofs", "lustre", "smb3", "pvfs2", "orangefs", "autofs")
 _BY_UUID = "/dev/disk/by-uuid"
 # Cluster file systems on a block device, which has another name on every host.
@@ -28,68 +139,62 @@ _ON_DEVICES = ("gfs2", "ocfs2", "acfs")
 
 
 class LocalStores:
-    """Implements L(Stores) for the host that this runs on. A file system whose server is gone is asked once, and for so long only."""
+    """Implements L(Stores) for the host that this runs on. A file system whose server does not answer is queried once, with a time limit."""
 
     def __init__(self, mounts: t.Optional[t.Sequence[Mount]] = None) -> None:
         self._mounts = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
         self._devices = BlockDevices()
         self._silent: t.Set[str] = set()
 
-    def described(self) -> t.List[Facts]:
+    def describe_mounts(self) -> t.List[MountFacts]:
         """Return C(mounts) of C(kvmfleet_host)."""
-        return [facts for facts in map(self._described, self._mounts.values()) if facts]
+        return [facts for facts in map(self._describe_mount, self._mounts.values()) if facts]
 
-    def file(self, path: str) -> Answer:
-        real = self._ask(path, lambda: os.path.realpath(path))
-        if real is None or self._ask(real, lambda: _may_be_seen(real)) is not True:
+    def locate_file(self, path: str) -> Answer:
+        real = self._ask_in_time(path, lambda: os.path.realpath(path))
+        if real is None or self._ask_in_time(real, lambda: _can_follow(real)) is not True:
             return None, None
-        mount = self._mounts.get(innermost(real, self._mounts))
+        mount = self._mounts.get(innermost_mount(real, self._mounts))
         if mount is None or (mount.kind.startswith(_UNTOLD) and mount.kind not in SHARED_KINDS):
             return None, None
         if mount.kind not in SHARED_KINDS:
             return False, None
-        store = store_of(mount)
+        store = identify_store(mount)
         return True, f"{store}/{os.path.relpath(real, mount.path)}" if store else None
 
-    def block(self, path: str) -> Answer:
-        return self._devices.identify(path)
+    def locate_device(self, path: str) -> Answer:
+        return self._devices.identify_device(path)
 
-    def bytes_of(self, path: str, image_format: str) -> t.Optional[int]:
-        found = self._ask(path, lambda: os.stat(path))
+    def count_copied_bytes(self, path: str, image_format: str) -> t.Optional[int]:
+        found = self._ask_in_time(path, lambda: os.stat(path))
         if found is None:
             return None
         return found.st_size if image_format == "raw" else found.st_blocks * 512
 
-    def header(self, path: str) -> Header:
-        found = self._ask(path, lambda: _header_or_problem(path))
+    def read_header(self, path: str) -> Header:
+        found = self._ask_in_time(path, lambda: _header_or_problem(path))
         if isinstance(found, Header):
             return found
         raise Unreadable(found or f"{path} cannot be read: its file system did not answer within {PATIENCE_SECONDS:.0f} s")
 
-    def _described(self, mount: Mount) -> t.Optional[Facts]:
+    def _describe_mount(self, mount: Mount) -> t.Optional[MountFacts]:
         if mount.kind == "autofs":
             return None
-        room = self._ask(mount.path, lambda: _room(mount.path))
+        room = self._ask_in_time(mount.path, lambda: _measure_capacity(mount.path))
         if room == (0, 0) or (room is None and mount.path not in self._silent):
             return None
         capacity, available = room or (None, None)
-        store = store_of(mount)
-        return {
-            "path": _printable(mount.path),
-            "kind": mount.kind,
-            "store": _printable(store) if store else None,
-            "capacity_bytes": capacity,
-            "available_bytes": available,
-        }
+        store = identify_store(mount)
+        return MountFacts(_make_printable(mount.path), mount.kind, _make_printable(store) if store else None, capacity, available)
 
-    def _ask(self, path: str, question: t.Callable[[], t.Any]) -> t.Any:
-        place = innermost(path, self._mounts)
+    def _ask_in_time(self, path: str, question: t.Callable[[], _T]) -> t.Optional[_T]:
+        place = innermost_mount(path, self._mounts)
         mount = self._mounts.get(place)
         if place in self._silent:
             return None
         if mount is None or not (mount.kind in SHARED_KINDS or mount.kind.startswith(_UNTOLD)):
-            return _unless_refused(question)
-        answer = within(PATIENCE_SECONDS, lambda: (_unless_refused(question),))
+            return _ask_or_null(question)
+        answer = answer_within(PATIENCE_SECONDS, lambda: (_ask_or_null(question),))
         if answer is None:
             self._silent.add(place)
         return answer[0] if answer else None
@@ -102,12 +207,12 @@ def _header_or_problem(path: str) -> t.Union[Header, str]:
         return str(problem)
 
 
-def store_of(mount: Mount) -> t.Optional[str]:
-    """Return the identity that the mount's file system has on every host, e.g. C(nfs4:nas:/export); null where it is not shared, or has none."""
+def identify_store(mount: Mount) -> t.Optional[str]:
+    """Return the identity that the mount's file system has on every host, e.g. C(nfs4:nas:/export); null if it is not shared, or has none."""
     if mount.kind not in SHARED_KINDS:
         return None
     if mount.kind in _ON_DEVICES:
-        uuid = _uuid_of(mount.source)
+        uuid = _find_uuid(mount.source)
         return f"{mount.kind}:uuid:{uuid}{mount.root.rstrip('/')}" if uuid else None
     if not any(mark in mount.source for mark in (":", "//", "@")):
         return None
@@ -122,33 +227,49 @@ def _sorted_monitors(mount: Mount) -> str:
     return f"{','.join(sorted(monitors.split(',')))}:/{path}".rstrip("/")
 
 
-def _uuid_of(device: str) -> t.Optional[str]:
+def _find_uuid(device: str) -> t.Optional[str]:
     wanted = os.path.realpath(device)
-    names = _unless_refused(lambda: os.listdir(_BY_UUID)) or ()
+    names = _ask_or_null(lambda: os.listdir(_BY_UUID)) or ()
     return next((name for name in names if os.path.realpath(os.path.join(_BY_UUID, name)) == wanted), None)
 
 
-def _room(path: str) -> t.Optional[t.Tuple[int, int]]:
+def _measure_capacity(path: str) -> t.Optional[t.Tuple[int, int]]:
     if not stat.S_ISDIR(os.stat(path).st_mode):
         return None
     found = os.statvfs(path)
     return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
 
-def _printable(name: str) -> str:
+def _make_printable(name: str) -> str:
     """Names of files need not be text; facts are."""
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
-def _may_be_seen(path: str) -> bool:
-    """Whether this user can follow the path: behind a folder that may not be entered, there could be a link to anywhere."""
+def _can_follow(path: str) -> bool:
+    """Whether this user can follow the path: a folder that may not be entered could contain a link to anywhere."""
     with contextlib.suppress(FileNotFoundError):
         os.lstat(path)
     return True
 
 
-def _unless_refused(question: t.Callable[[], t.Any]) -> t.Any:
+def _ask_or_null(question: t.Callable[[], _T]) -> t.Optional[_T]:
     try:
         return question()
     except (OSError, ValueError):
         return None
+
+
+class Stores(t.Protocol):
+    """Locates a host's images, as only the host itself can."""
+
+    def locate_file(self, path: str) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
+        """Whether the file is on storage that other hosts see, and its identity on that storage; null if unknown."""
+
+    def locate_device(self, path: str) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
+        """The same of a block device."""
+
+    def count_copied_bytes(self, path: str, image_format: str) -> t.Optional[int]:
+        """The bytes that a copy of the image would send: all of a raw image, the allocated part of another one."""
+
+    def read_header(self, path: str) -> Header:
+        """The further files that the header of an image names. Raises L(Unreadable)."""

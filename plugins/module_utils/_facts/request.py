@@ -3,86 +3,176 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What a domain needs of a host, by its definition and by its own policy; profiles are the control node's."""
+"""The requirements of a domain by its definition and its own policy, and what prevents it from being moved. The control node applies profiles."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
+from xml.etree.ElementTree import Element
 
-from .._migration.policy import required_traits
-from .._policy.document import OwnPolicy
-from .._policy.fields import PLACE_DEFAULTS
-from .blockers import blockers_of
-from .cpu import cpu_of
-from .cpusets import mib_of
-from .devices import devices_of, networks_of
-from .disks import Pools, disks_of
-from .needed_files import boot_files
-from .placement import hugepages_of, numa_of, pinning_of
-from .ports import Definition, Facts, Stores
+from .._libvirt.interface import Definition
+from .._model.codec import SignedInt, decode
+from .._model.definition_files import PERSISTENT_MEMORY, Pools, list_boot_files
+from .._model.libvirt_formats import round_up_to_mib
+from .._model.policies import PLACEMENT_DEFAULTS, features_in, required_traits
+from .._model.policy_documents import OwnPolicy
+from .._model.requests import DomainGroup, DomainRequest, GuestCpu
+from .disks import describe_disks
+from .mounts import Stores
+from .requirements import NO_CPU, describe_cpu, has_loose_tsc, list_host_devices, list_networks, read_hugepages, read_numa, read_pinning
+
+# The first libvirt that moves a guest with virtiofs, and the first libvirt and QEMU that move one with a VFIO device.
+_VIRTIOFS_SINCE = 10005000
+_VFIO_SINCE = {"libvirt": 9007000, "hypervisor": 8000000}
+_NEVER_MOVED = ("scsi", "scsi_host")
 
 
-def request_of(definition: Definition, own: OwnPolicy, versions: t.Mapping[str, int], stores: t.Optional[Stores], pools: Pools) -> Facts:
-    """Return the request. Of a domain whose definition could not be read it has the size, and that as a blocker.
+def list_blockers(root: Element, cpu: GuestCpu, versions: t.Mapping[str, int], has_snapshots: bool, stores: t.Optional[Stores] = None) -> t.List[str]:
+    """Return a sentence for each reason why the guest cannot be moved, given the versions of its own host.
+
+    :arg stores: of that host; null if it was queried remotely.
+    """
+    found = [
+        _find_launch_security(root),
+        *_find_shared_folders(root, versions, stores),
+        *_find_host_devices(root, versions),
+        *_find_transient_disks(root),
+        *_find_shared_memory(root),
+    ]
+    found += _find_persistent_memory(root)
+    if has_loose_tsc(root, cpu):
+        found.append("It has the CPU feature invtsc without a fixed frequency of its TSC timer.")
+    if has_snapshots:
+        found.append("It has snapshots, whose metadata libvirt does not move: delete them, with --metadata to keep their content.")
+    return [sentence for sentence in found if sentence]
+
+
+def _find_launch_security(root: Element) -> str:
+    security = root.find("launchSecurity")
+    return f"Its memory is protected by launch security ({security.get('type', '')})." if security is not None else ""
+
+
+def _find_shared_folders(root: Element, versions: t.Mapping[str, int], stores: t.Optional[Stores]) -> t.Iterator[str]:
+    for filesystem in root.findall("devices/filesystem"):
+        target, driver = filesystem.find("target"), filesystem.find("driver")
+        tag = target.get("dir", "") if target is not None else ""
+        if driver is None or driver.get("type") != "virtiofs":
+            yield f"It has the folder {tag!r} of its host through 9p."
+        elif versions.get("libvirt", 0) < _VIRTIOFS_SINCE:
+            yield f"It has the folder {tag!r} of its host through virtiofs, which needs libvirt 10.5.0."
+        elif not _is_shared(filesystem.find("source"), stores):
+            yield f"It has the folder {tag!r} of its host through virtiofs, which is not on storage that hosts share: each host has its own."
+
+
+def _is_shared(source: t.Optional[Element], stores: t.Optional[Stores]) -> bool:
+    """Whether other hosts see a folder; true also if that is unknown for a remote host, and for what is not a folder."""
+    path = source.get("dir") if source is not None else None
+    return stores is None or path is None or stores.locate_file(path)[0] is True
+
+
+def _find_host_devices(root: Element, versions: t.Mapping[str, int]) -> t.Iterator[str]:
+    moves_vfio = all(versions.get(part, 0) >= since for part, since in _VFIO_SINCE.items())
+    for device in [*root.findall("devices/hostdev"), *root.findall("devices/interface[@type='hostdev']")]:
+        kind = device.get("type", "") if device.tag == "hostdev" else "pci"
+        teaming = device.find("teaming")
+        if teaming is not None and teaming.get("type") == "transient":
+            continue
+        if device.get("mode", "subsystem") != "subsystem" or kind in _NEVER_MOVED:
+            yield f"It has a device of its host of the kind {kind!r}."
+        elif kind in ("pci", "mdev") and not moves_vfio:
+            yield f"It has a {kind} device of its host, which needs libvirt 9.7.0 and QEMU 8.0.0, or a teamed interface."
+
+
+def _find_transient_disks(root: Element) -> t.Iterator[str]:
+    for disk in root.findall("devices/disk"):
+        if disk.find("transient") is not None:
+            target = disk.find("target")
+            yield f"Its disk {target.get('dev', '') if target is not None else ''} is transient."
+
+
+def _find_shared_memory(root: Element) -> t.Iterator[str]:
+    for memory in root.findall("devices/shmem"):
+        if memory.get("role") != "master":
+            yield f"It has shared memory {memory.get('name', '')!r} of which it is not the master."
+
+
+def _find_persistent_memory(root: Element) -> t.Iterator[str]:
+    """QEMU sends its content like all memory, and overwrites the file of that path at the destination; on shared storage, the guest's own file."""
+    for memory in root.findall("devices/memory"):
+        path = (memory.findtext("source/path") or "").strip()
+        if memory.get("model") in PERSISTENT_MEMORY and path:
+            yield f"It has persistent memory in {path} of its host, and a move would overwrite the file at the destination."
+
+
+def build_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[str, int], stores: t.Optional[Stores], pools: Pools) -> DomainRequest:
+    """Return the request. For a domain whose definition could not be read, it has only the size, and the problem as a blocker.
 
     :arg versions: of the host that the domain is on.
     """
-    info = definition.info
-    known = _by_policy(own)
-    size = {"memory_mib": mib_of(info.memory_bytes), "vcpus": info.vcpus}
-    if definition.root is None:
-        return {**_UNKNOWN, **size, **known, "hypervisor": versions.get("hypervisor"), "blockers": [definition.problem]}
-    root, numa, cpu = definition.root, numa_of(definition.root), cpu_of(definition.root)
-    kind = root.find("os/type")
-    return {
-        **size,
-        "arch": kind.get("arch") if kind is not None else None,
-        "virt_type": root.get("type"),
-        "machine": kind.get("machine") if kind is not None else None,
-        "hypervisor": versions.get("hypervisor"),
-        "cpu": cpu,
-        "pinning": pinning_of(root, info.vcpus),
-        "numa": numa,
-        "hugepages": hugepages_of(root, size["memory_mib"], numa),
-        "devices": devices_of(root),
-        "blockers": blockers_of(root, cpu, versions, definition.has_snapshots, stores),
-        "disks": disks_of(root, stores, pools),
-        "networks": networks_of(root),
-        **_firmware(root),
-        "boot_files": boot_files(root),
-        "tpm": info.has_tpm,
-        **known,
-    }
+    request = _bare_request(definition, own, versions)
+    root, info = definition.root, definition.info
+    if root is None:
+        return dataclasses.replace(request, blockers=(definition.problem,))
+    numa, cpu, kind = read_numa(root), describe_cpu(root), root.find("os/type")
+    return dataclasses.replace(
+        request,
+        arch=kind.get("arch") if kind is not None else None,
+        virt_type=root.get("type"),
+        machine=kind.get("machine") if kind is not None else None,
+        cpu=cpu,
+        pinning=read_pinning(root, info.vcpus),
+        numa=numa,
+        hugepages=tuple(read_hugepages(root, request.memory_mib, numa)),
+        devices=tuple(list_host_devices(root)),
+        blockers=tuple(list_blockers(root, cpu, versions, definition.has_snapshots, stores)),
+        disks=tuple(describe_disks(root, stores, pools)),
+        networks=tuple(list_networks(root)),
+        nvram=_find_nvram(root),
+        loader=(root.findtext("os/loader") or "").strip() or None,
+        boot_files=tuple(list_boot_files(root)),
+        tpm=info.has_tpm,
+    )
 
 
-def _by_policy(own: OwnPolicy) -> Facts:
-    said = {field: default if own.values.get(field) is None else own.values[field] for field, default in PLACE_DEFAULTS.items()}
-    return {"traits": required_traits(own.values), **said}
+def _bare_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[str, int]) -> DomainRequest:
+    """Return the request of a domain of which only the size and the policy are known."""
+    said = {field: default if own.values.get(field) is None else own.values[field] for field, default in PLACEMENT_DEFAULTS.items()}
+    return dataclasses.replace(
+        _UNKNOWN,
+        memory_mib=round_up_to_mib(definition.info.memory_bytes),
+        vcpus=definition.info.vcpus,
+        hypervisor=versions.get("hypervisor"),
+        traits=tuple(required_traits(features_in(own.values))),
+        labels=tuple(t.cast(t.Sequence[str], said["labels"])),
+        group=decode(DomainGroup, said["group"]) if said["group"] else None,
+        priority=t.cast(SignedInt, said["priority"]),
+        drain=str(said["drain"]),
+    )
 
 
-def _firmware(root: t.Any) -> Facts:
+def _find_nvram(root: Element) -> t.Optional[str]:
     nvram = root.find("os/nvram")
     source = nvram.find("source") if nvram is not None else None
     path = (nvram.text or "").strip() if nvram is not None else ""
-    return {
-        "nvram": path or (source.get("file") if source is not None else None),
-        "loader": (root.findtext("os/loader") or "").strip() or None,
-    }
+    return path or (source.get("file") if source is not None else None)
 
 
-_UNKNOWN: Facts = {
-    "arch": None,
-    "virt_type": None,
-    "machine": None,
-    "cpu": {"mode": None, "model": None, "features": {}, "xml": None, "package_threads": 1, "shows_threads": None},
-    "pinning": None,
-    "numa": None,
-    "hugepages": [],
-    "devices": [],
-    "disks": [],
-    "networks": [],
-    "nvram": None,
-    "loader": None,
-    "boot_files": [],
-    "tpm": False,
-}
+_UNKNOWN = DomainRequest(
+    memory_mib=0,
+    vcpus=0,
+    arch=None,
+    virt_type=None,
+    machine=None,
+    cpu=NO_CPU,
+    pinning=None,
+    numa=None,
+    hugepages=(),
+    devices=(),
+    disks=(),
+    networks=(),
+    nvram=None,
+    loader=None,
+    boot_files=(),
+    tpm=False,
+)

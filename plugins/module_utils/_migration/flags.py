@@ -3,25 +3,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Libvirt's migration flags and parameters for a move. What needs which version, and what excludes what, are tables."""
+"""libvirt's migration flags and parameters for a move. Tables state the versions that a feature needs, and the features that exclude each other."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from .._errors import Internal, InvalidArgument, NotSupported
+from .._model.codec import Json, JsonObject
+from .._model.errors import Internal, InvalidArgument, NotSupported
+from .._model.policies import COMPRESSIONS, COPY_MODES, NO_COPY
 
-NO_COPY = "none"
-COPY_MODES = (NO_COPY, "auto", "full", "incremental")
 COPY_FLAGS = {"auto": "NON_SHARED_DISK", "full": "NON_SHARED_DISK", "incremental": "NON_SHARED_INC"}
-COMPRESSIONS = ("xbzrle", "zlib", "zstd")
 MAX_BANDWIDTH_MIB = 10**7
 
 
 @dataclasses.dataclass(frozen=True)
 class MoveOptions:
-    """What the operator wants of the transport of one move. Bandwidth in MiB/s, 0 is no cap."""
+    """The options for the transport of one move. Bandwidth in MiB/s, 0 is no cap."""
 
     bandwidth_mib: int = 0
     post_copy_bandwidth_mib: t.Optional[int] = None
@@ -36,7 +35,7 @@ class MoveOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Gate:
-    """The lowest libvirt and QEMU that have a feature, on both sides, as libvirt's version numbers (libvirt.md, sections 1.2 and 1.3)."""
+    """The lowest libvirt and QEMU that have a feature, on both sides, as libvirt's version numbers (docs/libvirt.md, "Versions of features")."""
 
     feature: str
     libvirt: int
@@ -45,7 +44,7 @@ class Gate:
 
 @dataclasses.dataclass(frozen=True)
 class Exclusion:
-    """Two features that do not go together; C(qemu_since) is the QEMU from which on they do."""
+    """Two features that cannot be combined; C(qemu_since) is the first QEMU with which they can."""
 
     features: t.Tuple[str, str]
     why: str
@@ -55,7 +54,7 @@ class Exclusion:
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """A feature that means something only with another one."""
+    """A feature that works only together with another one."""
 
     feature: str
     needs: str
@@ -94,12 +93,12 @@ NEEDS = (
     Need("post_copy_bandwidth_mib", "post_copy", "Permit post_copy by the task or the domain's policy, or leave post_copy_bandwidth_mib out."),
 )
 
-# What the policy decides, and so is not known from a task's options alone.
+# Features that the policy decides: a task's options alone do not show them.
 _OF_POLICY = ("post_copy",)
 
 
 def check_options(options: MoveOptions) -> None:
-    """Raise L(InvalidArgument) or L(NotSupported) for values and combinations that no version can do, as far as options alone tell."""
+    """Raise L(InvalidArgument) or L(NotSupported) for values and combinations that no version supports, as far as the options alone show."""
     _check_bandwidth("bandwidth_mib", options.bandwidth_mib)
     _check_bandwidth("post_copy_bandwidth_mib", options.post_copy_bandwidth_mib or 0)
     if options.parallel_connections is not None and not 1 <= options.parallel_connections <= 255:
@@ -108,7 +107,7 @@ def check_options(options: MoveOptions) -> None:
         raise InvalidArgument(f"compression is {options.compression!r}.", f"Give one of: {', '.join(COMPRESSIONS)}.")
     if options.copy_storage not in COPY_MODES:
         raise InvalidArgument(f"copy_storage is {options.copy_storage!r}.", f"Give one of: {', '.join(COPY_MODES)}.")
-    wanted = features(options)
+    wanted = requested_features(options)
     _check_needs(wanted, [need for need in NEEDS if need.needs not in _OF_POLICY])
     for exclusion in EXCLUSIONS:
         if not exclusion.qemu_since:
@@ -116,11 +115,11 @@ def check_options(options: MoveOptions) -> None:
 
 
 def check_versions(options: MoveOptions, flags: t.Sequence[str], versions: t.Mapping[str, t.Mapping[str, int]]) -> None:
-    """Raise L(NotSupported) where what is asked does not go together on these hosts, or a side is too old for it.
+    """Raise L(NotSupported) if the requested features cannot be combined on these hosts, or a host is too old for them.
 
     :arg versions: host name to C({libvirt, hypervisor}).
     """
-    wanted = features(options, flags)
+    wanted = requested_features(options, flags)
     _check_needs(wanted, NEEDS)
     for exclusion in EXCLUSIONS:
         _check_exclusion(wanted, exclusion, versions)
@@ -129,8 +128,8 @@ def check_versions(options: MoveOptions, flags: t.Sequence[str], versions: t.Map
             _check_gate(gate, versions)
 
 
-def features(options: MoveOptions, flags: t.Sequence[str] = ()) -> t.FrozenSet[str]:
-    """Return the features that are asked for, by the names of the tables."""
+def requested_features(options: MoveOptions, flags: t.Sequence[str] = ()) -> t.FrozenSet[str]:
+    """Return the requested features, by their names in the tables."""
     asked = {
         "parallel_connections": bool(options.parallel_connections),
         f"compression {options.compression}": bool(options.compression),
@@ -146,7 +145,7 @@ def features(options: MoveOptions, flags: t.Sequence[str] = ()) -> t.FrozenSet[s
 def migration_flags(options: MoveOptions, persistent: bool, auto_converge: bool, post_copy: bool = False, copied: t.Sequence[str] = ()) -> t.List[str]:
     """Return the names of libvirt's flags (C(VIR_MIGRATE_) left out) for a domain that is persistent or transient.
 
-    :arg copied: targets of the disks that are copied. Without any, nothing is said of copying: for libvirt an empty list means all disks.
+    :arg copied: targets of the disks that are copied. Without any, the copy flags are omitted: for libvirt an empty list means all disks.
     """
     flags = ["LIVE", "PEER2PEER", "ABORT_ON_ERROR"]
     if persistent:
@@ -163,8 +162,8 @@ def migration_flags(options: MoveOptions, persistent: bool, auto_converge: bool,
     return [*flags, COPY_FLAGS[options.copy_storage]] if copied else flags
 
 
-def migration_parameters(options: MoveOptions, copied: t.Sequence[str] = ()) -> t.Dict[str, t.Any]:
-    """Return libvirt's typed parameters by their keys (libvirt.md, section 1.2)."""
+def migration_parameters(options: MoveOptions, copied: t.Sequence[str] = ()) -> t.Dict[str, Json]:
+    """Return libvirt's typed parameters by their keys."""
     given = {
         "migrate_uri": options.migrate_uri,
         "bandwidth": options.bandwidth_mib or None,
@@ -176,14 +175,14 @@ def migration_parameters(options: MoveOptions, copied: t.Sequence[str] = ()) -> 
     return {key: value for key, value in given.items() if value is not None}
 
 
-def check_call(flags: t.Iterable[str], parameters: t.Mapping[str, t.Any]) -> None:
-    """Raise L(Internal) where libvirt would be asked to copy without being told which disks: it would take all."""
+def check_call(flags: t.Iterable[str], parameters: JsonObject) -> None:
+    """Raise L(Internal) if libvirt would be called to copy without a list of disks: it would copy all."""
     if set(flags) & set(COPY_FLAGS.values()) and not parameters.get("migrate_disks"):
-        raise Internal("Storage was to be copied without a list of disks. Nothing was started.")
+        raise Internal("A copy of storage was requested without a list of disks. Nothing was started.")
 
 
-def dotted(version: int) -> str:
-    """Return libvirt's version number as people write it: 9004000 is C(9.4.0)."""
+def format_version(version: int) -> str:
+    """Return libvirt's version number in dotted form: 9004000 is C(9.4.0)."""
     return f"{version // 1000000}.{version // 1000 % 1000}.{version % 1000}"
 
 
@@ -209,5 +208,5 @@ def _check_gate(gate: Gate, versions: t.Mapping[str, t.Mapping[str, int]]) -> No
     for host, version in versions.items():
         for what, key, lowest in (("libvirt", "libvirt", gate.libvirt), ("QEMU", "hypervisor", gate.qemu)):
             if version.get(key, 0) < lowest:
-                found = dotted(version.get(key, 0))
-                raise NotSupported(f"{gate.feature} needs {what} {dotted(lowest)} on both hosts; {host} has {found}.", "Nothing was moved.")
+                found = format_version(version.get(key, 0))
+                raise NotSupported(f"{gate.feature} needs {what} {format_version(lowest)} on both hosts; {host} has {found}.", "Nothing was moved.")

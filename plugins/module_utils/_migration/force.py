@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Making a migration end now, with the guest stopped as late and as briefly as can be. Decides at each poll; touches nothing.
+"""Decides at each poll how to make a migration end now, with the guest paused as late and as briefly as possible. Pure functions.
 
-With post-copy the guest is switched over. Else a ladder: lift the bandwidth cap and measure the link; allow the pause that what is left needs;
-suspend the guest only when neither has ended the move.
+If post-copy is permitted, the guest is switched over. Otherwise the measures are taken in order: lift the bandwidth cap and measure the connection; allow the
+downtime that the remaining memory needs; suspend the guest only if neither has ended the move.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._records.statuses import REASON_PAUSE_OVERRUN
-from .estimate import SWITCHOVER_MS, converged_pause_ms, pause_ms, pending_bytes, suspended_bytes
-from .hypervisor import JobStats
+from .._model.domain_states import JobStats
+from .._model.statuses import REASON_PAUSE_OVERRUN
+from .downtime import SWITCHOVER_MS, converged_pause_ms, pause_ms, pending_bytes, suspended_bytes
 from .monitor import Abort, SetDowntime
 
 MIB = 1024**2
@@ -54,10 +54,10 @@ ForceAction = t.Union[SetBandwidth, SetDowntime, StartPostCopy, Suspend, Abort]
 
 
 @dataclasses.dataclass(frozen=True)
-class Terms:
-    """What forcing a move may use. Seconds, bytes a second, milliseconds.
+class ForcingTerms:
+    """The limits of forcing a move, in seconds, bytes a second, and milliseconds.
 
-    C(link_rate_bytes) is what the link is known to carry, 0 where that has to be measured.
+    C(link_rate_bytes) is the known capacity of the link, 0 if it has to be measured.
     """
 
     post_copy: bool
@@ -69,8 +69,8 @@ class Terms:
 
 
 @dataclasses.dataclass(frozen=True)
-class Forcing:
-    """How far forcing has come. Points in time are seconds from the job's start."""
+class ForcingState:
+    """The progress of forcing. Points in time are seconds from the job's start."""
 
     began_at: float
     rung: t.Optional[str] = None
@@ -86,8 +86,8 @@ class Forcing:
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
-    """One poll: the job's figures, when, and what the monitor knows of the guest's writing."""
+class ForcingPoll:
+    """One poll: the job's figures, their time, and the iterations that the monitor knows."""
 
     stats: JobStats
     elapsed: float
@@ -97,30 +97,30 @@ class Seen:
     allowed_ms: int
 
 
-def force(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[ForceAction], Forcing]:
-    """Return what is due, and how far forcing has come then. Only for pre-copy."""
-    forcing = _measured(seen, terms, forcing)
+def decide_forcing(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> t.Tuple[t.List[ForceAction], ForcingState]:
+    """Return the act that is due, and the progress of forcing after it. Only for pre-copy."""
+    forcing = _measure_rate(seen, terms, forcing)
     if seen.paused:
-        return _while_paused(seen, terms, forcing)
+        return _decide_while_paused(seen, terms, forcing)
     if seen.stats.disk_total_bytes and not seen.stats.memory_total_bytes:
-        # Disks are still copied, and then comes the memory: a guest stopped now would stand still for all of it.
+        # Disks are still copied, and the memory follows: a guest suspended now would be paused for all of it.
         return [], dataclasses.replace(forcing, began_at=seen.elapsed)
     if terms.post_copy:
-        # Too early a switch is refused by the hypervisor: it is asked for at every poll until it is done.
-        return [StartPostCopy()], _on(forcing, RUNG_POST_COPY, seen)
+        # The hypervisor refuses a switch that is too early: it is requested at every poll until it is done.
+        return [StartPostCopy()], _enter_rung(forcing, RUNG_POST_COPY, seen)
     if forcing.rung is None and terms.capped:
-        return [SetBandwidth(UNLIMITED_MIB)], _predicted(seen, _on(forcing, RUNG_BANDWIDTH, seen), self_converging=True)
+        return [SetBandwidth(UNLIMITED_MIB)], _predict_pause(seen, _enter_rung(forcing, RUNG_BANDWIDTH, seen), self_converging=True)
     if forcing.rung in (None, RUNG_BANDWIDTH) and not _is_measured(seen, terms, forcing):
-        return [], _predicted(seen, forcing, self_converging=True)
+        return [], _predict_pause(seen, forcing, self_converging=True)
     if forcing.rung in (None, RUNG_BANDWIDTH):
-        forcing = _predicted(seen, _on(forcing, RUNG_DOWNTIME, seen))
+        forcing = _predict_pause(seen, _enter_rung(forcing, RUNG_DOWNTIME, seen))
         return [SetDowntime(_allowance_ms(seen, terms, forcing))], forcing
     if forcing.rung == RUNG_DOWNTIME and seen.elapsed - forcing.began_at >= terms.suspend_seconds:
-        return [Suspend()], _on(_predicted_suspended(seen, terms, forcing), RUNG_SUSPEND, seen)
+        return [Suspend()], _enter_rung(_predict_suspended_pause(seen, terms, forcing), RUNG_SUSPEND, seen)
     return [], forcing
 
 
-def _while_paused(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[ForceAction], Forcing]:
+def _decide_while_paused(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> t.Tuple[t.List[ForceAction], ForcingState]:
     if forcing.paused_at is None:
         forcing = dataclasses.replace(forcing, paused_at=seen.elapsed)
     limit = max(3 * (forcing.predicted_ms or 0) / 1000, terms.pause_max_seconds)
@@ -129,7 +129,7 @@ def _while_paused(seen: Seen, terms: Terms, forcing: Forcing) -> t.Tuple[t.List[
     return [], forcing
 
 
-def _measured(seen: Seen, terms: Terms, forcing: Forcing) -> Forcing:
+def _measure_rate(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> ForcingState:
     """Note the link's rate: the known one, else the best that was seen since the cap was lifted."""
     if terms.link_rate_bytes:
         return dataclasses.replace(forcing, rate_bytes=terms.link_rate_bytes, steady=True)
@@ -143,23 +143,23 @@ def _measured(seen: Seen, terms: Terms, forcing: Forcing) -> Forcing:
     return dataclasses.replace(forcing, rate_bytes=max(rate, forcing.rate_bytes), steady=steady)
 
 
-def _is_measured(seen: Seen, terms: Terms, forcing: Forcing) -> bool:
+def _is_measured(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> bool:
     waited = seen.elapsed - (forcing.rung_at if forcing.rung else forcing.began_at)
     return not terms.capped or waited >= MEASURE_SECONDS or (forcing.steady and waited >= MEASURE_SECONDS / 2)
 
 
-def _on(forcing: Forcing, rung: str, seen: Seen) -> Forcing:
+def _enter_rung(forcing: ForcingState, rung: str, seen: ForcingPoll) -> ForcingState:
     if forcing.rung == rung:
         return forcing
     return dataclasses.replace(forcing, rung=rung, rung_at=seen.elapsed, rung_processed_bytes=seen.stats.memory_processed_bytes)
 
 
-def _pending(seen: Seen) -> int:
+def _count_pending(seen: ForcingPoll) -> int:
     return pending_bytes(seen.stats.memory_remaining_bytes, seen.stats.dirty_rate_bytes, seen.since_sync_seconds, seen.dirty_set_bytes)
 
 
-def _predicted(seen: Seen, forcing: Forcing, self_converging: bool = False) -> Forcing:
-    pending = _pending(seen)
+def _predict_pause(seen: ForcingPoll, forcing: ForcingState, self_converging: bool = False) -> ForcingState:
+    pending = _count_pending(seen)
     if self_converging:
         predicted = converged_pause_ms(pending, seen.stats.dirty_rate_bytes, forcing.rate_bytes, seen.allowed_ms)
         predicted = min(predicted, seen.allowed_ms + SWITCHOVER_MS)
@@ -168,13 +168,13 @@ def _predicted(seen: Seen, forcing: Forcing, self_converging: bool = False) -> F
     return dataclasses.replace(forcing, predicted_ms=predicted)
 
 
-def _predicted_suspended(seen: Seen, terms: Terms, forcing: Forcing) -> Forcing:
+def _predict_suspended_pause(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> ForcingState:
     sent = suspended_bytes(seen.stats.memory_remaining_bytes, seen.stats.dirty_rate_bytes, seen.since_sync_seconds, seen.dirty_set_bytes)
     rate = forcing.rate_bytes if terms.link_rate_bytes else _mean_rate(seen, forcing)
     return dataclasses.replace(forcing, predicted_ms=pause_ms(sent, rate))
 
 
-def _mean_rate(seen: Seen, forcing: Forcing) -> int:
+def _mean_rate(seen: ForcingPoll, forcing: ForcingState) -> int:
     """Return the rate since the last rung, in bytes a second: the best of many polls is that of a buffer that was filled."""
     seconds = seen.elapsed - forcing.rung_at
     if forcing.rung_processed_bytes is None or seconds < MEASURE_SECONDS:
@@ -182,7 +182,7 @@ def _mean_rate(seen: Seen, forcing: Forcing) -> int:
     return int((seen.stats.memory_processed_bytes - forcing.rung_processed_bytes) / seconds) or forcing.rate_bytes
 
 
-def _allowance_ms(seen: Seen, terms: Terms, forcing: Forcing) -> int:
+def _allowance_ms(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> int:
     """Return the pause to allow: twice what is left needs at the rate that the hypervisor measures itself, for the guest goes on writing."""
     rate = seen.stats.bandwidth_bytes or forcing.rate_bytes
-    return min(_MAX_DOWNTIME_MS, max(terms.downtime_ms, 2 * pause_ms(_pending(seen), rate)))
+    return min(_MAX_DOWNTIME_MS, max(terms.downtime_ms, 2 * pause_ms(_count_pending(seen), rate)))

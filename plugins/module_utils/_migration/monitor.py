@@ -3,31 +3,84 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What to do at one poll of a running migration: given its statistics, its limits and the clock. It decides, it touches nothing."""
+"""One poll of a running migration: the figures for its record, and the action that its limits and the clock require. Pure functions."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from .._records.statuses import REASON_STALLED, REASON_TIMEOUT
-from .hypervisor import JobStats
-from .iterations import Iterations, read
-from .schedule import Moment, Schedule
+from .._model.domain_states import JobStats
+from .._model.record_parts import Progress, Sample
+from .._model.records import MAX_SAMPLES
+from .._model.statuses import REASON_STALLED, REASON_TIMEOUT
+from .downtime import DowntimeSchedule, Iterations, ScheduleMoment, read_iterations
+
+
+def measure_progress(stats: JobStats, percent_before: int, memory_bytes: int = 0) -> Progress:
+    """Return the record's C(progress). The percent is monotonic and stays below 100 until the move has ended.
+
+    :arg memory_bytes: the guest's memory, which counts as left while disks are copied and nothing is said of memory yet.
+    """
+    total = (stats.memory_total_bytes or memory_bytes) + stats.disk_total_bytes
+    remaining = (stats.memory_remaining_bytes if stats.memory_total_bytes else memory_bytes) + stats.disk_remaining_bytes
+    percent = int(100 * (total - remaining) / total) if total else 0
+    return Progress(
+        memory_total_bytes=stats.memory_total_bytes,
+        memory_processed_bytes=stats.memory_processed_bytes,
+        memory_remaining_bytes=stats.memory_remaining_bytes,
+        disk_total_bytes=stats.disk_total_bytes,
+        disk_processed_bytes=stats.disk_processed_bytes,
+        disk_remaining_bytes=stats.disk_remaining_bytes,
+        percent=max(percent_before, min(percent, 99)),
+        iteration=stats.iteration,
+        dirty_rate_bytes=stats.dirty_rate_bytes,
+        bandwidth_bytes=stats.bandwidth_bytes,
+        throttle_percent=stats.throttle_percent,
+    )
+
+
+class Samples:
+    """Keeps an even selection of what is added: when full, every second sample goes and only every second one is taken from then on."""
+
+    def __init__(self, kept: t.Iterable[Sample] = ()) -> None:
+        self.kept = list(kept)
+        self._stride = 1
+        self._seen = 0
+
+    def add_sample(self, stats: JobStats, elapsed_ms: int, downtime_ms: int) -> None:
+        """Add the figures of one poll; C(downtime_ms) is the pause allowed at that moment."""
+        self._seen += 1
+        if self._seen % self._stride:
+            return
+        if len(self.kept) >= MAX_SAMPLES:
+            del self.kept[1::2]
+            self._stride *= 2
+        self.kept.append(
+            Sample(
+                elapsed_ms=elapsed_ms,
+                remaining_bytes=stats.memory_remaining_bytes + stats.disk_remaining_bytes,
+                bandwidth_bytes=stats.bandwidth_bytes,
+                dirty_rate_bytes=stats.dirty_rate_bytes,
+                allowed_downtime_ms=downtime_ms,
+                throttle_percent=stats.throttle_percent,
+                iteration=stats.iteration,
+            )
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
     """The limits of one move. 0 seconds is no limit."""
 
-    downtime: Schedule
+    downtime: DowntimeSchedule
     timeout_seconds: float
     stall_seconds: float
     force_on_timeout: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Watched:
+class MonitorState:
     """What the monitor remembers from poll to poll (seconds of a monotonic clock, from the job's start)."""
 
     data_processed_bytes: int = 0
@@ -43,7 +96,7 @@ class Watched:
 
 @dataclasses.dataclass(frozen=True)
 class SetDowntime:
-    """Allow this pause now, for a reason that is worth a line of history or for none; C(predicted_ms) is the pause that follows, where it is known."""
+    """Allow this pause now, with a reason for the history, or none; C(predicted_ms) is the pause that follows, where it is known."""
 
     milliseconds: int
     predicted_ms: t.Optional[int] = None
@@ -59,19 +112,19 @@ class Abort:
 
 @dataclasses.dataclass(frozen=True)
 class ForceComplete:
-    """Make the move end now."""
+    """Start to force the move."""
 
 
 Action = t.Union[SetDowntime, Abort, ForceComplete]
 
 
-def decide(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Watched) -> t.Tuple[t.List[Action], Watched]:
+def decide_actions(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState) -> t.Tuple[t.List[Action], MonitorState]:
     """Return the actions that are due, and what to remember. Only for pre-copy: in post-copy neither limit acts.
 
-    The timeout fires once. A downtime that could not be set is asked for again at the next poll: the caller confirms with L(downtime_was_set).
-    An abort is asked for once: the caller takes one back with L(abort_was_lost).
+    The timeout fires once. A downtime that could not be set is returned again at the next poll, until the caller confirms it with L(note_downtime). An abort is
+    returned once; L(note_lost_abort) makes it due again.
     """
-    watched = _seen(stats, elapsed_seconds, limits, watched)
+    watched = _note_progress(stats, elapsed_seconds, limits, watched)
     if watched.aborted:
         return [], watched
     if _is_stalled(elapsed_seconds, limits, watched):
@@ -79,37 +132,37 @@ def decide(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Wat
     if limits.timeout_seconds and elapsed_seconds > limits.timeout_seconds and not watched.timed_out:
         watched = dataclasses.replace(watched, timed_out=True, aborted=not limits.force_on_timeout)
         return [ForceComplete() if limits.force_on_timeout else Abort(REASON_TIMEOUT)], watched
-    allowance = limits.downtime.allow(Moment(elapsed_seconds, watched.iterations, watched.downtime_ms))
+    allowance = limits.downtime.allowance_at(ScheduleMoment(elapsed_seconds, watched.iterations, watched.downtime_ms))
     if allowance.milliseconds == watched.downtime_ms:
         return [], watched
     return [SetDowntime(allowance.milliseconds, allowance.predicted_ms, allowance.reason)], watched
 
 
-def watch_post_copy(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Watched) -> t.Tuple[bool, Watched]:
+def watch_post_copy(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState) -> t.Tuple[bool, MonitorState]:
     """Return whether no byte has come over for so long that the link must be broken. Nothing else acts in post-copy."""
-    watched = _seen(stats, elapsed_seconds, limits, watched)
+    watched = _note_progress(stats, elapsed_seconds, limits, watched)
     stalled = _is_stalled(elapsed_seconds, limits, watched)
     return stalled, dataclasses.replace(watched, progressed_at=elapsed_seconds) if stalled else watched
 
 
-def downtime_was_set(watched: Watched, milliseconds: int) -> Watched:
+def note_downtime(watched: MonitorState, milliseconds: int) -> MonitorState:
     """Return what to remember after libvirt accepted a downtime."""
     return dataclasses.replace(watched, downtime_ms=milliseconds)
 
 
-def abort_was_lost(watched: Watched) -> Watched:
+def note_lost_abort(watched: MonitorState) -> MonitorState:
     """Return what to remember after an abort that may not have reached libvirt: it is due again at the next poll."""
     return dataclasses.replace(watched, aborted=False, timed_out=False)
 
 
-def _is_stalled(elapsed_seconds: float, limits: Limits, watched: Watched) -> bool:
+def _is_stalled(elapsed_seconds: float, limits: Limits, watched: MonitorState) -> bool:
     if not limits.stall_seconds or watched.progressed_at is None:
         return False
     return elapsed_seconds - watched.progressed_at >= limits.stall_seconds
 
 
-def _seen(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Watched) -> Watched:
-    """Note progress: bytes processed, or a remainder that falls. The reported bandwidth goes stale when a link is cut.
+def _note_progress(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState) -> MonitorState:
+    """Note progress: bytes processed, or a remainder that falls. The reported bandwidth is stale after a link is cut.
 
     Note also when an iteration began and how much was left then: that is what the guest writes over and over.
     """
@@ -124,7 +177,7 @@ def _seen(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: Watc
         data_processed_bytes=stats.data_processed_bytes,
         memory_remaining_bytes=stats.memory_remaining_bytes,
         progressed_at=progressed_at,
-        iterations=read(stats, watched.downtime_ms or limits.downtime.first_ms, watched.iterations),
+        iterations=read_iterations(stats, watched.downtime_ms or limits.downtime.first_ms, watched.iterations),
         synced_at=elapsed_seconds if synced else watched.synced_at,
         dirty_set_bytes=max(watched.dirty_set_bytes, grew),
     )

@@ -3,17 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Where a guest is after a move, by what both hosts say. One row of the design's table is one rule below."""
+"""Decides where a guest is after a move, from the states on both hosts.
+
+Each rule is a row of the table in docs/specs.md, "Location of the guest after a move".
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from . import hypervisor as h
-from .hypervisor import GuestView
+from .._model import domain_states
+from .._model.domain_states import DomainView
 
-# What a verdict asks for.
+# The actions of a verdict.
 COMPLETED = "completed"
 NOT_MOVED = "not moved"
 WAIT = "wait"
@@ -31,7 +34,7 @@ REASON_UNCLEAR = "unclear"
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What follows from two readings. C(wait) may become C(otherwise) when waiting brought nothing."""
+    """What follows from two readings. C(wait) becomes C(otherwise) when the wait changed nothing."""
 
     act: str
     reason: t.Optional[str] = None
@@ -39,8 +42,8 @@ class Verdict:
 
 
 @dataclasses.dataclass(frozen=True)
-class Move:
-    """What is known of the move itself: the guest's state before it, and how far it came."""
+class MoveState:
+    """The move itself: the guest's state before it, and its progress."""
 
     was_paused: bool = False
     post_copy: bool = False
@@ -49,29 +52,29 @@ class Move:
     paused_by_us: bool = False
 
 
-_INCOMING = (h.MIGRATION, h.STARTING_UP)
-_POST_COPY = (h.POST_COPY, h.POST_COPY_FAILED)
+_INCOMING = (domain_states.MIGRATION, domain_states.STARTING_UP)
+_POST_COPY = (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
 
 
-def judge(source: GuestView, destination: GuestView, move: Move) -> Verdict:
-    """Return the verdict over equal readings of the source before and after the destination (the caller makes sure of that)."""
+def judge_outcome(source: DomainView, destination: DomainView, move: MoveState) -> Verdict:
+    """Return the verdict over equal readings of the source before and after the destination (the caller ensures that)."""
     if not (source.answered and destination.answered):
         return Verdict(ERROR, REASON_UNREACHABLE)
-    if source.state == h.PAUSED and source.reason in _POST_COPY:
-        # Libvirt keeps the job of a post-copy that nobody attends to.
-        return _post_copy(destination)
-    if source.job == h.JOB_OUTGOING:
+    if source.state == domain_states.PAUSED and source.reason in _POST_COPY:
+        # libvirt keeps the job of an unattended post-copy.
+        return _judge_post_copy(destination)
+    if source.job == domain_states.JOB_OUTGOING:
         return Verdict(WAIT, otherwise=REASON_UNCLEAR)
     if not source.active:
-        return _source_is_off(source, destination, move)
+        return _judge_source_off(source, destination, move)
     if destination.active:
-        return _both_active(source, destination, move)
-    return _only_source(source, destination, move)
+        return _judge_both_active(source, destination, move)
+    return _judge_only_source(source, destination, move)
 
 
-def _source_is_off(source: GuestView, destination: GuestView, move: Move) -> Verdict:
+def _judge_source_off(source: DomainView, destination: DomainView, move: MoveState) -> Verdict:
     if not destination.active:
-        # A move that never began says nothing about a guest that its owner has shut down meanwhile.
+        # A move that never began shows nothing about a guest that its owner has shut down meanwhile.
         return Verdict(ERROR, REASON_GUEST_DIED) if move.job_started or not source.present else Verdict(NOT_MOVED)
     if destination.reason in _POST_COPY:
         return Verdict(WAIT, otherwise=REASON_MEMORY_LOST)
@@ -80,7 +83,7 @@ def _source_is_off(source: GuestView, destination: GuestView, move: Move) -> Ver
     return Verdict(COMPLETED)
 
 
-def _post_copy(destination: GuestView) -> Verdict:
+def _judge_post_copy(destination: DomainView) -> Verdict:
     if not destination.active:
         return Verdict(ERROR, REASON_MEMORY_LOST)
     if destination.reason in _POST_COPY:
@@ -88,17 +91,17 @@ def _post_copy(destination: GuestView) -> Verdict:
     return Verdict(WAIT, otherwise=REASON_UNCLEAR)
 
 
-def _both_active(source: GuestView, destination: GuestView, move: Move) -> Verdict:
+def _judge_both_active(source: DomainView, destination: DomainView, move: MoveState) -> Verdict:
     if _is_incoming(destination):
-        # What libvirt was receiving it removes by itself, within 30 s.
+        # libvirt itself removes an incoming domain within 30 s.
         return Verdict(WAIT, otherwise=REASON_UNCLEAR)
     if _is_handed_over(source) and destination.reason not in _POST_COPY and not move.post_copy:
         return Verdict(DESTROY_SOURCE)
     return Verdict(ERROR, REASON_RUNNING_TWICE)
 
 
-def _only_source(source: GuestView, destination: GuestView, move: Move) -> Verdict:
-    stopped_for_the_move = _is_handed_over(source) or (move.paused_by_us and source.state == h.PAUSED)
+def _judge_only_source(source: DomainView, destination: DomainView, move: MoveState) -> Verdict:
+    stopped_for_the_move = _is_handed_over(source) or (move.paused_by_us and source.state == domain_states.PAUSED)
     if not stopped_for_the_move or move.was_paused:
         return Verdict(NOT_MOVED)
     if move.post_copy or move.ran_there or _has_crashed(destination):
@@ -106,25 +109,25 @@ def _only_source(source: GuestView, destination: GuestView, move: Move) -> Verdi
     return Verdict(RESUME_SOURCE)
 
 
-def runs_as_before(source: GuestView, move: Move) -> bool:
+def is_running_as_before(source: DomainView, move: MoveState) -> bool:
     """Whether the guest is active on the source as before the move, and no job is about to change that."""
-    if not (source.answered and source.active) or source.job != h.JOB_NONE or move.post_copy or move.ran_there:
+    if not (source.answered and source.active) or source.job != domain_states.JOB_NONE or move.post_copy or move.ran_there:
         return False
-    return source.state != h.PAUSED or (move.was_paused and not _is_handed_over(source) and source.reason not in _POST_COPY)
+    return source.state != domain_states.PAUSED or (move.was_paused and not _is_handed_over(source) and source.reason not in _POST_COPY)
 
 
-def runs(view: GuestView) -> bool:
-    """Whether the guest is active there as a guest of that host, and not only being received."""
+def is_running(view: DomainView) -> bool:
+    """Whether the guest runs on that host, and is not only an incoming domain."""
     return view.active and not _is_incoming(view)
 
 
-def _has_crashed(view: GuestView) -> bool:
-    return view.present and (view.state == h.CRASHED or view.reason == "crashed")
+def _has_crashed(view: DomainView) -> bool:
+    return view.present and (view.state == domain_states.CRASHED or view.reason == "crashed")
 
 
-def _is_incoming(view: GuestView) -> bool:
-    return view.state == h.PAUSED and view.reason in _INCOMING
+def _is_incoming(view: DomainView) -> bool:
+    return view.state == domain_states.PAUSED and view.reason in _INCOMING
 
 
-def _is_handed_over(view: GuestView) -> bool:
-    return view.state == h.PAUSED and view.reason == h.MIGRATION
+def _is_handed_over(view: DomainView) -> bool:
+    return view.state == domain_states.PAUSED and view.reason == domain_states.MIGRATION

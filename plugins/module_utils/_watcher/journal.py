@@ -3,30 +3,32 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The record of one move as its watcher keeps it: every change is in the state file before anything else happens."""
+"""The journal of one move: its record as the watcher keeps it, and the acts on its job. Each act is in the state file before libvirt is called."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
-from .._errors import Internal, KvmfleetError
-from .._migration.force import RUNG_DOWNTIME, RUNG_SUSPEND
-from .._migration.hypervisor import JobStats
-from .._migration.monitor import SetDowntime
-from .._migration.progress import Samples, progress_of
-from .._records import schema
-from .._records import statuses as s
-from .._records.clock import utc_now
-from .files import RUN_FOLDER, state_path, write_json
-from .intents import Intent
+from .._libvirt.interface import Host
+from .._migration.force import RUNG_DOWNTIME, RUNG_SUSPEND, ForceAction, SetBandwidth, StartPostCopy, Suspend
+from .._migration.monitor import Abort, Samples, SetDowntime, measure_progress
+from .._model import statuses as s
+from .._model.clock import utc_now
+from .._model.domain_states import JobStats
+from .._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, Unreachable
+from .._model.records import MoveRecord
+from .._model.watched_moves import StateFile, Watcher
+from .._run_folder import RUN_FOLDER, state_path, write_json
+from .control_files import Intent
 
 # The act of asking libvirt for the job, as the record's acts name it.
 MIGRATE_ACT = "migrate"
 
 _MAX_ANSWERS = 20
 
-# How long a watcher tries to write how its move ended, where there is no room for it.
-LAST_WORD_SECONDS = 600.0
+# How long a watcher tries to write the end of its move if there is no space.
+LAST_WRITE_SECONDS = 600.0
 _RETRY_SECONDS = 1.0
 
 
@@ -34,121 +36,186 @@ class Journal:
     """Writes the state file C(/run/kvmfleet/<domain uuid>.json): the record, and which process watches it.
 
     Without a folder it is kept in memory only: for a move that is not ours.
+
+    C(record) is the newest one. A newly assigned record is written with the next change.
     """
 
-    def __init__(self, record: schema.Record, watcher: t.Mapping[str, t.Any], folder: t.Optional[str] = RUN_FOLDER) -> None:
+    def __init__(self, record: MoveRecord, watcher: t.Optional[Watcher], folder: t.Optional[str] = RUN_FOLDER) -> None:
         self.record = record
-        self._watcher = dict(watcher)
+        self._watcher = watcher
         self.folder = folder
-        self._by = f"watcher pid {watcher.get('pid')}"
-        self._samples = Samples(record["samples"])
+        self._by = f"watcher pid {watcher.pid if watcher else None}"
+        self._samples = Samples(record.samples)
         self._answers: t.Dict[str, t.Dict[str, t.Any]] = {}
         self._trouble: t.Optional[OSError] = None
         self._waits_for: t.Optional[str] = None
 
-    def advance(self, status: str, detail: str = "", reason: t.Optional[str] = None) -> None:
+    def advance_status(self, status: str, detail: str = "", reason: t.Optional[str] = None) -> None:
         """Give the record its next status and write it."""
-        schema.advance(self.record, status, self._by, detail, reason)
-        self.write()
+        self.record = self.record.advance(status, self._by, detail, reason)
+        self.write_state()
 
-    def enter(self, status: str, detail: str = "") -> None:
-        """Like L(advance), and nothing where the record has that status already."""
-        if self.record["status"] != status:
-            self.advance(status, detail)
+    def enter_status(self, status: str, detail: str = "") -> None:
+        """Like L(advance_status), and nothing if the record has that status already."""
+        if self.record.status != status:
+            self.advance_status(status, detail)
 
-    def intend(self, act: str, detail: str = "") -> None:
-        """Write down what is about to be done to the guest."""
-        schema.intend(self.record, act)
-        schema.note(self.record, act, self._by, detail)
-        self.write()
+    def intend_act(self, act: str, detail: str = "") -> None:
+        """Write the act that is about to be done to the guest."""
+        self.record = self.record.intend(act).note(act, self._by, detail)
+        self.write_state()
 
-    def note(self, event: str, detail: str = "", at: t.Optional[str] = None) -> None:
+    def note_event(self, event: str, detail: str = "", at: t.Optional[str] = None) -> None:
         """Write a line of history that changes no status.
 
-        :arg at: when it was, where it was not just now (RFC 3339, UTC).
+        :arg at: the time of the event if it is not now (RFC 3339, UTC).
         """
-        schema.note(self.record, event, self._by, detail)
-        if at is not None:
-            self.record["history"][-1]["at"] = at
-        self.write()
+        self.record = self.record.note(event, self._by, detail, at)
+        self.write_state()
 
-    def measured(self, stats: JobStats, elapsed_ms: int, downtime_ms: int) -> None:
+    def write_figures(self, stats: JobStats, elapsed_ms: int, downtime_ms: int) -> None:
         """Write the figures of one poll."""
-        memory = int(self.record.get("request", {}).get("memory_mib") or 0) * 1024**2
-        self.record["progress"] = progress_of(stats, self.record["progress"]["percent"], memory)
-        self._samples.add(stats, elapsed_ms, downtime_ms)
-        self.record["updated_at"] = utc_now()
-        self.write()
+        progress = measure_progress(stats, self.record.progress.percent, self.record.memory_bytes)
+        self._samples.add_sample(stats, elapsed_ms, downtime_ms)
+        self.record = dataclasses.replace(self.record, progress=progress, samples=tuple(self._samples.kept), updated_at=utc_now())
+        self.write_state()
 
-    def completed(self, stats: t.Optional[JobStats], elapsed_ms: t.Optional[int], detail: str, reason: t.Optional[str]) -> None:
-        """Write the end of a move that arrived, with libvirt's own figures of it where there are any."""
+    def write_completed(self, stats: t.Optional[JobStats], elapsed_ms: t.Optional[int], detail: str, reason: t.Optional[str]) -> None:
+        """Write the end of a completed move, with libvirt's own figures if available."""
+        progress = self.record.progress if stats is None else measure_progress(stats, 99)
+        progress = dataclasses.replace(progress, percent=100, memory_remaining_bytes=0, disk_remaining_bytes=0)
+        result = dataclasses.replace(self.record.result, elapsed_ms=elapsed_ms, mode=self._migration_mode(), iterations=progress.iteration or None)
         if stats is not None:
-            self.record["progress"] = progress_of(stats, 99)
-        progress = self.record["progress"]
-        progress.update(percent=100, memory_remaining_bytes=0, disk_remaining_bytes=0)
-        self.record["result"].update(elapsed_ms=elapsed_ms, mode=self._mode(), iterations=progress["iteration"] or None)
-        if stats is not None:
-            self.record["result"].update(
+            result = dataclasses.replace(
+                result,
                 elapsed_ms=stats.elapsed_ms,
                 downtime_ms=stats.downtime_ms,
                 setup_ms=stats.setup_ms,
                 bytes=stats.memory_processed_bytes + stats.disk_processed_bytes,
-                iterations=stats.iteration or progress["iteration"] or None,
             )
-        self.advance(s.COMPLETED, detail, reason)
+        self.record = dataclasses.replace(self.record, progress=progress, result=result)
+        self.advance_status(s.COMPLETED, detail, reason)
 
-    def forced(self, rung: t.Optional[str], predicted_ms: t.Optional[int]) -> None:
-        """Keep which rung forcing has come to, and how long the pause is predicted to be; written with the next figures."""
-        self.record["result"].update(rung=rung, predicted_downtime_ms=predicted_ms)
+    def keep_elapsed(self, elapsed_ms: t.Optional[int]) -> None:
+        """Keep the duration of a move that was not completed; written with its end."""
+        self.record = dataclasses.replace(self.record, result=dataclasses.replace(self.record.result, elapsed_ms=elapsed_ms))
 
-    def allowed(self, action: SetDowntime) -> None:
-        """Write why a longer pause was allowed, where there is a reason, and keep the pause that is predicted."""
+    def keep_forcing(self, rung: t.Optional[str], predicted_ms: t.Optional[int]) -> None:
+        """Keep the current rung of forcing and the predicted pause; written with the next figures."""
+        result = dataclasses.replace(self.record.result, rung=rung, predicted_downtime_ms=predicted_ms)
+        self.record = dataclasses.replace(self.record, result=result)
+
+    def write_allowance(self, action: SetDowntime) -> None:
+        """Write the reason for which a longer pause was allowed, if there is one, and keep the predicted pause."""
         if action.predicted_ms is not None:
-            self.record["result"]["predicted_downtime_ms"] = action.predicted_ms
+            result = dataclasses.replace(self.record.result, predicted_downtime_ms=action.predicted_ms)
+            self.record = dataclasses.replace(self.record, result=result)
         if action.reason:
-            self.note("downtime_allowed", action.reason)
+            self.note_event("downtime_allowed", action.reason)
 
     def wait_for(self, what: t.Optional[str]) -> None:
-        """Write what the move waits for, so that its followers can show it; null for nothing. It is not part of the record."""
+        """Write what the move waits for, so that other processes can show it; null for nothing. It is not part of the record."""
         if what != self._waits_for:
             self._waits_for = what
-            self.write()
+            self.write_state()
 
-    def answer(self, intent: Intent, error: t.Optional[KvmfleetError] = None) -> None:
-        """Write what became of an intent, for the module that left it."""
+    def answer_intent(self, intent: Intent, error: t.Optional[KvmfleetError] = None) -> None:
+        """Write the result of an intent, for the module that left it."""
         self._answers[intent.id] = error.as_result() if error else {}
         for oldest in list(self._answers)[:-_MAX_ANSWERS]:
             del self._answers[oldest]
-        self.write()
+        self.write_state()
 
-    def _mode(self) -> str:
-        """Return how the guest came over: in post-copy, after a pause that was forced, or in plain pre-copy."""
-        if any(line["status"] == s.RUNNING_POST_COPY for line in self.record["history"]):
+    def _migration_mode(self) -> str:
+        """Return how the guest was switched: in post-copy, after a forced pause, or in plain pre-copy."""
+        if self.record.has_status(s.RUNNING_POST_COPY):
             return "post-copy"
-        return "paused" if self.record["result"].get("rung") in (RUNG_DOWNTIME, RUNG_SUSPEND) else "pre-copy"
+        return "paused" if self.record.result.rung in (RUNG_DOWNTIME, RUNG_SUSPEND) else "pre-copy"
 
-    def write(self) -> None:
-        """Write the record as it is. What there is no room for now is written with the next change: no guest is left alone for that."""
+    def write_state(self) -> None:
+        """Write the current record. If there is no space, it is written with the next change: a full disk does not stop the watching of a guest."""
         if self.folder is None:
             return
-        waits = {"waits_for": self._waits_for} if self._waits_for else {}
+        state = StateFile(self.record, self._watcher, self._answers, self._waits_for)
         try:
-            write_json(state_path(self.record["domain"]["uuid"], self.folder), {**self.record, "watcher": self._watcher, "answers": self._answers, **waits})
+            write_json(state_path(self.record.domain.uuid, self.folder), state.as_json())
             self._trouble = None
         except OSError as error:
             self._trouble = error
 
     def require_written(self) -> None:
-        """Raise L(Internal) where the state file does not say what the record says: then nothing may be begun."""
+        """Raise L(Internal) if the state file does not have the content of the record: then nothing may be started."""
         if self._trouble is not None:
             raise Internal(
-                f"The state of the move of domain {self.record['domain']['name']} cannot be written under {self.folder}: {self._trouble.strerror}.",
-                "Nothing was started. Make room there, on the source host, and run the task again.",
+                f"The state of the move of domain {self.record.domain.name} cannot be written under {self.folder}: {self._trouble.strerror}.",
+                "Nothing was started. Free space there, on the source host, then run the task again.",
             )
 
-    def insist(self, clock: t.Callable[[], float], sleep: t.Callable[[float], None]) -> None:
-        """Write the last word, where it could not be written yet; given up after C(LAST_WORD_SECONDS), for the next run finds it out by asking."""
-        deadline = clock() + LAST_WORD_SECONDS
+    def retry_last_write(self, clock: t.Callable[[], float], sleep: t.Callable[[float], None]) -> None:
+        """Write the final state if it could not be written yet. Stops after C(LAST_WORD_SECONDS); the next run then queries the hosts."""
+        deadline = clock() + LAST_WRITE_SECONDS
         while self._trouble is not None and clock() < deadline:
             sleep(_RETRY_SECONDS)
-            self.write()
+            self.write_state()
+
+
+ABORT_PREFIX = "abort: "
+FORCE_PREFIX = "force: "
+SUSPEND_ACT = FORCE_PREFIX + "suspend"
+_ACTS: t.Dict[type, str] = {StartPostCopy: "post_copy", SetBandwidth: "bandwidth", SetDowntime: "downtime", Suspend: "suspend"}
+
+Refusals = t.Tuple[t.Type[KvmfleetError], ...]
+
+
+class JobController:
+    """Carries out the actions of the monitor, of forcing, or of a person on one domain's job."""
+
+    def __init__(self, uuid: str, journal: Journal) -> None:
+        self._uuid = uuid
+        self._journal = journal
+        self._begun: t.Set[str] = set()
+        self._refused: t.Set[str] = set()
+
+    def abort_job(self, host: Host, action: Abort) -> t.Optional[KvmfleetError]:
+        """Cancel the job; return what libvirt refused it with, if it did. Any other error is raised: the abort may not have arrived."""
+        act = ABORT_PREFIX + action.reason
+        if act not in self._begun:
+            self._journal.note_event(s.ABORT_START, action.reason)
+        return self._do_act(act, lambda: host.abort_job(self._uuid), (InvalidState, NotSupported))
+
+    def allow_downtime(self, host: Host, milliseconds: int) -> bool:
+        """Allow a pause; a step of the ramp is not an event of the record. Returns whether libvirt accepted it."""
+        return self._ask_libvirt("downtime", lambda: host.set_max_downtime_ms(self._uuid, milliseconds)) is None
+
+    def force_job(self, host: Host, action: ForceAction) -> t.Optional[KvmfleetError]:
+        """Do one act of forcing; return what libvirt refused it with, if it did."""
+        calls: t.Dict[type, t.Callable[[], None]] = {
+            StartPostCopy: lambda: host.start_post_copy(self._uuid),
+            SetBandwidth: lambda: host.set_bandwidth_mib(self._uuid, t.cast(SetBandwidth, action).mib),
+            SetDowntime: lambda: host.set_max_downtime_ms(self._uuid, t.cast(SetDowntime, action).milliseconds),
+            Suspend: lambda: host.suspend_domain(self._uuid),
+        }
+        return self._do_act(FORCE_PREFIX + _ACTS[type(action)], calls[type(action)])
+
+    def break_post_copy(self, host: Host) -> None:
+        """Pause a post-copy migration that has stalled."""
+        self._do_act("recover: pause", lambda: host.pause_post_copy(self._uuid))
+
+    def _do_act(self, act: str, call: t.Callable[[], None], refusals: Refusals = (KvmfleetError,)) -> t.Optional[KvmfleetError]:
+        if act not in self._begun:
+            self._begun.add(act)
+            self._journal.intend_act(act)
+        return self._ask_libvirt(act, call, refusals)
+
+    def _ask_libvirt(self, act: str, call: t.Callable[[], None], refusals: Refusals = (KvmfleetError,)) -> t.Optional[KvmfleetError]:
+        """Call libvirt; a refusal that repeats at every poll is noted once."""
+        try:
+            call()
+        except Unreachable:
+            raise
+        except refusals as error:
+            if act not in self._refused:
+                self._refused.add(act)
+                self._journal.note_event(f"{act} refused", str(error))
+            return error
+        return None

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Bringing a broken post-copy to its end (libvirt.md, section 3): wait where the hypervisors' own link has survived, resume where it has not.
+"""Recovering a failed post-copy migration (docs/libvirt.md, "Post-copy"): wait if the connection between the QEMU processes has survived, otherwise resume.
 
 Neither side is ever destroyed, resumed or suspended: each has memory that the other lacks.
 """
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import typing as t
 
-from .._errors import InvalidState, KvmfleetError, NotSupported, Unreachable
-from .._migration import hypervisor as h
+from .._libvirt.interface import Host
 from .._migration import outcome
-from .call import MigrateCall
+from .._model import domain_states
+from .._model.errors import InvalidState, KvmfleetError, NotSupported, Unreachable
+from .._model.watched_moves import StartOrder
+from .calls import MigrateCall
 from .journal import Journal
-from .order import Order
 
 # How long to try; then the record is an error, and the next run tries again.
 RECOVER_SECONDS = 900.0
@@ -28,18 +29,18 @@ _LONGEST_PAUSE_SECONDS = 15.0
 
 RECOVER_PREFIX = "recover: "
 
-# Resuming makes these destinations' daemon crash, and the guest's last link with it.
+# Resuming crashes the daemon of these destinations, and with it the guest's last connection.
 _CRASHES_FROM = 11002000
 _CRASHES_UNTIL = 11004000
 
-Opener = t.Callable[[], h.Host]
+Opener = t.Callable[[], Host]
 
 
 class Recovery:
-    """Tries until the two hosts no longer say that post-copy is under way or broken, or until the time is up."""
+    """Tries until neither host reports an active or failed post-copy migration, or until the time limit."""
 
     def __init__(
-        self, order: Order, journal: Journal, source: Opener, destination: Opener, clock: t.Callable[[], float], sleep: t.Callable[[float], None]
+        self, order: StartOrder, journal: Journal, source: Opener, destination: Opener, clock: t.Callable[[], float], sleep: t.Callable[[float], None]
     ) -> None:
         self._order = order
         self._journal = journal
@@ -50,82 +51,82 @@ class Recovery:
         self._moved_at = clock()
         self._trouble = ""
 
-    def recover(self) -> t.Optional[str]:
-        """Return null when there is nothing left to recover, else why it was given up."""
+    def recover_post_copy(self) -> t.Optional[str]:
+        """Return null if nothing is left to recover, otherwise why the recovery was given up."""
         deadline = self._clock() + RECOVER_SECONDS
         pause = _FIRST_PAUSE_SECONDS
         while self._clock() < deadline:
             try:
                 if not self._is_broken():
                     return None
-                if self._step():
+                if self._try_step():
                     pause = _FIRST_PAUSE_SECONDS
             except NotSupported as error:
                 return str(error)
             except Unreachable:
-                pass  # the link that broke the migration is often the one we ask over: asked again
+                pass  # the link that broke the migration often also carries this query: try again
             except KvmfleetError as error:
-                # A migration that ends by itself meanwhile refuses too, and a lock that is held is free the next time.
+                # A migration that ends meanwhile refuses, too, and a lock that is held is free the next time.
                 self._note_once("recover_refused", error)
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         return f"Post-copy could not be recovered within {RECOVER_SECONDS:.0f} s."
 
     def _is_broken(self) -> bool:
-        source = self._view("source")
-        if source.reason not in (h.POST_COPY, h.POST_COPY_FAILED):
+        source = self._view_domain("source")
+        if source.reason not in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED):
             return False
-        return outcome.judge(source, self._view("destination"), outcome.Move(post_copy=True)).act in (outcome.RECOVER, outcome.WAIT)
+        return outcome.judge_outcome(source, self._view_domain("destination"), outcome.MoveState(post_copy=True)).act in (outcome.RECOVER, outcome.WAIT)
 
-    def _step(self) -> bool:
+    def _try_step(self) -> bool:
         """Wait, or try to resume; returns whether anything has moved."""
-        source = self._connected("source")
+        source = self._connect_host("source")
         try:
-            if source.view(self._order.uuid).reason == h.POST_COPY:
-                return self._wait(source)
+            if source.view_domain(self._order.uuid).reason == domain_states.POST_COPY:
+                return self._watch_stream(source)
         finally:
             source.close()
-        return self._resume()
+        return self._resume_job()
 
-    def _wait(self, source: h.Host) -> bool:
-        """Watch a stream that nobody is in charge of; after too long without a byte make it break, so that it can be resumed."""
-        stats = source.job(self._order.uuid)
+    def _watch_stream(self, source: Host) -> bool:
+        """Watch a migration that no daemon controls. If it moves no byte for too long, pause it, so that it can be resumed."""
+        stats = source.read_job(self._order.uuid)
         processed = stats.data_processed_bytes if stats else None
         if processed != self._processed:
             self._processed, self._moved_at = processed, self._clock()
             return True
         if self._clock() - self._moved_at > UNATTENDED_SECONDS:
-            self._journal.intend(RECOVER_PREFIX + "pause")
+            self._journal.intend_act(RECOVER_PREFIX + "pause")
             source.pause_post_copy(self._order.uuid)
             self._moved_at = self._clock()
         return False
 
-    def _resume(self) -> bool:
+    def _resume_job(self) -> bool:
         self._check_destination()
-        self._journal.intend(RECOVER_PREFIX + "resume")
+        self._journal.intend_act(RECOVER_PREFIX + "resume")
         flags = [*self._order.flags, *(flag for flag in ("POSTCOPY", "POSTCOPY_RESUME") if flag not in self._order.flags)]
-        call = MigrateCall(self._connected("source"), self._order, flags)
+        call = MigrateCall(self._connect_host("source"), self._order, flags)
         call.start()
-        self._attend(call)
+        self._attend_call(call)
         if call.error is None:
             return True
-        self._journal.note("resume_refused", str(call.error))
+        self._journal.note_event("resume_refused", str(call.error))
         if isinstance(call.error, InvalidState):
-            self._let_it_run()
+            self._await_own_link()
         return False
 
-    def _attend(self, call: MigrateCall) -> None:
-        """Wait for the end of a resumed call; a stream that stands still again is broken again, for its call would never end."""
+    def _attend_call(self, call: MigrateCall) -> None:
+        """Wait for the end of a resumed call. A migration that stalls again is paused again, because its call would never end."""
         self._moved_at = self._clock()
         while call.is_alive():
             self._sleep(_FIRST_PAUSE_SECONDS)
             try:
-                source = self._connected("source")
+                source = self._connect_host("source")
             except Unreachable:
                 continue
             try:
                 if call.is_alive():
-                    self._wait(source)
+                    self._watch_stream(source)
             except KvmfleetError as error:
                 self._note_once("watch_refused", error)
             finally:
@@ -134,34 +135,34 @@ class Recovery:
     def _note_once(self, event: str, error: KvmfleetError) -> None:
         if str(error) != self._trouble:
             self._trouble = str(error)
-            self._journal.note(event, self._trouble)
+            self._journal.note_event(event, self._trouble)
 
-    def _let_it_run(self) -> None:
-        """The hypervisor says that its own link is alive: it gets the time to show it, then it is paused for the next attempt."""
-        source = self._connected("source")
+    def _await_own_link(self) -> None:
+        """QEMU reports that its connection is alive: wait for progress, then pause the migration for the next attempt."""
+        source = self._connect_host("source")
         try:
             until = self._clock() + UNATTENDED_SECONDS
             while self._clock() < until:
-                if source.view(self._order.uuid).reason not in (h.POST_COPY, h.POST_COPY_FAILED):
+                if source.view_domain(self._order.uuid).reason not in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED):
                     return
-                stats = source.job(self._order.uuid)
+                stats = source.read_job(self._order.uuid)
                 processed = stats.data_processed_bytes if stats else None
                 if processed is not None and processed != self._processed:
                     self._processed, until = processed, self._clock() + UNATTENDED_SECONDS
                 self._sleep(_FIRST_PAUSE_SECONDS)
-            self._journal.intend(RECOVER_PREFIX + "pause")
+            self._journal.intend_act(RECOVER_PREFIX + "pause")
             source.pause_post_copy(self._order.uuid)
         except Unreachable:
             raise
         except KvmfleetError as error:
-            self._journal.note("pause_refused", str(error))
+            self._journal.note_event("pause_refused", str(error))
         finally:
             source.close()
 
     def _check_destination(self) -> None:
-        destination = self._connected("destination")
+        destination = self._connect_host("destination")
         try:
-            version = destination.versions()["libvirt"]
+            version = destination.read_versions()["libvirt"]
         finally:
             destination.close()
         if _CRASHES_FROM <= version < _CRASHES_UNTIL:
@@ -170,12 +171,12 @@ class Recovery:
                 "Update libvirt there to 11.4 or newer without restarting the guest, then run the task again.",
             )
 
-    def _view(self, side: str) -> h.GuestView:
-        host = self._connected(side)
+    def _view_domain(self, side: str) -> domain_states.DomainView:
+        host = self._connect_host(side)
         try:
-            return host.view(self._order.uuid)
+            return host.view_domain(self._order.uuid)
         finally:
             host.close()
 
-    def _connected(self, side: str) -> h.Host:
+    def _connect_host(self, side: str) -> Host:
         return self._open[side]()

@@ -3,120 +3,247 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""A watcher: takes its domains, says which it has, and moves them."""
+"""Starts a watcher, which takes its domains, reports them, and moves them in a sliding window."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import dataclasses
 import os
 import time
 import typing as t
 
-from .._errors import Internal, KvmfleetError
-from .._migration.hypervisor import OpenHost
-from .._records import schema
-from .._records import statuses as s
-from .arrivals import ArrivalEvents
-from .detach import Report, launch
-from .files import RUN_FOLDER, log_path, read_json, record_in, run_folder, state_path
-from .heartbeat import Heartbeat
+from .._host_identity import read_host_id
+from .._libvirt.host import open_host
+from .._libvirt.interface import Host, OpenHost
+from .._model import statuses as s
+from .._model.clock import utc_now
+from .._model.codec import Json, JsonObject, encode
+from .._model.errors import KvmfleetError
+from .._model.libvirt_formats import is_local
+from .._model.records import MoveRecord
+from .._model.watched_moves import StartOrder, Watcher, read_start_order
+from .._module import Result, require_local, require_root
+from .._run_folder import (
+    RUN_FOLDER,
+    Ownership,
+    identify_watcher,
+    log_path,
+    prepare_run_folder,
+    read_state_file,
+    seen_path,
+    write_json,
+)
+from .calls import ArrivalEvents
+from .control_files import Admissions, Heartbeat
+from .detach import Report, launch_process
 from .journal import Journal
-from .look import forget, look
 from .mover import Mover
-from .order import Order
-from .ownership import Ownership
-from .process import identity
-from .turns import Turns
-from .window import Window
+
+TICK_SECONDS = 0.1
+# A libvirt daemon has twenty workers, and each migrate call holds one to its very end; some are left for queries and aborts.
+MAX_CALLS = 16
+
+
+class Window:
+    """Starts movers in their order, and those that wait for their admission after it. A running move is always watched to its end.
+
+    :arg parallel: as many guests are under way at most. One that runs at its destination makes room for the next, while libvirt ends its source;
+      of both together there are no more than C(MAX_CALLS), unless C(parallel) itself is more.
+    :arg pause: sleeps so many seconds, or less where something has changed.
+    """
+
+    def __init__(self, movers: t.Sequence[Mover], parallel: int, heartbeat: Heartbeat, turns: Admissions, pause: t.Callable[[float], None]) -> None:
+        self._waiting = list(movers)
+        self._running: t.List[Mover] = []
+        self._parallel = parallel
+        self._heartbeat = heartbeat
+        self._turns = turns
+        self._pause = pause
+
+    def run_moves(self) -> None:
+        """Return when every move has ended, or was cancelled before it began."""
+        while self._waiting or self._running:
+            self._running = [mover for mover in self._running if mover.is_alive()]
+            if self._waiting and not self._heartbeat.is_fresh():
+                self._cancel_waiting()
+            self._waiting = [mover for mover in self._waiting if not mover.heed_while_waiting()]
+            self._heed_admissions()
+            self._start_movers()
+            self._pause(TICK_SECONDS)
+        self._heartbeat.remove_file()
+        self._turns.remove_file()
+
+    def _heed_admissions(self) -> None:
+        """Start the moves that are admitted, before all others because capacity is reserved for them; end the moves that were given up."""
+        waiting = [mover for mover in self._waiting if mover.waits]
+        if not waiting:
+            return
+        self._turns.read_file()
+        for mover in waiting:
+            record_id = str(mover.order.record.id)
+            why, too_late = self._turns.admission_of(record_id), self._turns.cancellation_of(record_id)
+            if why is not None:
+                mover.admit_move(why)
+                self._waiting.remove(mover)
+                self._waiting.insert(0, mover)
+            elif too_late is not None:
+                mover.cancel_move(s.REASON_QUEUE_TIMEOUT, too_late)
+                self._waiting.remove(mover)
+
+    def _start_movers(self) -> None:
+        for mover in [mover for mover in self._waiting if not mover.waits]:
+            if not self._has_capacity():
+                return
+            self._waiting.remove(mover)
+            mover.start()
+            self._running.append(mover)
+
+    def _has_capacity(self) -> bool:
+        under_way = sum(not mover.has_arrived for mover in self._running)
+        return under_way < self._parallel and len(self._running) < max(self._parallel, MAX_CALLS)
+
+    def _cancel_waiting(self) -> None:
+        for mover in self._waiting:
+            if not mover.is_adopted:
+                mover.cancel_move(s.REASON_CONTROLLER_LOST, "The run that owns this move sent no heartbeat for 60 s. Nothing was started.")
+        self._waiting = [mover for mover in self._waiting if mover.is_adopted]
+
+
+Facts = t.Dict[str, Json]
+
+
+def forget_seen_hosts(run_id: str, folder: str = RUN_FOLDER) -> None:
+    """Remove what an earlier watcher of this run has seen."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(seen_path(run_id, folder))
+
+
+def write_seen_hosts(orders: t.Sequence[StartOrder], run_id: str, open_host: t.Callable[[str], Host], folder: str = RUN_FOLDER) -> None:
+    """Write the current facts of source and destinations by libvirt URI. A host that does not answer is omitted."""
+    uris = sorted({uri for order in orders for uri in (order.source_uri, order.destination_uri)})
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
+        answers = list(pool.map(lambda uri: _ask_host(uri, open_host), uris))
+    # It only saves other processes a query: if it cannot be written, they query the hosts themselves.
+    with contextlib.suppress(OSError):
+        write_json(seen_path(run_id, folder), {"seen": {uri: answer for uri, answer in zip(uris, answers) if answer}})
+
+
+def _ask_host(uri: str, open_host: t.Callable[[str], Host]) -> t.Optional[Facts]:
+    try:
+        host = open_host(uri)
+        try:
+            itself = {"host_uuid": host.host_uuid(), "host_id": read_host_id() if is_local(uri) else host.host_id()}
+            return {"gathered_at": utc_now(), **itself, "domains": encode(host.list_states())}
+        finally:
+            host.close()
+    except KvmfleetError:
+        return None
+
 
 _KEEP_SECONDS = 24 * 3600
 _SWEPT = (".log", ".heartbeat", ".turns", ".seen", ".new")
 
 
-def start_watcher(orders: t.Sequence[Order], run_id: str, parallel: int, open_host: OpenHost, folder: str = RUN_FOLDER) -> t.Dict[str, t.Any]:
+def start_watcher(orders: t.Sequence[StartOrder], run_id: str, parallel: int, open_host: OpenHost, folder: str = RUN_FOLDER) -> t.Dict[str, Json]:
     """Start a watcher of its own session for these orders, and return what it took.
 
     The result has C(taken) (domain UUID to generation), C(refused) (domain UUID to C(msg) and C(error_code)), C(watcher) (its process),
     and C(session_warning) where the watcher could not leave the login session.
     """
-    run_folder(folder)
-    _sweep(folder)
+    prepare_run_folder(folder)
+    _sweep_folder(folder)
 
     def work(report: Report) -> None:
         arrivals = ArrivalEvents(open_host)
-        movers, refused = _take(orders, run_id, open_host, arrivals, folder)
+        movers, refused = _take_domains(orders, run_id, open_host, arrivals, folder)
         heartbeat = Heartbeat(run_id, time.monotonic, folder)
-        taken = {mover.order.uuid: mover.order.record["generation"] for mover in movers}
-        forget(run_id, folder)
-        report({"taken": taken, "refused": refused, "watcher": identity(run_id)})
-        Window(movers, parallel, heartbeat, Turns(run_id, folder), arrivals.wait).run()
+        taken = {mover.order.uuid: mover.order.record.generation for mover in movers}
+        forget_seen_hosts(run_id, folder)
+        report({"taken": taken, "refused": refused, "watcher": encode(identify_watcher(run_id))})
+        Window(movers, parallel, heartbeat, Admissions(run_id, folder), arrivals.wait_for_news).run_moves()
         arrivals.close()
         if movers:
-            look([mover.order for mover in movers], run_id, open_host, folder)
+            write_seen_hosts([mover.order for mover in movers], run_id, open_host, folder)
 
-    return launch(work, log_path(run_id, folder), run_id)
+    return launch_process(work, log_path(run_id, folder), run_id)
 
 
-def _take(orders: t.Sequence[Order], run_id: str, open_host: OpenHost, arrivals: ArrivalEvents, folder: str) -> t.Tuple[t.List[Mover], t.Dict[str, t.Any]]:
-    watcher = identity(run_id)
+def _take_domains(
+    orders: t.Sequence[StartOrder], run_id: str, open_host: OpenHost, arrivals: ArrivalEvents, folder: str
+) -> t.Tuple[t.List[Mover], t.Dict[str, t.Dict[str, Json]]]:
+    watcher = identify_watcher(run_id)
     movers = []
     refused = {}
     for order in orders:
         try:
-            ownership = _own(order, folder)
-            journal = _journal(order, watcher, ownership, folder)
+            owned, ownership = _take_lock(order, folder)
+            journal = _open_journal(owned, watcher, ownership, folder)
         except KvmfleetError as error:
             refused[order.uuid] = error.as_result()
             continue
-        movers.append(Mover(order, journal, ownership, open_host, arrivals))
+        movers.append(Mover(owned, journal, ownership, open_host, arrivals))
     return movers, refused
 
 
-def _journal(order: Order, watcher: t.Mapping[str, t.Any], ownership: Ownership, folder: str) -> Journal:
-    """Write the first state, from which others know who watches. Raises L(Internal), and gives the domain up, where that cannot be written."""
+def _open_journal(order: StartOrder, watcher: Watcher, ownership: Ownership, folder: str) -> Journal:
+    """Write the first state, which names the watcher to other processes. If it cannot be written, release the domain and raise L(Internal)."""
     journal = Journal(order.record, watcher, folder)
-    journal.write()
+    journal.write_state()
     try:
         journal.require_written()
     except KvmfleetError:
-        ownership.release()
+        ownership.release_lock()
         raise
     return journal
 
 
-def _own(order: Order, folder: str) -> Ownership:
+def _take_lock(order: StartOrder, folder: str) -> t.Tuple[StartOrder, Ownership]:
+    """Take the domain's lock. Return the order with the record and the generation that hold now."""
     ownership = Ownership(order.uuid, folder)
-    if order.adopt:
-        order.record = _caught_up(order.record, folder)
-        order.record["generation"] = ownership.take_over(order.record["id"], order.record["generation"])
-    else:
-        ownership.begin(order.record["id"], order.record["generation"])
-    return ownership
+    if not order.adopt:
+        ownership.begin_record(str(order.record.id), order.record.generation)
+        return order, ownership
+    record = _read_newest_record(order.record, folder)
+    generation = ownership.take_over(str(record.id), record.generation)
+    return dataclasses.replace(order, record=dataclasses.replace(record, generation=generation)), ownership
 
 
-def _caught_up(record: schema.Record, folder: str) -> schema.Record:
+def _read_newest_record(record: MoveRecord, folder: str) -> MoveRecord:
     """Return the record as its state file has it, now that the lock is ours.
 
-    Since the control node asked, another watcher may have begun the move and died: what the guest was before is written there alone.
+    Another watcher may have begun the move and died since the control node read it; only this file has the former state of the guest.
     """
-    state = read_json(state_path(record["domain"]["uuid"], folder))
-    if not isinstance(state, dict) or state.get("id") != record["id"]:
+    state = read_state_file(record.domain.uuid, folder)
+    if state is None or state.record.id != record.id or state.record.generation < record.generation:
         return record
-    try:
-        known = schema.check_record(record_in(state))
-    except Internal:
-        return record
-    if known["generation"] < record["generation"]:
-        return record
-    # One that has ended there is settled once more by asking both hosts, as it was ordered.
-    return {**record, "before": known["before"], "acts": known["acts"]} if known["status"] in s.CLOSED else known
+    known = state.record
+    # A move that has ended in the meantime is settled again by a query of both hosts, as ordered.
+    return dataclasses.replace(record, before=known.before, acts=known.acts) if known.status in s.CLOSED else known
 
 
-def _sweep(folder: str) -> None:
-    """Remove what runs of more than a day ago left: their last word is in the ledger. Two may sweep at once, and no move fails for what is left."""
+def _sweep_folder(folder: str) -> None:
+    """Remove the files of runs that are older than a day: the ledger has their results. Two processes may do so at once, and remaining files fail no move."""
     now = time.time()
     for entry in os.scandir(folder):
         if entry.name.endswith(_SWEPT):
             with contextlib.suppress(OSError):
                 if now - entry.stat(follow_symlinks=False).st_mtime > _KEEP_SECONDS:
                     os.unlink(entry.path)
+
+
+class _StartMoves(t.TypedDict):
+    """The input of L(start_moves)."""
+
+    orders: t.Sequence[JsonObject]
+    run_id: str
+    parallel: int
+
+
+def start_moves(uri: str, work: _StartMoves) -> Result:
+    """Start one watcher for the orders in C(work["orders"]); return what it took and what it refused."""
+    require_root()
+    require_local(uri)
+    orders = [read_start_order(document) for document in work["orders"]]
+    return {"changed": True, **start_watcher(orders, work["run_id"], work["parallel"], open_host)}

@@ -3,23 +3,109 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Finding out where the guest is when a move has ended, and the few acts that the answer may ask for."""
+"""Determines where the guest is after a move has ended, carries out the few acts that this may require, and waits for hosts that do not answer."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from .._errors import Aborted, KvmfleetError
-from .._migration import hypervisor as h
+from .._libvirt.interface import Host
 from .._migration import outcome
-from .._records import statuses as s
-from .._records.schema import did
-from .._storage.ports import StorageHost
-from .._storage.targets import has_made, remove_targets
-from .journal import MIGRATE_ACT, Journal
-from .pilot import ABORT_PREFIX, SUSPEND_ACT
-from .unanswered import DESTINATION, SOURCE, Unanswered
+from .._model import domain_states
+from .._model import statuses as s
+from .._model.clock import utc_now
+from .._model.codec import ABSENT
+from .._model.domain_states import DomainView
+from .._model.errors import Aborted, KvmfleetError
+from .calls import has_made, remove_targets
+from .journal import ABORT_PREFIX, MIGRATE_ACT, SUSPEND_ACT, Journal
+
+# If only the silent host knows where the guest is, or whether it may continue.
+ANSWER_SECONDS = 600.0
+# If the guest runs on the source as before the move: only the record waits for the answer.
+SAFE_ANSWER_SECONDS = 180.0
+# If no job was started: the guest has not left the source.
+NOT_BEGUN_SECONDS = 45.0
+# When an earlier watcher has given up: this time a task waits for the answer, and it can be run again.
+AGAIN_SECONDS = 90.0
+# Each attempt to connect may take twice as long as the one before.
+FIRST_OPEN_SECONDS = 20.0
+LONGEST_OPEN_SECONDS = 120.0
+_FIRST_PAUSE_SECONDS = 0.25
+_LONGEST_PAUSE_SECONDS = 10.0
+
+SOURCE, DESTINATION = "source", "destination"
+
+
+class SilentHosts:
+    """The wait for silent hosts while a move is settled. The state file names them, and progress lines are made from it.
+
+    :arg before_seconds: for how long a host was silent before that.
+    """
+
+    def __init__(self, journal: Journal, clock: t.Callable[[], float], sleep: t.Callable[[float], None], before_seconds: float = 0.0) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._sleep = sleep
+        self._begun_at = clock() - before_seconds
+        self._was_given_up = journal.record.status == s.ERROR
+        self._limit = ANSWER_SECONDS
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._since = ""
+        self._open_seconds = {SOURCE: FIRST_OPEN_SECONDS, DESTINATION: FIRST_OPEN_SECONDS}
+        self._causes: t.Dict[str, str] = {}
+
+    def open_seconds(self, side: str) -> float:
+        """Return how long connecting to the host may take now: no longer than the rest of the wait, but at least C(FIRST_OPEN_SECONDS)."""
+        left = self._begun_at + self._limit - self._clock()
+        return max(min(self._open_seconds[side], left), FIRST_OPEN_SECONDS)
+
+    def note_failure(self, side: str, error: KvmfleetError) -> None:
+        """Keep why a host did not answer."""
+        self._causes[side] = error.message
+        self._open_seconds[side] = min(2 * self._open_seconds[side], LONGEST_OPEN_SECONDS)
+
+    def wait_for_answer(self, source: DomainView, destination: DomainView, move: outcome.MoveState) -> bool:
+        """Wait before the next question; return false when the limit of the wait is reached."""
+        self._limit = AGAIN_SECONDS if self._was_given_up else _limit_seconds(source, move)
+        if self._clock() - self._begun_at >= self._limit:
+            return False
+        self._since = self._since or utc_now()
+        self._journal.wait_for(
+            f"is being settled: no answer from {self._name_silent(source, destination)} since {self._since}; queries continue for up to {self._limit:.0f} s"
+        )
+        self._sleep(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+        return True
+
+    def end_wait(self) -> None:
+        """End the wait: both hosts have answered, or are no longer queried."""
+        self._pause, self._since = _FIRST_PAUSE_SECONDS, ""
+        self._journal.wait_for(None)
+
+    def explain_silence(self, source: DomainView, destination: DomainView) -> str:
+        """Return which host is silent, why, and what to do; empty when both hosts have answered."""
+        if source.answered and destination.answered:
+            return ""
+        waited, silent = self._clock() - self._begun_at, self._name_silent(source, destination)
+        causes = " ".join(self._causes.get(side, "") for side, view in ((SOURCE, source), (DESTINATION, destination)) if not view.answered).strip()
+        return (
+            f" {silent[0].upper()}{silent[1:]} did not answer for {waited:.0f} s ({causes or 'cause unknown'}). Do not start the guest on any host "
+            "until its location is known. When the host answers, run the same task again: it queries both hosts and closes the record."
+        )
+
+    def _name_silent(self, source: DomainView, destination: DomainView) -> str:
+        sides = [side for side, view in ((SOURCE, source), (DESTINATION, destination)) if not view.answered]
+        ends = {SOURCE: self._journal.record.source, DESTINATION: self._journal.record.destination}
+        return " and ".join(f"the {side} {ends[side].host or ''}".strip() for side in sides)
+
+
+def _limit_seconds(source: DomainView, move: outcome.MoveState) -> float:
+    if not move.job_started:
+        return NOT_BEGUN_SECONDS
+    return SAFE_ANSWER_SECONDS if outcome.is_running_as_before(source, move) else ANSWER_SECONDS
+
 
 # Libvirt removes what it was receiving within 30 s of a cut connection.
 WAIT_SECONDS = 45.0
@@ -30,72 +116,72 @@ _EVENT_ATTEMPTS = 8
 REASON_POST_COPY = "post_copy_failed"
 
 # Opens a host. The argument is how many seconds connecting may take.
-Opener = t.Callable[[float], h.Host]
-Readings = t.Tuple[h.GuestView, h.GuestView]
+Opener = t.Callable[[float], Host]
+Readings = t.Tuple[domain_states.DomainView, domain_states.DomainView]
 
 
 class Settlement:
-    """Asks source, destination, and the source again, until the answers agree and say something; then writes the outcome."""
+    """Queries source, destination, and the source again until the answers agree and are conclusive; then writes the outcome."""
 
     def __init__(
         self,
         source: Opener,
         destination: Opener,
         journal: Journal,
-        figures: t.Callable[[], t.Optional[h.JobStats]],
+        figures: t.Callable[[], t.Optional[domain_states.JobStats]],
         clock: t.Callable[[], float],
         sleep: t.Callable[[float], None],
     ) -> None:
         self._open = {SOURCE: source, DESTINATION: destination}
-        self._hosts: t.Dict[str, h.Host] = {}
+        self._hosts: t.Dict[str, Host] = {}
         self._journal = journal
         self._figures = figures
         self._clock = clock
         self._sleep = sleep
-        self._unanswered = Unanswered(journal, clock, sleep)
+        self._unanswered = SilentHosts(journal, clock, sleep)
         record = journal.record
-        self._uuid: str = record["domain"]["uuid"]
-        self._move = outcome.Move(
-            was_paused=record["before"].get("state") == h.PAUSED,
-            post_copy=any(line["status"] == s.RUNNING_POST_COPY for line in record["history"]),
-            paused_by_us=did(record, SUSPEND_ACT),
-            job_started=did(record, MIGRATE_ACT) or record["status"] in (s.RUNNING, s.RUNNING_POST_COPY, s.ERROR),
+        self._uuid = record.domain.uuid
+        self._move = outcome.MoveState(
+            was_paused=record.before.state == domain_states.PAUSED,
+            post_copy=record.has_status(s.RUNNING_POST_COPY),
+            paused_by_us=record.has_begun(SUSPEND_ACT),
+            job_started=record.has_begun(MIGRATE_ACT) or record.status in (s.RUNNING, s.RUNNING_POST_COPY, s.ERROR),
         )
 
-    def settle(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int], silent_seconds: float = 0.0) -> bool:
-        """Write the record's last status. C(error) is what the migrate call raised, if it did: it never decides where the guest is.
+    def settle_move(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int], silent_seconds: float = 0.0) -> bool:
+        """Write the record's last status. C(error) is what the migrate call raised, if it did: it is no proof of where the guest is.
 
         :arg silent_seconds: for how long the source had been silent when the following of the move ended.
 
-        A silent host is asked for minutes (L(Unanswered)). Answers that do not say where the guest is are waited out for C(WAIT_SECONDS), counted from the
-        last time a host was silent. Returns false, and writes nothing, where post-copy has to be recovered first.
+        A silent host is asked for minutes (L(SilentHosts)). If the answers do not tell where the guest is, they are repeated for C(WAIT_SECONDS), counted from
+        the last time a host was silent. Returns false, and writes nothing, where post-copy has to be recovered first.
         """
-        self._unanswered = Unanswered(self._journal, self._clock, self._sleep, silent_seconds)
+        self._unanswered = SilentHosts(self._journal, self._clock, self._sleep, silent_seconds)
         try:
-            return self._settle(error, elapsed_ms)
+            return self._ask_until_settled(error, elapsed_ms)
         finally:
-            self._close()
+            self._close_hosts()
 
-    def _settle(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> bool:
+    def _ask_until_settled(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> bool:
         deadline = self._clock() + WAIT_SECONDS
         confirmed: t.Optional[t.Tuple[str, Readings]] = None
         while True:
-            readings = self._read()
-            if readings and outcome.runs(readings[1]):
-                # Also if it is gone at the next reading: what it wrote since must not meet its older memory on the source.
+            readings = self._read_hosts()
+            if readings and outcome.is_running(readings[1]):
+                # Also if it is gone at the next reading: its newer writes must not be combined with its older memory on the source.
                 self._move = dataclasses.replace(self._move, ran_there=True)
-            verdict = outcome.judge(*readings, self._move) if readings else outcome.Verdict(outcome.WAIT, otherwise=outcome.REASON_UNCLEAR)
-            if readings and verdict.reason == outcome.REASON_UNREACHABLE and self._unanswered.wait(*readings, self._move):
+            verdict = outcome.judge_outcome(*readings, self._move) if readings else outcome.Verdict(outcome.WAIT, otherwise=outcome.REASON_UNCLEAR)
+            if readings and verdict.reason == outcome.REASON_UNREACHABLE and self._unanswered.wait_for_answer(*readings, self._move):
                 deadline, confirmed = self._clock() + WAIT_SECONDS, None
                 continue
-            self._unanswered.ended()
-            if self._finish(verdict, readings, error, elapsed_ms):
+            self._unanswered.end_wait()
+            if self._finish_move(verdict, readings, error, elapsed_ms):
                 return True
             if verdict.act == outcome.RECOVER:
                 return False
             if verdict.act in (outcome.DESTROY_SOURCE, outcome.RESUME_SOURCE) and readings:
                 if confirmed == (verdict.act, readings):
-                    self._do(verdict.act)
+                    self._do_act(verdict.act)
                 confirmed = (verdict.act, readings)
             if verdict.reason == outcome.REASON_UNREACHABLE or self._clock() >= deadline:
                 self._give_up(verdict, readings)
@@ -104,140 +190,147 @@ class Settlement:
 
     def give_up(self, why: str) -> None:
         """Write that post-copy could not be recovered. Both copies are left as they are."""
-        self._journal.advance(s.ERROR, f"{why} Neither copy was touched.", REASON_POST_COPY)
+        self._journal.advance_status(s.ERROR, f"{why} Neither copy was touched.", REASON_POST_COPY)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def _read(self) -> t.Optional[Readings]:
-        """Return what both hosts say; null where the source's second answer differs from its first."""
-        before = self._view("source")
-        destination = self._view("destination")
-        return (before, destination) if self._view("source") == before else None
+    def _read_hosts(self) -> t.Optional[Readings]:
+        """Return the answers of both hosts; null if the source's second answer differs from its first."""
+        before = self._view_domain("source")
+        destination = self._view_domain("destination")
+        return (before, destination) if self._view_domain("source") == before else None
 
-    def _view(self, side: str) -> h.GuestView:
+    def _view_domain(self, side: str) -> domain_states.DomainView:
         try:
-            return self._host(side).view(self._uuid)
+            return self._connect_host(side).view_domain(self._uuid)
         except KvmfleetError as error:
-            # An answer that cannot be read is none.
-            self._unanswered.failed(side, error)
+            # An unreadable answer counts as none.
+            self._unanswered.note_failure(side, error)
             lost = self._hosts.pop(side, None)
             if lost is not None:
                 lost.close()
-            return h.NO_ANSWER
+            return domain_states.NO_ANSWER
 
-    def _host(self, side: str) -> h.Host:
+    def _connect_host(self, side: str) -> Host:
         if side not in self._hosts:
             self._hosts[side] = self._open[side](self._unanswered.open_seconds(side))
         return self._hosts[side]
 
     # -- ends ----------------------------------------------------------------------------------------------------
 
-    def _finish(self, verdict: outcome.Verdict, readings: t.Optional[Readings], error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> bool:
+    def _finish_move(self, verdict: outcome.Verdict, readings: t.Optional[Readings], error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> bool:
         if readings is None:
             return False
         if verdict.act == outcome.COMPLETED:
-            self._completed(readings, elapsed_ms)
+            self._write_completed(readings, elapsed_ms)
         elif verdict.act == outcome.NOT_MOVED:
-            self._not_moved(readings, error, elapsed_ms)
+            self._write_not_moved(readings, error, elapsed_ms)
         elif verdict.act == outcome.ERROR and verdict.reason != outcome.REASON_UNREACHABLE:
-            self._error(verdict.reason, readings)
+            self._write_error(verdict.reason, readings)
         else:
             return False
         return True
 
-    def _completed(self, readings: Readings, elapsed_ms: t.Optional[int]) -> None:
+    def _write_completed(self, readings: Readings, elapsed_ms: t.Optional[int]) -> None:
         source, destination = readings
-        kept = source.present and not self._try("undefine_source", lambda: self._host("source").undefine(self._uuid))
+        kept = source.present and not self._try_act("undefine_source", lambda: self._connect_host("source").undefine_domain(self._uuid))
         left = "definition_left" if kept else None
-        if self._journal.record["before"].get("autostart"):
-            self._try("autostart_destination", lambda: self._host("destination").set_autostart(self._uuid, True))
-        self._journal.completed(self._completed_job(), elapsed_ms, f"{destination.describe()} on the destination, {source.describe()} on the source.", left)
+        if self._journal.record.before.autostart:
+            self._try_act("autostart_destination", lambda: self._connect_host("destination").set_autostart(self._uuid, True))
+        self._journal.write_completed(
+            self._read_completed_job(), elapsed_ms, f"{destination.describe()} on the destination, {source.describe()} on the source.", left
+        )
 
-    def _completed_job(self) -> t.Optional[h.JobStats]:
-        """Return the figures of the end: the source's own where it told them, for after post-copy only the source has any."""
+    def _read_completed_job(self) -> t.Optional[domain_states.JobStats]:
+        """Return the figures of the end: those of the source if it has them, because after post-copy only the source does."""
         try:
             for _attempt in range(_EVENT_ATTEMPTS if self._move.post_copy else 1):
                 stats = self._figures()
                 if stats is not None:
                     return stats
                 self._sleep(POLL_SECONDS)
-            return self._host("destination").completed_job(self._uuid)
+            return self._connect_host("destination").completed_job(self._uuid)
         except KvmfleetError as error:
-            self._journal.note("figures_lost", str(error))
+            self._journal.note_event("figures_lost", str(error))
             return None
 
-    def _not_moved(self, readings: Readings, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> None:
+    def _write_not_moved(self, readings: Readings, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> None:
         source, destination = readings
-        self._journal.record["result"]["elapsed_ms"] = elapsed_ms
-        if destination.present and not self._journal.record["before"].get("at_destination", True):
-            self._try("undefine_destination", lambda: self._host("destination").undefine(self._uuid))
+        self._journal.keep_elapsed(elapsed_ms)
+        if destination.present and not self._was_at_destination:
+            self._try_act("undefine_destination", lambda: self._connect_host("destination").undefine_domain(self._uuid))
         if has_made(self._journal.record):
-            self._try("remove_targets", self._remove_targets)
+            self._try_act("remove_targets", self._remove_targets)
         self._restore_downtime(source)
         cause = f"{error.message} " if error else ""
         detail = f"{cause}The guest is {source.describe()} on the source, {destination.describe()} on the destination."
         reason = self._cancel_reason(error)
-        if did(self._journal.record, ABORT_PREFIX + s.REASON_OPERATOR):
-            self._journal.note("abort_end", f"The guest is {source.describe()} on the source.")
+        if self._journal.record.has_begun(ABORT_PREFIX + s.REASON_OPERATOR):
+            self._journal.note_event("abort_end", f"The guest is {source.describe()} on the source.")
         if reason:
-            self._journal.advance(s.CANCELLED, detail, reason)
+            self._journal.advance_status(s.CANCELLED, detail, reason)
         else:
-            self._journal.advance(s.FAILED, detail)
+            self._journal.advance_status(s.FAILED, detail)
+
+    @property
+    def _was_at_destination(self) -> bool:
+        """Whether the destination had a definition before the move; if that is not known, it is assumed to have had one."""
+        known = self._journal.record.before.at_destination
+        return True if known is ABSENT else bool(known)
 
     def _remove_targets(self) -> None:
-        remove_targets(self._journal.record, t.cast(StorageHost, self._host("destination")))
+        remove_targets(self._journal, self._connect_host("destination"))
 
-    def _restore_downtime(self, source: h.GuestView) -> None:
-        """Give the domain back the downtime of its own: libvirt restores only what it was when the job began, and that was the ramp's first step."""
-        milliseconds = self._journal.record["before"].get("max_downtime_ms")
-        if not source.active or milliseconds is None:
+    def _restore_downtime(self, source: domain_states.DomainView) -> None:
+        """Restore the domain's own downtime: libvirt restores only the value at the start of the job, the first step of the ramp."""
+        milliseconds = self._journal.record.before.max_downtime_ms
+        if not source.active or not isinstance(milliseconds, int):
             return
         try:
-            self._host("source").set_max_downtime_ms(self._uuid, milliseconds)
+            self._connect_host("source").set_max_downtime_ms(self._uuid, milliseconds)
         except KvmfleetError as error:
-            self._journal.note("downtime_not_restored", str(error))
+            self._journal.note_event("downtime_not_restored", str(error))
 
     def _cancel_reason(self, error: t.Optional[KvmfleetError]) -> t.Optional[str]:
-        acts: t.List[str] = [entry["act"] for entry in self._journal.record["acts"]]
-        ours = [act[len(ABORT_PREFIX) :] for act in acts if act.startswith(ABORT_PREFIX)]
+        ours = self._journal.record.reasons_of(ABORT_PREFIX)
         if ours:
             return ours[-1]
         if not self._move.job_started and error is None:
             return s.REASON_CONTROLLER_LOST
-        # Somebody cancelled the job through libvirt: nobody but a person does that.
+        # The job was cancelled through libvirt: only a person does that.
         return s.REASON_OPERATOR if isinstance(error, Aborted) else None
 
-    def _error(self, reason: t.Optional[str], readings: t.Optional[Readings]) -> None:
+    def _write_error(self, reason: t.Optional[str], readings: t.Optional[Readings]) -> None:
         if readings:
             source, destination = readings
             detail = f"The guest is {source.describe()} on the source, {destination.describe()} on the destination. Nothing was touched."
-            detail += self._unanswered.explain(source, destination)
+            detail += self._unanswered.explain_silence(source, destination)
         else:
             detail = "The source's answers kept changing. Nothing was touched."
-        self._journal.advance(s.ERROR, detail, reason)
+        self._journal.advance_status(s.ERROR, detail, reason)
 
     def _give_up(self, verdict: outcome.Verdict, readings: t.Optional[Readings]) -> None:
-        self._error(verdict.otherwise or verdict.reason or outcome.REASON_UNCLEAR, readings)
+        self._write_error(verdict.otherwise or verdict.reason or outcome.REASON_UNCLEAR, readings)
 
     # -- acts ----------------------------------------------------------------------------------------------------
 
-    def _do(self, act: str) -> None:
+    def _do_act(self, act: str) -> None:
         if act == outcome.DESTROY_SOURCE:
-            self._try("destroy_source", lambda: self._host("source").destroy(self._uuid))
+            self._try_act("destroy_source", lambda: self._connect_host("source").destroy_domain(self._uuid))
         else:
-            self._try("resume_source", lambda: self._host("source").resume(self._uuid))
+            self._try_act("resume_source", lambda: self._connect_host("source").resume_domain(self._uuid))
 
-    def _try(self, act: str, call: t.Callable[[], None]) -> bool:
-        """Write the act down, then do it; what fails is noted, and the next reading shows what it left."""
-        self._journal.intend(act)
+    def _try_act(self, act: str, call: t.Callable[[], None]) -> bool:
+        """Write the act, then do it. A failure is noted, and the next reading shows the resulting state."""
+        self._journal.intend_act(act)
         try:
             call()
         except KvmfleetError as error:
-            self._journal.note(f"{act}_failed", str(error))
+            self._journal.note_event(f"{act}_failed", str(error))
             return False
         return True
 
-    def _close(self) -> None:
+    def _close_hosts(self) -> None:
         for host in self._hosts.values():
             host.close()
         self._hosts.clear()

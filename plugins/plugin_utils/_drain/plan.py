@@ -3,114 +3,290 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The plan of a drain: every active domain of every host that is drained, and where it goes, or why it cannot."""
+"""The plan of a drain: the destination of every active domain of every host that is drained, or why it has none.
+
+The plan also states whether the remaining hosts could lose one of them (N+1).
+"""
 
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import size_gib
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import resolve_policy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
-from .._scheduler.check import check
 from .._scheduler.fleet import Fleet
-from .._scheduler.planner import Placement, plan
-from .._scheduler.prediction import rate_mib, window_seconds
-from .._scheduler.settings import SchedulerSettings
-from . import entries as e
-from .known import Known
-from .saved import sealed
-from .shapes import plain
-from .sort import Sorted, sort_domains
-from .survivors import Survivors
-from .wish import Wish
+from .._scheduler.planner import Placement, Prediction, plan_placements, predict_move, rate_mib, window_seconds
+from .._scheduler.repair import Assignment, Board, Unit, build_units, repair_assignment
+from .._scheduler.request import Request
+from .._scheduler.verdicts import DEFAULT_FILTERS, Verdict, best_verdict, check_host
+from .._settings.scheduler import SchedulerSettings
+from .inputs import DrainInputs, DrainOptions
+from .saved_plan import PLAN_SCHEMA, DrainPlan, NPlusOne, PlannedMove, Rejection, UnplacedDomain, to_plain_object
+from .sorting import LeavingDomain, SortedDomains, sort_domains
+from .tables import summarize_rejections
 
-Body = Mapping[str, t.Any]
-Document = dict[str, t.Any]
+# Blockers of a live migration do not prevent a start elsewhere.
+LOSS_FILTERS = tuple(rule for rule in DEFAULT_FILTERS if rule.name not in ("max_moves", "migratable"))
+
+# The number of tries for the loss of one host before its domains count as not placed.
+MAX_NODES = 3000
 
 
-def make_plan(known: Known, sources: Sequence[str], candidates: Sequence[str], wish: t.Optional[Wish] = None) -> Document:
-    """Return the plan as JSON can carry it. Raises L(InvalidArgument) for a source of which there are no facts, and for settings that cannot be.
+class RemainingHosts:
+    """Computes lost hosts for one fleet, whatever is placed there in addition.
 
-    A host that is drained is nobody's destination, whatever the ledger says of it yet.
+    :arg hosts: the candidates of the drain. One that did not answer can neither be lost nor accept domains.
+    :arg leavers: what the plan places.
     """
-    wanted = wish or Wish()
-    check_sources(known, sources)
-    found = sort_domains(known, sources, wanted)
-    fleet = fleet_of(known, sources, candidates, found)
-    requests = [leaver.request for leaver in found.leavers.values()]
-    survivors = Survivors(known, sorted({*candidates} - {*sources}), requests) if wanted.n_plus_one else None
-    hosts = {*candidates, *sources}
-    placements = plan(requests, fleet, ways_of(found, fleet, hosts), cost=survivors.cost if survivors else None, hosts=hosts)
-    placed = [placement for placement in placements if placement.destination]
-    rates = {source: _rate(known, wanted, placed, source) for source in sources}
-    moves = [e.move(order, one, found.leavers[one.request.uuid], rates[one.request.source]) for order, one in enumerate(placed, 1)]
-    return sealed(
-        {
-            "created_at": utc_now(),
-            "sources": list(sources),
-            "candidates": sorted({*candidates} - {*sources}),
-            "options": wanted.as_json(),
-            "settings": settings_of(known, sources, candidates),
-            "moves": moves,
-            "shutdowns": found.shutdowns,
-            "unplaced": found.stuck + [e.unplaced(placement) for placement in placements if not placement.destination],
-            "skipped": found.skipped,
-            "n_plus_one": survivors.judge(_after(fleet, placements), {m["uuid"]: m["destination"] for m in moves}) if survivors else None,
-            "predicted_seconds": {source: _window(moves, source, wanted.parallel) for source in sources},
-        }
+
+    def __init__(self, inputs: DrainInputs, hosts: Sequence[str], leavers: Iterable[Request]) -> None:
+        self.hosts = [host for host in hosts if inputs.facts.get(host) and host not in inputs.unreachable]
+        self.refs = {host: inputs.host_ref(host) for host in self.hosts}
+        self.leavers = {request.uuid: request for request in leavers}
+        self.there = {host: self._list_requests(inputs, host) for host in self.hosts}
+        self._answers: dict[frozenset[tuple[str, str]], dict[str, list[Request]]] = {}
+
+    def find_losses(self, fleet: Fleet, assignment: Mapping[str, str]) -> dict[str, list[Request]]:
+        """Return the domains that could not be placed, by the host that is lost.
+
+        :arg fleet: with the plan carried out.
+        :arg assignment: each domain of the plan to its host.
+        """
+        key = frozenset(assignment.items())
+        if key not in self._answers:
+            others = sorted(self.hosts, key=lambda host: (-fleet.states[host].free_mib(), host))
+            self._answers[key] = {host: self._find_unplaced(host, fleet, assignment, others) for host in self.hosts}
+        return self._answers[key]
+
+    def _find_unplaced(self, lost: str, fleet: Fleet, assignment: Mapping[str, str], hosts: Sequence[str]) -> list[Request]:
+        source_id, source_uuid = self.refs[lost].host_id or "", self.refs[lost].host_uuid or ""
+        gone = [self.leavers[uuid] for uuid, host in assignment.items() if host == lost]
+        arrived = [replace(leaver, source=lost, source_id=source_id, source_uuid=source_uuid) for leaver in gone]
+        units = build_units([*self.there[lost], *arrived])
+        for request in (request for unit in units for request in unit.requests):
+            fleet = fleet.without_domain(request.uuid, lost)
+        board = Board(fleet, {unit.uuid: unit for unit in units}, [host for host in hosts if host != lost], LOSS_FILTERS, MAX_NODES)
+        placed = _assign_greedily(board, units)
+        placed = placed if len(placed) == len(units) else repair_assignment(board, placed)
+        return [request for unit in units if unit.uuid not in placed for request in unit.requests]
+
+    def unplaced_mib(self, fleet: Fleet, assignment: Mapping[str, str]) -> float:
+        """Return the MiB of memory that could not be placed, as the sum over the losses of all hosts."""
+        return float(sum(request.memory_mib for requests in self.find_losses(fleet, assignment).values() for request in requests))
+
+    def judge_losses(self, fleet: Fleet, assignment: Mapping[str, str]) -> NPlusOne:
+        """Return the loss that is the worst, and all hosts whose loss is not absorbed."""
+        lost = self.find_losses(fleet, assignment)
+        missing = {host: sum(request.memory_mib for request in requests) for host, requests in lost.items() if requests}
+        if not missing:
+            return NPlusOne(True, None, 0, (), ())
+        worst = min(missing, key=lambda host: (-missing[host], host))
+        return NPlusOne(False, worst, missing[worst], tuple(sorted(request.name for request in lost[worst])), tuple(sorted(missing)))
+
+    def _list_requests(self, inputs: DrainInputs, host: str) -> list[Request]:
+        """Return the active domains of the host. A domain without a usable request counts with its memory alone."""
+        active = [domain for domain in inputs.list_domains(host) if domain.active and domain.uuid not in self.leavers]
+        return [_make_request(domain, self.refs[host]) for domain in active]
+
+
+def _make_request(domain: DomainFacts, here: HostRef) -> Request:
+    try:
+        return Request.from_needs(domain.request or {}, domain.uuid, domain.name, here.host or "", here.host_uuid or "", source_id=here.host_id)
+    except KvmfleetError:
+        needs = {"memory_mib": max(1, domain.memory_mib or 0), "vcpus": max(1, domain.vcpus or 0)}
+        return Request.from_needs(needs, domain.uuid, domain.name, here.host or "", here.host_uuid or "", source_id=here.host_id)
+
+
+def _assign_greedily(board: Board, units: Sequence[Unit]) -> Assignment:
+    """Return for each unit the first host that it fits on, if any."""
+    assignment: Assignment = {}
+    fleet = board.base
+    for unit in units:
+        for host in board.hosts:
+            taken = unit.fleet_with_unit(fleet, host, board.filters)
+            if taken:
+                assignment[unit.uuid], fleet = host, taken
+                break
+    return assignment
+
+
+MIB = 1024**2
+ON_ITS_WAY = "The domain is already moving there."
+
+
+def describe_move(order: int, placement: Placement, leaver: LeavingDomain, rate: float) -> PlannedMove:
+    """Return the move of a domain that has a place.
+
+    :arg order: its place among the moves of the plan, from 1.
+    :arg rate: of its stream, in MiB/s.
+    """
+    request = placement.request
+    chosen = next((verdict for verdict in placement.verdicts if verdict.host == placement.destination), None)
+    expected = _predict_move(leaver, rate)
+    return PlannedMove(
+        order=order,
+        name=request.name,
+        uuid=request.uuid,
+        source=request.source,
+        destination=placement.destination or "",
+        memory_mib=request.memory_mib,
+        priority=SignedInt(request.priority),
+        predicted_seconds=expected.seconds,
+        predicted_downtime_ms=expected.downtime_ms,
+        reason=_reason_chosen(placement, chosen) if chosen else ON_ITS_WAY,
+        warnings=(*(chosen.warnings if chosen else ()), *_slow_warnings(expected, leaver.policy)),
+        rejected=_list_rejected(placement, chosen),
+        request=to_plain_object(request.as_json()),
     )
 
 
-def check_sources(known: Known, sources: Sequence[str]) -> None:
-    """Raise L(InvalidArgument) where a source has no facts."""
-    missing = [source for source in sources if not known.facts.get(source)]
-    if missing:
-        raise InvalidArgument(f"There are no facts of {', '.join(missing)}.", "Run kvmfleet.migration.host_facts there first.")
+def describe_unplaced(placement: Placement) -> UnplacedDomain:
+    """Return the entry of a domain that no host can accept."""
+    request = placement.request
+    rejected = _list_rejected(placement, None)
+    whys = "; ".join(f"{hosts}: {reason.rstrip('.')}" for hosts, reason in summarize_rejections(rejected))
+    reason = f"No host can accept it{_group_text(placement)}. {whys}." if rejected else "There is no other host."
+    return UnplacedDomain(request.name, request.uuid, request.source, request.memory_mib, reason, rejected)
 
 
-def fleet_of(known: Known, sources: Sequence[str], candidates: Sequence[str], found: Sorted) -> Fleet:
-    """Return the fleet as the plan sees it: who is drained takes nobody, and what leaves or is shut down counts for no group where it is now.
+def _predict_move(leaver: LeavingDomain, rate: float) -> Prediction:
+    memory_mib = leaver.request.memory_mib
+    gib = size_gib(memory_mib * MIB, [size for size in leaver.request.copied.values() if size])
+    policy = resolve_policy(leaver.policy, gib)
+    copied_mib = sum(leaver.request.copied.values()) // MIB
+    # Without a ramp: whether its iterations shrink is known once all of its memory has been sent.
+    ramp = policy.ramp if policy.is_stepped else (policy.ramp[0], (memory_mib / rate, policy.downtime_ms))
+    return predict_move(memory_mib, rate, leaver.dirty_rate_mib, ramp, policy.timeout_seconds, copied_mib)
 
-    Hosts that are neither sources nor candidates are there for the members of groups that they have.
+
+def _slow_warnings(expected: Prediction, policy: GivenPolicy) -> list[str]:
+    if expected.converges is not False:
+        return []
+    allowed = policy.features
+    what = "According to its measured dirty rate, it writes memory too fast to finish within its limits on this link"
+    return [f"{what}: it depends on {allowed[0]}." if allowed else f"{what}: allow post_copy or auto_converge, or a longer pause."]
+
+
+def _reason_chosen(placement: Placement, chosen: Verdict) -> str:
+    passed = [verdict for verdict in placement.verdicts if verdict.passed]
+    first = best_verdict(passed)
+    group = f" It moves together with its affinity group: {', '.join(placement.together)}." if placement.together else ""
+    if len(passed) == 1:
+        return f"It is the only host that passes all filters.{group}"
+    if first is None or first.host == chosen.host:
+        return f"It has the highest weight, {chosen.weight:.2f}, of the {len(passed)} hosts that pass all filters.{group}"
+    higher = f"{first.host} has a higher weight ({first.weight:.2f}, not {chosen.weight:.2f})"
+    return f"It passes all filters; {higher}, but this makes the plan as a whole better.{group}"
+
+
+def _list_rejected(placement: Placement, chosen: t.Optional[Verdict]) -> tuple[Rejection, ...]:
+    others = [verdict for verdict in placement.verdicts if verdict.host not in (placement.destination, placement.request.source)]
+    return tuple(Rejection(verdict.host, _reason_rejected(verdict, placement, chosen)) for verdict in others)
+
+
+def _reason_rejected(verdict: Verdict, placement: Placement, chosen: t.Optional[Verdict]) -> str:
+    if not verdict.passed:
+        return verdict.reason
+    if chosen is None:
+        return f"It could accept the domain alone, but not{_group_text(placement)}."
+    words = "has a lower weight" if verdict.weight < chosen.weight else "has the same weight" if verdict.weight == chosen.weight else "has a higher weight"
+    return f"It could accept the domain too, and {words}, {verdict.weight:.2f}."
+
+
+def _group_text(placement: Placement) -> str:
+    return f" together with its affinity group ({', '.join(placement.together)})" if placement.together else ""
+
+
+def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[str], options: t.Optional[DrainOptions] = None) -> DrainPlan:
+    """Return the plan.
+
+    Raises L(InvalidArgument) for a source without facts, and for invalid settings. A host that is drained is not a destination, whatever its state in the
+    ledger.
     """
-    states = {host: known.state(host) for host in sorted({*candidates, *sources, *known.facts})}
+    wanted = options or DrainOptions()
+    check_sources(inputs, sources)
+    found = sort_domains(inputs, sources, wanted)
+    fleet = build_fleet(inputs, sources, candidates, found)
+    requests = [leaver.request for leaver in found.leavers.values()]
+    survivors = RemainingHosts(inputs, sorted({*candidates} - {*sources}), requests) if wanted.n_plus_one else None
+    hosts = {*candidates, *sources}
+    placements = plan_placements(requests, fleet, find_pinned_hosts(found, fleet, hosts), cost=survivors.unplaced_mib if survivors else None, hosts=hosts)
+    placed = [placement for placement in placements if placement.destination]
+    rates = {source: _stream_rate(inputs, wanted, placed, source) for source in sources}
+    moves = [describe_move(order, one, found.leavers[one.request.uuid], rates[one.request.source]) for order, one in enumerate(placed, 1)]
+    return DrainPlan(
+        schema=PLAN_SCHEMA,
+        digest="",
+        created_at=utc_now(),
+        sources=tuple(sources),
+        candidates=tuple(sorted({*candidates} - {*sources})),
+        options=wanted.for_plan(),
+        settings=read_scheduler_settings(inputs, sources, candidates),
+        moves=tuple(moves),
+        shutdowns=tuple(found.shutdowns),
+        unplaced=(*found.stuck, *(describe_unplaced(placement) for placement in placements if not placement.destination)),
+        skipped=tuple(found.skipped),
+        n_plus_one=survivors.judge_losses(_fleet_after(fleet, placements), {move.uuid: move.destination for move in moves}) if survivors else None,
+        predicted_seconds={source: _predict_window(moves, source, wanted.parallel) for source in sources},
+    ).seal()
+
+
+def check_sources(inputs: DrainInputs, sources: Sequence[str]) -> None:
+    """Raise L(InvalidArgument) if a source has no facts."""
+    missing = [source for source in sources if not inputs.facts.get(source)]
+    if missing:
+        raise InvalidArgument(f"There are no facts for {', '.join(missing)}.", "Run kvmfleet.migration.host_facts there first.")
+
+
+def build_fleet(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[str], found: SortedDomains) -> Fleet:
+    """Return the fleet for the plan: drained hosts accept no domain, and domains that leave or are shut down are no group members on their current host.
+
+    Hosts that are neither sources nor candidates are included for their members of groups.
+    """
+    states = {host: inputs.host_state(host) for host in sorted({*candidates, *sources, *inputs.facts})}
     drained = {source: replace(states[source], state="maintenance", state_reason="it is being drained") for source in sources}
-    leaving = frozenset(found.leavers) | {entry["uuid"] for entry in found.shutdowns}
+    leaving = frozenset(found.leavers) | {entry.uuid for entry in found.shutdowns}
     return Fleet({**states, **drained}, leaving)
 
 
-def ways_of(found: Sorted, fleet: Fleet, hosts: Collection[str]) -> dict[str, str]:
-    """Return the hosts to which domains are going already; a booking that has not begun counts while its host may still take the domain."""
-    ways = {}
+def find_pinned_hosts(found: SortedDomains, fleet: Fleet, hosts: Collection[str]) -> dict[str, str]:
+    """Return the hosts to which domains are going already; a reservation of a move that has not begun counts while its host can still take the domain."""
+    pinned_hosts = {}
     for uuid, leaver in found.leavers.items():
-        way = leaver.way
-        if way and leaver.booked:
-            way = way if way in hosts and check(leaver.request, fleet.states[way], fleet).passed else None
-        if way:
-            ways[uuid] = way
-    return ways
+        destination = leaver.destination
+        if destination and leaver.reserved:
+            destination = destination if destination in hosts and check_host(leaver.request, fleet.states[destination], fleet).passed else None
+        if destination:
+            pinned_hosts[uuid] = destination
+    return pinned_hosts
 
 
-def settings_of(known: Known, sources: Sequence[str], candidates: Sequence[str]) -> Document:
+def read_scheduler_settings(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[str]) -> dict[str, JsonObject]:
     """Return C(kvmfleet_scheduler) of the hosts that have one."""
-    given = [host for host in sorted({*sources, *candidates}) if known.scheduler.get(host)]
-    return {host: plain(SchedulerSettings.of(known.scheduler[host], host).as_json()) for host in given}
+    given = [host for host in sorted({*sources, *candidates}) if inputs.scheduler.get(host)]
+    return {host: to_plain_object(SchedulerSettings.from_variable(inputs.scheduler[host], host).as_json()) for host in given}
 
 
-def _rate(known: Known, wish: Wish, placed: Sequence[Placement], source: str) -> float:
-    together = min(wish.parallel, sum(1 for placement in placed if placement.request.source == source))
-    return rate_mib(known.history, wish.moves.get("bandwidth_mib") or 0, wish.moves.get("link_mib"), together)
+def _stream_rate(inputs: DrainInputs, options: DrainOptions, placed: Sequence[Placement], source: str) -> float:
+    together = min(options.parallel, sum(1 for placement in placed if placement.request.source == source))
+    return rate_mib(inputs.history, options.bandwidth_mib, options.link_mib, together)
 
 
-def _after(fleet: Fleet, placements: Sequence[Placement]) -> Fleet:
+def _fleet_after(fleet: Fleet, placements: Sequence[Placement]) -> Fleet:
     for placement in placements:
         if placement.destination and placement.destination in fleet.states:
-            fleet = fleet.taking(placement.request, placement.destination)
+            fleet = fleet.with_domain(placement.request, placement.destination)
     return fleet
 
 
-def _window(moves: Sequence[Body], source: str, parallel: int) -> float:
-    return window_seconds([move["predicted_seconds"] for move in moves if move["source"] == source], parallel)
+def _predict_window(moves: Sequence[PlannedMove], source: str, parallel: int) -> float:
+    return window_seconds([move.predicted_seconds for move in moves if move.source == source], parallel)

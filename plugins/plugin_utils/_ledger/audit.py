@@ -3,72 +3,75 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The chain of audit lines: one a transition, each with the hash of the one before, so that a changed or missing line shows."""
+"""The audit chain: a line for each transition, with the hash of the previous line, so that a changed or missing line is detected.
+
+When a ledger is copied, its chains end. They are kept line by line under a seal, and the new chains continue from that seal.
+"""
 
 from __future__ import annotations
 
 import json
 import typing as t
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 
-from .encoding import canonical, digest
-from .store import Body
+from .documents import Unreadable, canonical_json, compute_digest, decode_document, encode_document
 
 
-def genesis(ledger_id: str, seal: t.Optional[str] = None) -> str:
-    """Return what stands for the hash of the line before the first: it binds the chain to its ledger.
+def genesis_hash(ledger_id: str, seal: t.Optional[str] = None) -> str:
+    """Return the value in place of the hash before the first line: it binds the chain to its ledger.
 
-    :arg seal: what the chains of the ledger's former places come to, which it binds the chain to as well.
+    :arg seal: the digest of the chains of the ledger's former places, to which it also binds the chain.
     """
-    return digest(ledger_id) if seal is None else digest(ledger_id, seal)
+    return compute_digest(ledger_id) if seal is None else compute_digest(ledger_id, seal)
 
 
-def line_for(record: Body, old_status: t.Optional[str], previous_hash: str) -> tuple[str, str]:
+def make_audit_line(record: MoveRecord, old_status: t.Optional[str], previous_hash: str) -> tuple[str, str]:
     """Return the line, without its end, of the record's latest transition, and the line's hash."""
-    last = record["history"][-1] if record["history"] else {}
     entry = {
-        "at": record["updated_at"],
-        "id": record["id"],
-        "domain": record["domain"],
-        "generation": record["generation"],
+        "at": record.updated_at,
+        "id": record.id,
+        "domain": encode(record.domain),
+        "generation": record.generation,
         "from": old_status,
-        "to": record["status"],
-        "by": last.get("by"),
+        "to": record.status,
+        "by": record.last_writer,
         "prev": previous_hash,
     }
-    line_hash = digest(canonical(entry))
-    return canonical({**entry, "hash": line_hash}), line_hash
+    line_hash = compute_digest(canonical_json(entry))
+    return canonical_json({**entry, "hash": line_hash}), line_hash
 
 
 @dataclass(frozen=True)
-class Link:
-    """What the chain needs to know of a line."""
+class AuditLink:
+    """The values of a line that the chain needs."""
 
     previous: str
     own: str
     intact: bool
 
 
-def read_link(line: t.Union[str, bytes]) -> t.Optional[Link]:
-    """Return a line's link, or None where it is no audit line at all."""
+def read_link(line: t.Union[str, bytes]) -> t.Optional[AuditLink]:
+    """Return a line's link, or None if it is not an audit line."""
     try:
         entry = json.loads(line)
         if not isinstance(entry, dict) or not isinstance(entry.get("prev"), str) or not isinstance(entry.get("hash"), str):
             return None
         own = entry.pop("hash")
-        return Link(previous=entry["prev"], own=own, intact=own == digest(canonical(entry)))
+        return AuditLink(previous=entry["prev"], own=own, intact=own == compute_digest(canonical_json(entry)))
     except (ValueError, RecursionError, Internal):
         return None
 
 
 def verify_lines(lines: Iterable[bytes], first: str, head: t.Optional[str]) -> list[str]:
-    """Return what is wrong with a chain.
+    """Return the problems of a chain.
 
     :arg first: the hash the first line has to name.
-    :arg head: the hash of the last line that was ever written; None where that is not known.
+    :arg head: the hash of the last line that was ever written; None if that is not known.
     """
     problems: list[str] = []
     expected = first
@@ -85,3 +88,95 @@ def verify_lines(lines: Iterable[bytes], first: str, head: t.Optional[str]) -> l
     if head is not None and expected != head:
         problems.append("The end is missing: the last line is not the one that was written last.")
     return problems
+
+
+# Separates the number of the location from the name of the chain. No current chain has it in its name.
+_HOME_SEPARATOR = "-"
+
+
+class ArchivedChain(t.NamedTuple):
+    """A chain that has ended.
+
+    :arg name: the number of the location in which it was written, and its name at that location, e.g. C(1-file).
+    :arg first: the hash that its first line follows.
+    :arg last: the hash of its last line; C(first) if it has no lines.
+    :arg lost: the lines after which an end was lost, as far as known.
+    """
+
+    name: str
+    first: str
+    lines: int
+    last: str
+    lost: tuple[int, ...] = ()
+
+    def encode_ends(self) -> bytes:
+        """Return the document with its start and end."""
+        return encode_document({"schema": SCHEMA, "first": self.first, "lines": self.lines, "last": self.last, "lost": list(self.lost)}, 1)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written to it."""
+        return not self.lines and self.first == self.last and not self.lost
+
+
+def archived_name(home: int, chain: str) -> str:
+    """Return the name of a chain after its ledger has left that place."""
+    return f"{home}{_HOME_SEPARATOR}{chain}"
+
+
+def is_archived(chain: str) -> bool:
+    """Whether that is the name of a chain that has ended."""
+    return _HOME_SEPARATOR in chain
+
+
+def decode_chain(name: str, data: bytes) -> t.Optional[ArchivedChain]:
+    """Return what L(Chain.encoded) wrote; None for anything else."""
+    try:
+        body = decode_document(data).body
+    except Unreadable:
+        return None
+    first, lines, last, lost = (body.get(key) for key in ("first", "lines", "last", "lost"))
+    if not isinstance(first, str) or not isinstance(last, str) or not isinstance(lines, int) or not isinstance(lost, list):
+        return None
+    return ArchivedChain(name, first, lines, last, tuple(number for number in lost if isinstance(number, int)))
+
+
+def require_readable(chains: t.Mapping[str, t.Optional[ArchivedChain]]) -> Iterator[ArchivedChain]:
+    """Yield the chains. Raises L(InvalidState) if the document with its start and end is damaged."""
+    for name, chain in chains.items():
+        if chain is None:
+            raise InvalidState(
+                f"The audit chain {name} cannot be copied: the document with its start and end is damaged.", "Restore that document from a backup."
+            )
+        yield chain
+
+
+def compute_seal(chains: Iterable[ArchivedChain]) -> str:
+    """Return a digest of the chains: it changes if one is changed, removed or added."""
+    return compute_digest(*(canonical_json(list(chain)) for chain in sorted(chains)))
+
+
+def verify_archive(chains: t.Mapping[str, t.Optional[ArchivedChain]], lines: t.Callable[[str], Iterator[bytes]], seal: t.Optional[str]) -> list[str]:
+    """Return what is wrong with the archived chains.
+
+    :arg chains: by name; None if the document with its start and end is damaged.
+    :arg seal: their digest when the ledger was copied; None if it never was.
+    """
+    problems = []
+    for name, chain in chains.items():
+        if chain is None:
+            problems.append(f"Audit chain {name}: The document with its start and end is damaged.")
+        else:
+            problems += [f"Audit chain {name}: {problem}" for problem in _verify_chain(chain, lines(name))]
+    if compute_seal(chain for chain in chains.values() if chain) != (seal or compute_seal([])):
+        problems.append("Audit chains of former locations: They differ from those that were copied with the ledger: one was changed, removed or added.")
+    return problems
+
+
+def _verify_chain(chain: ArchivedChain, lines: Iterator[bytes]) -> list[str]:
+    return [*verify_lines(lines, chain.first, chain.last), *lost_end_problems(chain.lost)]
+
+
+def lost_end_problems(lost: Iterable[int]) -> list[str]:
+    """Return sentences about ends that a chain has lost."""
+    return [f"After line {number} its end was lost: further lines may be missing there." for number in lost]

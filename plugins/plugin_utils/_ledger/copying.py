@@ -3,34 +3,121 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Moving a ledger to another place: at any moment there is one that can be written, or none until the same is run again, never two.
+"""Copies a ledger to another store. At any time one ledger can be written, or none until the same task runs again, but never two.
 
-The place is marked as a copy; the ledger is closed; all bytes are copied, read back and compared; the copy becomes the ledger; the closed one says so.
-What goes wrong before the copy is the ledger opens the old one again. Two runs never do this at once: the ledger's lock sees to that, and the marker,
-which each run writes anew, for one that was held up and lost the lock.
+The target is marked as a copy; the ledger is closed; all bytes are copied, read back and compared; the copy becomes the ledger; the closed one names it.
+After an error before the copy has become the ledger, the old ledger is opened again. Two runs never do this at the same time: the lock of the ledger prevents
+it, and so does the marker, which each run writes anew, for a run that was suspended and lost the lock.
 """
 
 from __future__ import annotations
 
+import abc
+import contextlib
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidArgument, InvalidState, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidArgument, InvalidState, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
-from .archive import seal_of
-from .contents import Contents, Entry, fingerprint
-from .document_ledger import DocumentLedger
-from .encoding import decode
-from .identity import Identity, copying_marker, marked_body, refuse_moved
-from .layout import OPEN
-from .rules import refuse_unsettled
-from .store import Body
-from .target import Seen, Target
-from .verifying import Problems, problems_of, told
+from .audit import ArchivedChain, compute_seal
+from .contents import Fingerprint, LedgerContents, LedgerProblems, RawDocument, compute_fingerprint, find_problems, join_problems
+from .identity import LedgerIdentity, copying_marker, decode_marker, refuse_moved
+from .ledger import Ledger
+from .rules import OPEN, DocumentPath, refuse_unsettled
 
-LOCK = "ledger-copy"
+_T = t.TypeVar("_T")
+# A transaction of etcd holds 128 changes and 1.5 MiB; each document takes up to three changes.
+_MAX_BATCH_DOCUMENTS = 40
+_MAX_BATCH_BYTES = 2**19
+
+
+class TargetState(t.NamedTuple):
+    """The contents of a target; all None if it is empty.
+
+    :arg identity: the identity of a ledger.
+    :arg copying: the marker of an unfinished copy.
+    :arg foreign: the name of other data.
+    """
+
+    identity: t.Optional[LedgerIdentity] = None
+    copying: t.Optional[bytes] = None
+    foreign: t.Optional[str] = None
+
+
+class CopyTarget(abc.ABC):
+    """What writes after L(mark_copy) raises L(Conflict) after another run has marked the place.
+
+    :arg name: what people call it by: its folder, or its address.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._marker = b""
+
+    @abc.abstractmethod
+    def read_state(self) -> TargetState:
+        """Return the contents of the target. Changes nothing."""
+
+    @abc.abstractmethod
+    def mark_copy(self, marker: bytes, seen: TargetState) -> None:
+        """Mark it as a copy of this run. Raises L(Conflict) unless the place is unchanged since it was seen."""
+
+    @abc.abstractmethod
+    def open_contents(self) -> contextlib.AbstractContextManager[LedgerContents]:
+        """Return the current contents of the copy."""
+
+    @abc.abstractmethod
+    def write_documents(self, entries: Iterable[RawDocument]) -> None:
+        """Write documents."""
+
+    @abc.abstractmethod
+    def write_chain(self, chain: ArchivedChain, lines: Iterable[bytes]) -> None:
+        """Write an audit chain of a former location, and overwrite an incomplete one."""
+
+    @abc.abstractmethod
+    def remove_document(self, place: DocumentPath) -> None:
+        """Remove a document."""
+
+    @abc.abstractmethod
+    def remove_chain(self, name: str) -> None:
+        """Remove an audit chain."""
+
+    @abc.abstractmethod
+    def finish_copy(self, identity: LedgerIdentity) -> None:
+        """Make the copy a ledger, at once."""
+
+
+def split_batches(items: Iterable[_T], size: Callable[[_T], int]) -> Iterator[list[_T]]:
+    """Yield the items in lists that one transaction takes.
+
+    :arg size: of an item, in bytes.
+    """
+    batch: list[_T] = []
+    total = 0
+    for item in items:
+        if batch and (len(batch) >= _MAX_BATCH_DOCUMENTS or total + size(item) > _MAX_BATCH_BYTES):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size(item)
+    if batch:
+        yield batch
+
+
+def changed_error(name: str) -> Conflict:
+    """Return the error for a place that has changed since it was seen."""
+    return Conflict(f"Something was written to {name} meanwhile. Nothing was changed.", "Check what is there, then run the task again.")
+
+
+def taken_over_error(name: str) -> Conflict:
+    """Return the error for a run whose copy was taken over."""
+    return Conflict(f"The copy at {name} was taken over by another run, or removed.", "Let the other run finish, or run the task again.")
+
+
+COPY_LOCK = "ledger-copy"
 # In etcd the lock of a run that died ends within 15 s: the same task again waits for that.
-LOCK_SECONDS = 20.0
+COPY_LOCK_SECONDS = 20.0
 
 Step = Callable[[str], None]
 
@@ -39,150 +126,150 @@ def _no_step(_name: str) -> None:
     return None
 
 
-class Outcome(t.NamedTuple):
-    """What was done, or would be.
+class CopyOutcome(t.NamedTuple):
+    """What was done, or would be done.
 
-    :arg changed: false where it was done before.
-    :arg problems: what is wrong with the audit, which was copied as it is.
+    :arg changed: false if it was done before.
+    :arg problems: the problems of the audit, which was copied unchanged.
     """
 
     changed: bool
     problems: tuple[str, ...] = ()
 
 
-def copy(source: DocumentLedger, target: Target, by: str, force: bool = False, check: bool = False, step: Step = _no_step) -> Outcome:
+def copy_ledger(source: Ledger, target: CopyTarget, by: str, force: bool = False, check: bool = False, step: Step = _no_step) -> CopyOutcome:
     """Move the ledger to the target.
 
-    :arg source: opened with C(moved), so that what was broken off can go on.
+    :arg source: opened with C(moved), so that an interrupted copy can continue.
     :arg by: who does it, as records name it.
     :arg force: whether to copy an audit that has problems, as it is.
-    :arg check: change nothing, and return or raise what would come of it.
+    :arg check: change nothing, and return or raise the expected result.
     :arg step: called after each step with its name; for tests.
 
-    Raises L(Conflict) for unsettled records, L(InvalidArgument) for a target that is not empty, L(InvalidState) for what is damaged and for a ledger
-    that was moved elsewhere.
+    Raises L(Conflict) for unsettled records, L(InvalidArgument) for a target that is not empty, L(InvalidState) for a damaged ledger and for one that was moved
+    elsewhere.
     """
     if check:
-        return _planned(source, target, force)[0]
+        return _plan_copy(source, target, force)[0]
     try:
-        with source.locked(LOCK, LOCK_SECONDS):
-            return _run(source, target, by, force, step)
+        with source.hold_lock(COPY_LOCK, COPY_LOCK_SECONDS):
+            return _run_copy(source, target, by, force, step)
     except KvmfleetError as error:
         if not _is_closed(source.identity):
             raise
-        stays = f"{error.message} The ledger {source.name} stays closed until this copy is finished or given up."
+        stays = f"{error.message} The ledger {source.name} stays closed until this copy is finished or abandoned."
         raise type(error)(stays, f"{error.next_step or ''} Run the same task again.".strip(), **error.result) from error
 
 
-def _is_closed(identity: Identity) -> bool:
+def _is_closed(identity: LedgerIdentity) -> bool:
     """Whether the ledger waits for the end of a copy."""
-    return identity.moved is not None and not identity.moved["finished"]
+    return identity.moved is not None and not identity.moved.finished
 
 
-def _run(source: DocumentLedger, target: Target, by: str, force: bool, step: Step) -> Outcome:
-    outcome, seen = _planned(source, target, force)
+def _run_copy(source: Ledger, target: CopyTarget, by: str, force: bool, step: Step) -> CopyOutcome:
+    outcome, seen = _plan_copy(source, target, force)
     if not outcome.changed:
         return outcome
     if not _is_copy(seen, source.identity):
-        target.mark(copying_marker(source.ledger_id, source.name, by), seen)
+        target.mark_copy(copying_marker(source.ledger_id, source.name, by), seen)
         step("marked")
         if source.identity.moved is None:
-            source.leave(target.name, by)
+            source.begin_move(target.name, by)
         step("closed")
-        target.finish(_filled(source, target, by, step))
+        target.finish_copy(_fill_target(source, target, by, step))
         step("finished")
-    source.left()
+    source.finish_move()
     step("left")
     return outcome
 
 
-def _planned(source: DocumentLedger, target: Target, force: bool) -> tuple[Outcome, Seen]:
-    """Return what is to be done, and what is at the target."""
+def _plan_copy(source: Ledger, target: CopyTarget, force: bool) -> tuple[CopyOutcome, TargetState]:
+    """Return what to do, and what is at the target."""
     moved = source.identity.moved
-    if moved and moved["to"] != target.name:
+    if moved and moved.to != target.name:
         refuse_moved(source.identity, source.name)
-    seen = target.look()
+    seen = target.read_state()
     if moved and _is_copy(seen, source.identity):
-        return Outcome(not moved["finished"]), seen
+        return CopyOutcome(not moved.finished), seen
     _check_target(source, target, seen)
-    problems, open_records = source.examine(_looked_through)
+    problems, open_records = source.examine_contents(_inspect_contents)
     if problems.documents:
-        raise InvalidState(f"The ledger {source.name} is damaged: {told(problems.documents)} Nothing was copied.", problems=problems.all)
+        raise InvalidState(f"The ledger {source.name} is damaged: {join_problems(problems.documents)} Nothing was copied.", problems=problems.all_problems)
     refuse_unsettled(source.name, open_records)
     if problems.audit and not force:
         raise InvalidState(
-            f"The audit of the ledger {source.name} does not verify: {told(problems.audit)} Nothing was copied.",
-            "Keep a backup, and see what became of it. With 'force: true' the audit is copied as it is, with its problems.",
-            problems=problems.all,
+            f"The audit of the ledger {source.name} does not verify: {join_problems(problems.audit)} Nothing was copied.",
+            "Keep a backup, and find out what changed the audit. With 'force: true' the audit is copied as it is, with its problems.",
+            problems=problems.all_problems,
         )
-    return Outcome(True, problems.audit), seen
+    return CopyOutcome(True, problems.audit), seen
 
 
-def _looked_through(contents: Contents) -> tuple[Problems, list[Body]]:
-    """Return what is wrong with the ledger, and where nothing is its open records."""
-    problems = problems_of(contents)
-    return problems, [] if problems.documents else [decode(entry.data).body for entry in contents.entries(OPEN)]
+def _inspect_contents(contents: LedgerContents) -> tuple[LedgerProblems, list[MoveRecord]]:
+    """Return the problems of the ledger; without problems, its open records."""
+    problems = find_problems(contents)
+    return problems, [] if problems.documents else [record for entry in contents.read_documents(OPEN) if (record := entry.record)]
 
 
-def _is_copy(seen: Seen, identity: Identity) -> bool:
+def _is_copy(seen: TargetState, identity: LedgerIdentity) -> bool:
     """Whether the target is that ledger, copied."""
     return seen.identity is not None and (seen.identity.ledger_id, seen.identity.home) == (identity.ledger_id, identity.home + 1)
 
 
-def _check_target(source: DocumentLedger, target: Target, seen: Seen) -> None:
+def _check_target(source: Ledger, target: CopyTarget, seen: TargetState) -> None:
     """Raise an error of the collection unless the target is empty, or an unfinished copy of this ledger."""
     other = "Name an empty or a new folder, or an unused prefix, with 'to'."
     if seen.identity and seen.identity.data == source.identity.data:
         raise InvalidArgument(f"{source.name} and {target.name} are the same ledger. Nothing was changed.", other)
     if seen.identity:
-        raise InvalidArgument(f"{target.name} holds a ledger already ({seen.identity.ledger_id}). Nothing was changed.", other)
+        raise InvalidArgument(f"{target.name} already contains a ledger ({seen.identity.ledger_id}). Nothing was changed.", other)
     if seen.foreign:
-        raise InvalidArgument(f"{target.name} holds other things (e.g. {seen.foreign!r}). Nothing was changed.", other)
-    if source.identity.moved and source.identity.moved["finished"]:
+        raise InvalidArgument(f"{target.name} contains other data (e.g. {seen.foreign!r}). Nothing was changed.", other)
+    if source.identity.moved and source.identity.moved.finished:
         raise InvalidState(
-            f"The ledger {source.name} was moved to {target.name}, and is not there any more. Nothing was changed.",
-            f"Restore it at {target.name} from a backup: what is left here is as old as the move, and the hosts may know more.",
+            f"The ledger {source.name} was moved to {target.name}, but is no longer there. Nothing was changed.",
+            f"Restore it at {target.name} from a backup: the ledger that is left here ends with the copy, and the hosts may know more.",
         )
-    marked = marked_body(seen.copying) if seen.copying is not None else None
-    if marked is not None and marked.get("ledger_id") != source.ledger_id:
+    marked = decode_marker(seen.copying) if seen.copying is not None else None
+    if marked is not None and marked.ledger_id != source.ledger_id:
         raise InvalidArgument(
-            f"{target.name} holds an unfinished copy of the ledger {marked.get('from')} ({marked.get('ledger_id')}). Nothing was changed.", other
+            f"{target.name} holds an unfinished copy of the ledger {marked.source or None} ({marked.ledger_id or None}). Nothing was changed.", other
         )
 
 
-def _filled(source: DocumentLedger, target: Target, by: str, step: Step) -> Identity:
-    """Copy and compare all bytes, and return what the copy is known by. Whatever error ends that opens the source again."""
+def _fill_target(source: Ledger, target: CopyTarget, by: str, step: Step) -> LedgerIdentity:
+    """Copy and compare all bytes, and return the identity of the copy. Any error opens the source again."""
     try:
-        with source.contents() as ours, target.contents() as theirs:
-            wanted = fingerprint(ours)
-            _transfer(ours, target, wanted, fingerprint(theirs), step)
-            if fingerprint(theirs) != wanted:
-                raise Internal(f"What was read back from {target.name} is not what the ledger {source.name} has.", "See whether others write there.")
+        with source.open_contents() as ours, target.open_contents() as theirs:
+            wanted = compute_fingerprint(ours)
+            _transfer_contents(ours, target, wanted, compute_fingerprint(theirs), step)
+            if compute_fingerprint(theirs) != wanted:
+                raise Internal(f"The data read back from {target.name} differ from the ledger {source.name}.", "Check whether other processes write there.")
             step("compared")
-            return source.identity.arrived(source.name, by, seal_of(chain for chain, _lines in ours.chains()))
+            return source.identity.make_copy(source.name, by, compute_seal(chain for chain, _lines in ours.read_chains()))
     except KvmfleetError as error:
-        source.stay()
-        given_up = f"{error.message} The copy was given up, and the ledger {source.name} goes on as before."
+        source.reopen_ledger()
+        given_up = f"{error.message} The copy was abandoned, and the ledger {source.name} stays in use."
         raise type(error)(given_up, error.next_step, **error.result) from error
 
 
-def _transfer(ours: Contents, target: Target, wanted: t.Mapping[t.Any, str], there: t.Mapping[t.Any, str], step: Step) -> None:
-    """Write what the target has not, and remove what it has besides, out of an earlier attempt."""
+def _transfer_contents(ours: LedgerContents, target: CopyTarget, wanted: Fingerprint, there: Fingerprint, step: Step) -> None:
+    """Write what the target lacks, and remove leftovers of an earlier attempt."""
 
-    def missing() -> Iterator[Entry]:
-        for entry in ours.all_entries():
-            if there.get(entry.place) != wanted.get(entry.place):
+    def changed_documents() -> Iterator[RawDocument]:
+        for entry in ours.read_all_documents():
+            if there.get(entry.path) != wanted.get(entry.path):
                 step("document")
                 yield entry
 
-    target.put(missing())
-    for chain, lines in ours.chains():
+    target.write_documents(changed_documents())
+    for chain, lines in ours.read_chains():
         if there.get(chain.name) != wanted[chain.name]:
-            target.put_chain(chain, lines)
+            target.write_chain(chain, lines)
             step("chain")
     for key in there.keys() - wanted.keys():
         if isinstance(key, str):
             target.remove_chain(key)
         else:
-            target.remove(key)
+            target.remove_document(key)
     step("copied")

@@ -3,35 +3,35 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What a ledger is known by, whatever keeps it: a document with its UUID, made once; and whether the ledger has moved elsewhere."""
+"""The identity of a ledger: a document with its UUID, created once, which also states whether the ledger has moved to another store."""
 
 from __future__ import annotations
 
 import typing as t
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState, KvmfleetError, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import SCHEMA
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, KvmfleetError, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA
 
-from .audit import genesis
-from .encoding import Damaged, Newer, decode, encode
-from .keys import is_uuid
-from .store import Body
+from .audit import genesis_hash
+from .documents import Damaged, Newer, decode_document, encode_document
+from .rules import is_uuid
 
-NAME = "ledger.json"
+IDENTITY_NAME = "ledger.json"
 # What an unfinished copy has in its place.
-COPYING = "copying"
-_AGAIN = "Run the same ledger_copy again: it goes on where it ended, or gives the copy up."
+COPYING_NAME = "copying"
+_RUN_AGAIN = "Run the same ledger_copy again: it continues the copy or abandons it."
 
 
-class Found(t.NamedTuple):
+class IdentitySource(t.NamedTuple):
     """Where the document was read.
 
-    :arg ledger: what the ledger is called in a sentence.
+    :arg ledger: the name of the ledger in a sentence.
     :arg document: what the document is.
-    :arg restore: what to do where it is damaged.
+    :arg restore: what to do if it is damaged.
     """
 
     ledger: str
@@ -40,138 +40,203 @@ class Found(t.NamedTuple):
 
 
 @dataclass(frozen=True)
-class Identity:
+class MovedLedger:
+    """Where the ledger was moved, or is being moved.
+
+    :arg finished: whether the copy is complete.
+    """
+
+    to: str
+    finished: bool
+    at: Maybe[str] = ABSENT
+    by: Maybe[str] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CopiedLedger:
+    """Where the ledger was copied from.
+
+    :arg home: the number of its current place; C(seal) is the digest of the audit chains of its former places.
+    """
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"source": "from"}
+
+    home: int
+    seal: str
+    source: Maybe[str] = ABSENT
+    at: Maybe[str] = ABSENT
+    by: Maybe[str] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class IdentityContent:
+    """The content of the document."""
+
+    ledger_id: str
+    schema: int
+    created_at: Maybe[str] = ABSENT
+    moved: t.Union[MovedLedger, Absent] = ABSENT
+    copied: t.Union[CopiedLedger, Absent] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for an ID that is not a UUID."""
+        if not is_uuid(self.ledger_id):
+            raise ShapeError("ledger_id", "a UUID", self.ledger_id)
+
+
+@dataclass(frozen=True)
+class LedgerIdentity:
     """The document as it was read: :arg data: its bytes."""
 
-    body: Body
+    content: IdentityContent
     version: int
     data: bytes
 
     @property
     def ledger_id(self) -> str:
         """The ledger's UUID, the same wherever it is copied to."""
-        return str(self.body["ledger_id"])
+        return self.content.ledger_id
 
     @property
     def home(self) -> int:
-        """The number of the place that the ledger lives in, counted from 1."""
-        return int(self.copied.get("home", 1))
+        """The number of the ledger's current place, counted from 1."""
+        return self.content.copied.home if self.content.copied else 1
 
     @property
     def seal(self) -> t.Optional[str]:
-        """What the audit chains of its former places come to; None where it has had none."""
-        return self.copied.get("seal")
+        """The digest of the audit chains of its former places; None if it had none."""
+        return self.content.copied.seal if self.content.copied else None
 
     @property
-    def genesis(self) -> str:
-        """What stands for the hash of the audit line before the first."""
-        return genesis(self.ledger_id, self.seal)
+    def genesis_hash(self) -> str:
+        """The value in place of the hash before the first audit line."""
+        return genesis_hash(self.ledger_id, self.seal)
 
     @property
-    def copied(self) -> Body:
-        """Where it was copied from: C(from), C(at), C(by), C(home), C(seal); empty where it was not."""
-        return self.body.get("copied") or {}
+    def copied_from(self) -> t.Optional[str]:
+        """The name of the ledger that it was copied from; None if it was not copied."""
+        return (self.content.copied.source or None) if self.content.copied else None
 
     @property
-    def moved(self) -> t.Optional[Body]:
-        """Where it has gone, or is going: C(to), C(at), C(by), C(finished); None where it is alive."""
-        return self.body.get("moved")
+    def moved(self) -> t.Optional[MovedLedger]:
+        """Where it was moved, or is being moved; None if it is in use."""
+        return self.content.moved or None
 
-    def leaving(self, to: str, by: str) -> Identity:
-        """Return what closes the ledger, as it is copied elsewhere."""
-        return self._with(moved={"to": to, "at": utc_now(), "by": by, "finished": False})
+    def begin_move(self, to: str, by: str) -> LedgerIdentity:
+        """Return the document that closes the ledger while it is copied elsewhere."""
+        return self._replace_content(replace(self.content, moved=MovedLedger(to, False, utc_now(), by)))
 
-    def gone(self) -> Identity:
-        """Return what says that the copy is finished."""
-        return self._with(moved={**(self.moved or {}), "finished": True})
+    def finish_move(self) -> LedgerIdentity:
+        """Return the document that marks the copy as finished."""
+        moved = replace(self.content.moved, finished=True) if self.content.moved else self.content.moved
+        return self._replace_content(replace(self.content, moved=moved))
 
-    def back(self) -> Identity:
-        """Return what opens the ledger again, after a copy was given up."""
-        return self._with(moved=None)
+    def cancel_move(self) -> LedgerIdentity:
+        """Return the document that opens the ledger again after an abandoned copy."""
+        return self._replace_content(replace(self.content, moved=ABSENT))
 
-    def arrived(self, source: str, by: str, seal: str) -> Identity:
+    def make_copy(self, source: str, by: str, seal: str) -> LedgerIdentity:
         """Return the document of the copy."""
-        return self._with(moved=None, copied={"from": source, "at": utc_now(), "by": by, "home": self.home + 1, "seal": seal})
+        return self._replace_content(replace(self.content, moved=ABSENT, copied=CopiedLedger(self.home + 1, seal, source, utc_now(), by)))
 
-    def _with(self, **changes: t.Any) -> Identity:
-        body = {key: value for key, value in {**self.body, **changes}.items() if value is not None}
-        return _made(body, self.version + 1)
-
-
-def _made(body: Body, version: int) -> Identity:
-    return Identity(body, version, encode(body, version))
+    def _replace_content(self, content: IdentityContent) -> LedgerIdentity:
+        return _make_identity(content, self.version + 1)
 
 
-def new() -> Identity:
+def _make_identity(content: IdentityContent, version: int) -> LedgerIdentity:
+    return LedgerIdentity(content, version, encode_document(content, version))
+
+
+def new_identity() -> LedgerIdentity:
     """Return the document of a new ledger."""
-    return _made({"schema": SCHEMA, "ledger_id": str(uuid.uuid4()), "created_at": utc_now()}, 1)
+    return _make_identity(IdentityContent(str(uuid.uuid4()), SCHEMA, utc_now()), 1)
 
 
-def identity_in(data: bytes, found: Found) -> Identity:
-    """Return what the document says. Raises L(NotSupported) for one of a later version, L(InvalidState) for a damaged one."""
+def decode_identity(data: bytes, found: IdentitySource) -> LedgerIdentity:
+    """Return the identity in the document. Raises L(NotSupported) for one of a later version, L(InvalidState) for a damaged one."""
     try:
-        document = decode(data)
+        document = decode_document(data)
     except Newer as error:
         raise NotSupported(f"The ledger {found.ledger} is of a later version: {error}.", "Update the collection on this control node.") from error
     except Damaged as error:
         raise InvalidState(f"{found.document} could not be read: {error}. Nothing was changed.", found.restore) from error
-    wrong = _wrong(document.body)
-    if wrong:
-        raise InvalidState(f"{found.document} {wrong}. Nothing was changed.", found.restore)
-    return Identity(document.body, document.version, data)
+    try:
+        return LedgerIdentity(decode(IdentityContent, document.body), document.version, data)
+    except ShapeError as error:
+        raise InvalidState(f"{found.document} {_describe_problem(error)}. Nothing was changed.", found.restore) from error
 
 
-def _wrong(body: Body) -> t.Optional[str]:
-    moved, copied = body.get("moved", {"to": "", "finished": True}), body.get("copied", {"home": 2, "seal": ""})
-    if not is_uuid(body.get("ledger_id")):
-        return "names no ledger_id"
-    if not isinstance(moved, dict) or not isinstance(moved.get("to"), str) or not isinstance(moved.get("finished"), bool):
+def _describe_problem(error: ShapeError) -> str:
+    if error.path.startswith("moved"):
         return "does not say where the ledger has moved to"
-    if not isinstance(copied, dict) or not isinstance(copied.get("home"), int) or not isinstance(copied.get("seal"), str):
-        return "does not say where the ledger was copied from"
-    return None
+    return "does not say where the ledger was copied from" if error.path.startswith("copied") else "names no ledger_id"
 
 
-def refuse_moved(identity: Identity, ledger: str) -> None:
-    """Raise L(InvalidState), naming the new place, where the ledger is not the one to be written any more."""
+def refuse_moved(identity: LedgerIdentity, ledger: str) -> None:
+    """Raise L(InvalidState)that names the new place, if this ledger must no longer be written."""
     moved = identity.moved
     if moved is None:
         return
-    if moved["finished"]:
+    if moved.finished:
         raise InvalidState(
-            f"The ledger {ledger} was moved to {moved['to']} at {moved.get('at')} by {moved.get('by')}, and is not written any more. Nothing was changed.",
-            f"Set 'ledger' or 'kvmfleet_ledger' to {moved['to']}.",
+            f"The ledger {ledger} was moved to {moved.to} at {moved.at or None} by {moved.by or None}, and is no longer written. Nothing was changed.",
+            f"Set 'ledger' or 'kvmfleet_ledger' to {moved.to}.",
         )
     raise InvalidState(
-        f"The ledger {ledger} is being moved to {moved['to']} since {moved.get('at')} by {moved.get('by')}, and is closed meanwhile. Nothing was changed.",
-        _AGAIN,
+        f"The ledger {ledger} is being moved to {moved.to} since {moved.at or None} by {moved.by or None}, and is closed meanwhile. Nothing was changed.",
+        _RUN_AGAIN,
     )
 
 
-def replaced(data: t.Optional[bytes], found: Found) -> KvmfleetError:
-    """Return why a ledger that was opened is not written: it has another identity now, or none."""
+def replaced_error(data: t.Optional[bytes], found: IdentitySource) -> KvmfleetError:
+    """Return the error for an opened ledger that now has another identity, or none."""
     try:
         if data is not None:
-            refuse_moved(identity_in(data, found), found.ledger)
+            refuse_moved(decode_identity(data, found), found.ledger)
     except KvmfleetError as error:
         return error
-    return InvalidState(f"The ledger {found.ledger} was removed or replaced by another one meanwhile. Nothing was written.", "See what became of it.")
+    return InvalidState(f"The ledger {found.ledger} was removed or replaced by another one meanwhile. Nothing was written.", "Find out what happened to it.")
+
+
+@dataclass(frozen=True)
+class CopyMarker:
+    """What a place holds while a ledger is being copied to it.
+
+    :arg source: the name of the ledger that is copied.
+    :arg run: a UUID, so that no two markers are the same.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"source": "from"}
+
+    ledger_id: Maybe[str] = ABSENT
+    source: Maybe[str] = ABSENT
+    by: Maybe[str] = ABSENT
+    at: Maybe[str] = ABSENT
+    run: Maybe[str] = ABSENT
+    schema: Maybe[int] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
 
 
 def copying_marker(ledger_id: str, source: str, by: str) -> bytes:
-    """Return what stands in an unfinished copy; no two are equal, so that a later run takes it over from one that hangs."""
-    return encode({"schema": SCHEMA, "ledger_id": ledger_id, "from": source, "by": by, "at": utc_now(), "run": str(uuid.uuid4())}, 1)
+    """Return the marker of an unfinished copy; each is unique, so that a later run can take the copy over from one that hangs."""
+    return encode_document(CopyMarker(ledger_id, source, by, utc_now(), str(uuid.uuid4()), SCHEMA), 1)
 
 
-def marked_body(data: bytes) -> Body:
-    """Return what a marker of an unfinished copy says; nothing where it is damaged."""
+def decode_marker(data: bytes) -> CopyMarker:
+    """Return the content of the marker of an unfinished copy; empty if it is damaged."""
     try:
-        return decode(data).body
+        return decode(CopyMarker, decode_document(data).body)
     except (Damaged, Newer):
-        return {}
+        return CopyMarker()
 
 
-def unfinished(data: bytes, ledger: str) -> InvalidState:
-    """Return the refusal of a place that holds an unfinished copy."""
-    body = marked_body(data)
-    return InvalidState(f"What is at {ledger} is an unfinished copy of the ledger {body.get('from')} ({body.get('ledger_id')}). Nothing was changed.", _AGAIN)
+def unfinished_copy_error(data: bytes, ledger: str) -> InvalidState:
+    """Return the error for a place with an unfinished copy."""
+    marker = decode_marker(data)
+    return InvalidState(
+        f"The data at {ledger} are an unfinished copy of the ledger {marker.source or None} ({marker.ledger_id or None}). Nothing was changed.", _RUN_AGAIN
+    )

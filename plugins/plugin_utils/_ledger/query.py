@@ -3,13 +3,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""JMESPath over records and documents."""
+"""Queries of the ledger: a term with conditions, and a JMESPath expression over the answer. The answer is always a list."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import typing as t
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+
+from .documents import Document, DomainEntry, HostEntry
+from .ledger import Ledger
+from .selection import make_selection
 
 try:
     import jmespath
@@ -19,32 +30,40 @@ else:
     _import_error = None
 
 
-def plain(value: t.Any) -> t.Any:
-    """Return the value in Python's own types: JMESPath's functions know a type by its name, and templating hands out subclasses."""
+class Query(t.Protocol):
+    """A compiled expression."""
+
+    def search(self, value: Json) -> Json:
+        """Return what the expression selects of a value."""
+
+
+def to_plain(value: Json) -> Json:
+    """Return the value in Python's own types: JMESPath's functions identify a type by its name, and templating returns subclasses."""
     if isinstance(value, t.Mapping):
-        return {plain(key): plain(item) for key, item in value.items()}
+        # A value that was not checked yet can have other keys than text.
+        return {t.cast(str, to_plain(key)): to_plain(item) for key, item in value.items()}
     if isinstance(value, str):
         return "".join(value)
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_plain(item) for item in value]
     for kind in (bool, int, float):
         if isinstance(value, kind):
             return kind(value)
     return value
 
 
-def query(documents: t.Any, expression: t.Any) -> t.Any:
-    """Return what the expression selects. Raises L(InvalidArgument) for a bad one, L(NotSupported) where the library is missing."""
+def run_query(documents: Json, expression: Json) -> Json:
+    """Return the result of the expression. Raises L(InvalidArgument) for a bad one, L(NotSupported) if the library is missing."""
     compiled = check_query(expression)
     try:
-        # The library's own errors are values that are none, too.
-        return compiled.search(plain(documents))
+        # The library's own errors also mean invalid values.
+        return compiled.search(to_plain(documents))
     except (RecursionError, ValueError) as error:
-        raise _refused(expression, error) from error
+        raise _query_error(str(expression), error) from error
 
 
-def check_query(expression: t.Any) -> t.Any:
-    """Return the expression, compiled. Raises as L(query)."""
+def check_query(expression: Json) -> Query:
+    """Return the expression, compiled. Raises as L(run_query)."""
     if _import_error is not None:
         raise NotSupported(
             f"JMESPath queries need the Python library jmespath on the control node ({_import_error}).",
@@ -53,11 +72,120 @@ def check_query(expression: t.Any) -> t.Any:
     if not isinstance(expression, str):
         raise InvalidArgument(f"The query {expression!r} is not a text.", "Give a JMESPath expression.")
     try:
-        return jmespath.compile(plain(expression))
+        return t.cast("Query", jmespath.compile("".join(expression)))
     except (RecursionError, ValueError) as error:
-        raise _refused(expression, error) from error
+        raise _query_error(expression, error) from error
 
 
-def _refused(expression: str, error: Exception) -> InvalidArgument:
+def _query_error(expression: str, error: Exception) -> InvalidArgument:
     reason = " ".join(str(error).split()).rstrip(".")
     return InvalidArgument(f"Failed to run the JMESPath query {str(expression)!r}: {reason}.", "See https://jmespath.org for the syntax.")
+
+
+_RECORD_TYPES = {"migrations": s.LIVE_MIGRATION, "evacuations": s.EVACUATION}
+_TERM_CONDITIONS = {
+    "migrations": {"status", "host", "domain", "since", "until", "forced"},
+    "evacuations": {"status", "host", "domain", "since", "until", "forced"},
+    "hosts": {"host"},
+    "domains": {"host", "domain"},
+}
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions, all of them optional; texts as in the lookup's options of the same names."""
+
+    status: t.Optional[Sequence[str]] = None
+    host: t.Optional[str] = None
+    domain: t.Optional[str] = None
+    since: t.Optional[str] = None
+    until: t.Optional[str] = None
+    forced: t.Optional[bool] = None
+    query: t.Optional[str] = None
+    include_definitions: bool = False
+
+
+def read_conditions(options: JsonObject) -> Conditions:
+    """Return the conditions in validated options, which have all their names."""
+    named = t.cast("dict[str, t.Any]", to_plain({name: options[name] for name in Conditions.__dataclass_fields__}))
+    return Conditions(**named)
+
+
+def check_conditions(terms: Sequence[str], conditions: Conditions) -> None:
+    """Raise L(InvalidArgument) for an unknown term, for a condition that a term does not support, and for an invalid value."""
+    if not terms:
+        raise InvalidArgument("No query is given.", f"Give one or more of {', '.join(_TERM_CONDITIONS)}.")
+    for term in terms:
+        if not isinstance(term, str) or term not in _TERM_CONDITIONS:
+            raise InvalidArgument(f"The ledger has no {term!r}.", f"Give one or more of {', '.join(_TERM_CONDITIONS)}.")
+        for name in ("status", "host", "domain", "since", "until", "forced"):
+            if getattr(conditions, name) is not None and name not in _TERM_CONDITIONS[term]:
+                raise InvalidArgument(f"'{name}' cannot be used with {term}.", f"With {term} use: {', '.join(sorted(_TERM_CONDITIONS[term]))}.")
+    make_selection(statuses=conditions.status, since=conditions.since, until=conditions.until)
+    if conditions.query is not None:
+        check_query(conditions.query)
+
+
+def read_term(ledger: Ledger, term: str, conditions: Conditions) -> list[Json]:
+    """Return the documents for a (checked) term that meet the conditions, always as a list; documents in their stored form."""
+    with _pause_collector():
+        found = _read_documents(ledger, term, conditions)
+    if conditions.query is None:
+        return list(found)
+    selected = run_query(found, conditions.query)
+    if selected is None:
+        return []
+    return selected if isinstance(selected, list) else [selected]
+
+
+def read_records(ledger: Ledger, term: str, conditions: Conditions) -> list[MoveRecord]:
+    """Return the records of a (checked) term that meet the conditions, from the oldest on."""
+    with _pause_collector():
+        records = [document.record for document in _select_records(ledger, term, conditions)]
+    return sorted(records, key=lambda record: (record.created_at, record.record_id))
+
+
+@contextlib.contextmanager
+def _pause_collector() -> t.Iterator[None]:
+    """Pause Python's garbage collector: its repeated search for cycles among documents without any takes as long as reading them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _read_documents(ledger: Ledger, term: str, conditions: Conditions) -> list[JsonObject]:
+    if term == "hosts":
+        return [document.body for document in ledger.list_hosts() if matches_host(document.host, conditions.host)]
+    if term == "domains":
+        return [_hide_definition(document.body, conditions) for document in ledger.list_domains() if _matches_domain(document.domain, conditions)]
+    documents = ((document.record.created_at, document.record.record_id, document.body) for document in _select_records(ledger, term, conditions))
+    return [body for _created_at, _id, body in sorted(documents, key=lambda one: one[:2])]
+
+
+def _select_records(ledger: Ledger, term: str, conditions: Conditions) -> Iterator[Document]:
+    """Yield documents one by one: a list of them would have each record twice, as JSON and decoded."""
+    selection = make_selection([_RECORD_TYPES[term]], conditions.status, conditions.host, conditions.domain, conditions.since, conditions.until)
+    found = ledger.list_record_documents(selection)
+    return (document for document in found if conditions.forced is None or bool(document.record.forced) is conditions.forced)
+
+
+def matches_host(entry: HostEntry, host: t.Optional[str]) -> bool:
+    """Whether the host has that name, host_id or host_uuid, or none is wanted."""
+    return host is None or host in (entry.name, entry.host_id, entry.host_uuid)
+
+
+def _matches_domain(entry: DomainEntry, conditions: Conditions) -> bool:
+    hosts = entry.possible_hosts
+    at_host = conditions.host is None or any(conditions.host in (host.host, host.host_id, host.host_uuid) for host in hosts)
+    return at_host and (conditions.domain is None or conditions.domain in (entry.name, entry.uuid))
+
+
+def _hide_definition(body: JsonObject, conditions: Conditions) -> JsonObject:
+    protected = body.get("protected")
+    if conditions.include_definitions or not isinstance(protected, dict):
+        return body
+    return {**body, "protected": {key: value for key, value in protected.items() if key != "definition"}}

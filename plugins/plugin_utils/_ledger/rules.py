@@ -3,140 +3,236 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What a ledger allows, whatever keeps it: who holds a domain, what a change may not touch, and how a refusal is worded."""
+"""The rules of a ledger, independent of its store.
+
+They state where documents are stored, what a document of each kind must contain, which record holds a domain, and what a change must not modify.
+"""
 
 from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal, InvalidArgument, InvalidState
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import check_record, is_unsettled
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.transitions import check_transition
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, ShapeError, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidArgument, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord, read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import check_transition
 
-from .keys import check_uuid
-from .shape import HOST_STATES, is_places
-from .store import Body
+from .documents import HOST_STATES, Damaged, Document, DomainEntry, HostEntry
+from .selection import PreFilter
 
-# So many records are named in a sentence.
-_NAMED = 5
-_TIME = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z")
-
-
-def holds_domain(record: Body) -> bool:
-    """Whether nobody else may open a record of this domain; an evacuation that was given up for a newer one does not count."""
-    return is_unsettled(record) and not record["superseded_by"]
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_LOCK_KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
-def describe(record: Body) -> str:
-    """Return what a person needs to find the record: its type, id, domain and hosts."""
-    domain, source, destination = record["domain"], record["source"], record["destination"]
-    return f"the {record['type']} record {record['id']} of domain '{domain.get('name')}' ({source['host']} to {destination['host']})"
+def is_uuid(value: Json) -> bool:
+    """Whether the value is the text of a UUID, in lower case, with hyphens."""
+    return isinstance(value, str) and _UUID.fullmatch(value) is not None
 
 
-def last_writer(record: Body) -> str:
+def check_uuid(value: Json, what: str) -> str:
+    """Return the UUID in lower case. Raises L(InvalidArgument), naming C(what) it should have been, for anything else."""
+    lowered = value.lower() if isinstance(value, str) else value
+    if not is_uuid(lowered):
+        raise InvalidArgument(f"The {what} {value!r} is not a UUID.", "Give it as 8-4-4-4-12 hexadecimal digits.")
+    return str(lowered)
+
+
+def check_lock_key(key: Json) -> str:
+    """Return the name of a lock. Raises L(InvalidArgument) unless it is made of a-z, 0-9, dot, hyphen and underscore."""
+    if not isinstance(key, str) or not _LOCK_KEY.fullmatch(key):
+        raise InvalidArgument(f"{key!r} cannot name a lock.", "Use up to 100 of a-z, 0-9, '.', '-', '_'.")
+    return key
+
+
+DocumentPath = tuple[str, ...]
+
+OPEN = ("migrations", "open")
+CLOSED = ("migrations", "closed")
+DOMAINS = ("domains",)
+HOSTS = ("hosts",)
+SET_ASIDE = ("set_aside",)
+
+_PATH = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts)/[0-9a-f-]{36}\.json")
+_ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key"}
+
+
+def document_path(folder: Sequence[str], key: str) -> DocumentPath:
+    """Return the location of the document of that (checked) key in the ledger."""
+    return (*folder, f"{key}.json")
+
+
+def is_document_path(parts: Sequence[str]) -> bool:
+    """Whether this is the location of a document."""
+    path = "/".join(parts)
+    return _PATH.fullmatch(path) is not None and path.split("/") == list(parts)
+
+
+def closed_record_path(record: MoveRecord) -> DocumentPath:
+    """Return the location of a closed record: the month in which it was closed."""
+    return document_path((*CLOSED, record.updated_at[:4], record.updated_at[5:7]), record.record_id.lower())
+
+
+def document_key(location: DocumentPath) -> str:
+    """Return the key of the document."""
+    return location[-1].removesuffix(".json")
+
+
+def aside_name(location: DocumentPath, moment: int) -> str:
+    """Return the name under which this document is set aside."""
+    return f"{location[0]}-{document_key(location)}-{moment}.json"
+
+
+def may_be_selected(location: DocumentPath, text: bytes, prefilter: PreFilter) -> bool:
+    """Whether the document may be selected: its canonical text passes, or its name may be wrong."""
+    return prefilter.may_match(text) or document_key(location).encode() not in text.lower()
+
+
+def check_document(location: DocumentPath, document: Document) -> None:
+    """Raise L(Damaged) unless that document can have that location."""
+    key, body = document_key(location), document.body
+    if not is_uuid(key):
+        raise Damaged("its name is not a UUID")
+    if str(body.get(_ID_KEYS[location[0]])).lower() != key:
+        raise Damaged("its name is that of another document")
+    try:
+        _read_content(location[0], document)
+    except Internal as error:
+        raise Damaged(error.message) from error
+    except ShapeError as error:
+        raise Damaged(f"its {error.path} is missing or invalid") from error
+
+
+def _read_content(kind: str, document: Document) -> None:
+    """Read the content as that of a document in that folder. Raises L(Internal) or L(ShapeError)."""
+    if kind == "migrations":
+        _record = document.record
+    elif kind == "hosts":
+        _host = document.host
+    elif document.domain.generation is ABSENT:
+        raise ShapeError("generation", "there")
+
+
+# The maximum number of records that a sentence names.
+_MAX_NAMED = 5
+_TIMESTAMP = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z")
+
+
+def holds_domain(record: MoveRecord) -> bool:
+    """Whether this record prevents another record of the domain; an evacuation that was given up for a newer one does not."""
+    return record.is_unsettled and not record.superseded_by
+
+
+def describe_record(record: MoveRecord) -> str:
+    """Return a description by which a person finds the record: its type, id, domain and hosts."""
+    return f"the {record.type} record {record.id} of domain '{record.domain.name}' ({record.source.host} to {record.destination.host})"
+
+
+def _describe_writer(record: MoveRecord) -> str:
     """Return who wrote the last line of the record's history."""
-    return str(record["history"][-1].get("by")) if record["history"] else "an unknown process"
+    return str(record.last_writer) if record.history else "an unknown process"
 
 
-def check_new(record: Body) -> None:
-    """Raise L(InvalidArgument) or L(Internal) unless the record can be opened."""
-    _check_shape(record)
-    if not is_unsettled(record):
-        raise Internal(f"Failed to open {describe(record)}: its status is '{record['status']}', which is not an unsettled one.")
+def check_new(record: MoveRecord) -> MoveRecord:
+    """Return the record in its stored form. Raises L(InvalidArgument) or L(Internal) unless it can be opened."""
+    kept = _check_form(record)
+    if not record.is_unsettled:
+        raise Internal(f"Failed to open {describe_record(record)}: its status is '{record.status}', which is not an unsettled one.")
+    return kept
 
 
-def check_change(old: Body, new: Body) -> None:
-    """Raise L(InvalidState) where C(old) is closed, L(Internal) where C(new) is no allowed successor of it."""
-    _check_shape(new)
-    if old["status"] in s.CLOSED:
-        raise InvalidState(f"Failed to change {describe(old)}: it is closed as '{old['status']}'.", "Open a new record for a new move.", record=old)
-    for what, before, after in (
-        ("id", old["id"], new["id"]),
-        ("type", old["type"], new["type"]),
-        ("domain", old["domain"]["uuid"], new["domain"]["uuid"]),
-    ):
+def check_change(old: MoveRecord, new: MoveRecord) -> MoveRecord:
+    """Return C(new) as it is kept. Raises L(InvalidState) if C(old) is closed, L(Internal) if C(new) is not an allowed successor of it."""
+    kept = _check_form(new)
+    if old.status in s.CLOSED:
+        raise InvalidState(f"Failed to change {describe_record(old)}: it is closed as '{old.status}'.", "Open a new record for a new move.", record=encode(old))
+    for what, before, after in (("id", old.id, new.id), ("type", old.type, new.type), ("domain", old.domain.uuid, new.domain.uuid)):
         if before != after:
-            raise Internal(f"Failed to change {describe(old)}: its {what} may not become {after!r}.")
-    # Who takes a move over raises it, on the source host first.
-    if new["generation"] < old["generation"]:
-        raise Internal(f"Failed to change {describe(old)}: its generation may not fall to {new['generation']}.")
-    check_transition(old["type"], old["status"], new["status"])
+            raise Internal(f"Failed to change {describe_record(old)}: its {what} must not change to {after!r}.")
+    # A process that takes a move over raises it, on the source host first.
+    if new.generation < old.generation:
+        raise Internal(f"Failed to change {describe_record(old)}: its generation must not decrease to {new.generation}.")
+    check_transition(old.type, old.status, new.status)
+    return kept
 
 
-def refuse_unsettled(ledger: str, records: Iterable[Body]) -> None:
+def refuse_unsettled(ledger: str, records: Iterable[MoveRecord]) -> None:
     """Raise L(Conflict), naming them and how to settle them, where records are unsettled."""
-    unsettled = [record for record in records if is_unsettled(record)]
+    unsettled = [record for record in records if record.is_unsettled]
     if not unsettled:
         return
-    named = "; ".join(f"{describe(record)}, '{record['status']}' since {record['updated_at']}" for record in unsettled[:_NAMED])
-    more = f"; and {len(unsettled) - _NAMED} more" if len(unsettled) > _NAMED else ""
+    named = "; ".join(f"{describe_record(record)}, '{record.status}' since {record.updated_at}" for record in unsettled[:_MAX_NAMED])
+    more = f"; and {len(unsettled) - _MAX_NAMED} more" if len(unsettled) > _MAX_NAMED else ""
     raise Conflict(
         f"The ledger {ledger} has {len(unsettled)} unsettled record{'s' if len(unsettled) > 1 else ''}: {named}{more}. Nothing was changed.",
-        "Wait for moves that are under way, or run their tasks again, which settles them. What stays in 'error' a person settles with the module host: "
-        f"'settle: {{id: {unsettled[0]['id']}, status: completed}}' or another status.",
-        records=unsettled,
+        "Wait for moves that are under way, or run their tasks again, which settles them. A person settles records that stay in 'error', with the module host: "
+        f"'settle: {{id: {unsettled[0].id}, status: completed}}' or another status.",
+        records=encode(unsettled),
     )
 
 
-def held(existing: Body) -> Conflict:
-    """Return the refusal of a second record of one domain."""
-    what = describe(existing)
+def domain_held_error(existing: MoveRecord) -> Conflict:
+    """Return the error for a second record of one domain."""
+    what = describe_record(existing)
     return Conflict(
-        f"{what[0].upper()}{what[1:]} still holds the domain: status '{existing['status']}' since {existing['updated_at']}, by {last_writer(existing)}.",
+        f"{what[0].upper()}{what[1:]} still holds the domain: status '{existing.status}' since {existing.updated_at}, by {_describe_writer(existing)}.",
         "Wait for it, run the same task again to adopt it, or abort it.",
-        record=existing,
+        record=encode(existing),
     )
 
 
-def overtaken(current: Body) -> Conflict:
-    """Return the refusal of a change to a record that was read before another process wrote it."""
+def overtaken_error(current: MoveRecord) -> Conflict:
+    """Return the error for a change to a record that another process wrote after it was read."""
     return Conflict(
-        f"Failed to change {describe(current)}: {last_writer(current)} wrote it at {current['updated_at']}, its status is now '{current['status']}'.",
-        "Read it again and decide anew.",
-        record=current,
+        f"Failed to change {describe_record(current)}: {_describe_writer(current)} wrote it at {current.updated_at}, its status is now '{current.status}'.",
+        "Read the record again and repeat the decision.",
+        record=encode(current),
     )
 
 
-def document_overtaken(what: str, current: t.Optional[Body]) -> Conflict:
-    """Return the refusal of a change to a host's or domain's document that is not the one that was read."""
-    now = "it is not there" if current is None else f"it is now {_facts(current)}"
+def document_overtaken_error(what: str, current: t.Optional[JsonObject]) -> Conflict:
+    """Return the error for a change to a host's or domain's document that has changed since it was read."""
+    now = "it is not there" if current is None else f"it is now {_summarize_document(current)}"
     return Conflict(f"Failed to change {what}: another process wrote it meanwhile, {now}.", "Run the task again.")
 
 
-def _facts(body: Body) -> str:
+def _summarize_document(body: JsonObject) -> str:
     return ", ".join(f"{key} {body[key]!r}" for key in ("state", "reason", "since", "by", "updated_at") if body.get(key)) or "another one"
 
 
-def _check_shape(record: Body) -> None:
-    check_record(record)
-    check_uuid(record["id"], "record id")
-    check_uuid(record["domain"]["uuid"], "domain UUID")
-    if not _TIME.fullmatch(record["updated_at"]):
-        raise Internal(f"The record {record['id']} cannot be written: its updated_at is {record['updated_at']!r}.")
+def _check_form(record: MoveRecord) -> MoveRecord:
+    # Values that could not be read back are not written.
+    kept = read_record(encode(record))
+    check_uuid(record.id, "record id")
+    check_uuid(record.domain.uuid, "domain UUID")
+    if not _TIMESTAMP.fullmatch(record.updated_at):
+        raise Internal(f"The record {record.id} cannot be written: its updated_at is {record.updated_at!r}.")
+    return kept
 
 
-def check_host(body: Body, ledger_id: str) -> Body:
-    """Return the host's document as it is kept, with its C(host_key). Raises L(InvalidArgument), or L(Conflict) for another ledger's."""
-    host_id, host_uuid = (check_uuid(body[key], key) if body.get(key) else None for key in ("host_id", "host_uuid"))
-    if not host_id and not host_uuid:
-        raise InvalidArgument(f"The host {body.get('name')!r} has neither a host_id nor a libvirt UUID.", "Ask the host for one of them first.")
-    if not isinstance(body.get("name"), str) or not body["name"]:
-        raise InvalidArgument(f"The host {host_id or host_uuid} has no name.", "Give it its inventory name.")
-    if body.get("state") not in HOST_STATES:
-        raise InvalidArgument(f"The host {body['name']!r} cannot have the state {body.get('state')!r}.", f"Use one of {', '.join(HOST_STATES)}.")
-    if body.get("ledger_id") not in (None, ledger_id):
-        raise Conflict(f"The host {body['name']!r} belongs to the ledger {body['ledger_id']}, this one is {ledger_id}.", "Use that ledger.", document=body)
-    return {**body, "host_id": host_id, "host_uuid": host_uuid, "ledger_id": ledger_id, "host_key": host_id or host_uuid}
+def check_host(entry: HostEntry, ledger_id: str) -> HostEntry:
+    """Return the host's entry as it is kept, with its C(host_key). Raises L(InvalidArgument), or L(Conflict) for another ledger's."""
+    name, key = entry.name, entry.host_id or entry.host_uuid
+    if not key:
+        raise InvalidArgument(f"The host {name!r} has neither a host_id nor a libvirt UUID.", "Ask the host for one of them first.")
+    host_id = check_uuid(entry.host_id, "host_id") if entry.host_id else None
+    host_uuid = check_uuid(entry.host_uuid, "host_uuid") if entry.host_uuid else None
+    if not name:
+        raise InvalidArgument(f"The host {key} has no name.", "Give it its inventory name.")
+    if entry.state not in HOST_STATES:
+        raise InvalidArgument(f"The host {name!r} cannot have the state {entry.state!r}.", f"Use one of {', '.join(HOST_STATES)}.")
+    if entry.ledger_id and entry.ledger_id != ledger_id:
+        raise Conflict(f"The host {name!r} belongs to the ledger {entry.ledger_id}, but this one is {ledger_id}.", "Use that ledger.", document=encode(entry))
+    schema = SCHEMA if entry.schema is ABSENT else entry.schema
+    return replace(entry, schema=schema, host_id=host_id, host_uuid=host_uuid, ledger_id=ledger_id, host_key=host_id or host_uuid or key)
 
 
-def check_domain(body: Body) -> Body:
-    """Return the domain's document as it is kept. Raises L(InvalidArgument) for one without UUID, name or possible hosts."""
-    uuid = check_uuid(body.get("uuid"), "domain UUID")
-    if not isinstance(body.get("name"), str) or not body["name"]:
+def check_domain(entry: DomainEntry) -> DomainEntry:
+    """Return the domain's entry as it is kept. Raises L(InvalidArgument) for one without UUID or name."""
+    uuid = check_uuid(entry.uuid, "domain UUID")
+    if not entry.name:
         raise InvalidArgument(f"The domain {uuid} has no name.", "Give it the name that libvirt has for it.")
-    if not is_places(body.get("possible_hosts")):
-        raise InvalidArgument(f"The domain {body['name']!r} ({uuid}) has no list of possible hosts.", "Name at least the host it is on.")
-    return {**body, "uuid": uuid}
+    return replace(entry, schema=SCHEMA if entry.schema is ABSENT else entry.schema, uuid=uuid)

@@ -3,115 +3,460 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What became of the single steps of a recovery, and the result as lines that a person reads in a terminal."""
+"""The result of a recovery for each host, from the results of its tasks (recover_verify), and its lines for a terminal."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._printable import printable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.statuses import COMPLETED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
 
-Body = Mapping[str, t.Any]
-Document = dict[str, t.Any]
+from .._drain.preparation import TaskResult
+from .._drain.result import DomainsResult
+from .._ledger.ledger import Ledger
+from .plan import DomainVerdict, MoveBack
+from .release import ENABLED, GuardState, keep_origins
 
 
-def failed_items(results: Iterable[Body], what: str) -> list[Document]:
-    """Return C({what, uuid, name, reason}) of each domain of a loop whose task failed or did not reach its host.
+@dataclass(frozen=True)
+class ReportedDomain:
+    """A domain in a list of a result, as a task reports it.
 
-    :arg results: of the registered loop; its items have C(uuid) and C(name).
+    :arg what: what failed for it.
+    :arg source: from where it moved home.
+    :arg paths: of files that were deleted.
     """
-    return [
-        {"what": what, "uuid": result["item"]["uuid"], "name": result["item"]["name"], "reason": _message(result)} for result in results if _is_failed(result)
-    ]
+
+    uuid: Maybe[str] = ABSENT
+    name: Maybe[str] = ABSENT
+    what: t.Union[str, Absent] = ABSENT
+    source: t.Union[str, Absent] = ABSENT
+    paths: Maybe[tuple[str, ...]] = ABSENT
+    reason: Maybe[str] = ABSENT
+    reasons: Maybe[tuple[str, ...]] = ABSENT
+    msg: Maybe[str] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The domain's name, for a sentence."""
+        return str(self.name or self.uuid)
+
+    @property
+    def why(self) -> str:
+        """The reason for its place in the list."""
+        return self.reason or "; ".join(self.reasons or ()) or self.msg or ""
 
 
-def moved_home(moves: Iterable[Body], results: Iterable[Body], check_mode: bool = False) -> dict[str, list[Document]]:
-    """Return C({brought_home, failed}) of the domains that were to move home.
+@dataclass(frozen=True)
+class HostRecovery:
+    """What was done on one host, what was not, and its final state.
 
-    :arg moves: each with C(uuid), C(name) and C(source).
-    :arg results: of the loop of C(live_migrate) over the sources.
+    :arg cleaned: with the next four, lists of C(evacuation_cleanup).
+    :arg skipped: domains that are elsewhere now, or are not moved.
+    :arg error: what ended the recovery, empty if nothing did.
     """
-    by_source = {result["item"]: result for result in results}
-    found: dict[str, list[Document]] = {"brought_home": [], "failed": []}
-    for move in moves:
-        # In check mode nothing is asked of a source whose domains could not move before their host is enabled.
-        nothing = {"failed": not check_mode, "msg": "Its move was not started."}
-        why = _why_not(move["uuid"], by_source.get(move["source"], nothing), check_mode)
-        entry = {"uuid": move["uuid"], "name": move["name"]}
-        if why is None:
-            found["brought_home"].append({**entry, "source": move["source"]})
-        else:
-            found["failed"].append({"what": "bring home", **entry, "reason": why})
-    return found
+
+    cleaned: tuple[ReportedDomain, ...]
+    superseded: tuple[ReportedDomain, ...]
+    deleted: tuple[ReportedDomain, ...]
+    kept: tuple[ReportedDomain, ...]
+    refused: tuple[ReportedDomain, ...]
+    released: bool
+    started: tuple[ReportedDomain, ...]
+    enabled: bool
+    brought_home: tuple[ReportedDomain, ...]
+    skipped: tuple[DomainVerdict, ...]
+    failed: tuple[ReportedDomain, ...]
+    notes: tuple[str, ...]
+    error: str
 
 
-def _why_not(uuid: str, result: Body, check_mode: bool) -> t.Optional[str]:
-    refusal = next((failure["msg"] for failure in result.get("failures") or [] if failure["uuid"] == uuid), None)
-    if refusal:
-        return str(refusal)
-    record = next((record for record in result.get("migrations") or [] if record["domain"]["uuid"] == uuid), None)
-    if record is not None and record["status"] == COMPLETED:
-        return None
-    if _is_failed(result) and not result.get("failures"):
-        return _message(result)
-    if record is None or check_mode:
-        return None
-    return f"Its move is '{record['status']}' (record {record['id']})."
-
-
-def _is_failed(result: Body) -> bool:
-    return bool(result.get("failed") or result.get("unreachable"))
-
-
-def _message(result: Body) -> str:
-    return str(result.get("msg") or "It failed without a message.")
-
-
-def result_lines(result: Mapping[str, Body]) -> list[str]:
-    """Return what was done on each host, what was not, and how the host is left."""
+def result_lines(result: Mapping[str, HostRecovery]) -> list[str]:
+    """Return what was done on each host, what was not, and the final state of the host."""
     lines: list[str] = []
     for host, own in result.items():
-        lines += [f"CLEANED {_named(entry)} on {host}" for entry in own["cleaned"]]
-        lines += [f"BACK    {_named(entry)} on {host}: {_reason(entry)}" for entry in own["superseded"]]
-        lines += [f"DELETED {path} of {_named(entry)} on {host}" for entry in own["deleted"] for path in entry["paths"]]
-        lines += [f"KEPT    {_named(entry)} on {host}: {_reason(entry)}" for entry in own["kept"]]
-        lines += [f"REFUSED {_named(entry)} on {host}: {_reason(entry)}" for entry in own["refused"]]
-        lines += [f"STARTED {_named(entry)} on {host}" for entry in own["started"]]
-        lines += [f"HOME    {_named(entry)} from {entry['source']} to {host}" for entry in own["brought_home"]]
-        lines += [f"LEFT    {_named(entry)}: {_reason(entry)}" for entry in own["skipped"]]
-        lines += [f"FAILED  to {entry['what']} {_named(entry)}: {_reason(entry)}" for entry in own["failed"]]
-        lines += [f"NOTE    {host}: {note}" for note in own["notes"]]
-        lines += [f"FAILED  {host}: {own['error']}"] if own["error"] else []
-        lines.append(f"{host}: {_counts(own)}. {_verdict(own)}")
-    return [printable(line) for line in lines]
+        lines += [f"CLEANED {entry.label} on {host}" for entry in own.cleaned]
+        lines += [f"BACK    {entry.label} on {host}: {entry.why}" for entry in own.superseded]
+        lines += [f"DELETED {path} of {entry.label} on {host}" for entry in own.deleted for path in entry.paths or ()]
+        lines += [f"KEPT    {entry.label} on {host}: {entry.why}" for entry in own.kept]
+        lines += [f"REFUSED {entry.label} on {host}: {entry.why}" for entry in own.refused]
+        lines += [f"STARTED {entry.label} on {host}" for entry in own.started]
+        lines += [f"HOME    {entry.label} from {entry.source} to {host}" for entry in own.brought_home]
+        lines += [f"LEFT    {entry.name or entry.uuid}: {entry.reason}" for entry in own.skipped]
+        lines += [f"FAILED  to {entry.what} {entry.label}: {entry.why}" for entry in own.failed]
+        lines += [f"NOTE    {host}: {note}" for note in own.notes]
+        lines += [f"FAILED  {host}: {own.error}"] if own.error else []
+        lines.append(f"{host}: {_counts_text(own)}. {_return_text(own)}")
+    return [printable_line(line) for line in lines]
 
 
-def problems(own: Body) -> list[str]:
-    """Return the sentences for which the role fails on a host."""
-    sentences = [own["error"]] if own["error"] else []
-    sentences += [f"Failed to {entry['what']} {_named(entry)}: {_reason(entry)}" for entry in own["failed"]]
-    sentences += [f"{_named(entry)} was not cleaned up: {_reason(entry)}" for entry in own["refused"]]
-    return [printable(sentence) for sentence in sentences]
+def list_problems(own: HostRecovery) -> list[str]:
+    """Return the sentences with which the role fails on a host."""
+    sentences = [own.error] if own.error else []
+    sentences += [f"Failed to {entry.what} {entry.label}: {entry.why}" for entry in own.failed]
+    sentences += [f"{entry.label} was not cleaned up: {entry.why}" for entry in own.refused]
+    return [printable_line(sentence) for sentence in sentences]
 
 
-def _counts(own: Body) -> str:
-    counted = [("cleaned", "cleaned"), ("started", "started"), ("brought_home", "brought home"), ("failed", "failed")]
-    return ", ".join(f"{len(own[key])} {word}" for key, word in counted)
+def _counts_text(own: HostRecovery) -> str:
+    return f"{len(own.cleaned)} cleaned, {len(own.started)} started, {len(own.brought_home)} brought home, {len(own.failed)} failed"
 
 
-def _verdict(own: Body) -> str:
-    held = "Its boot is released" if own["released"] else "It was NOT released: what was held stays held"
-    return f"{held}, and it {'takes domains again' if own['enabled'] else 'does NOT take domains'}."
+def _return_text(own: HostRecovery) -> str:
+    held = "Its boot is released" if own.released else "It was NOT released: automatic starts stay held"
+    return f"{held}, and it {'accepts domains again' if own.enabled else 'does NOT accept domains'}."
 
 
-def _named(entry: Body) -> str:
-    domain = entry.get("domain")
-    named = domain if isinstance(domain, Mapping) else entry
-    return str(named.get("name") or named.get("uuid"))
+LOST_HOST = "It stopped answering during recovery. Run recover again."
+NO_BOOT_GUARD = "No boot guard is installed, so nothing was held at this boot, and nothing will be at the next one. See protect_host."
 
 
-def _reason(entry: Body) -> str:
-    told: t.Any = entry.get("reason") or entry.get("reasons") or entry.get("msg") or ""
-    return "; ".join(map(str, told)) if isinstance(told, Sequence) and not isinstance(told, str) else str(told)
+@dataclass(frozen=True)
+class _EndedTask(TaskResult):
+    """The task whose error ended the recovery; C(waited_seconds) is the time limit for the return of the host."""
+
+    waited_seconds: t.Union[Json, Absent] = ABSENT
+
+
+@dataclass(frozen=True)
+class _LedgerHost:
+    name: str
+    state: str
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _HostTask(TaskResult):
+    """What C(host) has returned."""
+
+    host: Maybe[_LedgerHost] = ABSENT
+
+
+@dataclass(frozen=True)
+class _CleanupTask(TaskResult):
+    """What C(evacuation_cleanup) has returned."""
+
+    cleaned: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    superseded: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    deleted: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    kept: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    refused: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+
+
+@dataclass(frozen=True)
+class _OpenRecord:
+    id: t.Optional[str]
+    domain: ReportedDomain
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _ReleaseTask(TaskResult):
+    """What C(boot_guard) has returned."""
+
+    guard: Maybe[GuardState] = ABSENT
+    open_records: Maybe[tuple[_OpenRecord, ...]] = ABSENT
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for a result without the state of the guard."""
+        if _is_done(self) and not self.guard:
+            raise ShapeError("guard", "there")
+
+
+@dataclass(frozen=True)
+class _StartsTask(TaskResult):
+    """What C(recover_plan) has returned of the domains to start."""
+
+    forget: Maybe[tuple[DomainVerdict, ...]] = ABSENT
+    refuse: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+
+
+@dataclass(frozen=True)
+class _LoopItem:
+    uuid: str
+    name: t.Optional[str]
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DomainTurn(TaskResult):
+    """The turn of a loop about one domain, its C(item)."""
+
+    domain: Maybe[ReportedDomain] = ABSENT
+
+
+@dataclass(frozen=True)
+class _DomainLoop(TaskResult):
+    results: Maybe[tuple[DomainTurn, ...]] = ABSENT
+
+
+@dataclass(frozen=True)
+class _ReturnTask:
+    """What C(recover_plan) has returned of the moves back."""
+
+    moves: Maybe[tuple[MoveBack, ...]] = ABSENT
+    skipped: Maybe[tuple[DomainVerdict, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _MovesLoop(TaskResult):
+    """The loop of C(live_migrate) over the sources."""
+
+    results: Maybe[tuple[DomainsResult, ...]] = ABSENT
+
+
+@dataclass(frozen=True)
+class _ProtectTask:
+    """The result of C(protect). It is no L(TaskResult), because its C(skipped) is a list of domains."""
+
+    failed: t.Union[bool, Absent] = ABSENT
+    unreachable: t.Union[bool, Absent] = ABSENT
+    conflicts: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the task failed, or did not reach its host."""
+        return bool(self.failed or self.unreachable)
+
+
+@dataclass(frozen=True)
+class HostTasks:
+    """What the tasks of a recovery have returned on one host; None for a task that was not reached.
+
+    :arg ended: the task that ended the recovery there.
+    :arg reached: whether the host could be reached; C(answered): whether its libvirt answered.
+    :arg entry: of C(host), before anything was changed.
+    :arg starts: the plan of the domains to start; C(started): the loop of C(domain_start).
+    :arg returning: the plan of the moves back; C(fits) and C(moved): the loops of C(scheduler_check) and C(live_migrate).
+    """
+
+    ended: t.Optional[_EndedTask]
+    reached: t.Optional[TaskResult]
+    answered: t.Optional[TaskResult]
+    entry: t.Optional[_HostTask]
+    cleaned: t.Optional[_CleanupTask]
+    released: t.Optional[_ReleaseTask]
+    starts: t.Optional[_StartsTask]
+    started: t.Optional[_DomainLoop]
+    enabled: t.Optional[_HostTask]
+    returning: t.Optional[_ReturnTask]
+    fits: t.Optional[_DomainLoop]
+    moved: t.Optional[_MovesLoop]
+    protected: t.Optional[_ProtectTask]
+
+    @classmethod
+    def from_results(cls, host: str, tasks: Mapping[str, Mapping[str, Json] | None]) -> HostTasks:
+        """Return the results of a host.
+
+        :arg tasks: results by the name of the field, and by host.
+        """
+        return decode(cls, {field.name: (tasks.get(field.name) or {}).get(host) or None for field in dataclasses.fields(cls)}, "_work.tasks")
+
+    @property
+    def moves(self) -> tuple[MoveBack, ...]:
+        """The domains that were to move back."""
+        return (self.returning.moves or ()) if self.returning else ()
+
+
+@dataclass(frozen=True)
+class _VerifyWork:
+    """What the role hands over: the hosts that have answered to the end, and the results of the tasks, by name and by host."""
+
+    present: Maybe[tuple[str, ...]] = ABSENT
+    tasks: Maybe[Mapping[str, t.Optional[Mapping[str, Json]]]] = ABSENT
+
+
+@dataclass(frozen=True)
+class VerifyTask:
+    """The options of C(recover_verify)."""
+
+    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
+
+    hosts: tuple[str, ...]
+    publish_as: t.Optional[str]
+    ledger: t.Optional[str]
+    work: t.Optional[_VerifyWork]
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """The input of the verdicts.
+
+    :arg hosts: that were to be recovered.
+    :arg tasks: by host, of those that have answered to the end.
+    """
+
+    hosts: tuple[str, ...]
+    tasks: Mapping[str, HostTasks]
+    check_mode: bool
+
+    @classmethod
+    def from_task(cls, task: VerifyTask, check_mode: bool) -> VerifyRequest:
+        """Return the request of a task with these options."""
+        work = task.work or _VerifyWork()
+        return cls(task.hosts, {host: HostTasks.from_results(host, work.tasks or {}) for host in work.present or ()}, check_mode)
+
+    def build_results(self, errors: Mapping[str, str]) -> dict[str, HostRecovery]:
+        """Return the result of each host; those that stopped answering come last.
+
+        :arg errors: what failed after the tasks, by host.
+        """
+        found = {host: build_host_result(host, tasks, self.check_mode) for host, tasks in self.tasks.items()}
+        found = {host: dataclasses.replace(own, error=own.error or errors.get(host, "")) for host, own in found.items()}
+        silent = [host for host in self.hosts if host not in self.tasks]
+        nothing = build_host_result("", HostTasks.from_results("", {}), self.check_mode)
+        return {**found, **{host: dataclasses.replace(nothing, error=LOST_HOST) for host in silent}}
+
+    def find_returned(self) -> dict[str, str]:
+        """Return the hosts to which domains were to move back, with their names in the ledger."""
+        return {host: tasks.entry.host.name for host, tasks in self.tasks.items() if tasks.moves and tasks.entry and tasks.entry.host}
+
+
+def build_host_result(host: str, tasks: HostTasks, check_mode: bool) -> HostRecovery:
+    """Return what the tasks did on one host."""
+    cleaned, turns = tasks.cleaned or _CleanupTask(), (tasks.started.results or ()) if tasks.started else ()
+    brought_home, left = _list_moved_back(tasks, check_mode)
+    has_guard = bool(tasks.released and tasks.released.guard and tasks.released.guard.installed)
+    return HostRecovery(
+        cleaned=cleaned.cleaned or (),
+        superseded=cleaned.superseded or (),
+        deleted=cleaned.deleted or (),
+        kept=cleaned.kept or (),
+        refused=cleaned.refused or (),
+        released=_is_done(tasks.released),
+        started=tuple(turn.domain for turn in turns if turn.changed and turn.domain),
+        enabled=_is_enabled(tasks),
+        brought_home=tuple(brought_home),
+        skipped=(*((tasks.starts.forget or ()) if tasks.starts else ()), *((tasks.returning.skipped or ()) if tasks.returning else ())),
+        failed=(*_list_failed_starts(tasks), *_list_open_records(host, tasks), *left, *_list_conflicts(tasks)),
+        notes=(NO_BOOT_GUARD,) if _is_done(tasks.released) and not has_guard else (),
+        error=_ending_error(host, tasks),
+    )
+
+
+def note_returned(ledger: Ledger | None, names: Mapping[str, str], write: bool) -> dict[str, str]:
+    """Keep in the ledger which domains are still displaced from these hosts. Return what failed, by host.
+
+    :arg names: of the hosts in the ledger.
+    """
+    errors: dict[str, str] = {}
+    for host, name in names.items():
+        try:
+            found = ledger.find_host(name=name) if ledger else None
+            if ledger and found:
+                keep_origins(ledger, found.host, write)
+        except KvmfleetError as error:
+            errors[host] = str(error)
+    return errors
+
+
+def describe_problems(results: Mapping[str, HostRecovery]) -> dict[str, str]:
+    """Return why the recovery has failed, by host."""
+    return {host: " ".join(sentences) for host, own in results.items() if (sentences := list_problems(own))}
+
+
+def _ending_error(host: str, tasks: HostTasks) -> str:
+    """Return what ended the recovery, empty if nothing did."""
+    if not tasks.ended:
+        return ""
+    if not any(task and task.has_failed for task in (tasks.reached, tasks.answered)):
+        return _failure_text(tasks.ended)
+    return (
+        f"{host} did not return within {tasks.ended.waited_seconds} s: {tasks.ended.message or 'no answer'} "
+        "Nothing was changed: its state in the ledger stays. Check its console, then run recover again."
+    )
+
+
+def _is_enabled(tasks: HostTasks) -> bool:
+    """Whether the host accepts domains: its maintenance was ended, or its state was not changed."""
+    if not tasks.enabled or tasks.enabled.has_failed:
+        return False
+    found = tasks.enabled.host or (tasks.entry.host if tasks.entry else None)
+    return bool(found and found.state == ENABLED)
+
+
+def _is_done(task: TaskResult | None) -> bool:
+    return bool(task and not task.has_failed and not task.skipped)
+
+
+def list_failed(turns: Iterable[DomainTurn], what: str) -> list[ReportedDomain]:
+    """Return the domains of a loop whose task failed or did not reach its host, with the reason."""
+    failed = [(decode(_LoopItem, turn.item or None, "item"), turn) for turn in turns if turn.has_failed]
+    return [ReportedDomain(item.uuid, item.name, what=what, reason=_failure_text(turn)) for item, turn in failed]
+
+
+def list_moved_back(moves: Iterable[MoveBack], results: Iterable[DomainsResult], check_mode: bool = False) -> tuple[list[ReportedDomain], list[ReportedDomain]]:
+    """Return the domains that moved home, and those that did not, with the reason.
+
+    :arg results: of the loop of C(live_migrate) over the sources.
+    """
+    by_source = {str(result.item): result for result in results}
+    brought_home: list[ReportedDomain] = []
+    left: list[ReportedDomain] = []
+    for move in moves:
+        # In check mode a source is not queried if its domains could not move before their host is enabled.
+        nothing = DomainsResult(failed=not check_mode, msg="Its move was not started.")
+        why = _why_not(move.uuid, by_source.get(move.source, nothing), check_mode)
+        if why is None:
+            brought_home.append(ReportedDomain(move.uuid, move.name, source=move.source))
+        else:
+            left.append(ReportedDomain(move.uuid, move.name, what="bring home", reason=why))
+    return brought_home, left
+
+
+def _why_not(uuid: str, result: DomainsResult, check_mode: bool) -> t.Optional[str]:
+    refusal = result.reasons.get(uuid)
+    if refusal:
+        return refusal
+    record = next((record for record in result.migrations or () if record.domain.uuid == uuid), None)
+    if record is not None and record.status == COMPLETED:
+        return None
+    if result.has_failed and not result.failures:
+        return _failure_text(result)
+    if record is None or check_mode:
+        return None
+    return f"Its move is '{record.status}' (record {record.id})."
+
+
+def _failure_text(task: TaskResult) -> str:
+    return task.message or "It failed without a message."
+
+
+def _list_failed_starts(tasks: HostTasks) -> Sequence[ReportedDomain]:
+    refused = [dataclasses.replace(entry, what="start") for entry in (tasks.starts.refuse or () if tasks.starts else ())]
+    return refused + list_failed((tasks.started.results or ()) if tasks.started else (), "start")
+
+
+def _list_open_records(host: str, tasks: HostTasks) -> Sequence[ReportedDomain]:
+    """Return why the host stays in maintenance, where records are open."""
+    records = (tasks.released.open_records or ()) if tasks.enabled and tasks.released else ()
+    if not records:
+        return []
+    ids, names = ", ".join(str(record.id) for record in records), ", ".join(str(record.domain.name) for record in records)
+    reason = (
+        f"It stays in maintenance, because records are open: {ids} (of {names}). Run live_migrate or evacuate again, which settles them, or settle "
+        "them with the module host; then run recover again."
+    )
+    return [ReportedDomain(None, host, what="enable", reason=reason)]
+
+
+def _list_moved_back(tasks: HostTasks, check_mode: bool) -> tuple[list[ReportedDomain], list[ReportedDomain]]:
+    """Return what L(list_moved_back) does for the moves of the host. A domain that the scheduler refuses was not moved."""
+    unfit = list_failed((tasks.fits.results or ()) if tasks.fits else (), "bring home")
+    refused = {entry.uuid for entry in unfit}
+    moves = [move for move in tasks.moves if move.uuid not in refused]
+    brought_home, left = list_moved_back(moves, (tasks.moved.results or ()) if tasks.moved else (), check_mode)
+    return brought_home, unfit + left
+
+
+def _list_conflicts(tasks: HostTasks) -> Sequence[ReportedDomain]:
+    conflicts = (tasks.protected.conflicts or ()) if tasks.protected and not tasks.protected.has_failed else ()
+    return [dataclasses.replace(conflict, what="protect") for conflict in conflicts]

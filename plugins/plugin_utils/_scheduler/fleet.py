@@ -3,22 +3,191 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""All hosts at once, for the rules that no host can answer alone: groups of domains, and the host that a domain leaves."""
+"""The hosts at one moment, each with its identity, state and capacity, and all together for rules that need more than one host."""
 
 from __future__ import annotations
 
 import functools
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.hosts import same_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_INCOMING, JOB_OUTGOING
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
-from .guest import Guest
-from .host_state import HostState
+from .._ledger.documents import HostEntry
+from .._settings.scheduler import SchedulerSettings
+from .guests import Guest, arriving_records, list_moves_in, list_moves_out
+from .hardware import Hardware
 from .request import Request
 
-# Group to host to the UUIDs of its members there, and the names that they have.
+ENABLED = "enabled"
+
+_NO_UUIDS: t.Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True)
+class HostState:
+    """One host at one moment. All memory is in MiB.
+
+    :arg host_id: its own ID; empty if it is not known.
+    :arg unanswered: why the host did not answer; None if it did.
+    :arg state: of its entry in the ledger; a host without an entry is enabled.
+    :arg guests: by UUID, the domains active there and those booked for it.
+    :arg used_mib: memory of all guests; C(used_vcpus) likewise.
+    :arg moves_in: UUIDs of domains whose move towards it has begun; C(moves_out) away from it.
+    :arg paths: whether a path exists, for the paths that were looked up.
+    :arg seen_devices: paths of the source's devices that this host also has, according to what C(protect) wrote about both.
+    :arg cpu_verdicts: libvirt's own comparison by domain UUID.
+    :arg vacated: guests that were there when the facts were gathered and have been taken out since: what they held is free beside what the facts say.
+    """
+
+    name: str
+    host_uuid: str = ""
+    host_id: str = ""
+    unanswered: t.Optional[str] = None
+    state: str = ENABLED
+    state_reason: str = ""
+    hardware: Hardware = field(default_factory=Hardware)
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    guests: Mapping[str, Guest] = field(default_factory=dict, hash=False)
+    used_mib: int = 0
+    used_vcpus: int = 0
+    moves_in: frozenset[str] = _NO_UUIDS
+    moves_out: frozenset[str] = _NO_UUIDS
+    paths: Mapping[str, bool] = field(default_factory=dict, hash=False)
+    seen_devices: frozenset[str] = _NO_UUIDS
+    cpu_verdicts: Mapping[str, CpuVerdict] = field(default_factory=dict, hash=False)
+    vacated: tuple[Guest, ...] = ()
+
+    @classmethod
+    def from_facts(
+        cls,
+        name: str,
+        facts: t.Optional[HostFacts],
+        records: Iterable[MoveRecord] = (),
+        entry: t.Optional[HostEntry] = None,
+        settings: t.Union[SchedulerSettings, JsonObject, None] = None,
+        paths: t.Optional[Mapping[str, bool]] = None,
+        cpu_verdicts: t.Optional[Mapping[str, CpuVerdict]] = None,
+    ) -> HostState:
+        """Return the state of a host.
+
+        :arg facts: the answer of the host, or why it did not answer; None: never queried.
+        :arg records: those count that book room here, or whose move has begun; and ended ones that arrived here, which are given only if they are newer than
+          the facts.
+        :arg entry: the host's entry in the ledger.
+        :arg settings: its C(kvmfleet_scheduler). Raises L(InvalidArgument) for one that is wrong.
+        """
+        known = settings if isinstance(settings, SchedulerSettings) else SchedulerSettings.from_variable(settings, name)
+        state, reason = (entry.state, entry.reason or "") if entry else (ENABLED, "")
+        if facts is None or facts.answered is False:
+            return cls(name, unanswered=_describe_silence(facts), state=state, state_reason=reason, settings=known)
+        here, told = replace(facts.host, host=name), list(records)
+        guests = _collect_guests(facts, arriving_records(told, here))
+        return cls(
+            name=name,
+            host_uuid=here.host_uuid or "",
+            host_id=here.host_id or "",
+            state=state,
+            state_reason=reason,
+            hardware=Hardware(facts),
+            settings=known,
+            guests=guests,
+            used_mib=sum(guest.memory_mib for guest in guests.values()),
+            used_vcpus=sum(guest.vcpus for guest in guests.values()),
+            moves_in=list_moves_in(told, here) | _domains_with_job(facts, JOB_INCOMING),
+            moves_out=list_moves_out(told, here) | _domains_with_job(facts, JOB_OUTGOING),
+            paths=paths or {},
+            cpu_verdicts=cpu_verdicts or {},
+        )
+
+    @property
+    def host_ref(self) -> HostRef:
+        """The host, as records name it."""
+        return HostRef(self.name, self.host_id or None, self.host_uuid or None)
+
+    @property
+    def total_mib(self) -> int:
+        """The memory of the whole host."""
+        return self.hardware.total_mib
+
+    @functools.cached_property
+    def capacity_mib(self) -> int:
+        """The memory for all guests: (total - reserved) x ratio; 0 if more is reserved than exists."""
+        return max(0, int((self.hardware.total_mib - self.settings.reserved_memory_mib) * self.settings.ram_allocation_ratio))
+
+    @functools.cached_property
+    def capacity_vcpus(self) -> int:
+        """The vCPUs for all guests: (CPUs - reserved) x ratio, with the same rule."""
+        return max(0, int((self.hardware.cpus - self.settings.reserved_cpus) * self.settings.cpu_allocation_ratio))
+
+    def free_mib(self, without: str = "") -> int:
+        """The free memory without the domain of that UUID; negative on an overcommitted host."""
+        guest = self.guests.get(without)
+        return self.capacity_mib - self.used_mib + (guest.memory_mib if guest else 0)
+
+    def free_vcpus(self, without: str = "") -> int:
+        """The free vCPUs, with the same rule."""
+        guest = self.guests.get(without)
+        return self.capacity_vcpus - self.used_vcpus + (guest.vcpus if guest else 0)
+
+    def with_domain(self, request: Request) -> HostState:
+        """Return the host as it is with that domain on it."""
+        there, guest = self.guests.get(request.uuid), Guest.from_request(request)
+        if there:
+            return self._with_guests({**self.guests, request.uuid: there.with_reservation(guest)}, self.vacated)
+        return replace(self, guests={**self.guests, request.uuid: guest}, used_mib=self.used_mib + guest.memory_mib, used_vcpus=self.used_vcpus + guest.vcpus)
+
+    def without_domain(self, uuid: str) -> HostState:
+        """Return the host as it is once the domain of that UUID has left."""
+        guest = self.guests.get(uuid)
+        if guest is None:
+            return self
+        rest = {other: kept for other, kept in self.guests.items() if other != uuid}
+        return self._with_guests(rest, (*self.vacated, guest) if guest.arrived else self.vacated)
+
+    def _with_guests(self, guests: Mapping[str, Guest], vacated: tuple[Guest, ...]) -> HostState:
+        used_mib = sum(guest.memory_mib for guest in guests.values())
+        used_vcpus = sum(guest.vcpus for guest in guests.values())
+        return replace(self, guests=guests, used_mib=used_mib, used_vcpus=used_vcpus, vacated=vacated)
+
+
+def _describe_silence(facts: t.Optional[HostFacts]) -> str:
+    return (facts.msg if facts else "") or "there are no facts for it"
+
+
+def _collect_guests(facts: HostFacts, records: Mapping[str, MoveRecord]) -> dict[str, Guest]:
+    """Return the union, by UUID, of the active domains and the bookings of the records."""
+    active = {domain.uuid: Guest.from_domain(domain) for domain in facts.domains or () if domain.active}
+    for uuid, record in records.items():
+        booked = Guest.from_record(record)
+        if uuid in active and not record.is_unsettled:
+            # Its copy exists, and counts as used space.
+            booked = replace(booked, copies=())
+        active[uuid] = active[uuid].with_reservation(booked) if uuid in active else booked
+    return active
+
+
+def _domains_with_job(facts: HostFacts, job: str) -> frozenset[str]:
+    return frozenset(domain.uuid for domain in facts.domains or () if domain.active and domain.job == job)
+
+
+def find_entry(entries: Iterable[HostEntry], name: str, host_uuid: t.Optional[str] = None, host_id: t.Optional[str] = None) -> t.Optional[HostEntry]:
+    """Return the entry that belongs to the host by host ID or name, or by libvirt's UUID where one ID is not known; or None.
+
+    Contradicting identities permit nothing: of several matching entries, one that is not enabled is returned first.
+    """
+    here = HostRef(None, host_id, host_uuid)
+    matching = [entry for entry in entries if entry.name == name or entry.host_ref.is_same(here)]
+    return next((entry for entry in matching if entry.state != ENABLED), matching[0] if matching else None)
+
+
+# Group to host to the UUIDs of its members on it, and their names.
 Groups = Mapping[str, Mapping[str, Mapping[str, Guest]]]
 
 
@@ -26,73 +195,98 @@ Groups = Mapping[str, Mapping[str, Mapping[str, Guest]]]
 class Fleet:
     """Hosts by inventory name.
 
-    :arg leaving: UUIDs of domains that will have left the host that they are active on now: there they are no member of a group any more.
+    :arg leaving: UUIDs of domains that will have left the host that they are active on now: they are no longer group members on it.
     """
 
     states: Mapping[str, HostState] = field(default_factory=dict, hash=False)
     leaving: frozenset[str] = frozenset()
 
-    def taking(self, request: Request, host: str) -> Fleet:
+    def with_domain(self, request: Request, host: str) -> Fleet:
         """Return the fleet with that domain on that host as well."""
-        return self._replacing(self.states[host], self.states[host].taking(request), request.uuid)
+        return self._with_host(self.states[host], self.states[host].with_domain(request), request.uuid)
 
-    def without(self, uuid: str, host: str) -> Fleet:
+    def without_domain(self, uuid: str, host: str) -> Fleet:
         """Return the fleet with that domain no longer on that host."""
-        return self._replacing(self.states[host], self.states[host].without(uuid), uuid)
+        return self._with_host(self.states[host], self.states[host].without_domain(uuid), uuid)
 
     def source_of(self, request: Request) -> t.Optional[HostState]:
         """Return the host that the domain is to leave."""
         keys = {"host_id": request.source_id, "host_uuid": request.source_uuid, "host": request.source}
         named = (self._by_key.get((kind, value)) for kind, value in keys.items() if value)
         found = (self.states[name] for name in named if name)
-        return next((state for state in found if same_host(state.place, request.source_place)), None)
+        return next((state for state in found if state.host_ref.is_same(request.source_ref)), None)
 
-    def members(self, group: str) -> Mapping[str, Mapping[str, Guest]]:
-        """Return the members of a group by host and UUID, those that leave not counted where they leave."""
+    def group_members(self, group: str) -> Mapping[str, Mapping[str, Guest]]:
+        """Return the members of a group by host and UUID, without those that leave on the host that they leave."""
         return self._groups.get(group, {})
 
-    def policies(self, group: str) -> Mapping[str, frozenset[str]]:
-        """Return what the members of a group say that it is: policy to their names."""
-        if group not in self._said:
+    def group_policies(self, group: str) -> Mapping[str, frozenset[str]]:
+        """Return the policies of a group according to its members: policy to their names."""
+        if group not in self._policies_by_group:
             said: dict[str, set[str]] = {}
-            for there in self.members(group).values():
+            for there in self.group_members(group).values():
                 for guest in there.values():
-                    said.setdefault((guest.group or {}).get("policy", ""), set()).add(guest.name)
-            self._said[group] = {policy: frozenset(names) for policy, names in said.items()}
-        return self._said[group]
+                    said.setdefault(guest.group.policy if guest.group else "", set()).add(guest.name)
+            self._policies_by_group[group] = {policy: frozenset(names) for policy, names in said.items()}
+        return self._policies_by_group[group]
 
     @functools.cached_property
-    def _said(self) -> dict[str, Mapping[str, frozenset[str]]]:
-        """Asked for each host of the fleet, and the same for all of them."""
+    def _policies_by_group(self) -> dict[str, Mapping[str, frozenset[str]]]:
+        """Needed for each host of the fleet, and the same for all of them."""
         return {}
 
     @functools.cached_property
     def _by_key(self) -> Mapping[tuple[str, str], str]:
-        return {(kind, value): name for name, state in self.states.items() for kind, value in state.place.items() if value}
+        return {(kind, value): name for name, state in self.states.items() for kind, value in encode(state.host_ref).items() if value}
 
     @functools.cached_property
     def _groups(self) -> Groups:
         groups: dict[str, dict[str, dict[str, Guest]]] = {}
         for name, state in self.states.items():
-            for group, guest in self._counted(state):
+            for group, guest in self._group_guests(state):
                 groups.setdefault(group, {}).setdefault(name, {})[guest.uuid] = guest
         return groups
 
-    def _counted(self, state: HostState) -> Iterator[tuple[str, Guest]]:
+    def _group_guests(self, state: HostState) -> Iterator[tuple[str, Guest]]:
         for guest in state.guests.values():
             is_leaving = guest.uuid in self.leaving and guest.arrived and guest.uuid not in state.moves_in
             if guest.group and not is_leaving:
-                yield guest.group["name"], guest
+                yield guest.group.name, guest
 
-    def _replacing(self, before: HostState, after: HostState, uuid: str) -> Fleet:
+    def _with_host(self, before: HostState, after: HostState, uuid: str) -> Fleet:
         fleet = replace(self, states={**self.states, after.name: after})
         # Hosts and their names stay as they are, and of the groups only that of one guest has changed.
         fleet.__dict__["_by_key"] = self._by_key
-        groups = {guest.group["name"] for guest in (before.guests.get(uuid), after.guests.get(uuid)) if guest and guest.group}
-        fleet.__dict__["_groups"] = self._groups if not groups else {**self._groups, **{group: self._regrouped(group, after) for group in groups}}
+        groups = {guest.group.name for guest in (before.guests.get(uuid), after.guests.get(uuid)) if guest and guest.group}
+        fleet.__dict__["_groups"] = self._groups if not groups else {**self._groups, **{group: self._updated_group(group, after) for group in groups}}
         return fleet
 
-    def _regrouped(self, group: str, state: HostState) -> Mapping[str, Mapping[str, Guest]]:
-        there = {guest.uuid: guest for name, guest in self._counted(state) if name == group}
-        others = {host: members for host, members in self.members(group).items() if host != state.name}
+    def _updated_group(self, group: str, state: HostState) -> Mapping[str, Mapping[str, Guest]]:
+        there = {guest.uuid: guest for name, guest in self._group_guests(state) if name == group}
+        others = {host: members for host, members in self.group_members(group).items() if host != state.name}
         return {**others, state.name: there} if there else others
+
+
+Step = tuple[Request, t.Optional[str]]
+
+
+@dataclass
+class PlanReplay:
+    """Every step is a domain and its new host; None: it stays.
+
+    Only the last requested fleet is kept, because one for each step would need too much memory; later ones are computed from it.
+    """
+
+    base: Fleet
+    steps: Sequence[Step] = ()
+    _at: int = field(default=0, init=False)
+    _fleet: t.Optional[Fleet] = field(default=None, init=False)
+
+    def fleet_before(self, number: int) -> Fleet:
+        """Return the fleet before the step of that number, from 0. Asked for in order, all steps together cost one walk."""
+        if self._fleet is None or number < self._at:
+            self._at, self._fleet = 0, self.base
+        for request, host in self.steps[self._at : number]:
+            self._fleet = self._fleet.with_domain(request, host) if host else self._fleet
+        self._at = number
+        return self._fleet

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What a host is, as its facts tell: everything that no guest changes by coming or going."""
+"""A host according to its facts: everything that does not change when guests arrive or leave, and the storage of its paths."""
 
 from __future__ import annotations
 
@@ -13,163 +13,177 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Maybe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import (
+    CpuFacts,
+    HostDevice,
+    HostFacts,
+    LibvirtNetwork,
+    MountFacts,
+    Platform,
+    StoragePool,
+)
+
 MIB = 1024**2
 
-Body = Mapping[str, t.Any]
+Name = t.TypeVar("Name")
+Place = t.TypeVar("Place", StoragePool, MountFacts)
 # Places, each with the text that the paths in it begin with.
-Roots = Sequence[tuple[str, Body]]
+Roots = Sequence[tuple[str, Place]]
+PlatformKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """The facts C(kvmfleet_host) of one host. What they do not tell is None, and a filter warns of it.
+    """The facts of one host. Unknown facts are None, and filters warn about them. They are empty for a host that did not answer."""
 
-    Of a host that did not answer they are empty.
-    """
-
-    facts: Body = field(default_factory=dict, hash=False)
+    facts: HostFacts = field(default_factory=HostFacts, hash=False)
 
     @functools.cached_property
     def total_mib(self) -> int:
         """The host's memory."""
-        return int((self.facts.get("memory") or {}).get("total_bytes") or 0) // MIB
+        return (self.facts.memory or {}).get("total_bytes", 0) // MIB
 
     @functools.cached_property
     def cpus(self) -> int:
         """The host's CPUs that are in use."""
-        return int(self.facts.get("cpus") or 0)
+        return self.facts.cpus or 0
 
     @functools.cached_property
     def cpu_ids(self) -> t.Optional[frozenset[int]]:
         """The numbers of these CPUs."""
-        ids = self.facts.get("cpu_ids")
-        return None if ids is None else frozenset(ids)
+        return _names_of(self.facts.cpu_ids)
 
     @functools.cached_property
     def cells_mib(self) -> t.Optional[Mapping[int, int]]:
         """NUMA cells and their memory in MiB."""
-        cells = self.facts.get("numa_cells")
-        return None if cells is None else {cell["id"]: cell["total_mib"] for cell in cells}
+        cells = self.facts.numa_cells
+        return {cell.id: cell.total_mib for cell in cells} if isinstance(cells, tuple) else None
 
     @functools.cached_property
     def pages(self) -> t.Optional[Mapping[int, Mapping[int, tuple[int, int]]]]:
         """Huge pages: size in KiB to cell to MiB in all, and MiB free when the facts were gathered."""
-        cells = self.facts.get("numa_cells")
-        if cells is None:
+        cells = self.facts.numa_cells
+        if not isinstance(cells, tuple):
             return None
         sizes: dict[int, dict[int, tuple[int, int]]] = {}
         for cell in cells:
-            for page in cell.get("pages") or ():
-                size = page["size_kib"]
-                sizes.setdefault(size, {})[cell["id"]] = (page["total"] * size // 1024, page["free"] * size // 1024)
+            for pool in cell.pages or ():
+                sizes.setdefault(pool.size_kib, {})[cell.id] = (pool.total * pool.size_kib // 1024, pool.free * pool.size_kib // 1024)
         return sizes
 
     @functools.cached_property
     def traits(self) -> frozenset[str]:
-        """What its hypervisor is known to be able to do."""
-        return frozenset(self.facts.get("traits") or ())
+        """The traits that its hypervisor is known to have."""
+        return frozenset(self.facts.traits or ())
 
     @functools.cached_property
     def missing_traits(self) -> Mapping[str, str]:
-        """What its hypervisor cannot do, and the host's own word on why."""
-        return self.facts.get("missing_traits") or {}
+        """The traits that its hypervisor lacks, with the host's own explanation."""
+        return self.facts.missing_traits or {}
 
     @functools.cached_property
     def hypervisor(self) -> t.Optional[int]:
         """The version of its QEMU, as libvirt's number."""
-        return (self.facts.get("versions") or {}).get("hypervisor") or None
+        return (self.facts.versions or {}).get("hypervisor") or None
 
     @functools.cached_property
     def libvirt(self) -> t.Optional[int]:
         """The version of its libvirt, as libvirt's number."""
-        return (self.facts.get("versions") or {}).get("libvirt") or None
+        return (self.facts.versions or {}).get("libvirt") or None
 
     @functools.cached_property
-    def host_cpu(self) -> t.Optional[Body]:
-        """Its own CPU: C(model), C(vendor), C(features)."""
-        return self.facts.get("host_cpu")
+    def host_cpu(self) -> t.Optional[CpuFacts]:
+        """Its own CPU."""
+        return self.facts.host_cpu or None
 
     @functools.cached_property
-    def platforms(self) -> t.Optional[Mapping[tuple[str, str], Body]]:
-        """What guests it runs: architecture and kind of virtualisation to the platform."""
-        platforms = self.facts.get("platforms")
-        return None if platforms is None else {(platform["arch"], platform["virt_type"]): platform for platform in platforms}
+    def platforms(self) -> t.Optional[Mapping[PlatformKey, Platform]]:
+        """The kinds of guests that it runs: architecture and kind of virtualisation to the platform."""
+        platforms = self.facts.platforms
+        return {(platform.arch, platform.virt_type): platform for platform in platforms} if isinstance(platforms, tuple) else None
 
     @functools.cached_property
-    def machines(self) -> Mapping[tuple[str, str], frozenset[str]]:
+    def machines(self) -> Mapping[PlatformKey, frozenset[str]]:
         """The machine types of each platform."""
-        return {key: frozenset(platform.get("machines") or ()) for key, platform in (self.platforms or {}).items()}
+        return {key: frozenset(platform.machines or ()) for key, platform in (self.platforms or {}).items()}
 
     @functools.cached_property
-    def cpu_features(self) -> Mapping[tuple[str, str], frozenset[str]]:
+    def cpu_features(self) -> Mapping[PlatformKey, frozenset[str]]:
         """The CPU features that each platform can give a guest, where they are known."""
-        return {key: frozenset(platform["cpu"].get("features") or ()) for key, platform in (self.platforms or {}).items() if platform.get("cpu")}
+        return {key: frozenset(cpu.features or ()) for key, cpu in self._guest_cpus}
 
     @functools.cached_property
-    def cpu_models(self) -> Mapping[tuple[str, str], frozenset[str]]:
+    def cpu_models(self) -> Mapping[PlatformKey, frozenset[str]]:
         """The CPU models that each platform can give a guest, where they are known."""
-        return {key: frozenset(platform["cpu"].get("usable_models") or ()) for key, platform in (self.platforms or {}).items() if platform.get("cpu")}
+        return {key: frozenset(cpu.usable_models or ()) for key, cpu in self._guest_cpus}
+
+    @property
+    def _guest_cpus(self) -> list[tuple[PlatformKey, CpuFacts]]:
+        return [(key, platform.cpu) for key, platform in (self.platforms or {}).items() if platform.cpu]
 
     @functools.cached_property
-    def networks(self) -> t.Optional[Mapping[str, Body]]:
+    def networks(self) -> t.Optional[Mapping[str, LibvirtNetwork]]:
         """Libvirt's networks by name."""
-        networks = self.facts.get("networks")
-        return None if networks is None else {network["name"]: network for network in networks}
+        networks = self.facts.networks
+        return {network.name: network for network in networks} if isinstance(networks, tuple) else None
 
     @functools.cached_property
     def network_bridges(self) -> frozenset[str]:
         """The bridges of networks that are active."""
-        return frozenset(network["bridge"] for network in self.facts.get("networks") or () if network.get("active") and network.get("bridge"))
+        return frozenset(network.bridge for network in self.facts.networks or () if network.active and network.bridge)
 
     @functools.cached_property
     def bridges(self) -> t.Optional[frozenset[str]]:
         """The bridges of the host."""
-        bridges = self.facts.get("bridges")
-        return None if bridges is None else frozenset(bridges)
+        return _names_of(self.facts.bridges)
 
     @functools.cached_property
     def net_devices(self) -> frozenset[str]:
-        """Network interfaces that libvirt told of, an underscore for every sign that is no letter or digit; there may be more."""
-        return frozenset(self.facts.get("net_devices") or ())
+        """Network interfaces that libvirt reported, with an underscore for every character that is not a letter or digit; there may be more."""
+        return frozenset(self.facts.net_devices or ())
 
     @functools.cached_property
     def interfaces(self) -> t.Optional[frozenset[str]]:
         """All network interfaces of the host."""
-        interfaces = self.facts.get("interfaces")
-        return None if interfaces is None else frozenset(interfaces)
+        return _names_of(self.facts.interfaces)
 
     @functools.cached_property
-    def devices(self) -> t.Optional[Mapping[tuple[str, str], Body]]:
+    def devices(self) -> t.Optional[Mapping[tuple[str, str], HostDevice]]:
         """Devices by kind and address."""
-        devices = self.facts.get("devices")
-        return None if devices is None else {(device["kind"], device.get("address") or ""): device for device in devices}
+        devices = self.facts.devices
+        return {(device.kind, device.address or ""): device for device in devices} if isinstance(devices, tuple) else None
 
     @functools.cached_property
-    def pools(self) -> t.Optional[Mapping[str, Body]]:
+    def pools(self) -> t.Optional[Mapping[str, StoragePool]]:
         """Storage pools by name."""
-        pools = self.facts.get("pools")
-        return None if pools is None else {pool["name"]: pool for pool in pools}
+        pools = self.facts.pools
+        return {pool.name: pool for pool in pools} if isinstance(pools, tuple) else None
 
     @functools.cached_property
-    def active_pools(self) -> Roots:
-        """Storage pools that are active, for L(place_with)."""
-        return _roots(pool for pool in self.facts.get("pools") or () if pool.get("active"))
+    def active_pools(self) -> Roots[StoragePool]:
+        """Storage pools that are active, for L(find_root)."""
+        return _sort_roots(pool for pool in self.facts.pools or () if pool.active)
 
     @functools.cached_property
-    def mounts(self) -> t.Optional[Roots]:
-        """Mounted file systems, for L(place_with)."""
-        mounts = self.facts.get("mounts")
-        return None if mounts is None else _roots(mounts)
+    def mounts(self) -> t.Optional[Roots[MountFacts]]:
+        """Mounted file systems, for L(find_root)."""
+        mounts = self.facts.mounts
+        return _sort_roots(mounts) if isinstance(mounts, tuple) else None
 
 
-def _roots(places: Iterable[Body]) -> Roots:
-    """Return the places (each has C(path)) by the text that a path in them begins with, deep ones first, of two at one point the later one."""
-    pairs = [(f"{(place.get('path') or '?').rstrip('/')}/", place) for place in places]
+def _names_of(told: Maybe[tuple[Name, ...]]) -> t.Optional[frozenset[Name]]:
+    return frozenset(told) if isinstance(told, tuple) else None
+
+
+def _sort_roots(places: Iterable[Place]) -> Roots[Place]:
+    """Return the places by their path prefix, the deepest first; of two at one mount point, the later one."""
+    pairs = [(f"{(place.path or '?').rstrip('/')}/", place) for place in places]
     return sorted(pairs, key=lambda pair: len(pair[0]))[::-1]
 
 
-def place_with(roots: Roots, path: str) -> t.Optional[tuple[Body, str]]:
-    """Return the deepest of the places that the path lies in, and the path as seen from there; C(.) for the place itself."""
+def find_root(roots: Roots[Place], path: str) -> t.Optional[tuple[Place, str]]:
+    """Return the deepest place that contains the path, and the path relative to it; C(.) for the place itself."""
     wanted = _as_folder(path)
     for root, place in roots:
         if wanted.startswith(root):
@@ -180,3 +194,62 @@ def place_with(roots: Roots, path: str) -> t.Optional[tuple[Body, str]]:
 @functools.lru_cache(maxsize=4096)
 def _as_folder(path: str) -> str:
     return f"{posixpath.normpath(path)}/"
+
+
+# Pools whose volumes are files of a file system, which may be the file system of others too.
+_FILE_POOLS = ("dir", "fs", "netfs")
+
+
+@dataclass(frozen=True)
+class StorageLocation:
+    """A mounted file system or a storage pool. Sizes in bytes."""
+
+    name: str
+    capacity_bytes: int
+    available_bytes: int
+
+
+def find_location(hardware: Hardware, path: str) -> t.Optional[StorageLocation]:
+    """Return the location of that path's data; None if the facts do not show it.
+
+    A mount has precedence over the pools on it, which share its space; a pool of block devices has precedence over the mount of its device nodes.
+    """
+    pool = find_root(hardware.active_pools, path)
+    if pool is not None and (hardware.mounts is None or pool[0].type not in _FILE_POOLS):
+        return _make_location(f"pool {pool[0].name}", pool[0])
+    mount = find_root(hardware.mounts or (), path)
+    # A path in /dev is a device, not a file of the file system that is mounted at /dev.
+    return None if mount is None or path.startswith("/dev/") else _make_location(f"file system {mount[0].path}", mount[0])
+
+
+class Store(t.NamedTuple):
+    """The mount that holds a path.
+
+    :arg identity: of the path, the same on other hosts; None if it has none.
+    """
+
+    mount: MountFacts
+    identity: t.Optional[str]
+
+    def __str__(self) -> str:
+        return self.identity or f"{self.mount.kind or 'a file system'} at {self.mount.path}"
+
+
+def find_store(hardware: Hardware, path: str) -> t.Optional[Store]:
+    """Return the mount of the path; None if the host's mounts are not known."""
+    found = find_root(hardware.mounts or (), path)
+    if found is None:
+        return None
+    store = found[0].store
+    return Store(found[0], f"{store}/{found[1]}" if store else None)
+
+
+def has_store(hardware: Hardware, image: str) -> bool:
+    """Whether a store is mounted anywhere on the host that holds an image of that identity."""
+    stores = [mount.store for _root, mount in hardware.mounts or () if mount.store]
+    return any(image == store or image.startswith(f"{store}/") for store in stores)
+
+
+def _make_location(name: str, place: StoragePool | MountFacts) -> t.Optional[StorageLocation]:
+    capacity, available = place.capacity_bytes, place.available_bytes
+    return StorageLocation(name, capacity, available) if isinstance(capacity, int) and isinstance(available, int) else None

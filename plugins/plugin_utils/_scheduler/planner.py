@@ -3,39 +3,126 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""A place for each of many domains at once: by priority, then size; every placement counts for the next, and others make room where one finds none."""
+"""Places many domains at once, by priority and then by size, and predicts how long the moves of a plan will last."""
 
 from __future__ import annotations
 
 import functools
+import heapq
 import itertools
+import statistics
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .check import Verdict, rank
-from .choice import most_wanted
-from .course import Course, Step
-from .filters import DEFAULT, Filter
-from .fleet import Fleet
-from .repair import Board, Way, repaired
-from .request import Request
-from .units import Unit, units_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import SWITCHOVER_MS, DowntimeStep, downtime_at
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
 
-# How many other plans are tried to please C(cost), for a few hosts; fewer for more of them, as each costs more.
+from .filters.base import Filter
+from .fleet import Fleet, PlanReplay, Step
+from .repair import Assignment, Board, Unit, build_units, repair_assignment
+from .request import Request
+from .verdicts import DEFAULT_FILTERS, Verdict, rank_hosts
+from .weighers import hosts_by_weight
+
+# The time of a move beside its stream: opening, handing over, ending the source's process.
+OVERHEAD_SECONDS = 1.5
+# A link of 1 Gbit/s, where nothing else is known.
+DEFAULT_RATE_MIB = 110.0
+# Sampled dirty rates come out too low: guests under load wrote up to this many times as much.
+DIRTY_FACTOR = 2.5
+
+_MAX_ROUNDS = 1000
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction for one move.
+
+    :arg downtime_ms: the pause of the guest; None if nothing was measured, or if it never converges.
+    :arg converges: whether it finishes within its limits without force; None if nothing was measured.
+    """
+
+    seconds: float
+    downtime_ms: t.Optional[int] = None
+    converges: t.Optional[bool] = None
+
+
+def rate_mib(history: Iterable[MoveRecord], cap_mib: int = 0, link_mib: t.Optional[int] = None, together: int = 1) -> float:
+    """Return MiB of one guest's memory a second: its share of the link if that is known, else the median of completed moves, else a share of 1 Gbit/s.
+
+    :arg cap_mib: what a move may use at most; 0 is no cap.
+    :arg together: how many moves share the link.
+    """
+    rates = [] if link_mib else [rate for rate in map(_record_rate, history) if rate]
+    rate = statistics.median(rates) if rates else (link_mib or DEFAULT_RATE_MIB) / max(1, together)
+    return min(rate, float(cap_mib)) if cap_mib > 0 else rate
+
+
+def predict_move(
+    memory_mib: int, rate: float, dirty_rate_mib: t.Optional[float], ramp: Sequence[DowntimeStep], timeout_seconds: int = 0, copied_mib: int = 0
+) -> Prediction:
+    """Return how long a move lasts.
+
+    :arg rate: of the stream, MiB/s.
+    :arg dirty_rate_mib: what was measured, MiB/s; None: not measured, so what the guest writes during the move is not counted.
+    :arg ramp: the pauses that are allowed, as L(downtime_steps) gives them.
+    :arg timeout_seconds: the move's own limit; 0 is none.
+    :arg copied_mib: disks that are copied first, over the same link.
+    """
+    if dirty_rate_mib is None:
+        return Prediction(move_seconds(memory_mib + copied_mib, rate))
+    dirty = dirty_rate_mib * DIRTY_FACTOR
+    left, seconds = float(memory_mib), copied_mib / rate
+    for _round in range(_MAX_ROUNDS):
+        seconds += left / rate
+        left = min(float(memory_mib), dirty * left / rate)
+        if timeout_seconds and seconds > timeout_seconds:
+            break
+        if left * 1000 / rate <= downtime_at(ramp, seconds):
+            pause_ms = SWITCHOVER_MS + int(left * 1000 / rate)
+            return Prediction(round(OVERHEAD_SECONDS + seconds + left / rate, 1), pause_ms, converges=True)
+        if dirty >= rate and seconds > ramp[-1][0]:
+            break
+    return Prediction(round(OVERHEAD_SECONDS + (timeout_seconds or seconds), 1), None, converges=False)
+
+
+def move_seconds(memory_mib: int, rate: float) -> float:
+    """Return the duration of one move if the guest writes nothing during it."""
+    return round(OVERHEAD_SECONDS + memory_mib / rate, 1)
+
+
+def window_seconds(durations: Sequence[float], parallel: int) -> float:
+    """Return the duration of moves in this order, with so many at a time."""
+    lanes = [0.0] * max(1, parallel)
+    for duration in durations:
+        heapq.heappush(lanes, heapq.heappop(lanes) + duration)
+    return round(max(lanes), 1)
+
+
+def _record_rate(record: MoveRecord) -> t.Optional[float]:
+    elapsed_ms, memory_bytes = record.result.elapsed_ms, record.memory_bytes
+    if record.status != COMPLETED or not elapsed_ms or not memory_bytes:
+        return None
+    seconds = max(0.5, elapsed_ms / 1000 - OVERHEAD_SECONDS)
+    return memory_bytes / 1024**2 / seconds
+
+
+# How many other plans are tried to reduce C(cost), for a few hosts; fewer for more hosts, because each takes longer.
 ALTERNATIVES = 60
 _HOSTS_TRIED = 2000
 
-# What a plan costs, given the fleet with it carried out and each domain's host; 0 is nothing to complain of.
+# The cost of a plan, given the resulting fleet and each domain's host; 0 is ideal.
 Cost = Callable[[Fleet, Mapping[str, str]], float]
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a domain goes (None: nowhere), and what is to be said of each host at its turn.
+    """The destination of a domain (None: none), and the verdict on each host at its turn.
 
     :arg judged: gives C(verdicts).
-    :arg pinned: its way was decided before, and no host was judged.
+    :arg pinned: its destination was decided before, and no host was judged.
     :arg together: names of the other domains of its affinity group that go with it, or stay with it.
     """
 
@@ -47,114 +134,114 @@ class Placement:
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
-        """What the filters say of each host at its turn, all reasons named: found when it is asked for, best in the order of the plan."""
+        """The verdict on each host at its turn, with all reasons. Computed on demand, most efficiently in the order of the plan."""
         return self.judged()
 
 
-def plan(
+def plan_placements(
     requests: Iterable[Request],
     fleet: Fleet,
     pinned: t.Optional[Mapping[str, str]] = None,
-    filters: Sequence[Filter] = DEFAULT,
+    filters: Sequence[Filter] = DEFAULT_FILTERS,
     cost: t.Optional[Cost] = None,
     hosts: t.Optional[Iterable[str]] = None,
 ) -> list[Placement]:
-    """Return a placement for each request, in the order in which they are to start. The same input gives the same plan, in whatever order it comes.
+    """Return a placement for each request, in the order in which they are to start. The same input gives the same plan, in any order.
 
     :arg fleet: every host that may be a destination or has members of groups; C(leaving) has the domains that will have left.
-    :arg pinned: domain UUID to host name, for domains whose way is decided already: they are placed first and not judged.
-    :arg cost: tells how bad a full plan is beside its filters; others are tried while it is more than 0.
+    :arg pinned: domain UUID to host name, for domains whose destination is already decided: they are placed first and not judged.
+    :arg cost: the cost of a complete plan in addition to its filters; other plans are tried while it is above 0.
     :arg hosts: names of those that are judged; by default all.
     """
-    ways = pinned or {}
+    pinned_hosts = pinned or {}
     wanted = list(requests)
-    fixed = sorted((request for request in wanted if request.uuid in ways), key=lambda request: Unit((request,)).rank)
-    units = units_of(request for request in wanted if request.uuid not in ways)
-    board = Board(_with_pinned(fleet, fixed, ways), {unit.uuid: unit for unit in units}, sorted(fleet.states if hosts is None else hosts), filters)
-    way = _dealt(board, units)
-    if len(way) < len(units):
-        way = repaired(board, way)
+    fixed = sorted((request for request in wanted if request.uuid in pinned_hosts), key=lambda request: Unit((request,)).rank)
+    units = build_units(request for request in wanted if request.uuid not in pinned_hosts)
+    board = Board(_with_pinned(fleet, fixed, pinned_hosts), {unit.uuid: unit for unit in units}, sorted(fleet.states if hosts is None else hosts), filters)
+    assignment = _assign_greedily(board, units)
+    if len(assignment) < len(units):
+        assignment = repair_assignment(board, assignment)
     if cost is not None:
-        way = _cheapest(board, way, _Price(board, cost, ways))
-    return [Placement(request, ways[request.uuid], pinned=True) for request in fixed] + _told(board, units, way)
+        assignment = _find_cheapest(board, assignment, _PlanCost(board, cost, pinned_hosts))
+    return [Placement(request, pinned_hosts[request.uuid], pinned=True) for request in fixed] + _make_placements(board, units, assignment)
 
 
-def _with_pinned(fleet: Fleet, fixed: Iterable[Request], ways: Mapping[str, str]) -> Fleet:
+def _with_pinned(fleet: Fleet, fixed: Iterable[Request], pinned_hosts: Mapping[str, str]) -> Fleet:
     for request in fixed:
-        if ways[request.uuid] in fleet.states:
-            fleet = fleet.taking(request, ways[request.uuid])
+        if pinned_hosts[request.uuid] in fleet.states:
+            fleet = fleet.with_domain(request, pinned_hosts[request.uuid])
     return fleet
 
 
-def _dealt(board: Board, units: Sequence[Unit]) -> Way:
-    """Return the way of each unit that finds a place when every one takes the best host that is left."""
-    way: Way = {}
+def _assign_greedily(board: Board, units: Sequence[Unit]) -> Assignment:
+    """Return the host of each unit that can be placed if every unit takes the best remaining host."""
+    assignment: Assignment = {}
     fleet = board.base
     for unit in units:
-        for host in most_wanted(unit.requests[0], fleet, board.hosts, board.filters):
-            taken = unit.placed(fleet, host, board.filters)
+        for host in hosts_by_weight(unit.requests[0], fleet, board.hosts, board.filters):
+            taken = unit.fleet_with_unit(fleet, host, board.filters)
             if taken:
-                way[unit.uuid], fleet = host, taken
+                assignment[unit.uuid], fleet = host, taken
                 break
-    return way
+    return assignment
 
 
 @dataclass(frozen=True)
-class _Price:
-    """What a way costs."""
+class _PlanCost:
+    """The cost of an assignment."""
 
     board: Board
     cost: Cost
     pinned: Mapping[str, str]
 
-    def of(self, way: Way) -> float:
-        hosts = {request.uuid: host for uuid, host in way.items() for request in self.board.units[uuid].requests}
-        return self.cost(self.board.fleet(way), {**self.pinned, **hosts})
+    def of(self, assignment: Assignment) -> float:
+        hosts = {request.uuid: host for uuid, host in assignment.items() for request in self.board.units[uuid].requests}
+        return self.cost(self.board.fleet(assignment), {**self.pinned, **hosts})
 
 
-def _cheapest(board: Board, way: Way, price: _Price) -> Way:
-    """Return the first of some plans that costs nothing, else the cheapest: the given one, and those that differ by the host of one unit and then another."""
-    least = price.of(way)
+def _find_cheapest(board: Board, assignment: Assignment, price: _PlanCost) -> Assignment:
+    """Return the first plan with cost 0, or else the cheapest, among the given one and those that differ in the hosts of single units."""
+    least = price.of(assignment)
     tries = min(ALTERNATIVES, 1 + _HOSTS_TRIED // (1 + len(board.hosts)))
     better = True
     while least > 0 and tries > 0 and better:
         better = False
-        for other in itertools.islice(_neighbours(board, way), tries):
+        for other in itertools.islice(_neighbour_assignments(board, assignment), tries):
             tries -= 1
             costs = price.of(other)
             if costs < least:
-                way, least, better = other, costs, True
+                assignment, least, better = other, costs, True
                 break
-    return way
+    return assignment
 
 
-def _neighbours(board: Board, way: Way) -> Iterable[Way]:
-    for uuid, host in way.items():
+def _neighbour_assignments(board: Board, assignment: Assignment) -> Iterable[Assignment]:
+    for uuid, host in assignment.items():
         unit = board.units[uuid]
-        rest = {other: at for other, at in way.items() if other != uuid}
+        rest = {other: at for other, at in assignment.items() if other != uuid}
         fleet = board.fleet(rest)
         for at in board.places(unit):
-            if at != host and unit.fits(fleet, at, board.filters):
-                yield {**way, uuid: at}
+            if at != host and unit.can_fit(fleet, at, board.filters):
+                yield {**assignment, uuid: at}
 
 
-def _told(board: Board, units: Sequence[Unit], way: Way) -> list[Placement]:
+def _make_placements(board: Board, units: Sequence[Unit], assignment: Assignment) -> list[Placement]:
     """Return the placements in order. A unit whose host would refuse it at its turn stays."""
     steps: list[Step] = []
     placements: list[Placement] = []
-    course = Course(board.base, steps)
+    course = PlanReplay(board.base, steps)
     fleet = board.base
     for unit in units:
-        host = way.get(unit.uuid)
-        after = unit.placed(fleet, host, board.filters) if host else None
+        host = assignment.get(unit.uuid)
+        after = unit.fleet_with_unit(fleet, host, board.filters) if host else None
         for request in unit.requests:
             together = tuple(other.name for other in unit.requests if other is not request)
-            judged = functools.partial(_judged, board, course, request, len(steps))
+            judged = functools.partial(_rank_at_step, board, course, request, len(steps))
             steps.append((request, host if after else None))
             placements.append(Placement(request, host if after else None, judged, together=together))
         fleet = after or fleet
     return placements
 
 
-def _judged(board: Board, course: Course, request: Request, number: int) -> list[Verdict]:
-    return rank(request, course.before(number), board.hosts, board.filters)
+def _rank_at_step(board: Board, course: PlanReplay, request: Request, number: int) -> list[Verdict]:
+    return rank_hosts(request, course.fleet_before(number), board.hosts, board.filters)

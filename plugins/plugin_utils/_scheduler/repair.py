@@ -3,32 +3,106 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Making room for a domain that found no place, by moving others of the same plan that have a choice. Domains of other hosts are never moved."""
+"""Units of domains that are placed together, and the repair of a plan.
+
+The search moves units of the plan so that one without a host finds one. Domains of other hosts are never moved.
+"""
 
 from __future__ import annotations
 
+import json
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .filters import Filter
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+
+from .filters.base import Filter
 from .fleet import Fleet
-from .units import Unit
+from .request import Request
+
+AFFINITY = "affinity"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Domains that go to one host or stay.
+
+    :arg requests: by priority, then size, then name.
+    """
+
+    requests: tuple[Request, ...]
+
+    @property
+    def uuid(self) -> str:
+        """The key of the unit: the UUID of its first domain."""
+        return self.requests[0].uuid
+
+    @property
+    def memory_mib(self) -> int:
+        """What all of them need, in MiB."""
+        return sum(request.memory_mib for request in self.requests)
+
+    @property
+    def rank(self) -> tuple[int, int, str, str]:
+        """The place of the unit in a plan: by priority, then size, then name; the least comes first."""
+        first = self.requests[0]
+        return (-first.priority, -self.memory_mib, first.name, first.uuid)
+
+    def signature(self) -> str:
+        """Return a text that is the same for units with the same requirements, whatever their names."""
+        return json.dumps([encode(request.needs) for request in self.requests], sort_keys=True, default=str)
+
+    def can_fit(self, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
+        """Whether L(fleet_with_unit) would return a fleet; most units are single domains, for which no fleet has to be built."""
+        if len(self.requests) == 1:
+            return passes_filters(self.requests[0], fleet, host, filters)
+        return self.fleet_with_unit(fleet, host, filters) is not None
+
+    def fleet_with_unit(self, fleet: Fleet, host: str, filters: Sequence[Filter]) -> t.Optional[Fleet]:
+        """Return the fleet with the unit on that host; None if a filter refuses one of its domains."""
+        for request in self.requests:
+            if not passes_filters(request, fleet, host, filters):
+                return None
+            fleet = fleet.with_domain(request, host)
+        return fleet
+
+
+def build_units(requests: Iterable[Request]) -> list[Unit]:
+    """Return the units of these domains in the order of a plan; the same for any order of the input."""
+    shares: dict[tuple[str, str], list[Request]] = {}
+    for request in requests:
+        shares.setdefault(_unit_key(request), []).append(request)
+    units = [Unit(tuple(sorted(share, key=lambda request: Unit((request,)).rank))) for share in shares.values()]
+    return sorted(units, key=lambda unit: unit.rank)
+
+
+def passes_filters(request: Request, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
+    """Whether every filter lets the domain go to that host; ends at the first that does not."""
+    state = fleet.states[host]
+    asked = (rule for rule in filters if (rule.judges_silent or state.unanswered is None) and rule.applies_to(request))
+    return all(rule.host_passes(request, state, fleet) for rule in asked)
+
+
+def _unit_key(request: Request) -> tuple[str, str]:
+    group = request.group
+    return (AFFINITY, group.name) if group and group.policy == AFFINITY else ("", request.uuid)
+
 
 # How many times a unit may be tried on a host, in one repair and for each of its parts; a bound on work that is the same on every machine.
 NODES = 60_000
 CHAIN_NODES = 4_000
 EXACT_NODES = 12_000
-# How many units give way to one another in a row.
+# The maximum length of a chain of units that are moved for one another.
 DEPTH = 3
-# An exact search has a chance with few units only.
+# An exact search is feasible for few units only.
 EXACT_UNITS = 40
 
-Way = dict[str, str]
+Assignment = dict[str, str]
 
 
-class _OutOfNodes(Exception):
-    """The search has used what it may."""
+class _OutOfNodesError(Exception):
+    """The search has used up its budget."""
 
 
 @dataclass
@@ -37,7 +111,7 @@ class Board:
 
     :arg base: the fleet before any of the units has a place.
     :arg hosts: names of those that may be destinations.
-    :arg nodes: how many tries are left.
+    :arg nodes: the remaining number of tries.
     """
 
     base: Fleet
@@ -47,109 +121,111 @@ class Board:
     nodes: int = NODES
     _places: dict[str, list[str]] = field(default_factory=dict)
 
-    def placed(self, unit: Unit, host: str, fleet: Fleet) -> t.Optional[Fleet]:
-        """Return the fleet with the unit there, None where it may not be there. Each call is one node."""
-        self._count()
-        return unit.placed(fleet, host, self.filters)
+    def fleet_with_unit(self, unit: Unit, host: str, fleet: Fleet) -> t.Optional[Fleet]:
+        """Return the fleet with the unit on that host; None if it does not fit. Each call is one node."""
+        self._count_node()
+        return unit.fleet_with_unit(fleet, host, self.filters)
 
-    def fits(self, unit: Unit, host: str, fleet: Fleet) -> bool:
-        """Whether the unit may be there. Each call is one node."""
-        self._count()
-        return unit.fits(fleet, host, self.filters)
+    def can_fit(self, unit: Unit, host: str, fleet: Fleet) -> bool:
+        """Whether the unit fits on that host. Each call is one node."""
+        self._count_node()
+        return unit.can_fit(fleet, host, self.filters)
 
-    def _count(self) -> None:
+    def _count_node(self) -> None:
         self.nodes -= 1
         if self.nodes < 0:
-            raise _OutOfNodes
+            raise _OutOfNodesError
 
     def places(self, unit: Unit) -> list[str]:
-        """Return the hosts that could take the unit if no other of the plan were there."""
+        """Return the hosts that could accept the unit if they had no other unit of the plan."""
         if unit.uuid not in self._places:
-            self._places[unit.uuid] = [host for host in self.hosts if unit.fits(self.base, host, self.filters)]
+            self._places[unit.uuid] = [host for host in self.hosts if unit.can_fit(self.base, host, self.filters)]
         return self._places[unit.uuid]
 
-    def fleet(self, way: Way) -> Fleet:
+    def fleet(self, assignment: Assignment) -> Fleet:
         """Return the fleet with these units on their hosts."""
         fleet = self.base
-        for uuid, host in way.items():
+        for uuid, host in assignment.items():
             for request in self.units[uuid].requests:
-                fleet = fleet.taking(request, host)
+                fleet = fleet.with_domain(request, host)
         return fleet
 
 
-def repaired(board: Board, way: Way) -> Way:
-    """Return a way on which more units have a place than on the given one, as far as the search finds one. A unit that has a place keeps one.
+def repair_assignment(board: Board, assignment: Assignment) -> Assignment:
+    """Return an assignment that places more units than the given one, if the search finds one. A placed unit stays placed.
 
-    :arg way: unit to host, every one of them passing.
+    :arg assignment: unit to host, all of them passing.
     """
-    fleet = board.fleet(way)
-    for unit in sorted((unit for uuid, unit in board.units.items() if uuid not in way), key=lambda unit: unit.rank):
-        # In a fleet that is too full for hundreds of them, the rest would be tried with nothing left to try them with.
+    fleet = board.fleet(assignment)
+    for unit in sorted((unit for uuid, unit in board.units.items() if uuid not in assignment), key=lambda unit: unit.rank):
+        # If the fleet is too full for hundreds of units, the remaining budget would not suffice for the rest.
         if board.nodes <= 0:
             break
-        better = _chained(board, way, fleet, unit) or _searched(board, way, unit)
+        better = _repair_by_chain(board, assignment, fleet, unit) or _repair_by_search(board, assignment, unit)
         if better:
-            way, fleet = better, board.fleet(better)
-    return way
+            assignment, fleet = better, board.fleet(better)
+    return assignment
 
 
-def _chained(board: Board, way: Way, fleet: Fleet, unit: Unit) -> t.Optional[Way]:
+def _repair_by_chain(board: Board, assignment: Assignment, fleet: Fleet, unit: Unit) -> t.Optional[Assignment]:
     depths = range(1, DEPTH + 1)
-    return _within(board, CHAIN_NODES, lambda: next(filter(None, (_make_room(board, way, fleet, unit, depth, frozenset()) for depth in depths)), None))
+    return _search_within(
+        board, CHAIN_NODES, lambda: next(filter(None, (_make_room(board, assignment, fleet, unit, depth, frozenset()) for depth in depths)), None)
+    )
 
 
-def _searched(board: Board, way: Way, unit: Unit) -> t.Optional[Way]:
-    wanted = [board.units[uuid] for uuid in way] + [unit]
+def _repair_by_search(board: Board, assignment: Assignment, unit: Unit) -> t.Optional[Assignment]:
+    wanted = [board.units[uuid] for uuid in assignment] + [unit]
     if len(wanted) > EXACT_UNITS:
         return None
-    return _within(board, EXACT_NODES, lambda: Exact(board, wanted).solve())
+    return _search_within(board, EXACT_NODES, lambda: ExactSearch(board, wanted).find_assignment())
 
 
-def _within(board: Board, nodes: int, search: Callable[[], t.Optional[Way]]) -> t.Optional[Way]:
-    """Run a part of the repair with its own share of the nodes; out of them it has found nothing."""
+def _search_within(board: Board, nodes: int, search: Callable[[], t.Optional[Assignment]]) -> t.Optional[Assignment]:
+    """Run a part of the repair with its own share of the nodes; without a result when they are used up."""
     share = min(nodes, board.nodes)
     rest, board.nodes = board.nodes - share, share
     try:
         return search()
-    except _OutOfNodes:
+    except _OutOfNodesError:
         return None
     finally:
         board.nodes = rest + max(0, board.nodes)
 
 
-def _make_room(board: Board, way: Way, fleet: Fleet, unit: Unit, depth: int, moved: frozenset[str]) -> t.Optional[Way]:
-    """Return a way with the unit on it: on a host with room, else where one other unit can give way, which looks for a place in the same manner."""
+def _make_room(board: Board, assignment: Assignment, fleet: Fleet, unit: Unit, depth: int, moved: frozenset[str]) -> t.Optional[Assignment]:
+    """Return an assignment with the unit: on a host with enough capacity, or on one where another unit can be moved away in the same manner."""
     places = board.places(unit)
     for host in places:
-        if board.fits(unit, host, fleet):
-            return {**way, unit.uuid: host}
+        if board.can_fit(unit, host, fleet):
+            return {**assignment, unit.uuid: host}
     if depth == 0:
         return None
     for host in places:
-        for other in _small_first(board, way, host, moved):
-            without = {uuid: at for uuid, at in way.items() if uuid != other.uuid}
-            freed = board.placed(unit, host, _without(fleet, other, host))
+        for other in _small_first(board, assignment, host, moved):
+            without = {uuid: at for uuid, at in assignment.items() if uuid != other.uuid}
+            freed = board.fleet_with_unit(unit, host, _without_unit(fleet, other, host))
             found = freed and _make_room(board, {**without, unit.uuid: host}, freed, other, depth - 1, moved | {unit.uuid, other.uuid})
             if found:
                 return found
     return None
 
 
-def _small_first(board: Board, way: Way, host: str, moved: frozenset[str]) -> Iterable[Unit]:
-    there = [board.units[uuid] for uuid, at in way.items() if at == host and uuid not in moved]
+def _small_first(board: Board, assignment: Assignment, host: str, moved: frozenset[str]) -> Iterable[Unit]:
+    there = [board.units[uuid] for uuid, at in assignment.items() if at == host and uuid not in moved]
     return sorted(there, key=lambda unit: (unit.memory_mib, unit.uuid))
 
 
-def _without(fleet: Fleet, unit: Unit, host: str) -> Fleet:
+def _without_unit(fleet: Fleet, unit: Unit, host: str) -> Fleet:
     for request in unit.requests:
-        fleet = fleet.without(request.uuid, host)
+        fleet = fleet.without_domain(request.uuid, host)
     return fleet
 
 
-class Exact:
+class ExactSearch:
     """A full search for a place for each of a few units: the one with the fewest places first, on the fullest host first.
 
-    :arg wanted: the units; all of them or none find a place.
+    :arg wanted: the units; all or none of them are placed.
     """
 
     def __init__(self, board: Board, wanted: Sequence[Unit]) -> None:
@@ -159,39 +235,39 @@ class Exact:
         self.kind = {unit.uuid: kinds.index(unit.signature()) for unit in wanted}
         self.failed: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
 
-    def solve(self) -> t.Optional[Way]:
-        """Return the way; None where there is none. Ends without an answer when the board's nodes are used."""
-        return self._solve(self.board.base, {uuid: list(self.board.places(unit)) for uuid, unit in self.wanted.items()}, {})
+    def find_assignment(self) -> t.Optional[Assignment]:
+        """Return the way; None if there is none. Ends without an answer when the board's nodes are used."""
+        return self._assign_rest(self.board.base, {uuid: list(self.board.places(unit)) for uuid, unit in self.wanted.items()}, {})
 
-    def _solve(self, fleet: Fleet, places: Mapping[str, Sequence[str]], way: Way) -> t.Optional[Way]:
+    def _assign_rest(self, fleet: Fleet, places: Mapping[str, Sequence[str]], assignment: Assignment) -> t.Optional[Assignment]:
         if not places:
-            return way
-        if not all(places.values()) or self._seen(way) or not self._has_room(fleet, places):
+            return assignment
+        if not all(places.values()) or self._has_failed(assignment) or not self._has_room(fleet, places):
             return None
         unit = self.wanted[min(places, key=lambda uuid: (len(places[uuid]), -self.wanted[uuid].memory_mib, uuid))]
         for host in sorted(places[unit.uuid], key=lambda host: (fleet.states[host].free_mib(), host)):
-            taken = self.board.placed(unit, host, fleet)
-            found = taken and self._solve(taken, self._left(taken, host, places, unit), {**way, unit.uuid: host})
+            taken = self.board.fleet_with_unit(unit, host, fleet)
+            found = taken and self._assign_rest(taken, self._remaining_hosts(taken, host, places, unit), {**assignment, unit.uuid: host})
             if found:
                 return found
-        self.failed.add(self._key(way))
+        self.failed.add(self._assignment_key(assignment))
         return None
 
-    def _left(self, fleet: Fleet, host: str, places: Mapping[str, Sequence[str]], unit: Unit) -> dict[str, list[str]]:
-        """Return the places of the other units now that this host has got fuller."""
+    def _remaining_hosts(self, fleet: Fleet, host: str, places: Mapping[str, Sequence[str]], unit: Unit) -> dict[str, list[str]]:
+        """Return the remaining hosts of the other units after this host was filled."""
         rest = {uuid: hosts for uuid, hosts in places.items() if uuid != unit.uuid}
-        return {uuid: [at for at in hosts if at != host or self.board.fits(self.wanted[uuid], host, fleet)] for uuid, hosts in rest.items()}
+        return {uuid: [at for at in hosts if at != host or self.board.can_fit(self.wanted[uuid], host, fleet)] for uuid, hosts in rest.items()}
 
     def _has_room(self, fleet: Fleet, places: Mapping[str, Sequence[str]]) -> bool:
         hosts = {host for at in places.values() for host in at}
         return sum(self.wanted[uuid].memory_mib for uuid in places) <= sum(max(0, fleet.states[host].free_mib()) for host in hosts)
 
-    def _seen(self, way: Way) -> bool:
-        return self._key(way) in self.failed
+    def _has_failed(self, assignment: Assignment) -> bool:
+        return self._assignment_key(assignment) in self.failed
 
-    def _key(self, way: Way) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Return what is the same where units of one kind have changed places."""
+    def _assignment_key(self, assignment: Assignment) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return a key that is the same for assignments in which only equal units are exchanged."""
         shares: dict[str, list[int]] = {}
-        for uuid, host in way.items():
+        for uuid, host in assignment.items():
             shares.setdefault(host, []).append(self.kind[uuid])
         return tuple(sorted((host, tuple(sorted(kinds))) for host, kinds in shares.items()))

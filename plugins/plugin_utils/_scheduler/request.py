@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What a domain needs of the host that is to take it."""
+"""The requirements of a domain that is to be placed, and the validation of a request from outside (a saved plan, a record)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,94 @@ import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, ShapeError, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import check_field
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import (
+    BootFile,
+    DeviceNeed,
+    DiskNeed,
+    DomainGroup,
+    DomainRequest,
+    GuestCpu,
+    HugepageNeed,
+    NetworkNeed,
+)
 
-from .shape import check_needs
+_WHERE: t.Final = "request"
+# Fields that a domain's policy has, too.
+_OF_POLICY = ("labels", "group", "priority", "drain")
+_MAX_ITEMS = 10000
+_MAX_TEXT = 65536
+_SHOWN_CHARACTERS = 60
+_NEXT_STEP: t.Final = "Use the format in which host_facts returns the request of a domain."
 
-Body = Mapping[str, t.Any]
+
+def read_request(needs: Json) -> DomainRequest:
+    """Return a request. Raises L(InvalidArgument) for the first invalid value in it. Unknown keys are kept."""
+    try:
+        request = decode(DomainRequest, needs, _WHERE)
+    except ShapeError as error:
+        raise _refusal(error) from error
+    if isinstance(needs, Mapping):
+        for key, value in needs.items():
+            if key not in request.extra:
+                _check_size(f"{_WHERE}.{key}", value)
+            if key in _OF_POLICY and value is not None:
+                _check_policy(key, value)
+    return request
+
+
+def _refusal(error: ShapeError) -> InvalidArgument:
+    if error.found is not ABSENT:
+        return InvalidArgument(f"{error.path} is {_shown(error.found)}.", f"Give {error.expected}.")
+    where, _dot, key = error.path.rpartition(".")
+    return InvalidArgument(f"{'The request' if where == _WHERE else where} has no {key}.", _NEXT_STEP)
+
+
+def _shown(value: Json) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _check_size(where: str, value: Json) -> None:
+    """Raise L(InvalidArgument) for a text or a list that is too long for any domain."""
+    if isinstance(value, str):
+        if len(value) > _MAX_TEXT:
+            raise InvalidArgument(f"{where} is {_shown(value)}.", f"Give at most {_MAX_TEXT} characters.")
+        return
+    if not isinstance(value, (Mapping, list, tuple)):
+        return
+    if len(value) > _MAX_ITEMS:
+        raise InvalidArgument(f"{where} has {len(value)} entries.", f"Give at most {_MAX_ITEMS}.")
+    for inner in value.values() if isinstance(value, Mapping) else value:
+        _check_size(where, inner)
+
+
+def _check_policy(key: str, value: Json) -> None:
+    try:
+        check_field(key, dict(value) if isinstance(value, Mapping) else value)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"In the request: {error.message}", error.next_step) from error
+
+
 # Modes of libvirt's numatune in which memory is on the named cells or nowhere.
-_BINDING = ("strict", "restrictive")
+_BINDING_MODES = ("strict", "restrictive")
 # The policy of a CPU feature in libvirt's definition without which the guest does not start.
-_REQUIRED = "require"
+_REQUIRED_POLICY = "require"
 
 
 @dataclass(frozen=True)
 class Request:
-    """One domain that wants a place.
+    """One domain to be placed.
 
-    :arg source: inventory name of the host that it is to leave.
-    :arg source_uuid: libvirt's UUID of that host, C(source_id) its own ID; empty where it is not known.
+    :arg source: inventory name of the host that it leaves.
+    :arg source_uuid: libvirt's UUID of that host, C(source_id) its own ID; empty if it is not known.
     :arg needs: the request as C(host_facts) gives it for the domain.
     :arg copied: target to bytes, of the disks that are to be copied.
     :arg copy_paths: target to path at the destination, where that is not the path at the source.
-    :arg unsafe: the operator answers for storage that is not proved shared.
+    :arg unsafe: the operator vouches for storage that is not proved shared.
     """
 
     uuid: str
@@ -42,16 +108,16 @@ class Request:
     source_uuid: str
     memory_mib: int
     vcpus: int = 1
-    needs: Body = field(default_factory=dict, hash=False)
+    needs: DomainRequest = field(default_factory=lambda: DomainRequest(1, 1), hash=False)
     copied: Mapping[str, int] = field(default_factory=dict, hash=False)
     copy_paths: Mapping[str, str] = field(default_factory=dict, hash=False)
     unsafe: bool = False
     source_id: str = ""
 
     @classmethod
-    def of(
+    def from_needs(
         cls,
-        needs: t.Any,
+        needs: Json | DomainRequest,
         uuid: str = "",
         name: str = "",
         source: str = "",
@@ -61,19 +127,19 @@ class Request:
         copy_paths: t.Optional[Mapping[str, str]] = None,
         source_id: t.Optional[str] = None,
     ) -> Request:
-        """Return the request of a domain. Raises L(InvalidArgument) with a sentence for what no request can hold.
+        """Return the request of a domain. Raises L(InvalidArgument) with a sentence for invalid values.
 
-        :arg needs: as a host gave it, or saved and given back: then UUID and name stand in it.
+        :arg needs: as a host reported it, or a saved one, which includes UUID and name.
         """
-        check_needs(needs)
+        read = needs if isinstance(needs, DomainRequest) else read_request(needs)
         return cls(
-            uuid=uuid or needs.get("uuid") or "",
-            name=name or needs.get("name") or "The domain",
+            uuid=uuid or read.uuid or "",
+            name=name or read.name or "The domain",
             source=source,
             source_uuid=source_uuid,
-            memory_mib=needs["memory_mib"],
-            vcpus=needs["vcpus"],
-            needs=needs,
+            memory_mib=read.memory_mib,
+            vcpus=read.vcpus,
+            needs=read,
             copied=_checked_copies(copied or {}),
             copy_paths=dict(copy_paths or {}),
             unsafe=unsafe,
@@ -81,56 +147,56 @@ class Request:
         )
 
     @property
-    def source_place(self) -> Body:
-        """The host that the domain is to leave, as a place of records."""
-        return place(self.source, self.source_id or None, self.source_uuid or None)
+    def source_ref(self) -> HostRef:
+        """The host that the domain leaves, as records name it."""
+        return HostRef(self.source, self.source_id or None, self.source_uuid or None)
 
-    def as_json(self) -> dict[str, t.Any]:
-        """Return what a record keeps under C(request), so that a booking counts it."""
-        own = {"memory_mib": self.memory_mib, "vcpus": self.vcpus}
-        return {**self.needs, **own, "copied_disk_bytes": dict(self.copied)} if self.copied else {**self.needs, **own}
+    def as_json(self) -> JsonObject:
+        """Return the value that a record keeps as C(request), so that bookings count it."""
+        own = {**encode(self.needs), "memory_mib": self.memory_mib, "vcpus": self.vcpus}
+        return {**own, "copied_disk_bytes": dict(self.copied)} if self.copied else own
 
     @functools.cached_property
     def arch(self) -> t.Optional[str]:
-        """The guest's architecture; None where it is not known."""
-        return self.needs.get("arch")
+        """The guest's architecture; None if it is not known."""
+        return self.needs.arch or None
 
     @functools.cached_property
     def virt_type(self) -> t.Optional[str]:
         """C(kvm) or C(qemu)."""
-        return self.needs.get("virt_type")
+        return self.needs.virt_type or None
 
     @functools.cached_property
     def machine(self) -> t.Optional[str]:
         """The machine type as it runs, e.g. C(pc-q35-7.2)."""
-        return self.needs.get("machine")
+        return self.needs.machine or None
 
     @functools.cached_property
     def hypervisor(self) -> t.Optional[int]:
         """The version of the QEMU it runs on, as libvirt's number."""
-        return self.needs.get("hypervisor")
+        return self.needs.hypervisor or None
 
     @functools.cached_property
-    def cpu(self) -> t.Optional[Body]:
-        """The CPU that the guest sees: C(mode), C(model), C(features)."""
-        return self.needs.get("cpu")
+    def cpu(self) -> t.Optional[GuestCpu]:
+        """The CPU that the guest sees."""
+        return self.needs.cpu or None
 
     @functools.cached_property
     def required_features(self) -> frozenset[str]:
-        """CPU features that the guest cannot do without."""
-        policies = (self.cpu or {}).get("features") or {}
-        return frozenset(name for name, policy in policies.items() if policy == _REQUIRED)
+        """CPU features that the guest requires."""
+        policies = (self.cpu.features if self.cpu else None) or {}
+        return frozenset(name for name, policy in policies.items() if policy == _REQUIRED_POLICY)
 
     @functools.cached_property
     def vcpu_pins(self) -> tuple[frozenset[int], ...]:
         """The host CPUs of each vCPU that is pinned."""
-        pinning = self.needs.get("pinning") or {}
-        return tuple(frozenset(ids) for ids in (pinning.get("vcpus") or {}).values() if ids)
+        pinning = self.needs.pinning
+        return tuple(frozenset(ids) for ids in ((pinning.vcpus if pinning else None) or {}).values() if ids)
 
     @functools.cached_property
     def pinned_cpus(self) -> frozenset[int]:
         """Every host CPU that the guest is pinned to, its emulator's included."""
-        emulator = (self.needs.get("pinning") or {}).get("emulator") or ()
+        emulator = (self.needs.pinning.emulator if self.needs.pinning else None) or ()
         return frozenset(emulator).union(*self.vcpu_pins)
 
     @functools.cached_property
@@ -141,81 +207,80 @@ class Request:
     @functools.cached_property
     def bindings(self) -> tuple[tuple[frozenset[int], int], ...]:
         """Strict bindings of memory to NUMA cells of the host: the cells, and how many MiB they hold together."""
-        numa = self.needs.get("numa") or {}
-        if numa.get("mode") not in _BINDING:
+        numa = self.needs.numa
+        if not numa or numa.mode not in _BINDING_MODES:
             return ()
-        whole = frozenset(numa.get("nodeset") or ())
-        cells = numa.get("cells") or ()
-        bound = [(frozenset(cell.get("nodeset") or ()) or whole, cell["memory_mib"]) for cell in cells]
+        whole = frozenset(numa.nodeset or ())
+        bound = [(frozenset(cell.nodeset or ()) or whole, cell.memory_mib) for cell in numa.cells or ()]
         return tuple((nodes, mib) for nodes, mib in bound if nodes) if bound else ((whole, self.memory_mib),) if whole else ()
 
     @functools.cached_property
-    def hugepages(self) -> Sequence[Body]:
-        """Huge pages that back its memory: C(size_kib) (None: the host's default) and C(mib)."""
-        return self.needs.get("hugepages") or ()
+    def hugepages(self) -> Sequence[HugepageNeed]:
+        """Huge pages that back its memory."""
+        return self.needs.hugepages or ()
 
     @functools.cached_property
-    def devices(self) -> Sequence[Body]:
+    def devices(self) -> Sequence[DeviceNeed]:
         """Devices of the host that it holds."""
-        return self.needs.get("devices") or ()
+        return self.needs.devices or ()
 
     @functools.cached_property
-    def uncopied_disks(self) -> Sequence[Body]:
-        """Those whose images must be there."""
-        return [disk for disk in self.disks if disk["target"] not in self.copied]
+    def uncopied_disks(self) -> Sequence[DiskNeed]:
+        """The disks whose images must exist on the destination."""
+        return [disk for disk in self.disks if disk.target not in self.copied]
 
     @functools.cached_property
-    def disks(self) -> Sequence[Body]:
+    def disks(self) -> Sequence[DiskNeed]:
         """All its disks that are not empty drives."""
-        return [disk for disk in self.needs.get("disks") or () if disk.get("source")]
+        return [disk for disk in self.needs.disks or () if disk.source]
 
     @functools.cached_property
-    def boot_files(self) -> Sequence[Body]:
-        """What QEMU reads when it starts the guest: C(what) and C(path)."""
-        return self.needs.get("boot_files") or ()
+    def boot_files(self) -> Sequence[BootFile]:
+        """The files that QEMU reads when it starts the guest."""
+        return self.needs.boot_files or ()
 
     @functools.cached_property
     def nvram(self) -> t.Optional[str]:
-        """The file of its firmware variables; None where it has none."""
-        return self.needs.get("nvram")
+        """The file of its firmware variables; None if it has none."""
+        return self.needs.nvram or None
 
     @functools.cached_property
-    def networks(self) -> Sequence[Body]:
-        """What its interfaces are plugged into."""
-        return self.needs.get("networks") or ()
+    def networks(self) -> Sequence[NetworkNeed]:
+        """The networks of its interfaces."""
+        return self.needs.networks or ()
 
     @functools.cached_property
     def traits(self) -> Sequence[str]:
-        """What its policy asks of both hypervisors."""
-        return self.needs.get("traits") or ()
+        """The traits that its policy requires of both hypervisors."""
+        return self.needs.traits or ()
 
     @functools.cached_property
     def labels(self) -> frozenset[str]:
-        """What the inventory must have given the host."""
-        return frozenset(self.needs.get("labels") or ())
+        """The labels that the host must have in the inventory."""
+        return frozenset(self.needs.labels or ())
 
     @functools.cached_property
-    def group(self) -> t.Optional[Body]:
-        """Name, policy and C(max_per_host) of its group; None where it has none."""
-        return self.needs.get("group")
+    def group(self) -> t.Optional[DomainGroup]:
+        """Its group; None if it has none."""
+        return self.needs.group or None
 
     @functools.cached_property
     def blockers(self) -> Sequence[str]:
-        """Sentences on what keeps it from moving at all."""
-        return self.needs.get("blockers") or ()
+        """Reasons why the domain cannot be moved at all."""
+        return self.needs.blockers or ()
 
     @functools.cached_property
     def priority(self) -> int:
         """The higher, the earlier it moves."""
-        return self.needs.get("priority") or 0
+        return self.needs.priority or 0
 
     @functools.cached_property
     def drain(self) -> str:
         """What a drain does with it: migrate, shutdown or leave."""
-        return self.needs.get("drain") or "migrate"
+        return self.needs.drain or "migrate"
 
 
-def _checked_copies(copied: t.Any) -> dict[str, int]:
+def _checked_copies(copied: Mapping[str, int]) -> dict[str, int]:
     if not isinstance(copied, Mapping) or not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in copied.values()):
-        raise InvalidArgument(f"The disks to copy are {copied!r}.", "Give the bytes of each by its target.")
+        raise InvalidArgument(f"The disks to copy are {copied!r}.", "Give the size of each in bytes by its target.")
     return dict(copied)

@@ -13,18 +13,21 @@ from xml.sax.saxutils import escape, quoteattr
 
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils import _errors as e
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.saved import check_saved
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.ports import Definition
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request import request_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.domain import definition_root, info_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.folder import _parsed as volume_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.hardware import _platforms as platforms_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.surroundings import _device as device_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy import document
-from ansible_collections.kvmfleet.migration.plugins.module_utils._xml import parse_libvirts
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._policy.effective import effective, warning_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.start_checks import check_definition
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request import build_request
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.folders import _parse_volume as volume_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.hardware import _describe_device as device_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.hardware import _list_platforms as platforms_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reading import parse_domain_xml, read_domain_info
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states, policy_documents
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import parse_libvirt_xml
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import effective_policy
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.orders import restart_order
 
 from ..mutation import mutated
 from ..target import Target
@@ -33,7 +36,7 @@ UUID = "00000000-0000-4000-8000-000000000001"
 VERSIONS = {"libvirt": 9000000, "hypervisor": 7002022}
 # What every vCPU of the largest guest pinned to a few CPUs takes.
 _MOST_CHARACTERS = 2**20
-POOLS = ({"name": "default", "type": "dir", "path": "/srv"},)
+POOLS = (StoragePool("default", "dir", path="/srv"),)
 
 # An element as [name, attributes, text, elements].
 Tree = t.Any
@@ -54,7 +57,7 @@ _POLICY = _tree(
     _tree("p:profile", "gold"),
     _tree("p:group", "", name="web", policy="anti-affinity", max_per_host="1"),
     _tree("p:labels", "", _tree("p:label", "ssd"), _tree("p:label", "x")),
-    **{"xmlns:p": document.NAMESPACE},
+    **{"xmlns:p": policy_documents.POLICY_NAMESPACE},
 )
 _DISK = _tree("disk", "", _tree("driver", type="qcow2"), _tree("source", file="/srv/a.qcow2"), _tree("target", dev="vda"), type="file", device="disk")
 _VOLUME = _tree("disk", "", _tree("source", pool="default", volume="b"), _tree("target", dev="vdb"), type="volume")
@@ -137,17 +140,17 @@ def check_text(xml: str) -> None:
     """Read a text as a definition: what facts, policies, storage and evacuations take out of it. Each may refuse it by itself."""
     with contextlib.suppress(e.KvmfleetError):
         _check_order(xml)
-    root = definition_root(xml)
-    info = h.DomainInfo(uuid=UUID, name="web1", view=h.NOT_THERE, **info_of(root))
-    own = document.parse(info.policy_xml)
-    request = request_of(Definition(info, root), own, VERSIONS, None, POOLS)
-    assert len(json.dumps(request)) < 100 * len(xml) + _MOST_CHARACTERS, "a short definition makes a huge request"
+    root = parse_domain_xml(xml)
+    info = domain_states.DomainInfo(uuid=UUID, name="web1", view=domain_states.NOT_THERE, **read_domain_info(root))
+    own = policy_documents.parse_policy(info.policy_xml)
+    request = build_request(Definition(info, root), own, VERSIONS, None, POOLS)
+    assert len(json.dumps(encode(request))) < 100 * len(xml) + _MOST_CHARACTERS, "a short definition makes a huge request"
 
 
 def _check_order(xml: str) -> None:
-    proved = [{"target": target, "path": path} for target, path in (("vda", "/srv/a.qcow2"), ("vdb", "/srv/b"), ("vdc", "rbd/c"))]
-    sources = [["vda", "/srv/a.qcow2"], ["vdb", "default/b"], ["vdc", "rbd/c"]]
-    check_saved({"uuid": UUID, "name": "web1", "definition": xml, "sources": sources, "disks": proved}, ["/usr/bin/qemu-system-x86_64"])
+    proved = tuple(SavedDisk(target, "file", path, False, False, ()) for target, path in (("vda", "/srv/a.qcow2"), ("vdb", "/srv/b"), ("vdc", "rbd/c")))
+    sources = (("vda", "/srv/a.qcow2"), ("vdb", "default/b"), ("vdc", "rbd/c"))
+    check_definition(restart_order(UUID, "web1", xml, sources, proved), ["/usr/bin/qemu-system-x86_64"])
 
 
 def check_policy_tree(tree: Tree) -> None:
@@ -158,12 +161,12 @@ def check_policy_tree(tree: Tree) -> None:
 def check_policy(data: bytes) -> None:
     """Read bytes as the element of a policy, change it and write it again."""
     xml = data.decode("utf-8", "surrogateescape")
-    own = document.parse(xml)
-    assert document.is_same(xml, xml)
+    own = policy_documents.parse_policy(xml)
+    assert policy_documents.is_same_policy(xml, xml)
     if not own.wrong:
-        warning_of(effective(own.check("domain web1"), {}, {"priority": 3}))
-    changed = document.changed(xml, {"priority": 5, "labels": ["a"], "group": {"name": "g", "policy": "affinity"}}, ["drain"])
-    again = document.parse(changed)
+        assert effective_policy(own.check_values("domain web1"), {}, {"priority": 3}).warning != ""
+    changed = policy_documents.change_policy(xml, {"priority": 5, "labels": ["a"], "group": {"name": "g", "policy": "affinity"}}, ["drain"])
+    again = policy_documents.parse_policy(changed)
     assert again.values["priority"] == 5
     assert again.values["labels"] == ["a"]
     assert "drain" not in again.values
@@ -190,9 +193,9 @@ def check_host_tree(case: tuple[str, Tree]) -> None:
     if kind == "volume":
         volume_of(xml)
     elif kind == "device":
-        device_of(parse_libvirts(xml, "a device"))
+        device_of(parse_libvirt_xml(xml, "a device"))
     else:
-        list(platforms_of(parse_libvirts(xml, "its capabilities")))
+        list(platforms_of(parse_libvirt_xml(xml, "its capabilities")))
 
 
 _HOST_TREES = {"volume": _VOLUME_OF_A_POOL, "device": _NODE_DEVICE, "capabilities": _CAPABILITIES}

@@ -13,14 +13,18 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.filter.drain_apply import drain_apply
-from ansible_collections.kvmfleet.migration.plugins.filter.drain_facts import drain_facts
-from ansible_collections.kvmfleet.migration.plugins.filter.drain_moves import drain_moves
 from ansible_collections.kvmfleet.migration.plugins.filter.fleet_scan import fleet_scan
 from ansible_collections.kvmfleet.migration.plugins.filter.plan_drain import plan_drain
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import saved
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record, read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import saved_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.drift import apply_saved_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import list_moves
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import HostQuery, collect_facts, fresh_hosts, read_answers, readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 
 from ..mutation import mutated
@@ -33,8 +37,8 @@ _PLAN = plan_drain(_FACTS, **_HOSTS, n_plus_one=True)
 
 
 def _record() -> dict[str, t.Any]:
-    ends = schema.place("kvm1", None, f.uuid_of("kvm1")), schema.place("kvm2", None, f.uuid_of("kvm2"))
-    made = schema.new_record("live-migration", {"uuid": f.uuid_of("web"), "name": "web"}, *ends, {}, "me", {"memory_mib": 1024, "vcpus": 1})
+    ends = HostRef("kvm1", None, f.uuid_of("kvm1")), HostRef("kvm2", None, f.uuid_of("kvm2"))
+    made = encode(new_record("live-migration", DomainRef(f.uuid_of("web"), "web"), *ends, {}, "me", {"memory_mib": 1024, "vcpus": 1}))
     return {**made, "status": "completed", "result": {**made["result"], "elapsed_ms": 9000}}
 
 
@@ -54,15 +58,16 @@ _ARGUMENTS = {
 
 def check_plan(data: bytes) -> None:
     """Read a plan's file."""
-    saved.read(data)
+    saved_plan.read_plan(data)
 
 
 def check_sealed(plan: t.Any) -> None:
     """Apply a plan whose digest is right, from its file and as an object."""
-    document = saved.sealed(plan) if isinstance(plan, dict) else plan
+    document = {**plan, "schema": saved_plan.PLAN_SCHEMA, "digest": saved_plan.plan_digest(plan)} if isinstance(plan, dict) else plan
     for given in (document, json.dumps(document)):
-        applied = drain_apply(given, _FACTS, **_HOSTS)
-        assert all(move["destination"] in _FACTS for move in drain_moves(applied, "kvm1"))
+        with readable_facts():
+            applied = apply_saved_plan(given, DrainInputs(_FACTS), **_HOSTS, given={})
+        assert all(move["destination"] in _FACTS for move in list_moves(applied, "kvm1"))
 
 
 def check_facts(case: tuple[t.Any, t.Any]) -> None:
@@ -70,7 +75,7 @@ def check_facts(case: tuple[t.Any, t.Any]) -> None:
     facts, arguments = case
     plan = plan_drain(facts, **_HOSTS, **arguments) if isinstance(arguments, dict) else plan_drain(facts, **_HOSTS, records=arguments)
     with contextlib.suppress(KvmfleetError):
-        saved.read(json.dumps(plan))
+        saved_plan.read_plan(json.dumps(plan))
 
 
 def check_scan(facts: t.Any) -> None:
@@ -78,28 +83,27 @@ def check_scan(facts: t.Any) -> None:
     json.dumps(fleet_scan(facts))
 
 
-_NOW = "2026-11-21T03:00:05.000Z"
-_ASKED = {
-    "max_age_seconds": 60,
-    "asked": [{"item": "kvm2", "ansible_facts": {"kvmfleet_host": _FACTS["kvm2"]}}, {"item": "kvm3", "unreachable": True, "msg": "no route"}],
-    "undisputed_by": ["kvm1"],
-    "moves": [{**_record(), "updated_at": _NOW}],
-    "told": None,
-}
-_HOSTVARS = {name: {"ansible_facts": {"kvmfleet_host": facts}} for name, facts in _FACTS.items()}
+_ANSWERS = [{"item": "kvm2", "ansible_facts": {"kvmfleet_host": _FACTS["kvm2"]}}, {"item": "kvm3", "unreachable": True, "msg": "no route"}]
+_MOVES = [{**_record(), "updated_at": "2026-11-21T03:00:05.000Z"}]
 
 
-def check_hostvars(case: tuple[t.Any, t.Any]) -> None:
-    """Take the facts that still count out of hostvars and answers."""
-    hostvars, asked = case
-    if isinstance(asked, dict) and not asked.keys() - _ASKED.keys():
-        assert drain_facts(hostvars, ["kvm1", "kvm2", "kvm3"], **asked).keys() <= _FACTS.keys()
+def check_gathered(case: tuple[t.Any, t.Any, t.Any]) -> None:
+    """Take the facts that still count out of what is known and what hosts answered."""
+    facts, results, moves = case
+    with readable_facts():
+        found = collect_facts(_FACTS, facts.get, read_answers(decode(HostQuery, result) for result in results))
+        assert fresh_hosts(_FACTS, found.get, [read_record(move) for move in moves], undisputed_by=["kvm1"]) <= _FACTS.keys()
 
 
 TARGETS = [
-    Target("drain_hostvars", check_hostvars, st.tuples(mutated(_HOSTVARS), mutated(_ASKED, {**_ASKED, "max_age_seconds": None})), (AnsibleFilterError,)),
+    Target(
+        "drain_gathered",
+        check_gathered,
+        st.tuples(mutated({name: with_receipt(facts) for name, facts in _FACTS.items()}), mutated(_ANSWERS), mutated(_MOVES)),
+        (KvmfleetError,),
+    ),
     Target.of_bytes("saved_plan", check_plan, json.dumps(_PLAN, separators=(",", ":")).encode(), b'{"schema":1,"digest":"","moves":[]}'),
-    Target("saved_plan_sealed", check_sealed, mutated(_PLAN), (AnsibleFilterError,)),
+    Target("saved_plan_sealed", check_sealed, mutated(_PLAN), (KvmfleetError,)),
     Target("drain_facts", check_facts, st.tuples(mutated(_FACTS), mutated(_ARGUMENTS)), (AnsibleFilterError,)),
     Target("fleet_facts", check_scan, mutated(_FACTS), (AnsibleFilterError,)),
 ]

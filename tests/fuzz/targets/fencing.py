@@ -12,11 +12,16 @@ import typing as t
 
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing import evidence
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.agent import Power, power_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.config import parse_fencing
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.options import as_lines
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.redact import KEPT_BYTES, plain_text, redact
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import fencing
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import (
+    SHOWN_OUTPUT_BYTES,
+    PowerState,
+    plain_text,
+    read_power,
+    redact_secrets,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import format_options, parse_fencing
 
 from ..mutation import mutated
 from ..target import Target
@@ -36,11 +41,11 @@ def check_output(data: bytes) -> None:
     """Read what an agent printed: no secret comes through, and it is off only by its own word."""
     text = plain_text(data)
     for code in (None, -9, 0, 1, 2):
-        power = power_of(code, text)
-        assert power is not Power.OFF or (code == 2 and "off" in text.lower())
+        power = read_power(code, text)
+        assert power is not PowerState.OFF or (code == 2 and "off" in text.lower())
     for torn, killed in ((False, False), (True, False), (False, True)):
-        shown = redact(text, [SECRET], torn, killed)
-        assert len(shown.encode("utf-8")) <= KEPT_BYTES
+        shown = redact_secrets(text, [SECRET], torn, killed)
+        assert len(shown.encode("utf-8")) <= SHOWN_OUTPUT_BYTES
         assert SECRET not in shown
 
 
@@ -61,15 +66,15 @@ _EVIDENCE = {
 
 def check_tasks(given: t.Any) -> None:
     """Read evidence of a tasks file: what passes says that this host is off, now, and can be written down."""
-    checked = evidence.check_evidence(given, "kvm1", None, "root", NOW, [SECRET])
-    assert (checked["host"], checked["status"]) == ("kvm1", "off")
-    assert evidence.is_fresh(checked, NOW)
-    assert SECRET not in json.dumps(checked)
+    checked = fencing.check_evidence(given, "kvm1", None, "root", NOW, [SECRET])
+    assert (checked.host, checked.status) == ("kvm1", "off")
+    assert fencing.is_fresh(checked, NOW)
+    assert SECRET not in json.dumps(encode(checked))
 
 
 def check_person(given: t.Any) -> None:
     """Read a person's word."""
-    json.dumps(evidence.person_evidence(given, "kvm1", None, "root")).encode("utf-8")
+    json.dumps(encode(fencing.person_evidence(given, "kvm1", None, "root"))).encode("utf-8")
 
 
 _SETTINGS = {
@@ -85,7 +90,7 @@ def check_settings(given: t.Any) -> None:
     """Read C(kvmfleet_fencing): one line an option goes to the agent."""
     config = parse_fencing(given, "kvm1")
     if config is not None:
-        lines = as_lines("status", config.options).decode("utf-8")
+        lines = format_options("status", config.options).decode("utf-8")
         assert len(lines.splitlines()) == len(config.options) + 1
         assert "options" not in repr(config)
         assert all(repr(option) == f"Option({option.name})" for option in config.options)

@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.locks import probe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.cpusets import ids_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import store_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.traits import _kernel_of, _list_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.domain import job_stats, job_words, state_words
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import innermost, read_mounts
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import iterations
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits, Watched, decide
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.progress import Samples, progress_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.qemu_locks import probe_lock
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.identity import _parse_kernel, _read_setting
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import identify_store, innermost_mount, read_mounts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reading import job_stats, job_words, state_words
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import downtime
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import AdaptiveSchedule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits, MonitorState, Samples, decide_actions, measure_progress
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import parse_ids
 
 from .. import sandbox
 from ..mutation import mutated
@@ -45,7 +44,7 @@ _JOB = {
     "auto_converge_throttle": 20,
 }
 _MOST = 2**64
-_LIMITS = Limits(Adaptive(30, 500), timeout_seconds=2, stall_seconds=60)
+_LIMITS = Limits(AdaptiveSchedule(30, 500), timeout_seconds=2, stall_seconds=60)
 
 
 def check_job(stats: t.Any) -> None:
@@ -54,16 +53,16 @@ def check_job(stats: t.Any) -> None:
         isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST for key, value in stats.items() if key in _JOB
     ):
         return
-    assert job_words(stats) in (h.JOB_NONE, h.JOB_INCOMING, h.JOB_OUTGOING, h.JOB_OTHER)
+    assert job_words(stats) in (domain_states.JOB_NONE, domain_states.JOB_INCOMING, domain_states.JOB_OUTGOING, domain_states.JOB_OTHER)
     state_words(stats.get("type", 0), stats.get("operation", 0))
     read = job_stats(stats)
-    progress = progress_of(read, 0, 2**28)
-    assert 0 <= progress["percent"] <= 99
-    Samples().add(read, read.elapsed_ms, 30)
-    iterations.read(read, 500, iterations.read(read, 30, iterations.Iterations()))
-    _actions, watched = decide(read, 1.0, _LIMITS, Watched())
-    decide(read, 3.0, _LIMITS, watched)
-    json.dumps(progress)
+    progress = measure_progress(read, 0, 2**28)
+    assert 0 <= progress.percent <= 99
+    Samples().add_sample(read, read.elapsed_ms, 30)
+    downtime.read_iterations(read, 500, downtime.read_iterations(read, 30, downtime.Iterations()))
+    _actions, watched = decide_actions(read, 1.0, _LIMITS, MonitorState())
+    decide_actions(read, 3.0, _LIMITS, watched)
+    json.dumps(encode(progress))
 
 
 _MOUNTS = (
@@ -77,13 +76,13 @@ def check_tables(data: bytes) -> None:
     root = sandbox.laid_out("tables", {"mountinfo": data})
     mounts = read_mounts(str(root / "mountinfo"))
     for mount in mounts:
-        store_of(mount)
-    innermost("/srv/a/b", {mount.path for mount in mounts})
+        identify_store(mount)
+    innermost_mount("/srv/a/b", {mount.path for mount in mounts})
     text = data.decode("utf-8", "replace")
-    _kernel_of(text)
-    _list_of(text, "namespaces")
-    ids_of(text)
-    probe(str(root / "mountinfo"))
+    _parse_kernel(text)
+    _read_setting(text, "namespaces")
+    parse_ids(text)
+    probe_lock(str(root / "mountinfo"))
 
 
 TARGETS = [

@@ -7,33 +7,37 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import typing as t
 
 from ansible.errors import AnsibleError
 from hypothesis import strategies as st
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.migrations import canonical_uuid
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor import uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import downtime_at, downtime_steps
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.fleet import doors_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation.source import Source
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import address
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import libvirt_formats
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef, canonical_uuid
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, LIVE_MIGRATION
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fleet_answers import list_ssh_endpoints
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import Source, age_seconds
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import connection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import query
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.selection import select
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import requests_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._policy.effective import effective
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._protect.answer import age_seconds
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.arrivals import towards
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import check
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import run_query
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.selection import make_selection
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import read_requests
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.guests import arriving_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.settings import SchedulerSettings
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import check_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import effective_policy
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import SchedulerSettings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 from .. import sandbox
 from ..mutation import mutated
@@ -81,13 +85,13 @@ def check_variables(variables: t.Any) -> None:
     entry = {"name": "kvm2", "host_id": None, "addresses": {"ansible_host": variables.get("ansible_host"), "ssh_port": variables.get("ansible_port")}}
     for read in (
         lambda: settings.scheduler("kvm2"),
-        lambda: effective({}, settings.profile("kvm2", "gold"), settings.policy("kvm2")),
+        lambda: effective_policy({}, settings.profile("kvm2", "gold"), settings.policy("kvm2")),
         lambda: settings.libvirt_uri("kvm2", "kvm1"),
         lambda: settings.libvirt_uri("kvm1", "kvm2"),
         lambda: settings.host_at("qemu+ssh://10.0.0.2/system"),
         lambda: settings.migrate_uri("kvm2"),
         lambda: settings.fresh_facts("kvm2"),
-        lambda: doors_of(settings, Source(entry)),
+        lambda: list_ssh_endpoints(settings, Source(host_entry(entry))),
     ):
         with contextlib.suppress(KvmfleetError):
             read()
@@ -95,8 +99,8 @@ def check_variables(variables: t.Any) -> None:
 
 def check_scheduler(value: t.Any) -> None:
     """Read C(kvmfleet_scheduler), and use what passes."""
-    settings = SchedulerSettings.of(value, "kvm2").with_task(value)
-    host = HostState.of("kvm2", f.host("kvm2"), settings=settings)
+    settings = SchedulerSettings.from_variable(value, "kvm2").with_task(value)
+    host = HostState.from_facts("kvm2", decode(HostFacts, f.host("kvm2")), settings=settings)
     assert host.capacity_mib >= 0
     assert host.capacity_vcpus >= 0
     settings.as_json()
@@ -104,10 +108,10 @@ def check_scheduler(value: t.Any) -> None:
 
 def check_request(needs: t.Any) -> None:
     """Read a saved request and ask every filter about it."""
-    request = Request.of(needs)
-    fleet = Fleet({name: HostState.of(name, f.host(name)) for name in ("kvm1", "kvm2")})
+    request = Request.from_needs(needs)
+    fleet = Fleet({name: HostState.from_facts(name, decode(HostFacts, f.host(name))) for name in ("kvm1", "kvm2")})
     for host in fleet.states.values():
-        check(request, host, fleet).as_dict()
+        check_host(request, host, fleet).as_dict()
 
 
 _ARGUMENTS = {
@@ -128,7 +132,7 @@ def check_options(arguments: t.Any) -> None:
     if not isinstance(arguments, dict) or not all(_is_of_type(name, arguments.get(name)) for name in (*move_spec(), "parallel", "moves")):
         return
     settings = Settings({"hostvars": {"kvm1": {}, "kvm2": _VARIABLES}, "groups": {"all": ["kvm1", "kvm2"]}})
-    for request in requests_of({"parallel": 4, **arguments}, settings, "kvm1"):
+    for request in read_requests({"parallel": 4, **arguments}, settings, "kvm1"):
         assert request.name or request.uuid
 
 
@@ -164,14 +168,17 @@ _TIMES = (
 _WORDS = st.one_of(mutated(*_TIMES), st.text(max_size=30), st.text(alphabet="0123456789-+:.TZW, ", max_size=32))
 
 
+_ENDS = HostRef("kvm1", None, None), HostRef("kvm2", None, None)
+_ARRIVED = dataclasses.replace(new_record(LIVE_MIGRATION, DomainRef("a", None), *_ENDS, {}, "me"), status=COMPLETED)
+
+
 def check_time(value: t.Any) -> None:
     """Read a time wherever one is read."""
     age_seconds(value)
-    record = {"domain": {"uuid": "a"}, "status": "completed", "updated_at": value, "destination": {"host": "kvm2", "host_uuid": None}}
-    towards([record], {"host": "kvm2", "host_uuid": None})
+    arriving_records([dataclasses.replace(_ARRIVED, updated_at=value)], HostRef("kvm2", None, None))
     check_variables({**_VARIABLES, "ansible_facts": {"kvmfleet_host": {"received": value}}})
     check_variables({**_VARIABLES, "ansible_facts": {"kvmfleet_host": {"received": {"boot_id": "a", "seconds": value}}}})
-    select(since=value, until=value).screen.written_since  # noqa: B018 it is worked out when it is read
+    make_selection(since=value, until=value).prefilter.written_since  # noqa: B018 it is worked out when it is read
 
 
 def check_duration(numbers: list[int]) -> None:
@@ -187,9 +194,9 @@ def check_uri(value: t.Any) -> None:
     """Read a URI and an address wherever an option or a variable gives one."""
     text = value if isinstance(value, str) else str(value)
     for read in (
-        lambda: uri.check_uri(value, "uri"),
-        lambda: uri.check_migrate_uri(value),
-        lambda: uri.remote_uri(text, "ssh"),
+        lambda: libvirt_formats.check_uri(value, "uri"),
+        lambda: libvirt_formats.check_migrate_uri(value),
+        lambda: libvirt_formats.remote_uri(text, "ssh"),
         lambda: canonical_uuid(text),
         lambda: _local(value),
     ):
@@ -198,7 +205,7 @@ def check_uri(value: t.Any) -> None:
 
 
 def _local(value: t.Any) -> None:
-    assert not uri.is_local(uri.check_uri(value, "uri")) or "//" in value
+    assert not libvirt_formats.is_local(libvirt_formats.check_uri(value, "uri")) or "//" in value
     Settings({"hostvars": {"kvm1": {"kvmfleet_libvirt_uri": value}}, "groups": {}}).host_at(value)
 
 
@@ -220,18 +227,18 @@ _RECORDS = [{"id": "a", "status": "running", "name": "web", "source": {"host": "
 
 def check_query(case: tuple[str, t.Any]) -> None:
     """Run a query over documents."""
-    query(case[1], case[0])
+    run_query(case[1], case[0])
 
 
 def check_query_text(data: bytes) -> None:
     """Run bytes as a query."""
-    query(_RECORDS, data.decode("utf-8", "surrogateescape"))
+    run_query(_RECORDS, data.decode("utf-8", "surrogateescape"))
 
 
 def check_ledger_option(value: t.Any) -> None:
     """Open the ledger that C(kvmfleet_ledger) names, without making it; of one in etcd only the address is read."""
-    if isinstance(value, str) and value.lower().startswith(address.SCHEME):
-        address.parse(value)
+    if isinstance(value, str) and value.lower().startswith(connection.SCHEME):
+        connection.parse_address(value)
     elif value is not None:
         open_ledger(f"{sandbox.FOLDER}/none/{value.replace('..', '')}" if isinstance(value, str) and "://" not in value else value, create=False)
 

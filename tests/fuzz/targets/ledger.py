@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import contextlib
-import copy
+import dataclasses
 import functools
 import json
 import typing as t
@@ -16,20 +16,24 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuation import shape, source
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import audit, encoding, reading
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import source
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import audit, documents, query
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import HostState
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
 from .. import sandbox
 from ..mutation import damaged, mutated, text_of
 from ..target import Target
 
-KVM1 = schema.place("kvm1", "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-0000000000a1")
-KVM2 = schema.place("kvm2", "22222222-0000-4000-8000-000000000002", "22222222-0000-4000-8000-0000000000a2")
+KVM1 = HostRef("kvm1", "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-0000000000a1")
+KVM2 = HostRef("kvm2", "22222222-0000-4000-8000-000000000002", "22222222-0000-4000-8000-0000000000a2")
 WEB, DB, MAIL, NEW = (f"00000000-0000-4000-8000-00000000000{number}" for number in range(4))
 BY = "root@control pid 1"
 _DISK = {"target": "vda", "kind": "file", "path": "/srv/web.qcow2", "readonly": False, "optional": False, "folders": ["/srv"], "wwn": None, "seen_by": ["kvm2"]}
@@ -40,26 +44,24 @@ _SAVED = {
     "state": "running",
     "request": {"memory_mib": 256, "vcpus": 1, "disks": [{"target": "vda", "source": "/srv/web.qcow2"}]},
     "disks": [_DISK],
-    "host": KVM1,
+    "host": encode(KVM1),
     "tpm": None,
 }
 
 Body = dict[str, t.Any]
 
 
-def _record(uuid: str, name: str, kind: str = s.LIVE_MIGRATION) -> Body:
+def _record(uuid: str, name: str, kind: str = s.LIVE_MIGRATION) -> MoveRecord:
     policy = {"timeout_seconds": {"value": 60, "source": "task"}}
-    made = schema.new_record(kind, {"uuid": uuid, "name": name}, KVM1, KVM2, policy, BY, {"memory_mib": 256, "vcpus": 1})
+    made = new_record(kind, DomainRef(uuid, name), KVM1, KVM2, policy, BY, {"memory_mib": 256, "vcpus": 1})
     # A case names its file: it is to be the same in the next process.
-    return {**made, "id": f"3{uuid[1:]}"}
+    return dataclasses.replace(made, id=f"3{uuid[1:]}")
 
 
-def _led(ledger: FileLedger, record: Body, *statuses: str) -> None:
+def _led(ledger: FileLedger, record: MoveRecord, *statuses: str) -> None:
     stored = ledger.open_record(record)
     for status in statuses:
-        changed = copy.deepcopy(stored.record)
-        schema.advance(changed, status, BY)
-        stored = ledger.update(stored, changed)
+        stored = ledger.update_record(stored, stored.record.advance(status, BY))
 
 
 @functools.cache
@@ -71,20 +73,20 @@ def pristine() -> dict[str, bytes]:
     _led(ledger, _record(DB, "db"), s.SCHEDULED, s.CANCELLED)
     _led(ledger, _record(MAIL, "mail", s.EVACUATION), s.PRE_MIGRATING, s.DONE)
     for where in (KVM1, KVM2):
-        ledger.put_host({"name": where["host"], "state": "enabled", "reason": "", **{key: where[key] for key in ("host_id", "host_uuid")}}, None)
-    present = t.cast("t.Any", ledger.domain(MAIL))
-    ledger.put_domain({**present.body, "protected": _SAVED}, present.version)
+        ledger.put_host(host_entry({"name": where.host, "state": "enabled", "reason": "", "host_id": where.host_id, "host_uuid": where.host_uuid}), None)
+    present = t.cast("t.Any", ledger.read_domain(MAIL))
+    ledger.put_domain(domain_entry({**present.body, "protected": _SAVED}), present.version)
     return {name: data for name, data in sandbox.contents(root).items() if not name.endswith(".lock")}
 
 
 def _documents() -> dict[str, Body]:
-    return {name: encoding.decode(data).body for name, data in pristine().items() if name.endswith(".json")}
+    return {name: documents.decode_document(data).body for name, data in pristine().items() if name.endswith(".json")}
 
 
 def sealed(body: t.Any, version: int = 1) -> bytes:
     """Return the file of a document of any kind, as one would write it who knows how checksums are made."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return f'{{"version":{version},"sha256":"{encoding.digest(str(version), text)}","body":{text}}}\n'.encode("ascii")
+    return f'{{"version":{version},"sha256":"{documents.compute_digest(str(version), text)}","body":{text}}}\n'.encode("ascii")
 
 
 # A file that may lie there, and a document in it with a right checksum.
@@ -128,8 +130,8 @@ def _is_kept(root: Path, name: str, data: bytes) -> bool:
 
 def _is_readable(data: bytes) -> bool:
     try:
-        encoding.decode(data)
-    except encoding.Unreadable:
+        documents.decode_document(data)
+    except documents.Unreadable:
         return False
     return True
 
@@ -142,9 +144,9 @@ def _try_each(acts: Iterator[Callable[[], object]]) -> None:
 
 _TERMS = ("migrations", "evacuations", "hosts", "domains")
 _WANTED = (
-    reading.Wanted(),
-    reading.Wanted(host="kvm1"),
-    reading.Wanted(query="[?contains(to_string(@), 'kvm')] | sort_by(@, &to_string(name || id)) | [0]"),
+    query.Conditions(),
+    query.Conditions(host="kvm1"),
+    query.Conditions(query="[?contains(to_string(@), 'kvm')] | sort_by(@, &to_string(name || id)) | [0]"),
 )
 
 
@@ -157,12 +159,12 @@ def _reads(path: str) -> Iterator[Callable[[], object]]:
     ledger = opened[0]
     for term in _TERMS:
         for wanted in _WANTED:
-            yield lambda term=term, wanted=wanted: reading.read(ledger, term, wanted)  # type: ignore[misc]
-    yield lambda: list(ledger.records(domain="web", since="2020-01-01", until="2999-01-01", statuses=[s.CANCELLED, s.RUNNING]))
-    yield lambda: ledger.unsettled_of(WEB)
-    yield lambda: ledger.unsettled_of(MAIL)
+            yield lambda term=term, wanted=wanted: query.read_term(ledger, term, wanted)  # type: ignore[misc]
+    yield lambda: list(ledger.list_records(domain="web", since="2020-01-01", until="2999-01-01", statuses=[s.CANCELLED, s.RUNNING]))
+    yield lambda: ledger.find_unsettled(WEB)
+    yield lambda: ledger.find_unsettled(MAIL)
     yield lambda: ledger.find_host(name="kvm1")
-    yield lambda: ledger.find_host(host_uuid=KVM2["host_uuid"])
+    yield lambda: ledger.find_host(host_uuid=KVM2.host_uuid)
     yield lambda: ledger.find_domains("mail")
     yield ledger.verify_audit
     yield lambda: _evacuated(ledger)
@@ -170,39 +172,37 @@ def _reads(path: str) -> Iterator[Callable[[], object]]:
 
 
 def _evacuated(ledger: FileLedger) -> None:
-    dead = source.resolve([document.body for document in ledger.hosts()], "kvm1")
-    found, _tombstones = source.select(source.candidates(ledger, dead), None, ledger, dead)
+    dead = source.resolve_source([document.host for document in ledger.list_hosts()], "kvm1")
+    found, _tombstones = source.select_candidates(source.list_candidates(ledger, dead), None, ledger, dead)
     for candidate in found:
         with contextlib.suppress(KvmfleetError):
-            shape.check_document(candidate.document)
+            source.check_document(candidate.document)
 
 
 def _scheduled(ledger: FileLedger) -> None:
-    facts = {"answered": True, "host_uuid": KVM2["host_uuid"], "gathered_at": "2026-11-21T03:00:00.000Z", "domains": []}
+    facts = HostFacts(answered=True, host_uuid=KVM2.host_uuid, gathered_at="2026-11-21T03:00:00.000Z", domains=())
     entry = ledger.find_host(name="kvm2")
-    HostState.of("kvm2", facts, ledger.records(), entry.body if entry else None)
+    HostState.from_facts("kvm2", facts, ledger.list_records(), entry.host if entry else None)
 
 
 def _writes(path: str) -> Iterator[Callable[[], object]]:
     yield lambda: FileLedger(path, create=False).open_record(_record(NEW, "new"))
     yield lambda: _advanced(FileLedger(path, create=False))
-    yield lambda: FileLedger(path).put_host({"name": "kvm1", "state": "maintenance", **{key: KVM1[key] for key in ("host_id", "host_uuid")}}, 1)
-    yield lambda: FileLedger(path).put_domain({"uuid": MAIL, "name": "mail", "possible_hosts": [KVM2]}, 3)
+    yield lambda: FileLedger(path).put_host(host_entry({"name": "kvm1", "state": "maintenance", "host_id": KVM1.host_id, "host_uuid": KVM1.host_uuid}), 1)
+    yield lambda: FileLedger(path).put_domain(domain_entry({"uuid": MAIL, "name": "mail", "possible_hosts": [encode(KVM2)]}), 3)
 
 
 def _advanced(ledger: FileLedger) -> None:
-    stored = ledger.unsettled_of(WEB)
-    assert stored is None or stored.record["domain"]["uuid"].lower() == WEB
+    stored = ledger.find_unsettled(WEB)
+    assert stored is None or stored.record.domain.uuid.lower() == WEB
     if stored:
-        changed = copy.deepcopy(stored.record)
-        schema.advance(changed, s.COMPLETED, BY)
-        ledger.update(stored, changed)
+        ledger.update_record(stored, stored.record.advance(s.COMPLETED, BY))
 
 
 def check_encoding(data: bytes) -> None:
     """Read bytes as a document, and as a line of the audit."""
-    with contextlib.suppress(encoding.Unreadable):
-        assert isinstance(encoding.decode(data).body, dict)
+    with contextlib.suppress(documents.Unreadable):
+        assert isinstance(documents.decode_document(data).body, dict)
     lines = data.split(b"\n")
     for line in lines:
         audit.read_link(line)
@@ -210,30 +210,32 @@ def check_encoding(data: bytes) -> None:
 
 
 def _chain() -> bytes:
-    previous, lines = audit.genesis("ledger"), []
+    previous, lines = audit.genesis_hash("ledger"), []
     for number in range(3):
-        line, previous = audit.line_for(_record(WEB, f"web{number}"), None, previous)
+        line, previous = audit.make_audit_line(_record(WEB, f"web{number}"), None, previous)
         lines.append(line)
     return "\n".join(lines).encode()
 
 
 _UNIT = {
-    "writes": [{"place": ["migrations", "open", f"{WEB}.json"], "version": 9, "text": sealed(_record(WEB, "web"), 9).decode()}],
+    "writes": [{"place": ["migrations", "open", f"{WEB}.json"], "version": 9, "text": sealed(encode(_record(WEB, "web")), 9).decode()}],
     "removes": [["hosts", f"{WEB}.json"]],
-    "line": audit.line_for(_record(WEB, "web"), None, audit.genesis("x"))[0],
+    "line": audit.make_audit_line(_record(WEB, "web"), None, audit.genesis_hash("x"))[0],
 }
 
 
 def check_journal(unit: t.Any) -> None:
     """Open a ledger with a pending unit whose checksum is right."""
     text = text_of(unit)
-    root = sandbox.laid_out("ledger", {**pristine(), "journal": f"pending\n{encoding.digest(text)}\n{text}".encode("ascii")})
+    root = sandbox.laid_out("ledger", {**pristine(), "journal": f"pending\n{documents.compute_digest(text)}\n{text}".encode("ascii")})
     _try_each(_reads(str(root)))
     _try_each(_writes(str(root)))
 
 
 TARGETS = [
-    Target.of_bytes("ledger_encoding", check_encoding, sealed(_record(WEB, "web")), sealed({"schema": 1, "uuid": WEB, "possible_hosts": [KVM1]}), _chain()),
+    Target.of_bytes(
+        "ledger_encoding", check_encoding, sealed(encode(_record(WEB, "web"))), sealed({"schema": 1, "uuid": WEB, "possible_hosts": [encode(KVM1)]}), _chain()
+    ),
     Target("ledger_sealed", check_sealed, _SEALED),
     Target("ledger_damaged", check_damaged, _DAMAGED),
     Target("ledger_journal", check_journal, mutated(_UNIT)),

@@ -34,11 +34,12 @@ from ansible_collections.kvmfleet.migration.plugins import filter as filters
 from ansible_collections.kvmfleet.migration.plugins import modules
 from ansible_collections.kvmfleet.migration.plugins.lookup.ledger import SPEC as LOOKUP_SPEC
 from ansible_collections.kvmfleet.migration.plugins.lookup.ledger import LookupModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._events.options import options_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_source import parse_options
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 from .. import sandbox
 from ..target import Target
@@ -93,7 +94,7 @@ def _ledger(name: str) -> str:
     path = f"{sandbox.FOLDER}/options/{name}"
     for number in (1, 2):
         entry = {"name": f"kvm{number}", "host_id": HOST_ID[:-1] + str(number), "host_uuid": HOST_ID[:-2] + f"1{number}", "state": "enabled", "reason": None}
-        open_ledger(path).put_host({**entry, "protected": {"at": "2026-11-21T03:00:00.000Z"}}, None)
+        open_ledger(path).put_host(host_entry({**entry, "protected": {"at": "2026-11-21T03:00:00.000Z"}}), None)
     return path
 
 
@@ -103,7 +104,7 @@ def _ledger(name: str) -> str:
 @functools.cache
 def _action_spec(name: str) -> Spec:
     plugin = _module_of(actions, name).ActionModule
-    return t.cast(Spec, plugin.spec(plugin.__new__(plugin)))
+    return t.cast(Spec, plugin.argument_spec(plugin.__new__(plugin)))
 
 
 def check_action(case: Case) -> None:
@@ -122,7 +123,7 @@ def check_action(case: Case) -> None:
     variables = task_vars("kvm1", {"kvmfleet_ledger": _ledger(name)}, {"kvm2": {}})
     try:
         with mock.patch.dict(os.environ, {"XDG_STATE_HOME": f"{sandbox.FOLDER}/state"}):
-            action.outcome(variables)
+            action.run_with_options(variables)
     except InvalidArgument as error:
         _judge(error.message, spec, path, value, is_refused=True)
     except (KvmfleetError, Asked) as error:
@@ -163,7 +164,7 @@ def check_module(case: Case) -> None:
     with (
         mock.patch.object(basic, "_ANSIBLE_ARGS", given.encode(errors="surrogatepass")),
         mock.patch.object(basic, "_ANSIBLE_PROFILE", "legacy", create=True),
-        mock.patch.object(module, "run", side_effect=_Specified),
+        mock.patch.object(module, "run_module", side_effect=_Specified),
         contextlib.redirect_stdout(printed),
     ):
         try:
@@ -215,7 +216,7 @@ def check_lookup(case: Case) -> None:
     try:
         lookup.run(terms if isinstance(terms, list) else [terms], task_vars("kvm1", {"kvmfleet_ledger": _ledger("lookup")}), **given)
     except AnsibleError as error:
-        message = str(error) if path[0] != "_terms" else str(error).replace("The ledger has no ", "_terms ").replace("Nothing was asked for", "_terms")
+        message = str(error) if path[0] != "_terms" else str(error).replace("The ledger has no ", "_terms ").replace("No query is given", "_terms")
         _judge(message, LOOKUP_SPEC, path[:1] if path[0] == "_terms" else path, value, is_refused=True)
     else:
         _judge("", {**LOOKUP_SPEC, "_terms": {"type": "raw"}}, path, value, is_refused=False)
@@ -234,7 +235,7 @@ def check_event_source(case: Case) -> None:
     path, value = tuple(case[1]), VALUES[case[2]]
     given = with_value({"hosts": {"kvm1": "qemu+ssh://kvm1/system"}}, _SOURCE_SPEC, path, value)
     try:
-        options_of(given)
+        parse_options(given)
     except InvalidArgument as error:
         message = error.message
     else:

@@ -13,21 +13,24 @@ import typing as t
 
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import cleanup_expiry, notes, tokens
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import COMPLETE, FOLDER, read_manifest, restore_command
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.migrations import in_progress, read_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.program import Guard
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import intents, process
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import read_json
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.heartbeat import Heartbeat
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _run_folder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.program import Guard
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images, quarantine, restart
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import QUARANTINE_FOLDER, read_manifest, restore_command
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import list_in_progress, read_unfinished_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import COMPLETE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record, read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_json
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import control_files
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import Heartbeat
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves import remote
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.mirror import Mirror
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import source_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RecordMirror
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._progress import ProgressLines
 
 from .. import sandbox
@@ -40,8 +43,8 @@ RECORD = "33333333-0000-4000-8000-000000000003"
 
 
 def _state() -> dict[str, t.Any]:
-    ends = schema.place("kvm1", HOST_ID, HOST_ID), schema.place("kvm2")
-    record = schema.new_record(s.LIVE_MIGRATION, {"uuid": UUID, "name": "web"}, *ends, {}, "watcher pid 7", {"memory_mib": 256})
+    ends = HostRef("kvm1", HOST_ID, HOST_ID), HostRef("kvm2", None, None)
+    record = encode(new_record(s.LIVE_MIGRATION, DomainRef(UUID, "web"), *ends, {}, "watcher pid 7", {"memory_mib": 256}))
     sample = {
         "elapsed_ms": 1,
         "remaining_bytes": 2,
@@ -52,7 +55,7 @@ def _state() -> dict[str, t.Any]:
         "iteration": 1,
     }
     progress = {**record["progress"], "memory_total_bytes": 2**30, "memory_remaining_bytes": 2**20, "bandwidth_bytes": 2**26, "percent": 40}
-    watcher = {"pid": 1, "start_ticks": process.start_ticks(1), "run_id": RECORD}
+    watcher = {"pid": 1, "start_ticks": _run_folder.read_start_ticks(1), "run_id": RECORD}
     return {
         **record,
         "status": s.RUNNING,
@@ -73,24 +76,24 @@ class _QuietHost:
 
     uri = "qemu:///system"
 
-    def domains(self) -> list[h.DomainInfo]:
-        view = h.GuestView(present=True, active=True, persistent=True, state=h.RUNNING, reason="", job=h.JOB_OUTGOING)
-        return [h.DomainInfo(UUID, "web", view, memory_bytes=2**28)]
+    def list_domains(self) -> list[domain_states.DomainInfo]:
+        view = domain_states.DomainView(present=True, active=True, persistent=True, state=domain_states.RUNNING, reason="", job=domain_states.JOB_OUTGOING)
+        return [domain_states.DomainInfo(UUID, "web", view, memory_bytes=2**28)]
 
-    def job(self, uuid: str) -> h.JobStats:
-        return h.JobStats(memory_total_bytes=100, memory_remaining_bytes=50)
+    def read_job(self, uuid: str) -> domain_states.JobStats:
+        return domain_states.JobStats(memory_total_bytes=100, memory_remaining_bytes=50)
 
     def host_uuid(self) -> str:
         return HOST_ID
 
-    def hostname(self) -> str:
+    def read_hostname(self) -> str:
         return "kvm1"
 
 
 class _IdleHost(_QuietHost):
     """A host on which nothing moves."""
 
-    def domains(self) -> list[h.DomainInfo]:
+    def list_domains(self) -> list[domain_states.DomainInfo]:
         return []
 
 
@@ -99,25 +102,25 @@ def check_state(state: t.Any) -> None:
     text = text_of(state)
     folder = str(sandbox.laid_out("run", {f"{UUID}.json": text.encode("ascii")}))
     for host in (_QuietHost(), _IdleHost()):
-        json.dumps(in_progress(t.cast("t.Any", host), read_states(folder)))
-    states, _seen = remote._parse(f"motd\n{text}\n1 (init) S 0\n")
+        json.dumps([found.as_json() for found in list_in_progress(t.cast("t.Any", host), read_unfinished_states(folder))])
+    states, _seen = source_host._parse_output(f"motd\n{text}\n1 (init) S 0\n")
     for found in states.values():
         _followed(found)
 
 
-def _followed(state: dict[str, t.Any]) -> None:
+def _followed(found: source_host.PolledState) -> None:
     ledger = FileLedger(str(sandbox.laid_out("mirror", {})))
     record = {key: value for key, value in _STATE.items() if key not in ("watcher", "answers")}
-    mirror = Mirror(ledger, ledger.open_record({**record, "status": s.SCHEDULED}), owner=True)
+    mirror = RecordMirror(ledger, ledger.open_record(read_record({**record, "status": s.SCHEDULED})), owner=True)
     lines: list[str] = []
-    ProgressLines(lines.append).see(state)
-    mirror.follow(state)
+    ProgressLines(lines.append).show_record(found.record, found.waits_for)
+    mirror.follow_state(found.record)
 
 
 def check_lines(data: bytes) -> None:
     """Read the output of a poll."""
-    states, seen = remote._parse(data.decode("utf-8", "surrogateescape"))
-    assert all(isinstance(state["alive"], bool) for state in states.values())
+    states, seen = source_host._parse_output(data.decode("utf-8", "surrogateescape"))
+    assert all(isinstance(state.is_alive, bool) for state in states.values())
     assert seen is None or isinstance(seen, dict)
 
 
@@ -139,19 +142,19 @@ def check_file(data: bytes) -> None:
     with contextlib.suppress(KvmfleetError):
         lock = Ownership(UUID, folder)
         try:
-            lock.begin(RECORD, 4)
+            lock.begin_record(RECORD, 4)
         finally:
             with contextlib.suppress(OSError):
-                lock.release()
-    for intent in intents.take(UUID, RECORD, 1, folder):
-        assert intent.act in (intents.ABORT, intents.FORCE_COMPLETE, intents.BANDWIDTH)
+                lock.release_lock()
+    for intent in control_files.take_intents(UUID, RECORD, 1, folder):
+        assert intent.act in (control_files.ABORT, control_files.FORCE_COMPLETE, control_files.BANDWIDTH)
         assert intent.bandwidth_mib is None or intent.bandwidth_mib >= 0
-    assert UUID.encode() in data or b"\\u" in data or not tokens.is_seen(folder, HOST_ID, UUID)
-    notes.record_of(UUID, folder)
+    assert UUID.encode() in data or b"\\u" in data or not images.is_token_seen(folder, HOST_ID, UUID)
+    restart.read_noted_record(UUID, folder)
     json.dumps(read_json(os.path.join(folder, f"{UUID}.json")))
     Heartbeat(RECORD, lambda: 0.0, folder).is_fresh()
-    process.parse_start_ticks(data.decode("utf-8", "replace"))
-    Guard(folder).status()
+    _run_folder.parse_start_ticks(data.decode("utf-8", "replace"))
+    Guard(folder).report_status()
 
 
 _PLACES = (
@@ -176,7 +179,7 @@ _MANIFEST = {
     "host_id": HOST_ID,
     "created_at": "2026-11-21T03:00:00.000Z",
     "definition": None,
-    "items": [{"kind": "disk", "target": "vda", "from": "/srv/a", "to": f"/srv/{FOLDER}/{RECORD}/vda-a"}],
+    "items": [{"kind": "disk", "target": "vda", "from": "/srv/a", "to": f"/srv/{QUARANTINE_FOLDER}/{RECORD}/vda-a"}],
     "state": COMPLETE,
     "completed_at": "2026-01-21T03:00:00.000Z",
     "restore": "true",
@@ -186,11 +189,11 @@ _MANIFEST = {
 def check_manifest(manifest: t.Any) -> None:
     """Read a manifest of what was put aside; nothing is named there that is not in its own folder."""
     folder = sandbox.laid_out("quarantine", {f"{RECORD}.json": text_of(manifest).encode("ascii")})
-    cleanup_expiry.list_quarantined(str(folder))
-    cleanup_expiry.expire([RECORD], lambda _path: (), check=True, root=str(folder))
+    quarantine.list_quarantined(str(folder))
+    quarantine.expire_quarantine([RECORD], lambda _path: (), check=True, root=str(folder))
     found = read_manifest(str(folder / f"{RECORD}.json"))
     assert found is not None
-    assert all(f"/{FOLDER}/{RECORD}/" in item["to"] and ".." not in item["to"].split("/") for item in found["items"])
+    assert all(f"/{QUARANTINE_FOLDER}/{RECORD}/" in file.destination and ".." not in file.destination.split("/") for file in found.items)
     restore_command(found)
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Two drains at once into one host that has room for some of the guests, not for all, and takes one at a time."""
+"""Two simultaneous drains into one host that has capacity for some of the guests, and receives one at a time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import collections
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.integration.awx.support.jobs import Awx
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
@@ -25,8 +26,8 @@ GUEST_MIB = 32
 
 @pytest.mark.long
 @pytest.mark.parametrize("kept", [pytest.param("awx", marks=pytest.mark.long), "diskless"])
-def test_two_jobs_never_overbook(lab: Lab, site: Site, guest: Make, kept: str, request: pytest.FixtureRequest) -> None:
-    """Each host's guests would find room; those of both do not."""
+def test_two_drain_jobs_at_once_never_exceed_the_capacity_of_a_host(lab: Lab, site: Site, guest: Make, kept: str, request: pytest.FixtureRequest) -> None:
+    """The guests of one host would fit; those of both do not."""
     names = {number: [guest(f"web{number}{one}", on=number) for one in range(EACH)] for number in (1, 2)}
     total = site.facts(3)["memory"]["total_bytes"] // 1024**2
     site.variable(3, "kvmfleet_scheduler", {"reserved_memory_mib": total - ROOM * GUEST_MIB - GUEST_MIB // 2, "limits": {"moves_in": 1}})
@@ -43,5 +44,5 @@ def test_two_jobs_never_overbook(lab: Lab, site: Site, guest: Make, kept: str, r
     assert sum(left.values()) == 2 * EACH - ROOM
     assert {number for number, job in ended.items() if job.status == "failed"} == set(left)
     assert {number for number, result in results.items() if result["safe_to_reboot"]} == set(results) - set(left)
-    most = most_at_once(audit_lines(*awx.ledger), open_ledger(*awx.ledger).records())
+    most = most_at_once(audit_lines(*awx.ledger), encode(list(open_ledger(*awx.ledger).list_records())))
     assert most["moves_in", lab.host(3)] == 1

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The playbooks as jobs: what they publish, what they print on the way, and what a cancel leaves to the next job."""
+"""The playbooks as jobs: artifacts, output while they run, and the state after a cancelled job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOW = ("--mib", "64", "--dirty-mib", "40")
 ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000")
 
 
-def test_a_host_is_drained_and_recovered_and_its_guest_comes_home(lab: Lab, site: Site, guest: Make, awx: Awx) -> None:
+def test_a_host_is_drained_and_recovered_and_its_guest_is_moved_back(lab: Lab, site: Site, guest: Make, awx: Awx) -> None:
     web, name = guest("web", *SLOW), lab.host(1)
     drained = awx.run("drain", own=True, target=name, drain_host_options={"bandwidth_mib": CAP_MIB})
     assert drained.status == "successful", drained.text
@@ -35,7 +35,7 @@ def test_a_host_is_drained_and_recovered_and_its_guest_comes_home(lab: Lab, site
     assert lab.places(web) == {1: "running"}
 
 
-def test_one_domain_is_moved_with_a_limit_and_many_forks(lab: Lab, guest: Make, awx: Awx) -> None:
+def test_one_domain_is_moved_by_a_job_with_a_limit_and_many_forks(lab: Lab, guest: Make, awx: Awx) -> None:
     web, name = guest("web"), lab.host(1)
     refused = awx.run("migrate", source=name, domain="nosuch", destination=lab.host(2))
     assert refused.status == "failed"
@@ -49,7 +49,7 @@ def test_one_domain_is_moved_with_a_limit_and_many_forks(lab: Lab, guest: Make, 
 
 
 @pytest.mark.parametrize("kept", [pytest.param("awx", marks=pytest.mark.long), "diskless"])
-def test_a_cancelled_drain_goes_on_under_its_watcher_and_the_next_job_ends_it(
+def test_a_move_of_a_cancelled_drain_job_continues_and_the_next_job_finishes_it(
     lab: Lab, site: Site, guest: Make, kept: str, request: pytest.FixtureRequest
 ) -> None:
     awx: Awx = request.getfixturevalue(kept)

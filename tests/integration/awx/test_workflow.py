@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plan, approval, apply: the approved plan comes from one job to the next as an artifact, and no disk is shared."""
+"""Plan, approval, apply: the approved plan is passed from one job to the next as an artifact, without a shared disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftes
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 
-def test_what_was_approved_is_what_is_done_or_nothing_is(lab: Lab, guest: Make, diskless: Awx) -> None:
+def test_an_approved_plan_is_applied_exactly_or_refused_when_the_fleet_drifted(lab: Lab, guest: Make, diskless: Awx) -> None:
     web, name = guest("web"), lab.host(1)
     planned = diskless.run("drain", target=name, drain_host_plan_only=True, drain_host_options={"timeout_seconds": 300})
     assert planned.status == "successful", planned.text
@@ -45,8 +45,8 @@ def test_what_was_approved_is_what_is_done_or_nothing_is(lab: Lab, guest: Make, 
     assert "drain_host_plan" not in applied.artifacts
 
 
-def test_the_verdict_of_an_earlier_job_says_nothing_of_this_one(lab: Lab, guest: Make, awx: Awx) -> None:
-    """A result that calls the host safe is handed to a drain that cannot empty it."""
+def test_a_failed_drain_does_not_inherit_safe_to_reboot_from_an_earlier_job(lab: Lab, guest: Make, awx: Awx) -> None:
+    """The drain gets an older result that says that the host may be rebooted, and cannot empty the host."""
     name = lab.host(1)
     empty = awx.run("drain", target=name)
     assert empty.artifacts["drain_host_result"][name]["safe_to_reboot"] is True

@@ -16,7 +16,7 @@ HOST_ID = "/var/lib/kvmfleet/host-id"
 
 
 @pytest.mark.long
-def test_a_domain_that_came_back_is_no_leftover(scene: Scene) -> None:
+def test_a_domain_that_runs_on_the_host_again_is_not_cleaned(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.protect(shared=True)
     first = scene.evacuated("web")
@@ -36,7 +36,7 @@ def test_a_domain_that_came_back_is_no_leftover(scene: Scene) -> None:
 
 
 @pytest.mark.long
-def test_a_host_that_lost_its_identity_cleans_nothing_until_a_person_says_who_it_is(scene: Scene) -> None:
+def test_a_host_without_its_identity_cleans_nothing_until_it_is_adopted(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.protect(shared=True)
     record = scene.evacuated("web")
@@ -46,7 +46,7 @@ def test_a_host_that_lost_its_identity_cleans_nothing_until_a_person_says_who_it
     scene.lab.on(1, "sh", "-c", f"echo garbage > {HOST_ID}")
     assert scene.clean().refused() == "internal"
     # The identity of the other host: that one's tombstones are not this one's.
-    scene.lab.on(1, "sh", "-c", f"echo {scene.place(2)['host_id']} > {HOST_ID}")
+    scene.lab.on(1, "sh", "-c", f"echo {scene.place(2).host_id} > {HOST_ID}")
     assert scene.clean().refused() == "conflict"
     assert scene.lab.places("web") == {1: "shut off", 2: "running"}
     assert scene.status(record) == ("done", None)
@@ -59,7 +59,7 @@ def test_a_host_that_lost_its_identity_cleans_nothing_until_a_person_says_who_it
 
 
 @pytest.mark.long
-def test_a_control_node_killed_on_its_way_leaves_nothing_half_done(scene: Scene) -> None:
+def test_cleanup_is_completed_by_the_next_run_after_the_control_node_is_killed(scene: Scene) -> None:
     names = [f"web{number}" for number in range(4)]
     for name in names:
         scene.guest(name, "--storage", "local")
@@ -83,7 +83,7 @@ def test_a_control_node_killed_on_its_way_leaves_nothing_half_done(scene: Scene)
 
 
 @pytest.mark.long
-def test_an_image_that_another_guest_is_built_on_stays(scene: Scene) -> None:
+def test_an_image_that_backs_another_domain_is_kept(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.guest("other", "--storage", "local", "--off")
     scene.protect()
@@ -100,7 +100,7 @@ def test_an_image_that_another_guest_is_built_on_stays(scene: Scene) -> None:
 
 
 @pytest.mark.long
-def test_what_was_put_aside_long_enough_ago_is_deleted_by_a_later_run(scene: Scene) -> None:
+def test_quarantined_files_are_deleted_by_a_later_run_after_their_retention(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()
     scene.copy_image("web")
@@ -118,8 +118,8 @@ def test_what_was_put_aside_long_enough_ago_is_deleted_by_a_later_run(scene: Sce
     assert not scene.exists(put)
 
 
-def test_a_quarantine_of_a_host_whose_clock_was_wrong_is_not_overdue_when_the_clock_is_right(scene: Scene) -> None:
-    """A dead RTC: what was put aside says 1970, until the network time has stepped the clock."""
+def test_a_quarantine_dated_by_a_wrong_clock_is_not_overdue_after_the_clock_is_set(scene: Scene) -> None:
+    """The hardware clock has failed: the quarantine is dated 1970, until NTP has set the clock."""
     scene.guest("web", "--storage", "local")
     scene.protect()
     scene.copy_image("web")
@@ -133,7 +133,7 @@ def test_a_quarantine_of_a_host_whose_clock_was_wrong_is_not_overdue_when_the_cl
 
 
 @pytest.mark.long
-def test_the_wrong_user_uri_and_ledger_are_refused(scene: Scene) -> None:
+def test_cleanup_refuses_another_uri_bad_options_and_another_ledger(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.protect(shared=True)
     record = scene.evacuated("web")
@@ -148,7 +148,7 @@ def test_the_wrong_user_uri_and_ledger_are_refused(scene: Scene) -> None:
 
 
 @pytest.mark.long
-def test_no_password_is_shown_and_the_kept_definition_is_root_s_alone(scene: Scene) -> None:
+def test_no_password_is_shown_and_only_root_can_read_the_quarantined_definition(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.lab.virsh(1, "destroy", "web")
     definition = scene.control.folder / "secret.xml"

@@ -14,7 +14,7 @@ DONE = ("done", None)
 COMPLETED = ("completed", None)
 
 
-def test_a_copy_is_undefined_its_local_disk_put_aside_and_the_restore_command_puts_both_back(scene: Scene) -> None:
+def test_a_copy_is_undefined_its_disk_quarantined_and_restore_puts_both_back(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()
     scene.copy_image("web")
@@ -46,7 +46,7 @@ def test_a_copy_is_undefined_its_local_disk_put_aside_and_the_restore_command_pu
     assert scene.lab.places("web") == {1: "shut off", 2: "running"}
 
 
-def test_a_disk_that_the_other_host_sees_too_stays(scene: Scene) -> None:
+def test_a_disk_that_the_other_host_sees_too_is_kept(scene: Scene) -> None:
     scene.guest("web", "--storage", "shared")
     scene.protect(shared=True)
     record = scene.evacuated("web")
@@ -61,7 +61,7 @@ def test_a_disk_that_the_other_host_sees_too_stays(scene: Scene) -> None:
 
 
 @pytest.mark.long
-def test_a_saved_memory_image_is_put_aside_and_not_deleted(scene: Scene) -> None:
+def test_a_managed_save_image_is_quarantined_and_not_deleted(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()
     scene.copy_image("web")
@@ -78,7 +78,7 @@ def test_a_saved_memory_image_is_put_aside_and_not_deleted(scene: Scene) -> None
     assert [kept["reason"] for kept in outcome.result["kept"]] == ["storage is 'keep'"]
 
 
-def test_a_local_copy_that_runs_is_an_alarm_and_nothing_of_any_domain_is_touched(scene: Scene) -> None:
+def test_a_running_local_copy_stops_the_cleanup_of_all_domains(scene: Scene) -> None:
     for name in ("web", "twice"):
         scene.guest(name, "--storage", "local")
     scene.protect()
@@ -97,7 +97,7 @@ def test_a_local_copy_that_runs_is_an_alarm_and_nothing_of_any_domain_is_touched
     assert [scene.status(record) for record in records] == [DONE, DONE]
 
 
-def test_without_a_record_nothing_is_done(scene: Scene) -> None:
+def test_cleanup_without_a_record_changes_nothing(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()
     scene.copy_image("web")
@@ -109,7 +109,7 @@ def test_without_a_record_nothing_is_done(scene: Scene) -> None:
 
 
 @pytest.mark.long
-def test_a_record_that_is_not_done_does_nothing(scene: Scene) -> None:
+def test_cleanup_changes_nothing_for_a_record_that_is_not_done(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()
     scene.copy_image("web")
@@ -120,7 +120,7 @@ def test_a_record_that_is_not_done_does_nothing(scene: Scene) -> None:
     assert scene.status(record) == ("pre-migrating", None)
 
 
-def test_a_copy_that_may_be_the_only_one_stays(scene: Scene) -> None:
+def test_a_copy_is_kept_while_the_domain_is_shut_off_on_its_destination(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()
     scene.copy_image("web")
@@ -135,7 +135,7 @@ def test_a_copy_that_may_be_the_only_one_stays(scene: Scene) -> None:
 
 
 @pytest.mark.long
-def test_of_an_evacuation_that_only_defined_one_definition_is_enough(scene: Scene) -> None:
+def test_an_evacuation_that_only_defined_the_domain_is_cleaned_while_it_is_shut_off(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()
     scene.copy_image("web")

@@ -18,11 +18,11 @@ import time
 import typing as t
 import uuid as uuid_module
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError, Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.host import open_host
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, migration_flags
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import SurveyedHost
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB, FakeDomain
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import FakeFleet
 
@@ -58,10 +58,10 @@ class Stage(abc.ABC):
     """Host 1 and host 2, and guests on them."""
 
     def __init__(self) -> None:
-        self._open: t.List[SurveyedHost] = []
+        self._open: t.List[Host] = []
 
     @abc.abstractmethod
-    def connect(self, number: int) -> SurveyedHost:
+    def connect(self, number: int) -> Host:
         """Open a connection to that host."""
 
     @abc.abstractmethod
@@ -69,34 +69,36 @@ class Stage(abc.ABC):
         """That host's URI, as the other host reaches it."""
 
     @abc.abstractmethod
-    def guest(self, state: str = h.RUNNING, on: int = 1, persistent: bool = True, autostart: bool = False, busy: bool = False, unsafe: bool = False) -> str:
+    def guest(
+        self, state: str = domain_states.RUNNING, on: int = 1, persistent: bool = True, autostart: bool = False, busy: bool = False, unsafe: bool = False
+    ) -> str:
         """Put a guest there, and return its name."""
 
     @abc.abstractmethod
     def restart_daemon(self, number: int) -> None:
         """End that host's libvirt daemon; it is started anew."""
 
-    def host(self, number: int = 1) -> SurveyedHost:
+    def host(self, number: int = 1) -> Host:
         """Return a connection to that host that the stage closes."""
         host = self.connect(number)
         self._open.append(host)
         return host
 
     def uuid(self, name: str, on: int = 1) -> str:
-        return self.host(on).find(name=name).uuid
+        return self.host(on).find_domain(name=name).uuid
 
     def migrate(self, uuid: str, persistent: bool = True, to: t.Optional[str] = None, **options: t.Any) -> None:
         """Move that domain from host 1, and wait."""
         parameters = options.pop("parameters", {})
         flags = migration_flags(MoveOptions(**options), persistent, False)
-        self.host(1).migrate(uuid, to or self.uri(2), flags, parameters)
+        self.host(1).migrate_domain(uuid, to or self.uri(2), flags, parameters)
 
     def begin(self, uuid: str) -> Call:
         """Begin a slow migration, and return when memory is on its way."""
         call = Call(functools.partial(self.migrate, uuid, parameters=SLOWLY))
         call.start()
         watched = self.host(1)
-        until(lambda: (watched.job(uuid) or h.JobStats()).data_processed_bytes > 0 or not call.is_alive())
+        until(lambda: (watched.read_job(uuid) or domain_states.JobStats()).data_processed_bytes > 0 or not call.is_alive())
         assert call.is_alive(), call.error
         return call
 
@@ -123,15 +125,17 @@ class FakeStage(Stage):
         self._pacer = threading.Thread(target=self._pace, daemon=True)
         self._pacer.start()
 
-    def connect(self, number: int) -> SurveyedHost:
+    def connect(self, number: int) -> Host:
         return self._fleet.open(self.uri(number))
 
     def uri(self, number: int) -> str:
         return f"qemu+tcp://kvm{number}/system"
 
-    def guest(self, state: str = h.RUNNING, on: int = 1, persistent: bool = True, autostart: bool = False, busy: bool = False, unsafe: bool = False) -> str:
+    def guest(
+        self, state: str = domain_states.RUNNING, on: int = 1, persistent: bool = True, autostart: bool = False, busy: bool = False, unsafe: bool = False
+    ) -> str:
         name = f"g{uuid_module.uuid4().hex[:8]}"
-        reason = {h.RUNNING: "booted", h.PAUSED: "user", h.SHUTOFF: "shutdown"}[state]
+        reason = {domain_states.RUNNING: "booted", domain_states.PAUSED: "user", domain_states.SHUTOFF: "shutdown"}[state]
         domain = FakeDomain(str(uuid_module.uuid4()), name, state, reason, persistent, autostart, GUEST_MIB * MIB, 1, unsafe=unsafe)
         domain.dirty_bytes, domain.dirty_rate_bytes = (BUSY_MIB * MIB, 64 * MIB) if busy else (0, 0)
         self._fleet.machines[f"kvm{on}"].put(domain)
@@ -159,15 +163,17 @@ class LabStage(Stage):
         self._addresses = addresses
         self._guests: t.List[str] = []
 
-    def connect(self, number: int) -> SurveyedHost:
+    def connect(self, number: int) -> Host:
         return open_host(f"qemu+tcp://{self._addresses[number - 1]}/system", 20)
 
     def uri(self, number: int) -> str:
         return f"qemu+tcp://{PREFIX}{number}/system"
 
-    def guest(self, state: str = h.RUNNING, on: int = 1, persistent: bool = True, autostart: bool = False, busy: bool = False, unsafe: bool = False) -> str:
+    def guest(
+        self, state: str = domain_states.RUNNING, on: int = 1, persistent: bool = True, autostart: bool = False, busy: bool = False, unsafe: bool = False
+    ) -> str:
         name = f"g{uuid_module.uuid4().hex[:8]}"
-        switches = {"--paused": state == h.PAUSED, "--off": state == h.SHUTOFF, "--transient": not persistent, "--autostart": autostart}
+        switches = {"--paused": state == domain_states.PAUSED, "--off": state == domain_states.SHUTOFF, "--transient": not persistent, "--autostart": autostart}
         options = [switch for switch, is_set in switches.items() if is_set]
         options += ["--dirty-mib", str(BUSY_MIB), "--rate", "8000"] if busy else []
         options += ["--storage", "shared"] if unsafe else []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host on which Ansible's Python cannot be started, over real SSH: its shell's words, and what to set."""
+"""A host on which the Python of Ansible cannot be started, over real SSH: the error has the shell's message and the variable to set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_missing_python_is_named(control: Control, module: str, arguments: dic
     assert control.records() == []
 
 
-def test_a_module_of_one_half_says_it_with_ansible_s_own_words(control: Control) -> None:
+def test_a_module_without_an_action_plugin_fails_with_the_message_of_ansible(control: Control) -> None:
     command = control.ad_hoc_command(1, "migration_info", {"name": "bystander"}, ledger=False)
     process = control.popen([*command, "-e", f"ansible_python_interpreter={MISSING}"])
     text, dummy = process.communicate(timeout=120)

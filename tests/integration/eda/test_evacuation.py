@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host whose power goes: nothing without a person's word, an evacuation with it, and never more hosts than the brake allows."""
+"""A host loses its power: no action without consent, an evacuation with it, and never more hosts than the brake permits."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.site impor
 
 
 def evacuated(site: Site, guest: str) -> bool:
-    return any(name == guest and status == "done" for name, status, *_rest in site.told())
+    return any(name == guest and status == "done" for name, status, *_rest in site.record_summaries())
 
 
-def test_disarmed_nothing_is_done(site: Site, guest: Make, begin: Begin) -> None:
-    """Neither without the variable that arms, nor with the file that disarms."""
+def test_a_disarmed_rulebook_does_not_evacuate(site: Site, guest: Make, begin: Begin) -> None:
+    """Neither without the variable that arms the rulebook, nor with the file that disarms it."""
     guest("web")
     site.protect()
     unarmed = begin("kvmfleet.migration.host_gone")
     site.lose(1)
-    unarmed.says(f"{site.name(1)} is gone")
-    unarmed.says("nothing is done")
+    unarmed.says(f"{site.name(1)} has been silent")
+    unarmed.says("Nothing is done")
     unarmed.end()
     code, text = site.playbook("react_host_gone", source=site.name(3))
     assert code == 0, text
@@ -37,11 +37,11 @@ def test_disarmed_nothing_is_done(site: Site, guest: Make, begin: Begin) -> None
     armed = begin("kvmfleet.migration.host_gone", kvmfleet_events_evacuate=True)
     armed.says("Reactions to events are disarmed", PLAY_SECONDS)
     armed.says(f"Nothing was done for {site.name(1)}")
-    site.ended({2: [], 3: []})
+    site.check_end_state({2: [], 3: []})
     assert not (folder / "brake.json").exists()
 
 
-def test_armed_one_host_is_evacuated_and_the_brake_holds_for_the_second_after_the_rulebook_was_killed(site: Site, guest: Make, begin: Begin) -> None:
+def test_the_brake_counts_an_evacuation_of_a_rulebook_that_was_killed(site: Site, guest: Make, begin: Begin) -> None:
     for number in (1, 2):
         guest(f"web{number}", on=number)
     site.protect()
@@ -68,7 +68,7 @@ def test_armed_one_host_is_evacuated_and_the_brake_holds_for_the_second_after_th
     assert not evacuated(site, "web2")
 
 
-def test_without_consent_nothing_is_fenced_and_no_place_is_taken(site: Site, guest: Make, begin: Begin) -> None:
+def test_without_consent_nothing_is_fenced_and_the_brake_counts_nothing(site: Site, guest: Make, begin: Begin) -> None:
     guest("web")
     site.protect()
     for number in (1, 2, 3):
@@ -77,5 +77,5 @@ def test_without_consent_nothing_is_fenced_and_no_place_is_taken(site: Site, gue
     site.lose(1)
     rulebook.says(f"The owner of {site.name(1)} says no", PLAY_SECONDS)
     rulebook.end()
-    site.ended({2: [], 3: []})
+    site.check_end_state({2: [], 3: []})
     assert not (site.folder / "events" / "brake.json").exists()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a rulebook sees of real hosts."""
+"""Events of real hosts in a rulebook."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def make_and_remove(site: Site, number: int) -> None:
 
 
 def said(events: list[Event], host: str, domain: str) -> list[str]:
-    """Return what was told of a domain on a host, iterations as one."""
+    """Return the events of a domain on a host, iterations as one."""
     told = [f"{event['event']} {event['detail']}".strip() for event in events if (event["host"], event["domain"]) == (host, domain)]
     return [what for number, what in enumerate(told) if what not in told[:number]]
 
 
-def test_a_move_hosts_that_go_and_return_and_the_end(site: Site, guest: Make, begin: Begin) -> None:
+def test_the_source_reports_a_move_and_hosts_that_go_and_return(site: Site, guest: Make, begin: Begin) -> None:
     guest("web", storage="none")
     rulebook = begin("kvmfleet.migration.watch")
     listening(site, rulebook)
@@ -95,8 +95,8 @@ def ends(site: Site, rulebook: Rulebook) -> bool:
     return rulebook.is_over()
 
 
-def test_a_rulebook_that_ends_by_itself_does_so_beside_a_host_that_hangs(site: Site, begin: Begin) -> None:
-    """Its daemon is stopped in the middle of the connection, so that nothing comes to an end there."""
+def test_a_rulebook_can_end_while_a_host_hangs(site: Site, begin: Begin) -> None:
+    """Its daemon is stopped while it is connected, so that no call to it returns."""
     rules = site.folder / "ends.yml"
     rules.write_text(ENDS)
     site.lab.on(1, "sh", "-c", "kill -STOP $(cat /run/libvirtd.pid)")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A second session that aborts what a first one began: in each phase, with the answer that both sessions get."""
+"""A second session aborts a move of a first one: in each phase, with the result of both sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = ("--mib", "48", "--dirty-mib", "16")
 
 
 def check_aborted(aborted: Outcome, name: str) -> None:
-    """The session that aborted was told that it did."""
+    """The session that requested the abort reports it as its change."""
     assert (aborted.code, aborted.changed, aborted.ended()) == (0, True, ("cancelled", "operator")), aborted.text
     assert aborted.record["domain"]["name"] == name
 
@@ -31,7 +31,7 @@ def of(records: list[Record], name: str) -> Record:
     return next(record for record in records if record["domain"]["name"] == name)
 
 
-def test_while_it_runs(lab: Lab, control: Session, endless: str) -> None:
+def test_a_running_move_is_aborted(lab: Lab, control: Session, endless: str) -> None:
     running = control.begin_move(endless, **HELD)
     lab.under_way(lab.uuid(endless))
     predicted = control.abort(endless, "--check")
@@ -49,7 +49,7 @@ def test_while_it_runs(lab: Lab, control: Session, endless: str) -> None:
     assert control.move(endless).ended() == ("completed", None)
 
 
-def test_while_it_is_queued_and_not_the_one_before_it(lab: Lab, control: Session, guest: Make, endless: str) -> None:
+def test_a_queued_move_is_aborted_and_the_running_one_continues(lab: Lab, control: Session, guest: Make, endless: str) -> None:
     queued = guest("queued", *SMALL)
     running = control.begin_moves([(endless, 2), (queued, 2)], parallel=1, **HELD)
     lab.under_way(lab.uuid(endless))
@@ -69,7 +69,7 @@ def test_while_it_is_queued_and_not_the_one_before_it(lab: Lab, control: Session
 
 @pytest.mark.long
 @pytest.mark.usefixtures("mended")
-def test_while_it_is_prepared(lab: Lab, control: Session, guest: Make, endless: str) -> None:
+def test_a_move_that_is_being_prepared_is_aborted_without_a_job(lab: Lab, control: Session, guest: Make, endless: str) -> None:
     """The destination does not answer for a while, so that the move stays in this phase; its job is never started."""
     prepared = guest("prepared", *SMALL)
     running = control.begin_moves([(endless, 3), (prepared, 2)], parallel=1, **HELD)
@@ -90,7 +90,7 @@ def test_while_it_is_prepared(lab: Lab, control: Session, guest: Make, endless: 
 
 
 @pytest.mark.long
-def test_one_of_several(lab: Lab, control: Session, endless: str, slow: str) -> None:
+def test_the_abort_of_one_of_several_moves_leaves_the_others(lab: Lab, control: Session, endless: str, slow: str) -> None:
     running = control.begin_moves([(endless, 2), (slow, 3)], **HELD)
     for name in (endless, slow):
         lab.under_way(lab.uuid(name))
@@ -121,8 +121,8 @@ def test_post_copy_cannot_be_aborted(lab: Lab, control: Session, guest: Make) ->
 
 
 @pytest.mark.usefixtures("mended")
-def test_while_it_finishes(lab: Lab, control: Session, guest: Make) -> None:
-    """The memory is over and the destination has yet to say so: an abort cannot win any more, and says that."""
+def test_an_abort_is_refused_while_the_move_finishes(lab: Lab, control: Session, guest: Make) -> None:
+    """All memory is transferred and the destination has not confirmed yet: an abort is too late, and its error says so."""
     name = guest("finishing", "--mib", "96", "--dirty-mib", "64")
     running = control.begin_move(name, **HELD)
     lab.under_way(lab.uuid(name))
@@ -136,7 +136,7 @@ def test_while_it_finishes(lab: Lab, control: Session, guest: Make) -> None:
     check_completed(lab, control, running.wait(), name)
 
 
-def test_nothing_to_abort(lab: Lab, control: Session, slow: str) -> None:
+def test_an_abort_of_a_domain_without_a_move_is_not_found(lab: Lab, control: Session, slow: str) -> None:
     assert control.abort(slow).refused() == "not_found"
     lenient = control.abort(slow, missing_ok=True)
     assert (lenient.code, lenient.changed, lenient.records) == (0, False, []), lenient.text
@@ -147,14 +147,14 @@ def test_nothing_to_abort(lab: Lab, control: Session, slow: str) -> None:
 
 
 @pytest.mark.long
-def test_after_its_end(lab: Lab, control: Session, slow: str) -> None:
+def test_an_abort_after_the_end_of_the_move_is_not_found(lab: Lab, control: Session, slow: str) -> None:
     assert control.move(slow).ended() == ("completed", None)
     assert control.abort(slow).refused() == "not_found"
     assert lab.places(slow) == {2: "running"}
 
 
 @pytest.mark.long
-def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
+def test_a_foreign_job_is_aborted(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
     [found] = control.in_progress(endless)
     assert (found["id"], found["watched"], found["status"]) == (None, False, "running")
     check_aborted(control.abort(endless), endless)
@@ -164,8 +164,8 @@ def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, 
     assert not lab.has_job(endless)
 
 
-def test_the_watcher_is_dead(lab: Lab, control: Session, endless: str) -> None:
-    """Another watcher is started: it answers, and its last word is what the next run finds."""
+def test_a_move_whose_watcher_died_is_aborted_by_a_new_watcher(lab: Lab, control: Session, endless: str) -> None:
+    """Another watcher is started for the abort; the next run finds its result."""
     running = control.begin_move(endless, **HELD)
     uuid = lab.uuid(endless)
     state = lab.under_way(uuid)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The adaptive downtime: a busy guest comes over as soon as it can, and one that comes over by itself is left alone."""
+"""The adaptive downtime: a busy guest is switched as soon as possible, and a move that converges is left alone."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def allowed(record: Record) -> list[int]:
     return [sample["allowed_downtime_ms"] for sample in record["samples"]]
 
 
-def test_a_busy_guest_is_allowed_what_it_needs(lab: Lab, control: Session, guest: Make) -> None:
-    """Its set crosses the cap in a quarter of a second; the ramp would have come to that after minutes."""
+def test_adaptive_downtime_grows_until_a_busy_guest_can_be_moved(lab: Lab, control: Session, guest: Make) -> None:
+    """Its working set is transferred under the cap in 0.25 s; the ramp would have allowed that after minutes."""
     name = guest("busy", "--mib", "96", "--dirty-mib", "8", "--rate", "16000")
     done = control.move(name, bandwidth_mib=32)
     check_completed(lab, control, done, name)
@@ -43,7 +43,7 @@ def test_a_busy_guest_is_allowed_what_it_needs(lab: Lab, control: Session, guest
 
 
 @pytest.mark.long
-def test_a_guest_that_comes_over_by_itself_is_left_alone(lab: Lab, control: Session, guest: Make) -> None:
+def test_adaptive_downtime_stays_at_its_first_value_for_a_guest_that_converges(lab: Lab, control: Session, guest: Make) -> None:
     name = guest("calm", "--mib", "96", "--dirty-mib", "48", "--rate", "500")
     done = control.move(name, bandwidth_mib=32)
     check_completed(lab, control, done, name)
@@ -51,8 +51,8 @@ def test_a_guest_that_comes_over_by_itself_is_left_alone(lab: Lab, control: Sess
     assert "downtime_allowed" not in course(done.record)
 
 
-def test_with_a_known_link_a_cap_does_not_keep_a_guest(lab: Lab, control: Session, guest: Make) -> None:
-    """Its set crosses the cap in eight seconds and the link in a fraction of one: nobody has to force it."""
+def test_a_known_link_allows_a_downtime_beyond_the_bandwidth_cap(lab: Lab, control: Session, guest: Make) -> None:
+    """Its working set takes 8 s under the cap and less than 1 s at the speed of the link: the move converges without force."""
     racing = guest("racing", *RACING)
     done = control.move(racing, bandwidth_mib=8, link_mib=400)
     check_completed(lab, control, done, racing)
@@ -64,8 +64,8 @@ def test_with_a_known_link_a_cap_does_not_keep_a_guest(lab: Lab, control: Sessio
 
 
 @pytest.mark.long
-def test_never_more_than_the_longest_pause_where_the_link_is_not_known(lab: Lab, control: Session, guest: Make) -> None:
-    """What is allowed does not wait for half of the time; the time ends the move all the same."""
+def test_without_a_known_link_the_allowed_downtime_never_exceeds_the_longest(lab: Lab, control: Session, guest: Make) -> None:
+    """The longest downtime is allowed before half of the time is over; the move still times out."""
     racing = guest("racing", *RACING)
     done = control.move(racing, bandwidth_mib=8, timeout_seconds=32)
     check_stayed(lab, control, done, racing, ("cancelled", "timeout"), "timeout")
@@ -74,7 +74,7 @@ def test_never_more_than_the_longest_pause_where_the_link_is_not_known(lab: Lab,
 
 
 @pytest.mark.long
-def test_who_describes_the_ramp_gets_it(lab: Lab, control: Session, guest: Make) -> None:
+def test_downtime_options_select_the_stepped_ramp_unless_adaptive_is_named(lab: Lab, control: Session, guest: Make) -> None:
     name = guest("ramped", "--mib", "96", "--dirty-mib", "8", "--rate", "16000")
     done = control.move(name, bandwidth_mib=32, downtime_ms=400, timeout_seconds=20)
     check_completed(lab, control, done, name)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A second session that makes a move end, or changes how fast it goes."""
+"""A second session forces a move, or changes its bandwidth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Make = t.Callable[..., str]
 LONGEST_PAUSE_MS = 20_000
 
 
-def test_in_pre_copy(lab: Lab, control: Session, endless: str) -> None:
+def test_a_move_in_pre_copy_is_forced(lab: Lab, control: Session, endless: str) -> None:
     running = control.begin_move(endless, **HELD)
     lab.under_way(lab.uuid(endless))
     predicted = control.force(endless, "--check")
@@ -37,7 +37,7 @@ def test_in_pre_copy(lab: Lab, control: Session, endless: str) -> None:
     assert lab.check(endless)["intact"]
 
 
-def test_where_post_copy_is_permitted(lab: Lab, control: Session, endless: str) -> None:
+def test_a_move_that_permits_post_copy_is_forced_by_post_copy(lab: Lab, control: Session, endless: str) -> None:
     running = control.begin_move(endless, **HELD, post_copy=True)
     lab.under_way(lab.uuid(endless))
     forced = control.force(endless)
@@ -47,8 +47,8 @@ def test_where_post_copy_is_permitted(lab: Lab, control: Session, endless: str) 
     assert lab.check(endless)["intact"]
 
 
-def test_with_a_cap_of_its_own(lab: Lab, control: Session, guest: Make) -> None:
-    """The cap that is given stays. What a link without it would carry is not known then: the pause is predicted from the cap, and is shorter."""
+def test_a_bandwidth_cap_of_the_force_task_is_kept(lab: Lab, control: Session, guest: Make) -> None:
+    """The given cap stays, so the speed of the link without it is unknown: the prediction is for the capped rate, and the actual downtime is shorter."""
     endless = guest("endless", "--mib", "64", "--dirty-mib", "32", "--rate", "24000")
     running = control.begin_move(endless, **HELD)
     lab.under_way(lab.uuid(endless))
@@ -59,7 +59,7 @@ def test_with_a_cap_of_its_own(lab: Lab, control: Session, guest: Make) -> None:
     assert lab.virsh(2, "domstate", endless).strip() == "running"
 
 
-def test_what_has_not_begun(lab: Lab, control: Session, endless: str, guest: Make) -> None:
+def test_a_queued_move_cannot_be_forced(lab: Lab, control: Session, endless: str, guest: Make) -> None:
     queued = guest("queued", "--mib", "48")
     running = control.begin_moves([(endless, 2), (queued, 2)], parallel=1, **HELD)
     lab.under_way(lab.uuid(endless))
@@ -74,7 +74,7 @@ def test_what_has_not_begun(lab: Lab, control: Session, endless: str, guest: Mak
 
 
 @pytest.mark.long
-def test_nothing_to_force(lab: Lab, control: Session, slow: str) -> None:
+def test_force_without_a_move_or_with_bad_options_is_refused(lab: Lab, control: Session, slow: str) -> None:
     assert control.force(slow).refused() == "not_found"
     assert control.force(slow, complete=False, bandwidth_mib=1).refused() == "not_found"
     assert control.force("nobody").refused() == "not_found"
@@ -84,7 +84,7 @@ def test_nothing_to_force(lab: Lab, control: Session, slow: str) -> None:
 
 
 @pytest.mark.long
-def test_only_its_speed(lab: Lab, control: Session, endless: str) -> None:
+def test_the_bandwidth_of_a_move_is_changed_without_forcing_it(lab: Lab, control: Session, endless: str) -> None:
     running = control.begin_move(endless, **HELD, timeout_seconds=600)
     lab.under_way(lab.uuid(endless))
     changed = control.force(endless, complete=False, bandwidth_mib=4)
@@ -97,8 +97,8 @@ def test_only_its_speed(lab: Lab, control: Session, endless: str) -> None:
 
 
 @pytest.mark.long
-def test_its_speed_in_post_copy(lab: Lab, control: Session, endless: str) -> None:
-    """Libvirt keeps that of post-copy apart from the one before it."""
+def test_the_bandwidth_of_a_move_is_changed_in_post_copy(lab: Lab, control: Session, endless: str) -> None:
+    """libvirt has separate bandwidths for pre-copy and post-copy."""
     running = control.begin_move(endless, **HELD, post_copy=True, post_copy_bandwidth_mib=1)
     lab.under_way(lab.uuid(endless))
     assert control.force(endless, wait_seconds=1).refused() == "timeout"
@@ -110,7 +110,7 @@ def test_its_speed_in_post_copy(lab: Lab, control: Session, endless: str) -> Non
 
 
 @pytest.mark.long
-def test_a_migration_that_is_not_ours(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
+def test_a_foreign_job_is_forced(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
     forced = control.force(endless)
     assert (forced.code, forced.changed) == (0, True), forced.text
     foreign.communicate(timeout=LIMIT_SECONDS)

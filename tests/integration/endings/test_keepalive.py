@@ -19,36 +19,35 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 # What migration_abort does for a move without a watcher, with a watcher that only asks the destination.
 MODULE = """\
 import json, os, sys, time
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.host import open_host
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import launch
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.spare import SpareProcess
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import SpareProcess, launch_process
 
 uri, folder = sys.argv[1:]
 
 def watch(report):
     host = open_host(uri)
-    report({"hostname": host.hostname()})
+    report({"hostname": host.read_hostname()})
     while not os.path.exists(f"{folder}/silent"):
         time.sleep(0.1)
     began = time.monotonic()
     try:
-        said = str(host.census())
+        said = str(host.list_states())
     except KvmfleetError as error:
         said = error.error_code
     with open(f"{folder}/answer.new", "w") as stream:
         json.dump({"said": said, "seconds": time.monotonic() - began}, stream)
     os.rename(f"{folder}/answer.new", f"{folder}/answer")
 
-spare = SpareProcess(lambda dummy: launch(watch, f"{folder}/log", "5a3f0c62-0000-4000-8000-00000000000a"))
-open_host("qemu:///system").hostname()
-print(json.dumps(spare.call({})))
+spare = SpareProcess(lambda dummy: launch_process(watch, f"{folder}/log", "5a3f0c62-0000-4000-8000-00000000000a"))
+open_host("qemu:///system").read_hostname()
+print(json.dumps(spare.call_once({})))
 """
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("mended")
-def test_a_destination_that_goes_silent_is_noticed(lab: Lab, control: Session, tmp_path: pathlib.Path) -> None:
+def test_the_watcher_notices_a_silent_destination_by_keepalive(lab: Lab, control: Session, tmp_path: pathlib.Path) -> None:
     """Its connection stays open, as when a host loses its power. Without keepalive the watcher would wait until TCP gives up, a quarter of an hour."""
     uri = f"qemu+tcp://{lab.host(2)}/system"
     command = ("env", f"PYTHONPATH={BUILD}", "/usr/bin/python3", "-B", "-c", MODULE, uri, str(tmp_path))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The end of the time: a guest that writes faster than it can be moved stays, or is made to come over by the rung that its move permits."""
+"""A move that does not converge at its timeout: it is aborted, or forced by the rungs that it permits."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def slow_cable(lab: Lab) -> t.Iterator[None]:
 
 @pytest.fixture
 def contradicted(lab: Lab, endless: str, slow_cable: None) -> t.Iterator[str]:
-    """The endless guest on a slow cable; somebody else takes every allowed pause back."""
+    """A guest that does not converge on a slow link; another program sets every allowed downtime back."""
     with contradict(lab, endless):
         yield endless
 
 
-def test_abort(lab: Lab, control: Session, busy: str) -> None:
+def test_a_move_is_aborted_at_its_timeout(lab: Lab, control: Session, busy: str) -> None:
     before = lab.check(busy)["increments"]
     done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="abort", bandwidth_mib=CAP_MIB)
     check_stayed(lab, control, done, busy, ("cancelled", "timeout"), "timeout")
@@ -61,7 +61,7 @@ def test_abort(lab: Lab, control: Session, busy: str) -> None:
     assert after["increments"] > before
 
 
-def test_force_complete(lab: Lab, control: Session, busy: str) -> None:
+def test_a_move_is_forced_at_its_timeout(lab: Lab, control: Session, busy: str) -> None:
     done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="force_complete", bandwidth_mib=CAP_MIB, **PATIENT)
     check_completed(lab, control, done, busy)
     record = done.record
@@ -75,7 +75,7 @@ def test_force_complete(lab: Lab, control: Session, busy: str) -> None:
     assert lab.check(busy)["intact"]
 
 
-def test_force_complete_by_post_copy(lab: Lab, control: Session, busy: str) -> None:
+def test_a_move_is_forced_by_post_copy_at_its_timeout(lab: Lab, control: Session, busy: str) -> None:
     done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="force_complete", bandwidth_mib=CAP_MIB, post_copy=True)
     check_completed(lab, control, done, busy)
     record = done.record
@@ -88,8 +88,8 @@ def test_force_complete_by_post_copy(lab: Lab, control: Session, busy: str) -> N
 
 @pytest.mark.long
 @pytest.mark.usefixtures("slow_cable")
-def test_a_slow_cable_costs_the_pause_that_was_predicted(lab: Lab, control: Session, endless: str) -> None:
-    """No cap is there to be lifted: the first rung is the pause that what is left needs."""
+def test_on_a_slow_link_the_downtime_is_about_the_predicted_one(lab: Lab, control: Session, endless: str) -> None:
+    """There is no cap to lift: the first rung is the downtime that the remaining memory needs."""
     done = control.move(endless, timeout_seconds=10, on_timeout="force_complete")
     check_completed(lab, control, done, endless)
     record = done.record
@@ -102,8 +102,8 @@ def test_a_slow_cable_costs_the_pause_that_was_predicted(lab: Lab, control: Sess
 
 
 @pytest.mark.long
-def test_the_last_rung_is_a_suspend(lab: Lab, control: Session, contradicted: str) -> None:
-    """The guest runs again on the other side: we stopped it, not its owner."""
+def test_the_last_rung_suspends_the_guest_and_it_runs_at_the_destination(lab: Lab, control: Session, contradicted: str) -> None:
+    """The guest runs at the destination: the watcher suspended it, not its owner."""
     done = control.move(contradicted, timeout_seconds=9, on_timeout="force_complete", force_suspend_seconds=3)
     check_completed(lab, control, done, contradicted)
     record = done.record
@@ -115,8 +115,8 @@ def test_the_last_rung_is_a_suspend(lab: Lab, control: Session, contradicted: st
 
 
 @pytest.mark.long
-def test_a_watcher_that_takes_over_goes_on_forcing(lab: Lab, control: Session, contradicted: str) -> None:
-    """It knows which rung was tried from the record; it comes to the next one."""
+def test_a_watcher_that_takes_over_continues_with_the_next_rung(lab: Lab, control: Session, contradicted: str) -> None:
+    """The record has the last rung; the new watcher continues with the next one."""
     running = control.begin_move(contradicted, timeout_seconds=9, on_timeout="force_complete", force_suspend_seconds=4)
 
     def forced() -> Record | None:
@@ -134,8 +134,8 @@ def test_a_watcher_that_takes_over_goes_on_forcing(lab: Lab, control: Session, c
     assert lab.check(contradicted)["intact"]
 
 
-def test_a_pause_that_overruns_is_ended_on_the_source(lab: Lab, control: Session, contradicted: str) -> None:
-    """The link was said to be fast and is not: the guest that we suspended runs again where it was."""
+def test_a_suspend_that_exceeds_its_limit_is_ended_and_the_guest_stays(lab: Lab, control: Session, contradicted: str) -> None:
+    """The link is slower than configured: the guest that the watcher suspended is resumed on its source."""
     limits = {"timeout_seconds": 9, "on_timeout": "force_complete", "force_suspend_seconds": 0, "force_pause_max_seconds": 2, "link_mib": 1000}
     done = control.move(contradicted, **limits)
     check_stayed(lab, control, done, contradicted, ("cancelled", "pause_overrun"), "timeout")
@@ -154,7 +154,7 @@ def test_auto_converge_is_never_switched_to_post_copy(lab: Lab, control: Session
 
 
 @pytest.mark.long
-def test_a_paused_guest_stays_paused_and_is_not_switched(lab: Lab, control: Session, endless: str) -> None:
+def test_a_paused_guest_stays_paused_and_is_not_switched_to_post_copy(lab: Lab, control: Session, endless: str) -> None:
     lab.virsh(1, "suspend", endless)
     done = control.move(endless, post_copy=True, timeout_seconds=3, on_timeout="force_complete", bandwidth_mib=8)
     assert (done.code, done.ended()) == (0, ("completed", None)), done.text

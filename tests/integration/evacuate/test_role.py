@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The role on all survivors at once: one fencing, one plan, every domain in one share; and what makes it stop."""
+"""The role on all survivors at once: one fencing, one plan, each domain in one share; and the errors that end it."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def pulled(folder: pathlib.Path) -> int:
     return len(counter.read_text().splitlines()) if counter.exists() else 0
 
 
-def test_the_work_is_shared_out_and_what_only_the_dead_host_had_is_named(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
-    """Every other way to stop comes first: nothing is fenced or started before there is reason to."""
+def test_survivors_share_the_starts_and_domains_with_local_disks_are_reported(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
+    """The refusals are tested first, in the same fleet: after each of them nothing was fenced or started."""
     site.environment["ANSIBLE_SHOW_CUSTOM_STATS"] = "true"
     names = [guest(f"web{number}") for number in range(3)]
     guest("held", "--paused")
@@ -79,7 +79,7 @@ def test_the_work_is_shared_out_and_what_only_the_dead_host_had_is_named(site: S
     code, text = site.playbook("evacuate", source=site.name(1), evacuate_host_fence_tasks=fence_tasks(site, tmp_path, "on"))
     assert (code != 0, pulled(tmp_path)) == (True, 1), text
     assert "not off" in text
-    site.ended({2: [], 3: []})
+    site.check_end_state({2: [], 3: []})
 
     code, text = site.playbook("evacuate", "-vvvv", source=site.name(1), evacuate_host_fence_tasks=fence_tasks(site, tmp_path))
     assert code != 0, text
@@ -96,7 +96,7 @@ def test_the_work_is_shared_out_and_what_only_the_dead_host_had_is_named(site: S
     assert there[2]
     assert there[3]
     assert not there[2] & there[3]
-    assert {(line[0], line[1]) for line in site.told()} == {(name, "done") for name in [*names, "held"]}
+    assert {(line[0], line[1]) for line in site.record_summaries()} == {(name, "done") for name in [*names, "held"]}
     found = site.ledger.find_host(name=site.name(1))
     assert found
     assert found.body["state"] == "fenced"
@@ -122,8 +122,8 @@ def within(site: Site, seconds: float, **variables: t.Any) -> tuple[int, str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("lost", [[1], [1, 3]])
-def test_connections_that_ansible_keeps_to_hosts_without_power_hold_nobody_up(site: Site, guest: Make, lost: list[int]) -> None:
-    """A cut cable is the nearest to a lack of power here: nothing ends the connection."""
+def test_kept_ssh_connections_to_hosts_without_power_do_not_delay_the_evacuation(site: Site, guest: Make, lost: list[int]) -> None:
+    """A cut link stands for a power failure: in both cases nothing closes the connection."""
     guest("web")
     site.protect()
     asked = site.popen(["ansible", "-i", site.inventory, "all", "-m", "ansible.builtin.raw", "-a", "true"])
@@ -137,7 +137,7 @@ def test_connections_that_ansible_keeps_to_hosts_without_power_hold_nobody_up(si
     for number in lost:
         site.lab("heal", site.lab.host(number))
     assert site.fleet()[2] | site.fleet().get(3, set()) == {"web"}
-    assert {line[:2] for line in site.told()} == {("web", "done")}
+    assert {line[:2] for line in site.record_summaries()} == {("web", "done")}
     site.verify_audit()
 
 
@@ -146,15 +146,15 @@ OPENING_SECONDS, DOOR_SECONDS = 12, 8
 
 
 @pytest.mark.long
-def test_a_connection_that_may_open_for_long_ends_before_the_knock_does(site: Site, guest: Make) -> None:
-    """Packets to the host are lost, as they are when a host behind a router has no power: SSH reports that only when its own time is over."""
+def test_a_long_ssh_timeout_does_not_outlast_the_probe_of_the_dead_host(site: Site, guest: Make) -> None:
+    """Packets to the host are lost, as for a host without power behind a router: SSH reports that only after its own timeout."""
     guest("web")
     site.protect()
     site.lab("cut", site.lab.host(1), "--in")
     code, text = within(site, KEPT_CONNECTION_SECONDS, ansible_timeout=OPENING_SECONDS, __evacuate_host_door_seconds=DOOR_SECONDS)
     site.lab("heal", site.lab.host(1))
     assert code == 0, text
-    assert {line[:2] for line in site.told()} == {("web", "done")}
+    assert {line[:2] for line in site.record_summaries()} == {("web", "done")}
     site.verify_audit()
 
 
@@ -163,7 +163,7 @@ SLOW_SECONDS = 65
 
 
 @pytest.mark.long
-def test_an_agent_that_takes_longer_than_facts_count_costs_nothing_but_time(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
+def test_a_fence_agent_that_outlasts_the_age_of_facts_only_delays_the_evacuation(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
     guest("web")
     site.protect()
     once = tmp_path / "asked"
@@ -178,7 +178,7 @@ def test_an_agent_that_takes_longer_than_facts_count_costs_nothing_but_time(site
 
 
 @pytest.mark.long
-def test_the_control_node_is_killed_in_the_middle_and_the_next_run_ends_it(site: Site, guest: Make) -> None:
+def test_the_next_run_finishes_an_evacuation_whose_control_node_was_killed(site: Site, guest: Make) -> None:
     """Killed between the start of a guest and the writing of C(done)."""
     names = [guest(f"web{number}") for number in range(4)]
     site.protect()
@@ -192,7 +192,7 @@ def test_the_control_node_is_killed_in_the_middle_and_the_next_run_ends_it(site:
     process.communicate(timeout=300)
     for name in names:
         site.hooks[2].let_go(AFTER, name)
-    assert "pre-migrating" in {line[1] for line in site.told()}
+    assert "pre-migrating" in {line[1] for line in site.record_summaries()}
 
     def ended() -> bool:
         return site.playbook("evacuate", source=site.name(1))[0] == 0
@@ -200,6 +200,6 @@ def test_the_control_node_is_killed_in_the_middle_and_the_next_run_ends_it(site:
     eventually(ended, "the evacuation can be run to its end")
     there = site.fleet()
     assert sorted([*there[2], *there[3]]) == names
-    assert {line[1] for line in site.told()} == {"done"}
-    assert len(site.told()) == len(names)
+    assert {line[1] for line in site.record_summaries()} == {"done"}
+    assert len(site.record_summaries()) == len(names)
     site.verify_audit()

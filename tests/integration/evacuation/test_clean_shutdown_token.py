@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host that may release its own boot after a clean shutdown, and whose token a person revokes while it is off."""
+"""A host with a clean shutdown token, which an operator revokes while the host is off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM = "/usr/local/lib/kvmfleet/kvmfleet-guard"
 
 
 @pytest.mark.long
-def test_a_token_that_was_revoked_elsewhere_releases_nothing(site: Site, guest: Make) -> None:
+def test_a_clean_shutdown_token_that_was_revoked_elsewhere_does_not_release_the_boot(site: Site, guest: Make) -> None:
     # Through such mounts the locks of images do not conflict: nothing but the guard keeps the guest from running twice.
     guest("auto", "--autostart", storage="bindfs")
     # One run of the role is enough: a host is granted a token only after the others' sight of its folders was recorded.
@@ -42,13 +42,13 @@ def test_a_token_that_was_revoked_elsewhere_releases_nothing(site: Site, guest: 
     done = site.evacuate(2)
     assert done.code == 0, done.text
     site.bring_back(1)
-    site.ended({1: [], 2: ["auto"], 3: []}, site.line("auto", "done", 1, 2))
+    site.check_end_state({1: [], 2: ["auto"], 3: []}, site.line("auto", "done", 1, 2))
     boot = site.task(1, "boot_guard", {}).result["guard"]
     assert boot["released"] is None
     assert "was revoked while this host was off" in boot["held"]["why"]
     code, text = site.playbook("recover", target=site.name(1))
     assert code == 0, text
-    site.ended({1: [], 2: ["auto"], 3: []}, site.line("auto", "completed", 1, 2))
+    site.check_end_state({1: [], 2: ["auto"], 3: []}, site.line("auto", "completed", 1, 2))
 
 
 def shut_down(site: Site) -> None:
@@ -58,7 +58,7 @@ def shut_down(site: Site) -> None:
     site.lose(1)
 
 
-def test_a_host_whose_storage_no_other_host_sees_is_granted_none_and_is_held(site: Site, guest: Make) -> None:
+def test_a_host_without_shared_storage_gets_no_grant_and_is_held(site: Site, guest: Make) -> None:
     guest("auto", "--autostart", storage="local")
     code, text = site.playbook("protect", target="kvmfleet_hosts", protect_host_clean_shutdown_token=True)
     assert code == 0, text

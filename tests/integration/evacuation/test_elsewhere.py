@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the ledger says is not where the guest is: moves outside it, disks that only the dead host had, domains that it never saw."""
+"""The ledger does not agree with the fleet: moves outside it, disks that only the dead host had, domains without protection."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_a_guest_that_was_moved_away_by_hand_is_not_started_again(site: Site, gu
     done = site.evacuate(2)
     assert "web" in done.warnings, done.text
     assert site.fleet() == {2: {"app"}, 3: {"web"}}
-    assert [line[:2] for line in site.told() if line[1] not in ("conflict", "failed")] == [("app", "done")]
+    assert [line[:2] for line in site.record_summaries() if line[1] not in ("conflict", "failed")] == [("app", "done")]
 
 
 @pytest.mark.long
-def test_a_guest_that_was_moved_to_the_dead_host_by_hand_is_unaccounted_for_and_not_started_unasked(site: Site, guest: Make) -> None:
+def test_a_guest_moved_to_the_dead_host_by_hand_is_unaccounted_and_not_started(site: Site, guest: Make) -> None:
     guest("web", on=3)
     guest("app")
     site.protect()
@@ -53,7 +53,7 @@ def test_a_guest_that_was_moved_to_the_dead_host_by_hand_is_unaccounted_for_and_
 
 
 @pytest.mark.long
-def test_disks_that_only_the_dead_host_had_are_named_and_come_back_with_it(site: Site, guest: Make) -> None:
+def test_domains_with_disks_of_the_dead_host_alone_wait_for_its_return(site: Site, guest: Make) -> None:
     guest("web")
     guest("local", storage="local")
     site.protect()
@@ -69,46 +69,46 @@ def test_disks_that_only_the_dead_host_had_are_named_and_come_back_with_it(site:
     assert site.lab.places("local") == {}
     site.bring_back(1)
     assert site.clean().code == 0
-    assert site.knows("local", 1)
+    assert site.has_definition("local", 1)
     site.lab.virsh(1, "start", "local")
     assert site.fleet() == {1: {"local"}, 2: {"web"}, 3: set()}
 
 
 @pytest.mark.long
-def test_a_host_without_room_takes_a_guest_only_by_force(site: Site, guest: Make) -> None:
+def test_a_host_without_capacity_is_used_only_with_force(site: Site, guest: Make) -> None:
     guest("web")
     site.protect()
     site.lose(1)
     full = ("-e", json.dumps({"kvmfleet_scheduler": {"reserved_memory_mib": 100_000_000}}))
     refused = site.evacuate(2, 1, *full)
     assert (refused.code != 0, "memory" in refused.msg) == (True, True), refused.text
-    site.ended({2: [], 3: []}, site.line("web", "conflict", 1, 2))
+    site.check_end_state({2: [], 3: []}, site.line("web", "conflict", 1, 2))
     forced = site.evacuate(2, 1, *full, force=True)
     assert forced.code == 0, forced.text
-    site.ended({2: ["web"], 3: []}, site.line("web", "conflict", 1, 2), site.line("web", "done", 1, 2))
+    site.check_end_state({2: ["web"], 3: []}, site.line("web", "conflict", 1, 2), site.line("web", "done", 1, 2))
     (record,) = (record for record in site.records() if record["status"] == "done")
     assert record["forced"] == "FORCED_REBUILD"
     assert "memory" in str(record["history"])
 
 
 @pytest.mark.long
-def test_a_domain_that_nobody_protected_is_left_alone_in_every_step(site: Site, guest: Make) -> None:
+def test_an_unprotected_domain_is_left_alone_by_evacuation_and_cleanup(site: Site, guest: Make) -> None:
     guest("web")
     site.protect()
     guest("late")
     site.lose(1)
     assert site.evacuate(2).code == 0
-    site.ended({2: ["web"], 3: []}, site.line("web", "done", 1, 2))
+    site.check_end_state({2: ["web"], 3: []}, site.line("web", "done", 1, 2))
     site.bring_back(1)
     cleaned = site.clean()
     assert cleaned.code == 0, cleaned.text
-    assert site.knows("late", 1)
-    assert not site.knows("web", 1)
-    site.ended({1: [], 2: ["web"], 3: []}, site.line("web", "completed", 1, 2))
+    assert site.has_definition("late", 1)
+    assert not site.has_definition("web", 1)
+    site.check_end_state({1: [], 2: ["web"], 3: []}, site.line("web", "completed", 1, 2))
 
 
 @pytest.mark.long
-def test_states_come_back_as_they_were_or_as_wished(site: Site, guest: Make) -> None:
+def test_domains_are_started_in_their_saved_state_or_in_the_state_of_the_task(site: Site, guest: Make) -> None:
     guest("web")
     guest("held", "--paused")
     guest("idle", "--off")
@@ -124,5 +124,5 @@ def test_states_come_back_as_they_were_or_as_wished(site: Site, guest: Make) -> 
     site.bring_back(1)
     cleaned = site.clean()
     assert cleaned.code == 0, cleaned.text
-    assert not any(site.knows(name, 1) for name in ("web", "held", "idle", "passing"))
-    assert {line[1] for line in site.told()} == {"completed"}
+    assert not any(site.has_definition(name, 1) for name in ("web", "held", "idle", "passing"))
+    assert {line[1] for line in site.record_summaries()} == {"completed"}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nothing is started on a guess. A host that answers, an agent that cannot tell and an image in use each forbid, whatever a person says."""
+"""An evacuation needs evidence. A host that answers, a fence agent without a result and an image in use each forbid it, whatever an operator confirms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import building
 from ansible_collections.kvmfleet.migration.tests.integration.support import agents
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
@@ -53,17 +53,17 @@ def cut_off(site: Site) -> None:
     site.lab("cut", site.lab.host(1))
 
 
-def test_without_evidence(site: Site) -> None:
+def test_evacuation_without_evidence_is_refused(site: Site) -> None:
     site.fencing(1, None)
     site.lose(1)
     done = site.evacuate(2)
     assert done.refused() == "unsafe"
     assert "force_down" in done.msg
-    site.ended({2: ["other"], 3: []})
+    site.check_end_state({2: ["other"], 3: []})
 
 
 @pytest.mark.parametrize("silenced", [pytest.param([], marks=pytest.mark.long), pytest.param(["--ssh"], marks=pytest.mark.long), ["--control"]])
-def test_a_host_that_answers_is_not_evacuated_by_any_word(site: Site, silenced: list[str]) -> None:
+def test_a_host_that_answers_is_not_evacuated_whatever_the_evidence(site: Site, silenced: list[str]) -> None:
     site.fencing(1, None)
     if silenced:
         site.lab("cut", site.lab.host(1), *silenced)
@@ -71,11 +71,11 @@ def test_a_host_that_answers_is_not_evacuated_by_any_word(site: Site, silenced: 
         done = site.evacuate(2, force=True, **evidence)
         assert done.refused() == "unsafe"
         assert site.name(1) in done.msg
-        site.ended({1: ["web"], 2: ["other"], 3: []})
+        site.check_end_state({1: ["web"], 2: ["other"], 3: []})
 
 
-def test_an_address_that_refuses_connections_is_no_silence(site: Site) -> None:
-    """The host is off, and something that is on has its address: here the kernel of its network namespace."""
+def test_a_host_whose_address_refuses_connections_does_not_count_as_silent(site: Site) -> None:
+    """The host is off, and something else has its address: here the kernel of its network namespace."""
     site.fencing(1, None)
     site.lose(1)
     network.end_silence(site.lab.layout, site.lab.host(1))
@@ -83,49 +83,49 @@ def test_an_address_that_refuses_connections_is_no_silence(site: Site) -> None:
         done = site.evacuate(2, force=True, accept_silent=[site.name(1)], **evidence)
         assert done.refused() == "unsafe"
         assert "refuses connections" in done.msg
-        site.ended({2: ["other"], 3: []})
+        site.check_end_state({2: ["other"], 3: []})
 
 
 def evidence_of(site: Site, **changes: t.Any) -> dict[str, t.Any]:
-    """Return what a tasks file would give who has switched the first host off just now."""
+    """Return the evidence of a tasks file that has just switched the first host off."""
     return {"host": site.name(1), "action": "off", "status": "off", "at": utc_now(), "output": "outlet 4 is off", **changes}
 
 
-def test_an_image_in_use_is_not_started_twice_whatever_a_person_says(site: Site) -> None:
+def test_a_domain_whose_image_is_in_use_is_not_started_even_with_force_down(site: Site) -> None:
     site.fencing(1, None)
     cut_off(site)
     done = site.evacuate(2, force_down=WORD, force=True, lock_wait_seconds=1)
     assert done.refused() == "unsafe"
     assert "web.qcow2" in done.msg
     assert site.fleet() == {1: {"web"}, 2: {"other"}, 3: set()}
-    assert not site.knows("web", 2)
-    assert {line[1] for line in site.told()} <= {"conflict", "failed"}
+    assert not site.has_definition("web", 2)
+    assert {line[1] for line in site.record_summaries()} <= {"conflict", "failed"}
 
 
 @pytest.mark.long
-def test_an_agent_that_says_on_outweighs_a_persons_word(site: Site, tmp_path: pathlib.Path) -> None:
+def test_evacuation_is_refused_when_the_fence_agent_says_on_despite_force_down(site: Site, tmp_path: pathlib.Path) -> None:
     site.fencing(1, site.agent(1, agents.write(tmp_path, "fence_on", agents.SAYS_ON)))
     cut_off(site)
     done = site.evacuate(2, force_down=WORD)
     assert done.refused() == "unsafe"
     assert "is on" in done.msg
-    site.ended({1: ["web"], 2: ["other"], 3: []})
+    site.check_end_state({1: ["web"], 2: ["other"], 3: []})
 
 
 @pytest.mark.long
-def test_a_host_cut_off_is_fenced_and_then_its_guest_runs_once(site: Site) -> None:
+def test_a_host_that_is_cut_off_is_fenced_before_its_guest_is_started(site: Site) -> None:
     """The only scenario here that starts something; it is taken away again for the others."""
     cut_off(site)
     done = site.evacuate(3)
     assert done.code == 0, done.text
     evidence = evacuations(done)[0]["evidence"]
     assert [(one["kind"], one["status"], one["host"]) for one in evidence if one["kind"] == "fence_agent"][:1] == [("fence_agent", "off", site.name(1))]
-    site.ended({2: ["other"], 3: ["web"]}, site.line("web", "done", 1, 3))
+    site.check_end_state({2: ["other"], 3: ["web"]}, site.line("web", "done", 1, 3))
     site.lab.virsh(3, "destroy", "web")
     site.lab.virsh(3, "undefine", "web")
 
 
-def test_an_agent_that_hangs_ends_in_time_with_the_choices(site: Site, tmp_path: pathlib.Path) -> None:
+def test_a_fence_agent_that_hangs_times_out_and_the_error_names_the_choices(site: Site, tmp_path: pathlib.Path) -> None:
     hanging = agents.write(tmp_path, "fence_hangs", agents.HANGS)
     site.fencing(1, site.agent(1, hanging, timeout_seconds=4, status_timeout_seconds=2))
     site.lose(1)
@@ -133,27 +133,27 @@ def test_an_agent_that_hangs_ends_in_time_with_the_choices(site: Site, tmp_path:
     assert done.refused() == "unreachable"
     for choice in ("BMC", "force_down", "another agent"):
         assert choice in done.msg
-    site.ended({2: ["other"], 3: []})
+    site.check_end_state({2: ["other"], 3: []})
     leftovers = eventually(lambda: not running(tmp_path), "nothing of the agent is left")
     assert leftovers
 
 
 @pytest.mark.long
-def test_an_agent_that_stops_answering_before_the_starts_leaves_nothing_open(site: Site, tmp_path: pathlib.Path) -> None:
+def test_a_record_is_failed_when_the_fence_agent_dies_before_the_start(site: Site, tmp_path: pathlib.Path) -> None:
     """Its BMC dies once the record is written and before the guest is started: nothing was sent to the starting host, so another may start it."""
     agent = agents.write(tmp_path, "fence_dies", f"grep -rqs pre-migrating '{site.path}/migrations/open' && exit 1\nexec '{site.lab_agent}'")
     site.fencing(1, site.agent(1, agent))
     site.lose(1)
     done = site.evacuate(2)
     assert (done.code != 0, done.result["error_code"]) == (True, "unreachable"), done.text
-    assert "cannot tell any more" in done.msg
-    assert not site.knows("web", 2)
+    assert "no longer reports its state" in done.msg
+    assert not site.has_definition("web", 2)
     assert site.possible_hosts("web") == [site.name(1)]
-    site.ended({2: ["other"], 3: []}, site.line("web", "failed", 1, 2))
+    site.check_end_state({2: ["other"], 3: []}, site.line("web", "failed", 1, 2))
     site.fencing(1, site.agent(1, site.lab_agent))
     done = site.evacuate(3)
     assert done.code == 0, done.text
-    site.ended({2: ["other"], 3: ["web"]}, site.line("web", "failed", 1, 2), site.line("web", "done", 1, 3))
+    site.check_end_state({2: ["other"], 3: ["web"]}, site.line("web", "failed", 1, 2), site.line("web", "done", 1, 3))
     site.lab.virsh(3, "destroy", "web")
     site.lab.virsh(3, "undefine", "web")
 
@@ -173,7 +173,7 @@ def _command(path: pathlib.Path) -> str:
 
 
 @pytest.mark.long
-def test_an_agent_that_prints_its_password_is_not_repeated(site: Site, tmp_path: pathlib.Path) -> None:
+def test_a_password_that_a_fence_agent_prints_is_masked(site: Site, tmp_path: pathlib.Path) -> None:
     site.fencing(1, site.agent(1, agents.that_talks(tmp_path), options={"password": agents.PASSWORD}))
     site.lose(1)
     done = site.evacuate(2, 1, "--check", "-vvvv")
@@ -183,7 +183,7 @@ def test_an_agent_that_prints_its_password_is_not_repeated(site: Site, tmp_path:
     assert failed.refused() == "unreachable"
     for text in (done.text, failed.text, *(path.read_text(errors="replace") for path in site.path.rglob("*") if path.is_file())):
         assert "hunter2" not in text
-    site.ended({2: ["other"], 3: []})
+    site.check_end_state({2: ["other"], 3: []})
 
 
 @pytest.mark.parametrize(
@@ -194,11 +194,11 @@ def test_an_agent_that_prints_its_password_is_not_repeated(site: Site, tmp_path:
         pytest.param({"at": "2020-01-01T00:00:00Z"}, "old", marks=pytest.mark.long),
     ],
 )
-def test_evidence_that_is_none(dead: Site, changes: dict[str, t.Any], told: str) -> None:
+def test_evidence_that_is_not_off_or_is_too_old_is_refused(dead: Site, changes: dict[str, t.Any], told: str) -> None:
     done = dead.evacuate(2, fencing=[evidence_of(dead, **changes)])
     assert done.refused() == "unsafe"
     assert told in done.msg
-    dead.ended({2: ["other"], 3: []})
+    dead.check_end_state({2: ["other"], 3: []})
 
 
 @pytest.fixture(scope="module")
@@ -214,14 +214,14 @@ def dead(dead_site: Site) -> Site:
     return dead_site
 
 
-def test_a_persons_word_needs_a_reason(dead: Site) -> None:
+def test_force_down_without_a_reason_is_refused(dead: Site) -> None:
     done = dead.evacuate(2, force_down={"by": "me"})
     assert done.refused() == "invalid_argument"
     assert "reason" in done.msg
-    dead.ended({2: ["other"], 3: []})
+    dead.check_end_state({2: ["other"], 3: []})
 
 
-def test_another_silent_host_has_to_be_accepted_by_name(dead: Site) -> None:
+def test_another_silent_host_must_be_named_in_accept_silent(dead: Site) -> None:
     dead.lose(2)
     done = dead.evacuate(3, force_down=WORD)
     assert done.refused() == "unsafe"
@@ -229,13 +229,13 @@ def test_another_silent_host_has_to_be_accepted_by_name(dead: Site) -> None:
     assert "accept_silent" in done.msg
     for wrong in ("kvm9", dead.name(3)):
         assert dead.evacuate(3, force_down=WORD, accept_silent=[wrong]).code != 0
-    dead.ended({3: []})
+    dead.check_end_state({3: []})
     dead.bring_back(2)
     dead.lab.virsh(2, "start", "other")
 
 
-def test_a_host_whose_address_leads_to_another_one_has_not_answered(dead: Site) -> None:
-    """Both would answer otherwise, and nobody asked the third host for the guest."""
+def test_a_host_whose_address_leads_to_another_host_counts_as_silent(dead: Site) -> None:
+    """The third host answers at the address of the first one, and was not asked whether it runs the guest."""
     layout = dead.lab.layout
     dead.variable(3, "kvmfleet_libvirt_uri", f"qemu+tcp://{layout.host_address(dead.lab.host(2))}/system")
     try:
@@ -243,25 +243,25 @@ def test_a_host_whose_address_leads_to_another_one_has_not_answered(dead: Site) 
         assert done.refused() == "unsafe"
         assert f"The address of {dead.name(3)} leads to {dead.name(2)}" in done.msg
         assert f"accept_silent: [{dead.name(3)}]" in done.msg
-        dead.ended({2: ["other"], 3: []})
+        dead.check_end_state({2: ["other"], 3: []})
     finally:
         dead.variable(3, "kvmfleet_libvirt_uri", None)
 
 
-def test_a_source_that_the_ledger_does_not_know(dead: Site) -> None:
+def test_evacuation_of_an_unknown_source_or_domain_is_refused(dead: Site) -> None:
     assert dead.task(2, "evacuate", {"source": "kvm9", "force_down": WORD}).refused() == "not_found"
     assert dead.task(2, "evacuate", {"source": dead.name(2), "force_down": WORD}).code != 0
     assert dead.evacuate(2, force_down=WORD, domains=["nobody"]).code != 0
-    dead.ended({2: ["other"], 3: []})
+    dead.check_end_state({2: ["other"], 3: []})
 
 
-def test_last_of_all_with_a_persons_word_it_is_evacuated(dead: Site) -> None:
-    """It was the evidence alone that was missing in the scenarios before; what it starts is taken away again."""
+def test_a_dead_host_is_evacuated_with_force_down(dead: Site) -> None:
+    """With C(force_down) the refusals of the tests before end, because only the evidence was missing. The guest is removed again."""
     done = dead.evacuate(2, force_down=WORD)
     assert done.code == 0, done.text
     kinds = [one["kind"] for one in evacuations(done)[0]["evidence"]]
     assert "person" in kinds
     assert "I pulled the plug" in str(evacuations(done)[0]["evidence"])
-    dead.ended({2: ["other", "web"], 3: []}, dead.line("web", "done", 1, 2))
+    dead.check_end_state({2: ["other", "web"], 3: []}, dead.line("web", "done", 1, 2))
     dead.lab.virsh(2, "destroy", "web")
     dead.lab.virsh(2, "undefine", "web")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A ledger that was edited, torn or comes from elsewhere: what is wrong is named, and what is not wrong is evacuated all the same."""
+"""A ledger that was edited, truncated or copied: damaged documents are reported, and all other domains are evacuated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import uuid
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import decode_document, encode_document
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import building
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site, evacuations
@@ -53,9 +53,9 @@ def file_of(site: Site, guest: str) -> pathlib.Path:
 def edit(site: Site, guest: str, change: Edit) -> None:
     """Change a domain's document as a program does that knows how documents are kept: with a checksum that is right."""
     path = file_of(site, guest)
-    document = decode(path.read_bytes())
+    document = decode_document(path.read_bytes())
     change(document.body)
-    path.write_bytes(encode(document.body, document.version))
+    path.write_bytes(encode_document(document.body, document.version))
 
 
 def definition(change: t.Callable[[str, Body], str]) -> Edit:
@@ -106,7 +106,7 @@ EDITS: dict[str, Edit] = {
         pytest.param(lambda text: text.replace("bomb.qcow2", "good.qcow2"), id="edited", marks=pytest.mark.long),
     ],
 )
-def test_a_document_that_is_not_as_it_was_written_is_named_and_stops_no_other(site: Site, spoil: t.Callable[[str], str]) -> None:
+def test_a_damaged_document_is_named_and_does_not_stop_other_domains(site: Site, spoil: t.Callable[[str], str]) -> None:
     path = file_of(site, "bomb")
     path.write_text(spoil(path.read_text()))
     done = site.evacuate(2, 1, "--check", domains=["good"])
@@ -116,7 +116,7 @@ def test_a_document_that_is_not_as_it_was_written_is_named_and_stops_no_other(si
     assert site.fleet() == {2: set(), 3: set()}
 
 
-def test_a_host_that_belongs_to_another_ledger(site: Site, tmp_path: pathlib.Path) -> None:
+def test_evacuation_to_a_host_of_another_ledger_is_refused(site: Site, tmp_path: pathlib.Path) -> None:
     """The ledger is a copy that somebody has begun to use as a second one."""
     file = site.on_disk(2, "var-lib-kvmfleet/ledger-id")
     before = file.read_text()
@@ -124,12 +124,12 @@ def test_a_host_that_belongs_to_another_ledger(site: Site, tmp_path: pathlib.Pat
     try:
         done = site.evacuate(2)
         assert done.refused() == "conflict"
-        site.ended({2: [], 3: []})
+        site.check_end_state({2: [], 3: []})
     finally:
         file.write_text(before)
 
 
-def test_an_empty_ledger(site: Site, tmp_path: pathlib.Path) -> None:
+def test_evacuation_with_an_empty_ledger_is_refused(site: Site, tmp_path: pathlib.Path) -> None:
     other = Site(site.lab, tmp_path / "empty")
     done = other.evacuate(2, force_down={"reason": "it is off"})
     assert done.code != 0
@@ -137,8 +137,8 @@ def test_an_empty_ledger(site: Site, tmp_path: pathlib.Path) -> None:
     assert site.fleet() == {2: set(), 3: set()}
 
 
-def test_a_torn_record_is_named_and_not_acted_on(site: Site) -> None:
-    """A record that cannot be read may be the one that says that the guest was started elsewhere."""
+def test_a_torn_record_is_named_and_nothing_is_started(site: Site) -> None:
+    """A record that cannot be read may be the one by which the guest was started on another host."""
     folder = site.path / "migrations" / "open"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{uuid.uuid4()}.json").write_text('{"status": "pre-mig')
@@ -147,7 +147,7 @@ def test_a_torn_record_is_named_and_not_acted_on(site: Site) -> None:
     assert site.fleet() == {2: set(), 3: set()}
 
 
-def test_a_place_that_is_none_moves_nothing(site: Site) -> None:
+def test_a_domain_with_invalid_possible_hosts_is_not_started(site: Site) -> None:
     edit(site, "good", lambda body: body.update(possible_hosts="everywhere"))
     done = site.evacuate(3, state="running", domains=["good"])
     assert done.refused()
@@ -155,7 +155,7 @@ def test_a_place_that_is_none_moves_nothing(site: Site) -> None:
 
 
 @pytest.mark.long
-def test_documents_that_were_edited_are_not_started_and_stop_no_other(site: Site) -> None:
+def test_domains_of_edited_documents_are_not_started_and_do_not_stop_others(site: Site) -> None:
     for name, change in EDITS.items():
         edit(site, name, change)
     done = site.evacuate(2, state="running", parallel=1)
@@ -163,6 +163,6 @@ def test_documents_that_were_edited_are_not_started_and_stop_no_other(site: Site
     assert site.fleet() == {2: {"good"}, 3: set()}
     assert [name for name in EDITS if site.lab.places(name)] == []
     assert [name for name in EDITS if name not in done.warnings] == []
-    told = {line[0]: line[1] for line in site.told()}
+    told = {line[0]: line[1] for line in site.record_summaries()}
     assert told.pop("good") == "done"
     assert set(told.values()) <= {"conflict", "failed"}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who has come back? Names and hardware permit nothing; a host without its own identity cleans nothing."""
+"""The identity of a host that returns: its name and hardware permit no cleanup; only its identity file does."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def site(returned: Site, tmp_path: pathlib.Path) -> collections.abc.Iterator[Sit
 
 def untouched(site: Site) -> None:
     """Nothing was cleaned, and the record still waits for its host."""
-    assert site.knows("web", 1)
-    assert site.knows("own", 1)
-    site.ended({1: [], 2: ["web"], 3: []}, ("web", "done", None, site.lab.host(1), site.lab.host(2)))
+    assert site.has_definition("web", 1)
+    assert site.has_definition("own", 1)
+    site.check_end_state({1: [], 2: ["web"], 3: []}, ("web", "done", None, site.lab.host(1), site.lab.host(2)))
 
 
 def cleaned(site: Site) -> None:
-    assert not site.knows("web", 1)
-    assert site.knows("own", 1)
-    site.ended({1: [], 2: ["web"], 3: []}, ("web", "completed", None, site.lab.host(1), site.lab.host(2)))
+    assert not site.has_definition("web", 1)
+    assert site.has_definition("own", 1)
+    site.check_end_state({1: [], 2: ["web"], 3: []}, ("web", "completed", None, site.lab.host(1), site.lab.host(2)))
 
 
 @pytest.mark.long
-def test_the_identity_is_missing(site: Site) -> None:
+def test_a_host_without_its_identity_file_cleans_nothing(site: Site) -> None:
     site.on_disk(1, IDENTITY).unlink()
     done = site.clean()
     assert done.code != 0, done.text
@@ -75,7 +75,7 @@ def test_the_identity_is_missing(site: Site) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("content", ["garbage \0 here", "", "00000000-0000-0000-0000-00000000000g\n"])
-def test_the_identity_is_garbage(site: Site, content: str) -> None:
+def test_a_host_with_an_invalid_identity_file_cleans_nothing(site: Site, content: str) -> None:
     site.on_disk(1, IDENTITY).write_text(content)
     done = site.clean()
     assert done.code != 0, done.text
@@ -85,15 +85,15 @@ def test_the_identity_is_garbage(site: Site, content: str) -> None:
 
 
 @pytest.mark.long
-def test_the_identity_is_another_one(site: Site) -> None:
-    """A host that was set up anew under its old name is another host: nothing of what was evacuated is its own."""
+def test_a_host_with_a_new_identity_cleans_nothing(site: Site) -> None:
+    """A host that was reinstalled under its old name is another host: no record of the old one permits it a cleanup."""
     site.on_disk(1, IDENTITY).write_text(f"{uuid.uuid4()}\n")
     done = site.clean()
     assert done.refused() == "conflict"
     untouched(site)
 
 
-def test_the_identity_was_copied_to_another_host(site: Site) -> None:
+def test_a_host_with_a_copied_identity_cleans_nothing(site: Site) -> None:
     """As with disks that were cloned. On the host that took the guest over, a cleanup by that identity would take the running guest for a leftover.
 
     The host that the ledger knows by its name, machine and libvirt UUIDs may still clean itself.
@@ -107,7 +107,7 @@ def test_the_identity_was_copied_to_another_host(site: Site) -> None:
 
 
 @pytest.mark.long
-def test_with_another_ledger_nothing_is_known_and_nothing_is_done(site: Site, tmp_path: pathlib.Path) -> None:
+def test_cleanup_with_another_ledger_changes_nothing(site: Site, tmp_path: pathlib.Path) -> None:
     other = Site(site.lab, tmp_path / "elsewhere")
     done = other.clean()
     assert done.code != 0 or not done.changed, done.text
@@ -115,7 +115,7 @@ def test_with_another_ledger_nothing_is_known_and_nothing_is_done(site: Site, tm
 
 
 @pytest.mark.long
-def test_the_host_has_another_name(site: Site) -> None:
+def test_a_renamed_host_is_identified_and_cleaned(site: Site) -> None:
     site.rename(1, f"{site.lab.prefix}x")
     try:
         done = site.clean()
@@ -126,8 +126,8 @@ def test_the_host_has_another_name(site: Site) -> None:
 
 
 @pytest.mark.long
-def test_the_name_of_another_host_gives_no_right_to_clean(site: Site) -> None:
-    """The addresses of two hosts are swapped in the inventory: what the file on the host says counts."""
+def test_a_host_under_the_name_of_another_host_cleans_nothing(site: Site) -> None:
+    """The addresses of two hosts are swapped in the inventory: the identity file on the host counts."""
     site.swap(1, 3)
     on_the_third = site.clean(3)
     assert not on_the_third.changed, on_the_third.text
@@ -135,8 +135,8 @@ def test_the_name_of_another_host_gives_no_right_to_clean(site: Site) -> None:
 
 
 @pytest.mark.long
-def test_the_disks_are_in_a_machine_with_another_uuid(site: Site) -> None:
-    """Spec 5's own example. With another name on top it is the same host still, for its machine id is."""
+def test_a_host_whose_disks_are_in_another_machine_is_cleaned(site: Site) -> None:
+    """The example of the specification. With a new name in addition it is still the same host, because its machine ID is the same."""
     conf = site.on_disk(1, LIBVIRTD_CONF)
     before = conf.read_text()
     site.lose(1)
@@ -155,7 +155,7 @@ def test_the_disks_are_in_a_machine_with_another_uuid(site: Site) -> None:
 
 
 @pytest.mark.long
-def test_a_host_of_which_all_has_changed_needs_a_persons_word(site: Site) -> None:
+def test_a_host_with_new_name_machine_id_and_uuid_must_be_adopted_before_cleanup(site: Site) -> None:
     conf, machine_id = site.on_disk(1, LIBVIRTD_CONF), site.on_disk(1, MACHINE_ID)
     before = conf.read_text(), machine_id.read_text()
     site.lose(1)
@@ -182,8 +182,8 @@ def test_a_host_of_which_all_has_changed_needs_a_persons_word(site: Site) -> Non
 
 
 @pytest.mark.long
-def test_renamed_without_any_record_nothing_is_touched(site: Site, tmp_path: pathlib.Path) -> None:
-    """Nova took this host's guests for moved away, and destroyed them."""
+def test_a_renamed_host_without_a_record_is_not_changed(site: Site, tmp_path: pathlib.Path) -> None:
+    """In this situation, Nova concluded that the guests of the host had moved away, and destroyed them."""
     fresh = Site(site.lab, tmp_path / "fresh")
     for number in (1, 2, 3):
         (fresh.on_disk(number, "var-lib-kvmfleet/ledger-id")).unlink()
@@ -193,7 +193,7 @@ def test_renamed_without_any_record_nothing_is_touched(site: Site, tmp_path: pat
         done = fresh.clean()
         assert (done.code, done.changed) == (0, False), done.text
         assert done.result["cleaned"] == []
-        assert fresh.told() == []
+        assert fresh.record_summaries() == []
     finally:
         fresh.rename(1, site.lab.host(1))
         for number in (1, 2, 3):
@@ -202,7 +202,7 @@ def test_renamed_without_any_record_nothing_is_touched(site: Site, tmp_path: pat
 
 
 @pytest.mark.long
-def test_a_record_without_a_domain(site: Site) -> None:
+def test_a_record_whose_domain_was_undefined_by_hand_is_completed(site: Site) -> None:
     """Somebody has removed it by hand: there is nothing to clean, and the record is closed."""
     site.lab.virsh(1, "undefine", "web")
     done = site.clean()
@@ -211,8 +211,8 @@ def test_a_record_without_a_domain(site: Site) -> None:
     assert not site.clean().changed
 
 
-def test_the_copy_here_runs(site: Site) -> None:
-    """An alarm: both copies stay as they are until a person has decided. On shared storage QEMU's locks keep a second one from starting."""
+def test_cleanup_is_refused_while_the_local_copy_is_active(site: Site) -> None:
+    """This is an error: both copies stay as they are until an operator decides. On shared storage, the locks of QEMU prevent a second start."""
     path = site.lab.virsh(1, "dumpxml", "--inactive", "web")
     site.lab("virsh", site.lab.host(1), "define", "/dev/stdin", stdin=re.sub(r"<disk .*?</disk>", "", path, flags=re.DOTALL))
     site.lab.virsh(1, "start", "web", "--paused")
@@ -220,20 +220,20 @@ def test_the_copy_here_runs(site: Site) -> None:
         done = site.clean()
         assert done.refused() == "unsafe"
         assert "web" in done.msg
-        site.ended({1: ["web (paused)"], 2: ["web"], 3: []}, site.line("web", "done", 1, 2))
+        site.check_end_state({1: ["web (paused)"], 2: ["web"], 3: []}, site.line("web", "done", 1, 2))
     finally:
         site.lab.virsh(1, "destroy", "web")
 
 
 @pytest.mark.long
-def test_it_runs_nowhere_now(site: Site) -> None:
+def test_the_copy_is_kept_while_the_domain_runs_nowhere(site: Site) -> None:
     """The only copy left may be this one: it is kept until the guest runs elsewhere."""
     site.lab.virsh(2, "destroy", "web")
     try:
         done = site.clean()
         assert not done.changed, done.text
-        assert site.knows("web", 1)
-        assert site.told() == [site.line("web", "done", 1, 2)]
+        assert site.has_definition("web", 1)
+        assert site.record_summaries() == [site.line("web", "done", 1, 2)]
     finally:
         site.lab.virsh(2, "start", "web")
     assert site.clean().changed
@@ -241,13 +241,13 @@ def test_it_runs_nowhere_now(site: Site) -> None:
 
 
 @pytest.mark.long
-def test_the_host_that_has_it_does_not_answer(site: Site) -> None:
+def test_the_copy_is_kept_while_the_destination_does_not_answer(site: Site) -> None:
     site.lab("cut", site.lab.host(2))
     try:
         done = site.clean()
         assert not done.changed, done.text
-        assert site.knows("web", 1)
-        assert site.told() == [site.line("web", "done", 1, 2)]
+        assert site.has_definition("web", 1)
+        assert site.record_summaries() == [site.line("web", "done", 1, 2)]
     finally:
         site.lab("heal", site.lab.host(2))
     untouched(site)
@@ -282,7 +282,7 @@ def restless(lab: Lab, tmp_path: pathlib.Path) -> collections.abc.Iterator[tuple
 
 
 @pytest.mark.long
-def test_hosts_get_other_uuids_between_all_steps(restless: tuple[Site, collections.abc.Callable[..., None]]) -> None:
+def test_new_libvirt_uuids_of_the_hosts_do_not_stop_moves_evacuation_or_cleanup(restless: tuple[Site, collections.abc.Callable[..., None]]) -> None:
     """Protected, moved there and back, dead, evacuated, back and cleaned: each time libvirt's daemons have been started anew."""
     site, restart = restless
     site.protect()
@@ -303,7 +303,7 @@ def test_hosts_get_other_uuids_between_all_steps(restless: tuple[Site, collectio
     site.bring_back(1)
     cleaned = site.clean()
     assert (cleaned.code, cleaned.changed) == (0, True), cleaned.text
-    assert not site.knows("web", 1)
+    assert not site.has_definition("web", 1)
     noticed = site.task(1, "host", {"state": "enabled"})
     assert noticed.code == 0, noticed.text
     assert "virtqemud.conf" in noticed.warnings

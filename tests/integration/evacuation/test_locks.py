@@ -18,7 +18,7 @@ def attach(site: Site, number: int, guest: str, path: str, *options: str) -> Non
     site.lab.virsh(number, "attach-disk", guest, path, "vdb", *options)
 
 
-def test_a_lock_keeps_its_own_domain_from_being_started_and_no_other(site: Site, guest: Make) -> None:
+def test_a_locked_image_prevents_the_start_of_its_domain_alone(site: Site, guest: Make) -> None:
     """A living member of a cluster has the shareable disk open, and by mistake a running guest has the image of another one open."""
     shared = site.lab.layout.shared
     cluster = shared / "cluster.raw"
@@ -38,7 +38,7 @@ def test_a_lock_keeps_its_own_domain_from_being_started_and_no_other(site: Site,
         assert "held.qcow2 is still open for writing" in done.msg
         assert site.fleet() == {2: {"member", "web"}, 3: {"thief"}}
         assert "vdb" in site.lab.virsh(2, "domblklist", "web")
-        assert not site.knows("held", 2)
-        assert [line for line in site.told() if line[1] == "done"] == [site.line("web", "done", 1, 2)]
+        assert not site.has_definition("held", 2)
+        assert [line for line in site.record_summaries() if line[1] == "done"] == [site.line("web", "done", 1, 2)]
     finally:
         cluster.unlink(missing_ok=True)

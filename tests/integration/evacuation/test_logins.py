@@ -32,4 +32,4 @@ def test_a_login_that_the_ssh_server_drops_is_tried_again(site: Site, guest: Mak
             eventually(lambda: door.drops() > before, "a login at the third host is dropped")
         done = running.wait()
     assert done.code == 0, done.text
-    site.ended({2: ["web"], 3: []}, site.line("web", "done", 1, 2))
+    site.check_end_state({2: ["web"], 3: []}, site.line("web", "done", 1, 2))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A move, an abort, an evacuation and a cleanup on real hosts: a receiver hears exactly what happened, and a dead one changes nothing."""
+"""Notices of a move, an abort, an evacuation and a cleanup on real hosts; a receiver that does not answer changes nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def told(receiver: Receiver, number: int) -> list[tuple[str, str, str, str]]:
 
 
 @pytest.mark.long
-def test_a_receiver_hears_of_a_move_an_abort_an_evacuation_and_a_cleanup(site: Site, guest: Make, receiver: Receiver) -> None:
+def test_notices_of_a_move_an_abort_an_evacuation_and_a_cleanup_are_received(site: Site, guest: Make, receiver: Receiver) -> None:
     guest("web")
     guest("endless", *ENDLESS)
     one, two, three = (site.name(number) for number in HOSTS)
@@ -87,7 +87,7 @@ def test_a_receiver_hears_of_a_move_an_abort_an_evacuation_and_a_cleanup(site: S
     assert len({request.event["id"] for request in receiver.requests}) == len(receiver.requests) == 10
 
 
-def test_a_receiver_that_never_answers_leaves_the_move_as_it_is_and_hears_of_it_from_the_next_task(site: Site, guest: Make, receiver: Receiver) -> None:
+def test_a_silent_receiver_does_not_stop_a_move_and_gets_its_notices_later(site: Site, guest: Make, receiver: Receiver) -> None:
     guest("web")
     guest("db")
     two = site.name(2)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Guests that need files which only the dead host had: none of them is started on something else that has the same name."""
+"""Guests that need files of the dead host: none of them is started with a different file of the same name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lost(outcome: t.Any) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_firmware_variables_of_the_dead_host_are_not_replaced_by_fresh_ones_unasked(site: Site, guest: Make) -> None:
+def test_firmware_variables_are_replaced_by_fresh_ones_only_with_accept_fresh(site: Site, guest: Make) -> None:
     guest("plain")
     guest("web", "--off")
     with_variables(site, "web", f"{VARIABLES}/web_VARS.fd")
@@ -62,7 +62,7 @@ def test_firmware_variables_of_the_dead_host_are_not_replaced_by_fresh_ones_unas
 
 
 @pytest.mark.long
-def test_firmware_variables_that_a_former_stay_left_are_not_taken_for_fresh_ones(site: Site, guest: Make) -> None:
+def test_old_firmware_variables_on_the_survivor_are_not_taken_for_fresh_ones(site: Site, guest: Make) -> None:
     guest("web", "--off")
     with_variables(site, "web", f"{VARIABLES}/web_VARS.fd")
     site.protect()
@@ -85,7 +85,7 @@ def test_firmware_variables_on_shared_storage_go_with_the_guest(site: Site, gues
     assert site.fleet() == {2: {"web"}, 3: set()}
 
 
-def test_a_base_that_only_the_dead_host_had_keeps_its_overlay_from_starting_on_another(site: Site, guest: Make) -> None:
+def test_a_domain_whose_backing_file_only_the_dead_host_had_is_not_started(site: Site, guest: Make) -> None:
     """The guest is off, so that only the image says what it is built on."""
     guest("web", "--off")
     image = f"{site.lab.layout.shared}/web.qcow2"

@@ -53,7 +53,7 @@ def write_fencing(site: Site, number: int, agent: str, password: str) -> None:
 
 
 @pytest.mark.long
-def test_a_password_that_is_vaulted_in_place_serves_from_protect_to_the_start(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
+def test_a_vaulted_fence_password_works_for_protect_and_evacuate(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
     guest("web")
     guest("other", on=2)
     agent = agents.write(tmp_path, "fence_bmc", ASKS_FOR_PASSWORD.format(password=agents.PASSWORD, command=COMMAND.with_name("fence_lab")))
@@ -69,5 +69,5 @@ def test_a_password_that_is_vaulted_in_place_serves_from_protect_to_the_start(si
     site.lab("cut", site.lab.host(1))
     done = site.evacuate(3, 1, "-vvvv")
     assert done.code == 0, done.text
-    site.ended({2: ["other"], 3: ["web"]}, site.line("web", "done", 1, 3))
+    site.check_end_state({2: ["other"], 3: ["web"]}, site.line("web", "done", 1, 3))
     assert "hunter2" not in text + done.text

@@ -11,10 +11,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.facts_host import LibvirtFactsHost, open_facts_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import LibvirtHost, open_host
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
-Connect = t.Callable[[int], LibvirtFactsHost]
+Connect = t.Callable[[int], LibvirtHost]
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def connect(lab: Lab) -> t.Iterator[Connect]:
     """Return a function that connects to a host from afar; the connection is closed after the test."""
     with contextlib.ExitStack() as stack:
 
-        def connect(number: int) -> LibvirtFactsHost:
-            host = open_facts_host(f"qemu+tcp://{lab.rows()[lab.host(number)]['address']}/system", 20)
+        def connect(number: int) -> LibvirtHost:
+            host = open_host(f"qemu+tcp://{lab.rows()[lab.host(number)]['address']}/system", 20)
             stack.callback(host.close)
             return host
 

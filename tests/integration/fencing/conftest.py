@@ -12,12 +12,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.config import Fencing, parse_fencing
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import FencingConfig, parse_fencing
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, fresh_lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}fence"
 
-Configure = t.Callable[..., Fencing]
+Configure = t.Callable[..., FencingConfig]
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +53,7 @@ def agent(tmp_path: pathlib.Path) -> pathlib.Path:
 def configure(lab: Lab, agent: pathlib.Path) -> Configure:
     """Return a function that gives the C(kvmfleet_fencing) of a host, by the lab's agent."""
 
-    def make(number: int, **options: t.Any) -> Fencing:
+    def make(number: int, **options: t.Any) -> FencingConfig:
         given = {"agent": str(agent), "options": {"plug": lab.host(number), "password": "not needed here", **options}}
         config = parse_fencing(given, lab.host(number))
         assert config is not None

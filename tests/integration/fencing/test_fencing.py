@@ -11,10 +11,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Unreachable, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.agent import Power
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.evidence import check_evidence, is_fresh
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.fence import ask_power, confirm, fence
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import check_evidence, confirm_evidence, fence_host, is_fresh, query_power
 from ansible_collections.kvmfleet.migration.tests.integration.fencing.conftest import Configure
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -27,34 +27,34 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def test_a_host_with_a_running_guest_is_fenced_and_asked_again(lab: Lab, power: IsOn, configure: Configure) -> None:
+def test_a_host_with_a_running_guest_is_fenced_and_confirmed_as_off(lab: Lab, power: IsOn, configure: Configure) -> None:
     lab("guest", "web", "--host", lab.host(1), "--mib", "32")
     config = configure(1)
-    assert ask_power(config).power is Power.ON
+    assert query_power(config).power is PowerState.ON
     assert lab.places("web") == {1: "running"}
 
-    evidence = fence(config, "id-1", BY)
-    assert (evidence["host"], evidence["action"], evidence["status"]) == (lab.host(1), "off", "off")
-    assert evidence["output"] == f"action=status\nplug={lab.host(1)}\npassword=***\nStatus: OFF"
+    evidence = fence_host(config, "id-1", BY)
+    assert (evidence.host, evidence.action, evidence.status) == (lab.host(1), "off", "off")
+    assert evidence.output == f"action=status\nplug={lab.host(1)}\npassword=***\nStatus: OFF"
     assert is_fresh(evidence, now())
-    assert check_evidence(evidence, lab.host(1), "id-1", BY, now()) == evidence
+    assert check_evidence(encode(evidence), lab.host(1), "id-1", BY, now()) == evidence
     assert (power(1), power(2)) == (False, True)
     assert lab.places("web").get(1) != "running"
 
-    assert is_fresh(confirm(evidence, config, now()), now())
+    assert is_fresh(confirm_evidence(evidence, config, now()), now())
     lab("poweron", lab.host(1))
     with pytest.raises(Unsafe, match=f"{lab.host(1)} is on, says .*fence_lab"):
-        confirm(evidence, config, now())
+        confirm_evidence(evidence, config, now())
     lab("rmguest", "web")
 
 
-def test_a_host_without_power_is_fenced_already(lab: Lab, power: IsOn, configure: Configure) -> None:
+def test_a_host_that_is_off_already_is_not_switched_off_again(lab: Lab, power: IsOn, configure: Configure) -> None:
     lab("poweroff", lab.host(2))
-    assert fence(configure(2), None, BY)["action"] == "status"
+    assert fence_host(configure(2), None, BY).action == "status"
     assert (power(1), power(2)) == (True, False)
 
 
-def test_an_agent_that_does_not_know_the_host_fences_nothing(lab: Lab, power: IsOn, configure: Configure) -> None:
+def test_an_agent_that_does_not_know_the_plug_fences_nothing(lab: Lab, power: IsOn, configure: Configure) -> None:
     with pytest.raises(Unreachable, match=f"{lab.host(1)} could not be fenced: .*{lab.prefix}9.*force_down"):
-        fence(configure(1, plug=f"{lab.prefix}9"), None, BY)
+        fence_host(configure(1, plug=f"{lab.prefix}9"), None, BY)
     assert (power(1), power(2)) == (True, True)

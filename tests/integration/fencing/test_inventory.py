@@ -21,10 +21,11 @@ PASSWORD = "hunter2 'of' the BMC"
 # What the roles' own action plugins do, and nothing more.
 ACTION = """
 from ansible.plugins.action import ActionBase
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.config import parse_fencing
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fencing.fence import fence
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._task_settings import TaskSettings
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import parse_fencing
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import fence_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
 
 class ActionModule(ActionBase):
@@ -34,7 +35,7 @@ class ActionModule(ActionBase):
         host = self._task.args["host"]
         try:
             config = parse_fencing(TaskSettings(task_vars, self._loader).of(host, "kvmfleet_fencing"), host)
-            return {"evidence": fence(config, None, "nobody") if config else None}
+            return {"evidence": encode(fence_host(config, None, "nobody")) if config else None}
         except KvmfleetError as error:
             return {"failed": True, **error.as_result()}
 """

@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.tombstones import leave_tombstones
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.install import leave_tombstones, read_grant
 from ansible_collections.kvmfleet.migration.tests.integration.guard.support.host import PROGRAM
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
 
@@ -24,12 +24,12 @@ OTHER_GRANT = "c1b8e5d4-13f4-44a5-9d43-0b4a6f0f0a02"
 TOKEN = "/var/lib/kvmfleet/guard/token.json"
 
 
-def test_without_guard_a_host_that_returns_starts_its_guests(host: Host) -> None:
+def test_a_returned_host_without_the_boot_guard_starts_its_guests(host: Host) -> None:
     host.power_cycle()
     assert host.running() == ["auto"]
 
 
-def test_a_host_that_returns_starts_none_until_released_and_none_by_the_release(host: Host) -> None:
+def test_a_held_host_starts_no_guest_before_or_by_its_release(host: Host) -> None:
     assert host.guard("install")["changed"]
     assert sorted(host.running()) == ["auto", "other"]
     for dummy in range(2):
@@ -48,7 +48,7 @@ def test_a_host_that_returns_starts_none_until_released_and_none_by_the_release(
     assert (again["changed"], again["would_start"]) == (False, released["would_start"])
 
 
-def test_a_guest_that_was_started_after_the_release_is_left_alone_by_everything_that_follows(host: Host) -> None:
+def test_a_guest_started_after_the_release_is_left_alone(host: Host) -> None:
     host.guard("install")
     host.power_cycle()
     host.guard("release")
@@ -59,7 +59,7 @@ def test_a_guest_that_was_started_after_the_release_is_left_alone_by_everything_
     assert host.running() == ["auto"]
 
 
-def test_saved_guests_are_held_too_and_keep_their_memory(host: Host) -> None:
+def test_guests_with_a_managed_save_are_held_and_keep_it(host: Host) -> None:
     host.guard("install")
     host.lab.virsh(1, "managedsave", "auto")
     host.power_cycle()
@@ -67,7 +67,7 @@ def test_saved_guests_are_held_too_and_keep_their_memory(host: Host) -> None:
     assert host.lab.info("auto", 1)["Managed save"] == "yes"
 
 
-def test_what_libvirt_guests_would_start_is_named_and_set_aside(host: Host) -> None:
+def test_guests_that_libvirt_guests_would_start_are_named_and_withheld(host: Host) -> None:
     host.guard("install")
     uuids = {name: host.lab.uuid(name) for name in ("auto", "other")}
     host.write("/var/lib/libvirt/libvirt-guests", f"default {uuids['auto']} {uuids['other']}\n")
@@ -77,7 +77,7 @@ def test_what_libvirt_guests_would_start_is_named_and_set_aside(host: Host) -> N
     assert host.on("sh", "-c", "ls /var/lib/libvirt | grep libvirt-guests").split() == ["libvirt-guests.kvmfleet-held"]
 
 
-def test_a_clean_shutdown_releases_one_boot_where_that_was_granted(host: Host) -> None:
+def test_a_clean_shutdown_with_a_grant_releases_one_boot(host: Host) -> None:
     host.guard("install", grant=host.grant(GRANT))
     assert GRANT in host.program("shutdown")
     host.power_cycle()
@@ -90,12 +90,12 @@ def test_a_clean_shutdown_releases_one_boot_where_that_was_granted(host: Host) -
     assert host.running() == []
 
 
-def test_a_token_that_was_revoked_elsewhere_releases_no_boot(host: Host) -> None:
+def test_a_token_that_was_revoked_on_another_host_releases_no_boot(host: Host) -> None:
     grant = host.grant(GRANT)
     host.guard("install", grant=grant)
     assert GRANT in host.program("shutdown")
     host.lab("poweroff", host.name)
-    assert leave_tombstones(grant) == ([str(host.shared)], {})
+    assert leave_tombstones(read_grant(grant)) == ([str(host.shared)], {})
     host.lab("poweron", host.name)
     assert host.running() == []
     state = host.guard("state")
@@ -106,7 +106,7 @@ def test_a_token_that_was_revoked_elsewhere_releases_no_boot(host: Host) -> None
     assert host.guard("release")["changed"]
 
 
-def test_shared_storage_that_is_mounted_late_is_waited_for(host: Host) -> None:
+def test_the_guard_waits_for_shared_storage_before_it_releases_a_boot(host: Host) -> None:
     host.guard("install", grant=host.grant(GRANT))
     # A mount of its own hides the folder from the host until some seconds after the guard first looks.
     host.before_the_guard(f"/bin/mount -n -t tmpfs none {host.shared}")
@@ -131,7 +131,7 @@ def test_shared_storage_that_is_not_mounted_in_time_releases_no_boot(host: Host)
     assert host.guard("release")["changed"]
 
 
-def test_a_power_cut_leaves_no_token_and_a_held_host_neither(host: Host) -> None:
+def test_a_power_cut_or_a_shutdown_while_held_leaves_no_token(host: Host) -> None:
     host.guard("install", grant=host.grant(GRANT))
     host.power_cycle()
     assert host.running() == []
@@ -140,7 +140,7 @@ def test_a_power_cut_leaves_no_token_and_a_held_host_neither(host: Host) -> None
     assert host.running() == []
 
 
-def test_a_token_on_a_disk_that_cannot_be_written_does_not_count(host: Host) -> None:
+def test_a_token_on_a_read_only_disk_does_not_release_the_boot(host: Host) -> None:
     host.guard("install", grant=host.grant(GRANT))
     host.before_the_guard("/bin/mount -n -o remount,bind,ro /var/lib/kvmfleet")
     host.program("shutdown")
@@ -163,7 +163,7 @@ def test_a_token_on_a_disk_that_cannot_be_written_does_not_count(host: Host) -> 
         pytest.param(json.dumps({"token": GRANT, "grant": GRANT}), json.dumps({"grant": GRANT}), marks=pytest.mark.long),
     ],
 )
-def test_torn_and_foreign_files_hold(host: Host, token: str, grant: str) -> None:
+def test_damaged_or_contradictory_token_and_grant_files_hold_the_host(host: Host, token: str, grant: str) -> None:
     host.guard("install", grant=host.grant(GRANT))
     host.write(TOKEN, token)
     host.write("/var/lib/kvmfleet/guard/grant.json", grant)
@@ -173,7 +173,7 @@ def test_torn_and_foreign_files_hold(host: Host, token: str, grant: str) -> None
     assert host.guard("release")["changed"]
 
 
-def test_where_the_guard_is_killed_at_boot_the_daemons_own_call_holds(host: Host) -> None:
+def test_the_call_of_the_libvirt_daemon_holds_the_host_when_the_guard_is_killed(host: Host) -> None:
     host.guard("install")
     host.instead_of_the_guard("/bin/sh -c 'kill -9 $$'")
     host.power_cycle()
@@ -181,7 +181,7 @@ def test_where_the_guard_is_killed_at_boot_the_daemons_own_call_holds(host: Host
     assert host.guard("state")["held"] is not None
 
 
-def test_where_the_guard_cannot_hold_the_daemon_does_not_start_and_after_the_repair_starts_no_guest(host: Host) -> None:
+def test_libvirtd_does_not_start_until_the_guard_can_hold_the_host(host: Host) -> None:
     host.guard("install")
     host.power_cycle()
     host.lab("libvirtd", host.name, "stop")
@@ -195,7 +195,7 @@ def test_where_the_guard_cannot_hold_the_daemon_does_not_start_and_after_the_rep
     assert host.running() == []
 
 
-def test_without_its_program_the_daemon_does_not_start_at_boot_and_the_repair_holds_the_host(host: Host) -> None:
+def test_libvirtd_does_not_start_without_the_guard_program_until_it_is_installed(host: Host) -> None:
     host.guard("install")
     host.on("rm", PROGRAM)
     host.lab("poweroff", host.name)
@@ -206,7 +206,7 @@ def test_without_its_program_the_daemon_does_not_start_at_boot_and_the_repair_ho
     assert host.guard("state")["held"] is not None
 
 
-def test_removed_the_next_boot_starts_guests_again(host: Host) -> None:
+def test_the_boot_after_the_guard_is_removed_starts_guests(host: Host) -> None:
     host.guard("install")
     host.power_cycle()
     host.guard("release")

@@ -12,10 +12,10 @@ import subprocess
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import install, units
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import install, status
 
 SYSTEMD = pathlib.Path("/lib/systemd")
-GUARD = pathlib.Path(units.UNIT_FOLDER) / units.UNIT
+GUARD = pathlib.Path(status.UNIT_FOLDER) / status.UNIT
 MODULAR_SERVICE = """\
 [Unit]
 BindsTo=virtqemud.socket
@@ -53,27 +53,27 @@ def root(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path
         (tmp_path / program[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(program, tmp_path / program[1:])
     _boot_files(tmp_path)
-    folder = tmp_path / units.UNIT_FOLDER
+    folder = tmp_path / status.UNIT_FOLDER
     _modular(folder)
-    install.install(str(tmp_path))
+    install.install_guard(str(tmp_path))
     _want(folder, "multi-user.target", f"{request.param}.service", "libvirt-guests.service")
     _want(folder, "sockets.target", *(f"{request.param}{kind}.socket" for kind in ("", "-ro", "-admin")))
     return tmp_path
 
 
-def test_systemd_takes_every_line_and_finds_no_cycle(root: pathlib.Path) -> None:
+def test_systemd_accepts_the_units_without_an_ordering_cycle(root: pathlib.Path) -> None:
     assert verify(root) == ""
 
 
-def test_a_guard_that_waited_for_all_sockets_would_be_found_as_a_cycle(root: pathlib.Path) -> None:
-    """Proves that the test above can fail: by default a service comes after the sockets that this one has to come before."""
+def test_systemd_reports_a_cycle_for_a_guard_with_default_dependencies(root: pathlib.Path) -> None:
+    """Proves that the test above can fail: by default a service starts after its sockets, before which the guard has to start."""
     text = (root / GUARD).read_text()
     assert text.count("DefaultDependencies=no") == 1
     (root / GUARD).write_text(text.replace("DefaultDependencies=no", "DefaultDependencies=yes"))
     assert "ordering cycle" in verify(root)
 
 
-def test_a_line_that_systemd_does_not_know_would_be_found(root: pathlib.Path) -> None:
+def test_systemd_reports_an_unknown_line_in_a_unit(root: pathlib.Path) -> None:
     with (root / GUARD).open("a") as unit:
         unit.write("[Service]\nExecStarting=/bin/true\n")
     assert "ExecStarting" in verify(root)
@@ -81,7 +81,7 @@ def test_a_line_that_systemd_does_not_know_would_be_found(root: pathlib.Path) ->
 
 def verify(root: pathlib.Path) -> str:
     """Return what systemd-analyze has to say of a boot with the guard."""
-    command = ["systemd-analyze", "verify", f"--root={root}", "--man=no", "multi-user.target", units.UNIT, units.LIBVIRT_GUESTS]
+    command = ["systemd-analyze", "verify", f"--root={root}", "--man=no", "multi-user.target", status.UNIT, status.LIBVIRT_GUESTS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     return "\n".join(line for line in (done.stdout + done.stderr).splitlines() if "guard" in line.lower() or "cycle" in line or "libvirt" in line)
 
@@ -104,4 +104,4 @@ def _want(folder: pathlib.Path, target: str, *names: str) -> None:
         link = folder / f"{target}.wants" / name
         link.parent.mkdir(exist_ok=True)
         own = folder / name
-        link.symlink_to(f"/{units.UNIT_FOLDER}/{name}" if own.exists() else f"/lib/systemd/system/{name}")
+        link.symlink_to(f"/{status.UNIT_FOLDER}/{name}" if own.exists() else f"/lib/systemd/system/{name}")

@@ -19,14 +19,16 @@ READING: dict[str, tuple[str, ...]] = {
     "boot_guard": ("See whether the host is held, and what waits for its release",),
     "displaced_domains": (ALL,),
     "domain_policy": ("Read what holds for a domain, and where each value comes from",),
-    "drain_facts": (ALL,),
+    "drain_plan": (ALL,),
     "fleet_scan": (ALL,),
     "host": ("Read the entry",),
     "host_facts": (ALL,),
     "ledger": (ALL,),
-    "ledger_query": ("Name the domains whose last moves failed",),
+    "ledger_query": ("Show the domains whose moves failed",),
     "migration_info": (ALL,),
     "plan_drain": (ALL,),
+    "recover_plan": (ALL,),
+    "recover_verify": (ALL,),
     "scheduler_check": (ALL,),
 }
 GUESTS = ("web1", "db1")
@@ -49,7 +51,7 @@ def playbook(found: dict[str, list[Task]]) -> list[Task]:
     return [*plays, {"name": "All others", "hosts": "kvm1", "gather_facts": False, "tasks": tasks}]
 
 
-def test_what_only_reads_can_be_run_as_it_stands(reader: Reader) -> None:
+def test_read_only_examples_of_the_documentation_run_and_change_nothing(reader: Reader) -> None:
     for name in GUESTS:
         reader.guest(name, "kvm1", "--mib", "48")
     assert reader.run("ansible kvm1 -m kvmfleet.migration.host -a state=enabled") == 0, reader.printed

@@ -19,7 +19,7 @@ GUIDES = [pytest.param(path, id=path.stem, marks=() if path.stem in ALWAYS else 
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_a_reader_who_follows_it_sees_what_it_says(reader: Reader, guide: pathlib.Path) -> None:
+def test_a_guide_works_step_by_step_as_it_is_written(reader: Reader, guide: pathlib.Path) -> None:
     reader.follow(g.steps_of(guide))
     for name in reader.guests:
         places = reader.lab.places(name)

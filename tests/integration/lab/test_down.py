@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The end of a lab: nothing of it is left, while another one lives on."""
+"""Removal of a lab: nothing of it is left, and another lab is not affected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_nothing_is_left_of_a_busy_lab_and_the_other_lives(lab: Command, other: Command) -> None:
+def test_down_removes_a_busy_lab_completely_and_leaves_another_one_running(lab: Command, other: Command) -> None:
     other("up", "--hosts", "2")
     for kind in ("none", "nbd", "bindfs", "local"):
         other("guest", f"busy-{kind}", "--host", other.host(1), "--storage", kind, "--dirty-mib", "4", "--rate", "100")
@@ -65,19 +65,19 @@ def test_nothing_is_left_of_a_busy_lab_and_the_other_lives(lab: Command, other: 
     assert lab("exec", lab.host(1), "--", "sh", "-c", "grep -c ' /var/lib/kvmfleet ' /proc/mounts").strip() == "1"
 
 
-def test_down_works_on_the_rest_of_a_lab_whose_state_is_gone(other: Command) -> None:
+def test_down_removes_a_lab_whose_state_folder_is_lost(other: Command) -> None:
     other("up", "--hosts", "1")
     shutil.rmtree(ROOT / other.prefix)
     other("down")
     assert traces(other.prefix) == []
 
 
-def test_down_of_a_lab_that_is_not_there_is_fine(other: Command) -> None:
+def test_down_without_a_lab_succeeds(other: Command) -> None:
     other("down")
     other("down")
 
 
-def test_a_prefix_is_used_once_on_a_machine(lab: Command) -> None:
+def test_a_prefix_in_use_with_another_state_folder_is_refused(lab: Command) -> None:
     for verb in ("up", "down"):
         done = lab.run("--state", "/run/kvmfleet-lab-elsewhere", verb)
         assert done.returncode == 1
@@ -85,7 +85,7 @@ def test_a_prefix_is_used_once_on_a_machine(lab: Command) -> None:
     assert all(row["libvirtd"] for row in lab.status().values())
 
 
-def test_a_machine_is_left_as_it_was(other: Command) -> None:
+def test_a_lab_leaves_nothing_in_run_and_var_cache(other: Command) -> None:
     """On a copy of the machine whose /run and /var/cache are empty, they are empty again afterwards."""
     script = f"""
         mount -n -t tmpfs tmpfs /run && mount -n -t tmpfs tmpfs /var/cache && ip link set lo up

@@ -38,7 +38,7 @@ def healed(lab: Command) -> t.Iterator[None]:
     lab("heal", lab.host(1))
 
 
-def test_power_off_ends_all_and_keeps_definitions(lab: Command, guest: Make) -> None:
+def test_power_off_ends_all_processes_and_keeps_persistent_definitions(lab: Command, guest: Make) -> None:
     guest("off1", "--dirty-mib", "8")
     guest("off2", "--autostart")
     guest("off3", "--transient")
@@ -51,7 +51,7 @@ def test_power_off_ends_all_and_keeps_definitions(lab: Command, guest: Make) -> 
     assert (lab.state("off1", 1), lab.state("off3", 1)) == ("shut off", None)
 
 
-def test_a_cut_cable_and_its_healing(lab: Command, healed: None) -> None:
+def test_a_cut_host_answers_again_after_it_is_healed(lab: Command, healed: None) -> None:
     assert answers(lab, 1, SSH)
     lab("cut", lab.host(1))
     assert not answers(lab, 1, SSH)
@@ -67,7 +67,7 @@ def test_one_channel_can_be_cut_alone(lab: Command, healed: None) -> None:
     assert answers(lab, 1, SSH)
 
 
-def test_a_cut_of_the_data_stalls_a_migration_and_nothing_else(lab: Command, guest: Make, healed: None) -> None:
+def test_a_cut_of_the_data_channel_stalls_a_migration(lab: Command, guest: Make, healed: None) -> None:
     name = guest("stall", "--mib", "256", "--dirty-mib", "224")
     with subprocess.Popen(lab.command("virsh", lab.host(1), *MIGRATE, "--bandwidth", "4", name, lab.uri(2)), stderr=subprocess.DEVNULL) as migration:
         wait_for(lambda: remaining(lab, name) < 250, "the migration does not begin")
@@ -80,13 +80,13 @@ def test_a_cut_of_the_data_stalls_a_migration_and_nothing_else(lab: Command, gue
     assert lab.state(name, 1) == "running"
 
 
-def test_a_cut_between_two_hosts_leaves_the_control_node_alone(lab: Command, healed: None) -> None:
+def test_a_cut_between_two_hosts_does_not_affect_the_control_node(lab: Command, healed: None) -> None:
     lab("cut", lab.host(1), "--peer", lab.host(2))
     assert answers(lab, 1, SSH)
     assert lab.run("exec", lab.host(2), "--", "timeout", "3", "bash", "-c", f"echo > /dev/tcp/{lab.host(1)}/22").returncode != 0
 
 
-def test_a_slow_cable_carries_less(lab: Command, guest: Make, healed: None) -> None:
+def test_a_slow_link_slows_a_migration_down(lab: Command, guest: Make, healed: None) -> None:
     name = guest("slow", "--mib", "64", "--dirty-mib", "24")
     lab("slow", lab.host(1), "--mbit", "80")
     started = time.monotonic()
@@ -94,7 +94,7 @@ def test_a_slow_cable_carries_less(lab: Command, guest: Make, healed: None) -> N
     assert time.monotonic() - started > 2
 
 
-def test_a_killed_libvirtd_comes_back_and_a_stopped_one_does_not(lab: Command, guest: Make) -> None:
+def test_a_killed_libvirtd_is_restarted_and_a_stopped_one_is_not(lab: Command, guest: Make) -> None:
     name = guest("stays")
     pid = lab("exec", lab.host(1), "--", "cat", "/run/libvirtd.pid")
     lab("libvirtd", lab.host(1), "kill")
@@ -108,7 +108,7 @@ def test_a_killed_libvirtd_comes_back_and_a_stopped_one_does_not(lab: Command, g
     assert lab.state(name, 1) == "running"
 
 
-def test_fencing_says_what_is_true(lab: Command) -> None:
+def test_the_fence_agent_reports_and_switches_the_power_of_a_host(lab: Command) -> None:
     agent = str(pathlib.Path(__file__).resolve().parents[2] / "lab/fence_lab")
     assert lab.run("fence", lab.host(1), "status").returncode == 0
     assert lab.run("fence", lab.host(1), "off").returncode == 0

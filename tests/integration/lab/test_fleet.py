@@ -14,7 +14,7 @@ if t.TYPE_CHECKING:
     from conftest import Command
 
 
-def test_all_hosts_serve(lab: Command) -> None:
+def test_all_hosts_are_up_with_libvirtd_and_sshd(lab: Command) -> None:
     rows = lab.status()
     assert list(rows) == [lab.host(1), lab.host(2)]
     assert all((row["power"], row["libvirtd"], row["sshd"], row["cut"]) == ("on", True, True, False) for row in rows.values())
@@ -26,7 +26,7 @@ def test_up_again_changes_nothing(lab: Command) -> None:
     assert lab("exec", lab.host(1), "--", "stat", "-c", "%Y %i", "/proc/1", "/run/libvirtd.pid") == before
 
 
-def test_each_host_has_an_identity_of_its_own(lab: Command) -> None:
+def test_each_host_has_its_own_machine_id_hostname_and_uuid(lab: Command) -> None:
     for question in (["cat", "/etc/machine-id"], ["hostname"], ["virsh", "-c", "qemu:///system", "capabilities"]):
         answers = {lab("exec", lab.host(number), "--", *question) for number in (1, 2)}
         assert len({re.search(r"<uuid>.*</uuid>", answer)[0] if "<uuid>" in answer else answer for answer in answers}) == 2
@@ -58,7 +58,7 @@ def test_the_inventory_names_the_group_and_all_hosts(lab: Command) -> None:
     assert all(row["address"] in text for row in lab.status().values())
 
 
-def test_only_a_guest_with_acpi_honours_its_power_button_also_after_a_move(lab: Command, guest: t.Callable[..., str]) -> None:
+def test_only_guests_with_acpi_shut_down_on_request_also_after_a_migration(lab: Command, guest: t.Callable[..., str]) -> None:
     deaf, polite, busy = guest("deaf"), guest("polite", "--acpi"), guest("busy", "--acpi", "--dirty-mib", "16", "--rate", "500")
     assert lab.migrate(busy, 1, 2).returncode == 0
     for name, number in ((deaf, 1), (polite, 1), (busy, 2)):

@@ -42,7 +42,7 @@ def test_a_guest_moves_and_keeps_its_memory(lab: Command, guest: Make, kind: str
     assert after["increments"] > before["increments"]
 
 
-def test_a_copied_disk_boots_at_its_new_place(lab: Command, guest: Make) -> None:
+def test_a_guest_boots_from_its_copied_disk_on_the_destination(lab: Command, guest: Make) -> None:
     name = guest("reboot", "--dirty-mib", "8", "--storage", "local")
     lab.migrate(name, 1, 2, "--copy-storage-all")
     lab("exec", lab.host(1), "--", "rm", f"/var/lib/libvirt/images/{name}.qcow2")
@@ -52,7 +52,7 @@ def test_a_copied_disk_boots_at_its_new_place(lab: Command, guest: Make) -> None
         assert time.monotonic() < limit, "the guest does not boot from its copied disk"
 
 
-def test_a_common_folder_without_a_shared_file_system_is_unsafe(lab: Command, guest: Make) -> None:
+def test_libvirt_refuses_a_common_folder_without_a_shared_file_system(lab: Command, guest: Make) -> None:
     name = guest("unsafe", "--storage", "shared")
     done = lab.migrate(name, 1, 2)
     assert done.returncode != 0
@@ -68,7 +68,7 @@ def test_an_image_in_use_cannot_be_started_on_a_second_host(lab: Command, guest:
     assert 'Failed to get "write" lock' in done.stderr
 
 
-def test_a_single_old_page_does_not_pass_the_check(lab: Command, guest: Make) -> None:
+def test_the_memory_check_finds_a_single_stale_page(lab: Command, guest: Make) -> None:
     name = guest("hurt", *WRITER)
     assert lab.run("check", name).returncode == 0
     write_memory(lab, name, 2 * 1024 * 1024 + 100 * 4096, b"\0\0\0\0")
@@ -77,7 +77,7 @@ def test_a_single_old_page_does_not_pass_the_check(lab: Command, guest: Make) ->
     assert "page 100 " in json.loads(done.stdout)["problem"]
 
 
-def test_the_dirty_rate_is_about_the_one_asked_for(lab: Command, guest: Make) -> None:
+def test_the_dirty_rate_of_a_guest_is_about_the_requested_one(lab: Command, guest: Make) -> None:
     name = guest("rate", "--mib", "96", "--dirty-mib", "64", "--rate", "5000")
     first, started = json.loads(lab("check", name)), time.monotonic()
     time.sleep(3)

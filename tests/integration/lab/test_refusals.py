@@ -36,7 +36,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), CASES)
-def test_a_wrong_argument_is_named(lab: Command, arguments: list[str], words: str) -> None:
+def test_a_wrong_argument_is_refused_and_named(lab: Command, arguments: list[str], words: str) -> None:
     done = lab.run(*(argument.replace("HOST", lab.prefix) for argument in arguments))
     assert done.returncode == 2
     assert done.stderr.startswith("lab: ")
@@ -44,7 +44,7 @@ def test_a_wrong_argument_is_named(lab: Command, arguments: list[str], words: st
     assert "Traceback" not in done.stderr
 
 
-def test_a_second_guest_of_a_name_is_refused(lab: Command, guest: t.Callable[..., str]) -> None:
+def test_a_second_guest_with_the_same_name_is_refused(lab: Command, guest: t.Callable[..., str]) -> None:
     guest("twin")
     done = lab.run("guest", "twin", "--host", lab.host(2))
     assert done.returncode == 2
@@ -52,7 +52,7 @@ def test_a_second_guest_of_a_name_is_refused(lab: Command, guest: t.Callable[...
     assert lab.state("twin", 1) == "running"
 
 
-def test_a_guest_that_cannot_start_leaves_nothing(lab: Command) -> None:
+def test_a_guest_that_cannot_start_is_removed_again(lab: Command) -> None:
     done = lab.run("guest", "stillborn", "--host", lab.host(1), "--bridge", "nobridge", "--storage", "nbd")
     assert done.returncode == 1
     assert "nobridge" in done.stderr
@@ -60,7 +60,7 @@ def test_a_guest_that_cannot_start_leaves_nothing(lab: Command) -> None:
     assert lab.run("rmguest", "stillborn").returncode == 2
 
 
-def test_a_lab_that_is_not_up_says_so(lab: Command) -> None:
+def test_a_command_on_a_lab_that_is_not_up_names_the_up_command(lab: Command) -> None:
     done = type(lab)("nosuchlab").run("status")
     assert done.returncode == 1
     assert "lab --prefix nosuchlab up" in done.stderr

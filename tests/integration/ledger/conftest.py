@@ -13,8 +13,9 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, fresh_lab
 
@@ -38,7 +39,7 @@ class Node(Control):
         return open_ledger(self.where, self.variables["kvmfleet_etcd"])
 
     def records(self) -> list[Record]:
-        return sorted(self.shared.records(), key=lambda record: str(record["created_at"]))
+        return sorted(encode(list(self.shared.list_records())), key=lambda record: str(record["created_at"]))
 
     def verify_audit(self) -> None:
         assert self.shared.verify_audit() == []

@@ -40,7 +40,7 @@ def move(lab: Lab, node: Node, name: str, to: int, ledger: str) -> Outcome:
 
 
 @pytest.mark.long
-def test_from_a_folder_into_etcd_and_back(lab: Lab, etcd: Etcd, guest: Make, tmp_path: pathlib.Path) -> None:
+def test_a_ledger_is_copied_from_a_folder_into_etcd_and_back(lab: Lab, etcd: Etcd, guest: Make, tmp_path: pathlib.Path) -> None:
     node = Node(lab, tmp_path / "one")
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
     web = guest("web", "--mib", "32", "--dirty-mib", "8", "--rate", "200", "--integrity")

@@ -33,7 +33,7 @@ def check_arrived(lab: Lab, name: str, to: int) -> None:
 
 
 @pytest.mark.long
-def test_the_leader_dies_in_the_middle_of_a_move(lab: Lab, nodes: list[Node], etcd: Etcd, guest: Make) -> None:
+def test_a_move_completes_when_the_etcd_leader_dies(lab: Lab, nodes: list[Node], etcd: Etcd, guest: Make) -> None:
     slow = guest("slow", *SLOW)
     running = nodes[0].begin_move(slow, **HELD)
     lab.under_way(lab.uuid(slow))
@@ -46,7 +46,7 @@ def test_the_leader_dies_in_the_middle_of_a_move(lab: Lab, nodes: list[Node], et
 
 
 @pytest.mark.long
-def test_all_members_are_gone_while_a_guest_moves(lab: Lab, nodes: list[Node], etcd: Etcd, guest: Make) -> None:
+def test_a_move_completes_while_all_etcd_members_are_down_and_is_recorded_later(lab: Lab, nodes: list[Node], etcd: Etcd, guest: Make) -> None:
     slow, other = guest("slow", *SLOW), guest("other", *SMALL)
     running = nodes[0].begin_move(slow, **HELD)
     lab.under_way(lab.uuid(slow))
@@ -67,7 +67,7 @@ def test_all_members_are_gone_while_a_guest_moves(lab: Lab, nodes: list[Node], e
     check_arrived(lab, slow, 2)
 
 
-def test_another_control_node_takes_over_what_a_dead_one_began(lab: Lab, nodes: list[Node], guest: Make) -> None:
+def test_another_control_node_takes_over_the_move_of_a_dead_one(lab: Lab, nodes: list[Node], guest: Make) -> None:
     slow = guest("slow", *SLOW)
     running = nodes[0].begin_move(slow, **HELD)
     lab.under_way(lab.uuid(slow))
@@ -79,7 +79,7 @@ def test_another_control_node_takes_over_what_a_dead_one_began(lab: Lab, nodes: 
 
 
 @pytest.mark.long
-def test_two_drains_at_once_never_overbook(lab: Lab, nodes: list[Node], etcd: Etcd, guest: Make) -> None:
+def test_two_drains_at_once_never_exceed_the_capacity_of_a_host(lab: Lab, nodes: list[Node], etcd: Etcd, guest: Make) -> None:
     homes = {guest(f"web{on}{number}", *SMALL, on=on): on for on in (1, 2) for number in (1, 2)}
     for number in (1, 2):
         assert nodes[0].task(number, "host", {"state": "maintenance", "reason": "drain"}).code == 0

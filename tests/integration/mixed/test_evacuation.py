@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host of one release dies, and its guests are started on the other: a start needs the machine type, and cares for no version of QEMU."""
+"""A host of one release dies, and its guests are started on the other: a start needs the machine type, whatever the version of QEMU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def site(lab: Lab, tmp_path: pathlib.Path, fresh: None) -> t.Iterator[Site]:
     site.verify_audit()
 
 
-def test_from_the_older_release_to_the_newer_and_the_old_host_is_cleaned(lab: Lab, site: Site, guest: Make) -> None:
+def test_guests_of_an_older_host_are_evacuated_to_a_newer_one(lab: Lab, site: Site, guest: Make) -> None:
     guest("web", *DISK)
     guest("idle", *DISK, "--off")
     site.protect()
@@ -45,7 +45,7 @@ def test_from_the_older_release_to_the_newer_and_the_old_host_is_cleaned(lab: La
     assert site.fleet() == {m.OLD: set(), m.NEW: {"web"}, m.NEWER: set()}
 
 
-def test_from_the_newer_release_to_the_older_go_guests_whose_machine_it_has(lab: Lab, site: Site, guest: Make) -> None:
+def test_an_older_host_starts_only_guests_whose_machine_type_it_has(lab: Lab, site: Site, guest: Make) -> None:
     guest("older", *DISK, "--machine", m.OLD_MACHINE, "--cores", "2", on=m.NEW)
     guest("newer", *DISK, on=m.NEW)
     site.protect()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What needs a version that only one side has is refused before anything moves; what one version breaks is not attempted with it."""
+"""A feature that one side is too old for is refused before anything moves; one that a version is known to break is not tried with it."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def acts(record: Record) -> list[str]:
 def test_compressed_streams_need_the_newer_libvirt_on_both_sides(lab: Lab, control: m.Mixed, guest: Make, method: str) -> None:
     name = guest("web", *WRITER)
     wanted = {"compression": method, "parallel_connections": 2}
-    refused = control.go(name, m.OLD, m.NEW, **wanted)
+    refused = control.migrate(name, m.OLD, m.NEW, **wanted)
     assert refused.refused() == "not_supported"
     assert f"compression {method} needs libvirt 9.4.0 on both hosts; {lab.host(m.OLD)} has 9.0.0" in refused.msg
     m.check_stayed(lab, name, m.OLD)
-    m.check_moved(lab, control.go(name, m.OLD, m.NEW, parallel_connections=2), name, m.NEW)
-    refused = control.go(name, m.NEW, m.OLD, force=True, **wanted)
+    m.check_moved(lab, control.migrate(name, m.OLD, m.NEW, parallel_connections=2), name, m.NEW)
+    refused = control.migrate(name, m.NEW, m.OLD, force=True, **wanted)
     assert refused.refused() == "not_supported"
     assert f"{lab.host(m.OLD)} has 9.0.0" in refused.msg
     m.check_stayed(lab, name, m.NEW)
-    m.check_moved(lab, control.go(name, m.NEW, m.NEWER, **wanted), name, m.NEWER)
+    m.check_moved(lab, control.migrate(name, m.NEW, m.NEWER, **wanted), name, m.NEWER)
 
 
-def test_a_compression_that_the_newer_qemu_has_lost_is_not_offered(lab: Lab, control: m.Mixed, guest: Make) -> None:
+def test_a_compression_method_that_newer_qemu_removed_is_refused(lab: Lab, control: m.Mixed, guest: Make) -> None:
     name = guest("web", *WRITER)
-    done = control.go(name, m.OLD, m.NEW, compression="mt")
+    done = control.migrate(name, m.OLD, m.NEW, compression="mt")
     assert done.code != 0
     assert "xbzrle, zlib, zstd" in done.msg
     m.check_stayed(lab, name, m.OLD)
@@ -54,13 +54,13 @@ def test_a_compression_that_the_newer_qemu_has_lost_is_not_offered(lab: Lab, con
 @pytest.mark.parametrize(("source", "destination"), [*WAYS, pytest.param(m.NEW, m.NEWER, id="both-newer")])
 def test_parallel_post_copy_is_refused_below_qemu_10_1(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
     name = guest("web", *WRITER, on=source)
-    refused = control.go(name, source, destination, force=destination == m.OLD, parallel_connections=2, post_copy=True)
+    refused = control.migrate(name, source, destination, force=destination == m.OLD, parallel_connections=2, post_copy=True)
     assert refused.refused() == "not_supported"
     assert "before QEMU 10.1 the guest is lost" in refused.msg
     m.check_stayed(lab, name, source)
 
 
-def test_several_cores_in_a_package_do_not_come_over_to_a_libvirt_that_minds(lab: Lab, control: m.Mixed, guest: Make) -> None:
+def test_a_guest_with_several_cores_is_refused_between_the_two_releases(lab: Lab, control: m.Mixed, guest: Make) -> None:
     """QEMU 10.0 tells libvirt of them, QEMU 7.2 does not, and libvirt 11.3 takes that for another processor; so does 9.0 on the way back."""
     up, down = guest("up", *WRITER, "--cores", "2"), guest("down", *WRITER, "--cores", "2", on=m.NEW)
     for name, source, destination, version in ((up, m.OLD, m.NEW, "11.3.0"), (down, m.NEW, m.OLD, "9.0.0")):
@@ -68,22 +68,22 @@ def test_several_cores_in_a_package_do_not_come_over_to_a_libvirt_that_minds(lab
         by_libvirt = lab.try_("virsh", lab.host(source), "migrate", "--live", "--p2p", "--persistent", name, uri)
         assert (by_libvirt.returncode != 0, "features: ht" in by_libvirt.stderr) == (True, True), by_libvirt.stderr
         for force in (False, True):
-            refused = control.go(name, source, destination, force=force)
+            refused = control.migrate(name, source, destination, force=force)
             assert (refused.refused(), refused.ended()[0]) == ("conflict", "conflict"), refused.text
             assert f"Its libvirt {version} would refuse {name}: of 2 threads in a processor package" in refused.msg
         m.check_stayed(lab, name, source)
 
 
-def test_several_cores_in_a_package_move_where_both_sides_tell_of_them(lab: Lab, control: m.Mixed, guest: Make) -> None:
+def test_a_guest_with_several_cores_moves_between_hosts_of_the_newer_release(lab: Lab, control: m.Mixed, guest: Make) -> None:
     """No host can give the feature that QEMU makes of them: libvirt's own comparison refuses it on the very host that the guest runs on."""
     name = guest("web", *WRITER, "--cores", "2", on=m.NEW)
     assert "name='ht'" in lab.virsh(m.NEW, "dumpxml", name)
-    m.check_moved(lab, control.go(name, m.NEW, m.NEWER), name, m.NEWER)
+    m.check_moved(lab, control.migrate(name, m.NEW, m.NEWER), name, m.NEWER)
 
 
-def test_a_broken_post_copy_is_resumed_where_the_destination_survives_it(lab: Lab, control: m.Mixed, guest: Make) -> None:
+def test_a_broken_post_copy_is_resumed_on_a_destination_with_libvirt_9_0(lab: Lab, control: m.Mixed, guest: Make) -> None:
     name = guest("web", *CALM, on=m.NEW)
-    running = control.begin_go(name, m.NEW, m.OLD, force=True, **POST_COPY)
+    running = control.begin_migration(name, m.NEW, m.OLD, force=True, **POST_COPY)
     m.await_status(lab, name, m.NEW, "running (post-copy)")
     lab("cut", lab.host(m.NEW), "--data", "--peer", lab.host(m.OLD))
     uuid = lab.uuid(name, m.NEW)
@@ -95,11 +95,11 @@ def test_a_broken_post_copy_is_resumed_where_the_destination_survives_it(lab: La
     assert done.record["result"]["mode"] == "post-copy"
 
 
-def test_a_broken_post_copy_is_not_resumed_where_that_kills_the_destinations_daemon(lab: Lab, control: m.Mixed, guest: Make) -> None:
-    """Libvirt 11.3 would crash, and with it the last that is known of a guest whose memory is on two hosts."""
+def test_a_broken_post_copy_is_not_resumed_if_the_destination_libvirtd_would_crash(lab: Lab, control: m.Mixed, guest: Make) -> None:
+    """libvirt 11.3 would crash, and the state of the guest, whose memory is on two hosts, would be lost."""
     name = guest("web", *CALM)
     daemon = lab.on(m.NEW, "cat", "/run/libvirtd.pid")
-    running = control.begin_go(name, m.OLD, m.NEW, **POST_COPY)
+    running = control.begin_migration(name, m.OLD, m.NEW, **POST_COPY)
     m.await_status(lab, name, m.OLD, "running (post-copy)")
     uuid = lab.uuid(name)
     lab("cut", lab.host(m.OLD), "--data", "--peer", lab.host(m.NEW))
@@ -112,6 +112,6 @@ def test_a_broken_post_copy_is_not_resumed_where_that_kills_the_destinations_dae
     assert "(11.2 or 11.3) crashes" in done.msg
     assert lab.on(m.NEW, "cat", "/run/libvirtd.pid") == daemon
     assert set(lab.places(name)) == {m.OLD, m.NEW}
-    again = control.go(name, m.OLD, m.NEW)
+    again = control.migrate(name, m.OLD, m.NEW)
     assert (again.code != 0, again.ended()) == (True, ("error", "post_copy_failed")), again.text
     assert lab.on(m.NEW, "cat", "/run/libvirtd.pid") == daemon

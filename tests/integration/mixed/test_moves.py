@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Moves between libvirt 9.0 with QEMU 7.2 and libvirt 11.3 with QEMU 10.0, both ways. To the older QEMU only by a person's decision."""
+"""Moves between libvirt 9.0 with QEMU 7.2 and libvirt 11.3 with QEMU 10.0, in both directions. To the older QEMU only with force."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ KINDS = {
 FORCED = {"post-copy": ["post_copy"], "forced": ["bandwidth", "downtime", "suspend"]}
 
 
-def test_there_and_back_with_memory_policy_and_records(lab: Lab, control: m.Mixed, guest: Make) -> None:
+def test_a_guest_moves_to_the_newer_release_and_back_with_its_policy_and_records(lab: Lab, control: m.Mixed, guest: Make) -> None:
     name = guest("web", *WRITER)
     uuid, policy = lab.uuid(name), {"timeout_seconds": "300", "downtime_ms": "400"}
     control.set_policy(name, timeout_seconds=300, downtime_ms=400)
     assert m.machine_of(lab, name, m.OLD) == m.OLD_MACHINE
 
-    there = control.go(name, m.OLD, m.NEW)
+    there = control.migrate(name, m.OLD, m.NEW)
     m.check_moved(lab, there, name, m.NEW)
     assert (lab.uuid(name, m.NEW), m.machine_of(lab, name, m.NEW)) == (uuid, m.OLD_MACHINE)
     assert [written(lab, name, scope, on=m.NEW) for scope in ("live", "config")] == [policy, policy]
     assert there.record["policy"]["downtime_ms"] == {"value": 400, "source": "domain"}
 
-    refused = control.go(name, m.NEW, m.OLD)
+    refused = control.migrate(name, m.NEW, m.OLD)
     assert (refused.refused(), refused.ended()[0]) == ("conflict", "conflict"), refused.text
     assert f"Its QEMU is older: {m.OLD_QEMU}" in refused.msg
     assert f"{name} runs on {m.NEW_QEMU}" in refused.msg
     m.check_stayed(lab, name, m.NEW)
 
-    back = control.go(name, m.NEW, m.OLD, force=True)
+    back = control.migrate(name, m.NEW, m.OLD, force=True)
     m.check_moved(lab, back, name, m.OLD)
     assert back.record["forced"] == "FORCED_MIGRATE"
     assert [written(lab, name, scope, on=m.OLD) for scope in ("live", "config")] == [policy, policy]
@@ -58,10 +58,10 @@ def test_there_and_back_with_memory_policy_and_records(lab: Lab, control: m.Mixe
 
 @pytest.mark.parametrize(("source", "destination"), WAYS)
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_of_move(lab: Lab, control: m.Mixed, guest: Make, kind: str, source: int, destination: int) -> None:
+def test_every_kind_of_move_works_between_releases(lab: Lab, control: m.Mixed, guest: Make, kind: str, source: int, destination: int) -> None:
     name = guest("web", *(ENDLESS if kind in FORCED else WRITER), *OLD_TYPE, on=source)
     before = lab.check(name)["increments"]
-    done = control.go(name, source, destination, force=destination == m.OLD, **KINDS[kind])
+    done = control.migrate(name, source, destination, force=destination == m.OLD, **KINDS[kind])
     m.check_moved(lab, done, name, destination)
     assert done.record["result"].get("rung") in FORCED.get(kind, [None])
     assert (done.record["result"]["mode"] == "post-copy") == (kind == "post-copy")
@@ -71,24 +71,24 @@ def test_every_kind_of_move(lab: Lab, control: m.Mixed, guest: Make, kind: str, 
 def test_post_copy_between_two_of_the_newer_release(lab: Lab, control: m.Mixed, guest: Make) -> None:
     """Both libvirts know postcopy-preempt, and turn it on."""
     name = guest("web", *ENDLESS, on=m.NEW)
-    done = control.go(name, m.NEW, m.NEWER, **KINDS["post-copy"])
+    done = control.migrate(name, m.NEW, m.NEWER, **KINDS["post-copy"])
     m.check_moved(lab, done, name, m.NEWER)
     assert done.record["result"]["rung"] == "post_copy"
 
 
 @pytest.mark.parametrize(("source", "destination"), WAYS)
-def test_with_nothing_to_copy_libvirt_is_told_of_no_disk(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
+def test_a_move_with_nothing_to_copy_passes_no_disks_to_libvirt(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
     """The older one would ignore a list of disks, the newer one refuse it."""
     name = guest("shared", *WRITER, *OLD_TYPE, "--storage", "bindfs", on=source)
-    done = control.go(name, source, destination, copy_storage="auto", force=destination == m.OLD)
+    done = control.migrate(name, source, destination, copy_storage="auto", force=destination == m.OLD)
     m.check_moved(lab, done, name, destination)
     assert "storage" not in done.record
 
 
 @pytest.mark.parametrize(("source", "destination"), WAYS)
-def test_storage_is_copied(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
+def test_storage_is_copied_between_releases(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
     name = guest("local", *WRITER, *OLD_TYPE, "--storage", "local", on=source)
-    done = control.go(name, source, destination, copy_storage="auto", force=destination == m.OLD)
+    done = control.migrate(name, source, destination, copy_storage="auto", force=destination == m.OLD)
     m.check_moved(lab, done, name, destination)
     (copy,) = done.record["storage"]["disks"]
     assert (copy["target"], copy["made"]) == ("vda", True)
@@ -96,9 +96,9 @@ def test_storage_is_copied(lab: Lab, control: m.Mixed, guest: Make, source: int,
 
 
 @pytest.mark.parametrize(("source", "destination"), WAYS)
-def test_what_does_not_end_is_listed_with_figures_and_aborted(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
+def test_an_endless_move_is_listed_with_its_progress_and_aborted(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
     name = guest("endless", *ENDLESS, *OLD_TYPE, on=source)
-    running = control.begin_go(name, source, destination, force=destination == m.OLD, bandwidth_mib=8, downtime_ms=50)
+    running = control.begin_migration(name, source, destination, force=destination == m.OLD, bandwidth_mib=8, downtime_ms=50)
     lab.under_way(lab.uuid(name, source), source)
     (listed,) = control.act(source, "migration_info", name=name).records
     assert (listed["domain"]["name"], listed["status"], listed["watched"]) == (name, "running", True)
@@ -113,14 +113,14 @@ def test_what_does_not_end_is_listed_with_figures_and_aborted(lab: Lab, control:
 
 
 @pytest.mark.parametrize(("source", "destination"), WAYS)
-def test_a_move_whose_control_node_died_is_taken_up(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
+def test_a_move_whose_control_node_died_is_followed_by_the_next_run(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
     name = guest("endless", *ENDLESS, *OLD_TYPE, on=source)
     wanted = {"force": destination == m.OLD, "bandwidth_mib": 8, "downtime_ms": 50}
-    running = control.begin_go(name, source, destination, **wanted)
+    running = control.begin_migration(name, source, destination, **wanted)
     lab.under_way(lab.uuid(name, source), source)
     running.kill()
     before = m.runs(lab, source)
-    again = control.begin_go(name, source, destination, **wanted)
+    again = control.begin_migration(name, source, destination, **wanted)
     eventually(lambda: m.runs(lab, source) - before, "a second run follows it")
     lab.hurry(name, number=source)
     done = again.wait()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts of two releases tell of themselves, and what the scheduler makes of it."""
+"""Facts of hosts of two releases, and the verdicts of the scheduler about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 
 
-def test_hosts_tell_versions_machines_and_traits(control: m.Mixed) -> None:
+def test_hosts_report_versions_machine_types_and_traits(control: m.Mixed) -> None:
     old, new = control.facts(m.OLD), control.facts(m.NEW)
     assert old["versions"]["libvirt"] < 9_004_000 < 11_001_000 <= new["versions"]["libvirt"] < 11_004_000
     assert old["versions"]["hypervisor"] < 8_000_000 <= new["versions"]["hypervisor"] < 10_001_000
@@ -29,19 +29,19 @@ def machines(facts: dict[str, t.Any]) -> set[str]:
     return {machine for platform in facts["platforms"] for machine in platform["machines"]}
 
 
-def test_a_newer_machine_type_has_no_way_back_whoever_wants_it(lab: Lab, control: m.Mixed, guest: Make) -> None:
+def test_a_guest_with_a_newer_machine_type_is_refused_by_an_older_host_despite_force(lab: Lab, control: m.Mixed, guest: Make) -> None:
     name = guest("web", "--mib", "64", "--dirty-mib", "16", "--rate", "500", "--integrity", on=m.NEW)
     assert m.machine_of(lab, name, m.NEW) == m.NEW_MACHINE
     for force in (False, True):
-        refused = control.go(name, m.NEW, m.OLD, force=force)
+        refused = control.migrate(name, m.NEW, m.OLD, force=force)
         assert (refused.refused(), refused.ended()[0]) == ("conflict", "conflict"), refused.text
         assert f"It does not have the machine type {m.NEW_MACHINE}: the newest of that family is {m.OLD_MACHINE}." in refused.msg
         assert lab.state_file(lab.uuid(name, m.NEW), m.NEW) is None
         m.check_stayed(lab, name, m.NEW)
-    m.check_moved(lab, control.go(name, m.NEW, m.NEWER), name, m.NEWER)
+    m.check_moved(lab, control.migrate(name, m.NEW, m.NEWER), name, m.NEWER)
 
 
-def test_each_direction_is_judged(lab: Lab, control: m.Mixed, guest: Make) -> None:
+def test_scheduler_check_refuses_only_the_direction_to_the_older_release(lab: Lab, control: m.Mixed, guest: Make) -> None:
     up, down, newest = guest("up"), guest("down", "--machine", m.OLD_MACHINE, on=m.NEW), guest("newest", on=m.NEW)
     seen = control.check(m.NEW, m.NEWER, on=m.OLD, name=up)
     assert seen.code == 0, seen.text
@@ -52,7 +52,7 @@ def test_each_direction_is_judged(lab: Lab, control: m.Mixed, guest: Make) -> No
         assert back.result["selected"] == lab.host(m.NEWER)
 
 
-def test_the_scheduler_chooses_a_host_that_can(lab: Lab, control: m.Mixed, guest: Make) -> None:
+def test_the_scheduler_chooses_a_host_with_a_compatible_qemu(lab: Lab, control: m.Mixed, guest: Make) -> None:
     name = guest("web", "--mib", "64", "--dirty-mib", "16", "--rate", "500", "--integrity", "--machine", m.OLD_MACHINE, on=m.NEW)
     chosen = control.task(m.NEW, "live_migrate", {"name": name})
     m.check_moved(lab, chosen, name, m.NEWER)

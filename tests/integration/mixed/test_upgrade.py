@@ -56,7 +56,7 @@ def _task(lab: Lab, verb: list[str]) -> dict[str, t.Any]:
 def only_older(folder: pathlib.Path) -> str:
     """Return a file of tasks that leaves out a host whose libvirt is the newer one."""
     tasks = [
-        {"name": "Ask its libvirt", "kvmfleet.migration.host_facts": {}, "register": "asked"},
+        {"name": "Gather the facts of the host", "kvmfleet.migration.host_facts": {}, "register": "asked"},
         {
             "name": "See whether it is the newer one",
             "ansible.builtin.set_fact": {
@@ -106,7 +106,7 @@ def test_a_fleet_is_upgraded_host_by_host_without_a_guest_lost(lab: Lab, older: 
     assert check_kept(lab, uuids) == names
 
 
-def test_a_host_that_came_back_with_the_newer_release_gets_guests_again(lab: Lab, older: None, operator: Operator, guest: Make) -> None:
+def test_an_upgraded_host_is_recovered_and_accepts_guests_again(lab: Lab, older: None, operator: Operator, guest: Make) -> None:
     name = guest("web", *WRITER)
     uuids = {name: lab.uuid(name)}
     operator.protect()
@@ -122,7 +122,7 @@ def test_a_host_that_came_back_with_the_newer_release_gets_guests_again(lab: Lab
     assert check_kept(lab, uuids) == {name: 1}
 
 
-def test_the_way_back_is_refused_before_any_host_is_touched(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_a_downgrade_is_refused_before_any_host_is_changed(lab: Lab, operator: Operator, guest: Make) -> None:
     """One host has the older release already. What runs with the newer machine type fits on none of that, and what runs on the newer QEMU needs a person."""
     m.change_release(lab, m.NEWER, m.OLD_RELEASE)
     newer, older = guest("newer", *WRITER, on=m.NEW), guest("older", *WRITER, "--machine", m.OLD_MACHINE, on=m.NEW)

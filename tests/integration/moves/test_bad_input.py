@@ -94,7 +94,7 @@ def answers(lab: Lab, sentry: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input(lab: Lab, answers: dict[str, Result], case: str) -> None:
+def test_bad_input_is_refused_with_a_message_and_an_error_code(lab: Lab, answers: dict[str, Result], case: str) -> None:
     dummy, code, named = CASES[case]
     answer = answers[case]
     assert (answer["changed"], answer["error_code"]) == (False, code), answer
@@ -103,14 +103,14 @@ def test_bad_input(lab: Lab, answers: dict[str, Result], case: str) -> None:
 
 
 @pytest.mark.usefixtures("nothing_moves")
-def test_a_destination_that_does_not_answer(lab: Lab, control: Control) -> None:
+def test_a_destination_that_does_not_answer_is_unreachable(lab: Lab, control: Control) -> None:
     done = control.task(1, "live_migrate", {"name": SENTRY, "destination_uri": f"qemu+tcp://{lab.host(2)}:9/system"})
     assert done.refused() == "unreachable"
     assert lab.host(2) in done.msg
 
 
 @pytest.mark.usefixtures("nothing_moves")
-def test_the_source_under_another_name(lab: Lab, control: Control) -> None:
+def test_the_source_under_another_name_is_refused_as_destination(lab: Lab, control: Control) -> None:
     address = lab.rows()[lab.host(1)]["address"]
     done = control.task(1, "live_migrate", {"name": SENTRY, "destination": address})
     assert done.refused() == "invalid_argument"
@@ -119,7 +119,7 @@ def test_the_source_under_another_name(lab: Lab, control: Control) -> None:
 
 
 @pytest.mark.usefixtures("nothing_moves")
-def test_another_domain_of_that_name_at_the_destination(lab: Lab, control: Control) -> None:
+def test_another_domain_with_the_same_name_at_the_destination_is_a_conflict(lab: Lab, control: Control) -> None:
     xml = lab.virsh(1, "dumpxml", "--inactive", SENTRY).replace(lab.uuid(SENTRY), "6f2b6f7e-3f0e-4a52-9d6a-0d5f4a3f1c77")
     lab("virsh", lab.host(2), "define", "/dev/stdin", stdin=xml)
     try:
@@ -131,7 +131,7 @@ def test_another_domain_of_that_name_at_the_destination(lab: Lab, control: Contr
 
 
 @pytest.mark.usefixtures("nothing_moves")
-def test_a_file_where_the_ledger_should_be(control: Control) -> None:
+def test_a_file_in_place_of_the_ledger_folder_is_refused(control: Control) -> None:
     control.path.write_text("a shopping list")
     done = control.move(SENTRY)
     assert done.refused() in ("forbidden", "invalid_argument")
@@ -140,7 +140,7 @@ def test_a_file_where_the_ledger_should_be(control: Control) -> None:
 
 
 @pytest.mark.usefixtures("nothing_moves")
-def test_a_ledger_on_a_read_only_file_system(control: Control) -> None:
+def test_a_ledger_on_a_read_only_file_system_is_refused(control: Control) -> None:
     folder = control.folder / "read-only"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "none", str(folder)], check=True)
@@ -153,14 +153,14 @@ def test_a_ledger_on_a_read_only_file_system(control: Control) -> None:
 
 
 @pytest.mark.usefixtures("nothing_moves")
-def test_the_task_keyword_async(control: Control) -> None:
+def test_the_task_keyword_async_is_refused(control: Control) -> None:
     done = control.move(SENTRY, 2, "-B", "60", "-P", "1")
     assert done.refused() == "invalid_argument"
     assert "async" in done.msg
 
 
 @pytest.mark.usefixtures("nothing_moves")
-def test_not_root(lab: Lab, control: Control) -> None:
+def test_a_move_without_root_is_forbidden(lab: Lab, control: Control) -> None:
     operator = Control(lab, control.folder, "--user", "operator")
     done = operator.move(SENTRY)
     assert done.refused() == "forbidden"

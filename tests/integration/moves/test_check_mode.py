@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 
 
-def test_a_prediction_and_its_diff(lab: Lab, control: Control, guest: Make) -> None:
+def test_check_mode_shows_the_move_and_its_diff_and_changes_nothing(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("predicted")
     foreseen = control.move(name, 2, "--check", "--diff")
     assert (foreseen.code, foreseen.changed) == (0, True), foreseen.text
@@ -34,7 +34,7 @@ def test_a_prediction_and_its_diff(lab: Lab, control: Control, guest: Make) -> N
 
 
 @pytest.mark.long
-def test_a_host_without_room_is_foreseen(lab: Lab, control: Control, guest: Make) -> None:
+def test_check_mode_refuses_a_destination_without_capacity(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("too-big")
     full = ["-e", '{"kvmfleet_scheduler": {"reserved_memory_mib": 900000000}}']
     for options in (["--check"], []):
@@ -48,7 +48,7 @@ def test_a_host_without_room_is_foreseen(lab: Lab, control: Control, guest: Make
 
 
 @pytest.mark.long
-def test_a_host_in_maintenance_is_nobodys_destination(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_host_in_maintenance_is_refused_as_destination(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("waits")
     closed = control.task(2, "host", {"state": "maintenance", "reason": "a new fan"})
     assert closed.code == 0, closed.text
@@ -71,7 +71,7 @@ def test_check_mode_refuses_what_the_move_would_refuse(lab: Lab, control: Contro
 
 
 @pytest.mark.long
-def test_check_mode_leaves_a_move_in_flight_alone(lab: Lab, control: Control, slow: str) -> None:
+def test_check_mode_does_not_affect_a_running_move(lab: Lab, control: Control, slow: str) -> None:
     running = control.begin_move(slow, **HELD)
     state = lab.under_way(lab.uuid(slow))
     seen = control.move(slow, 2, "--check")

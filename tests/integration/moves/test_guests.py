@@ -26,7 +26,7 @@ def test_a_paused_guest_arrives_paused(lab: Lab, control: Control, guest: Make) 
 
 
 @pytest.mark.long
-def test_a_paused_guest_that_cannot_go_stays_paused(lab: Lab, control: Control, endless: str) -> None:
+def test_a_paused_guest_stays_paused_when_its_move_times_out(lab: Lab, control: Control, endless: str) -> None:
     lab.virsh(1, "suspend", endless)
     done = control.move(endless, timeout_seconds=2, **HELD)
     assert done.refused() == "timeout"
@@ -43,7 +43,7 @@ def test_a_transient_guest_arrives_transient(lab: Lab, control: Control, guest: 
     assert moved.record["before"]["persistent"] is False
 
 
-def test_autostart_goes_along_and_only_where_it_was(lab: Lab, control: Control, guest: Make) -> None:
+def test_autostart_is_set_at_the_destination_only_if_it_was_set_before(lab: Lab, control: Control, guest: Make) -> None:
     starts, rests = guest("starts", "--autostart"), guest("rests")
     done = control.moves([(starts, 2), (rests, 2)])
     assert done.code == 0, done.text
@@ -54,7 +54,7 @@ def test_autostart_goes_along_and_only_where_it_was(lab: Lab, control: Control, 
 
 
 @pytest.mark.parametrize("kind", ["nbd", pytest.param("bindfs", marks=pytest.mark.long)])
-def test_storage_that_hosts_share(lab: Lab, control: Control, guest: Make, kind: str) -> None:
+def test_a_guest_on_shared_storage_keeps_its_memory(lab: Lab, control: Control, guest: Make, kind: str) -> None:
     name = guest(f"on-{kind}", *WRITER, "--storage", kind)
     moved = control.move(name)
     assert moved.ended() == ("completed", None), moved.text
@@ -63,7 +63,7 @@ def test_storage_that_hosts_share(lab: Lab, control: Control, guest: Make, kind:
 
 
 @pytest.mark.parametrize("kind", [pytest.param("shared", marks=pytest.mark.long), "local"])
-def test_storage_that_nobody_proved_to_be_shared_is_unsafe(lab: Lab, control: Control, guest: Make, kind: str) -> None:
+def test_storage_that_is_not_proved_to_be_shared_is_unsafe(lab: Lab, control: Control, guest: Make, kind: str) -> None:
     name = guest(f"on-{kind}", *WRITER, "--storage", kind)
     for options in (["--check"], []):
         done = control.move(name, 2, *options)
@@ -74,7 +74,7 @@ def test_storage_that_nobody_proved_to_be_shared_is_unsafe(lab: Lab, control: Co
     assert control.records() == []
 
 
-def test_a_person_who_knows_may_say_so(lab: Lab, control: Control, guest: Make) -> None:
+def test_unsafe_permits_a_move_on_storage_that_is_not_proved_to_be_shared(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("known", *WRITER, "--storage", "shared")
     moved = control.move(name, unsafe=True)
     assert moved.ended() == ("completed", None), moved.text
@@ -83,7 +83,7 @@ def test_a_person_who_knows_may_say_so(lab: Lab, control: Control, guest: Make) 
 
 
 @pytest.mark.long
-def test_several_connections_carry_one_guest(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_guest_moves_over_parallel_connections(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("wide", *WRITER)
     moved = control.move(name, parallel_connections=2)
     assert moved.ended() == ("completed", None), moved.text

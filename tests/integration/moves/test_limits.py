@@ -28,7 +28,7 @@ def check_timed_out(lab: Lab, record: Record, seconds: int) -> None:
     assert not lab.has_job(name)
 
 
-def test_a_guest_that_never_converges_stays_in_time(lab: Lab, control: Control, endless: str) -> None:
+def test_a_move_that_never_converges_is_aborted_at_its_timeout(lab: Lab, control: Control, endless: str) -> None:
     before = lab.check(endless)["increments"]
     done = control.move(endless, timeout_seconds=6, **HELD)
     assert done.refused() == "timeout"

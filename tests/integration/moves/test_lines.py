@@ -48,7 +48,7 @@ def write_play(lab: Lab, control: Control, name: str, no_log: bool = False) -> s
 
 
 @pytest.mark.long
-def test_lines_are_printed_without_any_v(lab: Lab, control: Control, slow: str) -> None:
+def test_progress_lines_are_printed_without_verbosity(lab: Lab, control: Control, slow: str) -> None:
     done = control.move(slow, bandwidth_mib=12)
     assert done.code == 0
     assert any(RUNNING.match(line) for line in done.lines), done.text
@@ -74,7 +74,7 @@ def test_no_log_prints_nothing(lab: Lab, control: Control, slow: str) -> None:
     assert lab.places(slow) == {2: "running"}
 
 
-def test_lines_reach_a_runner_while_the_guest_moves(lab: Lab, control: Control, slow: str, own_signals: None) -> None:
+def test_progress_lines_reach_ansible_runner_during_the_move(lab: Lab, control: Control, slow: str, own_signals: None) -> None:
     (control.folder / "runner").mkdir()
     uuid = lab.uuid(slow)
     seen: list[tuple[str, str]] = []
@@ -99,7 +99,7 @@ def test_lines_reach_a_runner_while_the_guest_moves(lab: Lab, control: Control, 
     assert control.only_record()["status"] == "completed"
 
 
-def test_a_user_who_becomes_root_may_log_out(lab: Lab, control: Control, slow: str) -> None:
+def test_a_move_continues_after_the_session_of_the_user_ends(lab: Lab, control: Control, slow: str) -> None:
     """The login session dies with everything in it; the watcher goes on, and the task finds it again."""
     operator = Control(lab, control.folder, "--user", "operator", "--become")
     running = operator.begin_move(slow, **HELD)

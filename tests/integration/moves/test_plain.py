@@ -76,7 +76,7 @@ def again_from_the_destination(lab: Lab, control: Control, name: str, uuid: str)
     assert back.record["generation"] > min(record["generation"] for record in control.records())
 
 
-def test_a_uuid_that_another_ledger_moved_is_found_where_it_is(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_domain_that_runs_on_the_destination_already_is_no_change(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("elsewhere", on=2)
     found = control.move(None, uuid=lab.uuid(name, 2))
     assert (found.code, found.changed, found.record["id"]) == (0, False, None), found.text
@@ -91,7 +91,7 @@ def test_without_a_destination_the_scheduler_chooses(lab: Lab, control: Control,
     assert not control.move(name, None).changed
 
 
-def test_an_explicit_policy_names_its_source(control: Control, guest: Make) -> None:
+def test_each_policy_value_of_a_record_names_its_source(control: Control, guest: Make) -> None:
     name = guest("policy")
     record = control.move(name, timeout_seconds=60, downtime_ms=300, auto_converge=False).record
     assert record["policy"]["timeout_seconds"] == {"value": 60, "source": "task"}
@@ -100,7 +100,7 @@ def test_an_explicit_policy_names_its_source(control: Control, guest: Make) -> N
     assert record["policy"]["stall_seconds"] == {"value": 60, "source": "default"}
 
 
-def test_the_source_reaches_the_destination_by_ssh(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_move_by_the_ssh_transport_completes(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("wrapped")
     moved = control.move(name, transport="ssh")
     assert moved.ended() == ("completed", None), moved.text

@@ -34,7 +34,7 @@ def most_at_once(records: list[Record]) -> int:
     return most
 
 
-def test_a_window_of_two_moves_five(lab: Lab, control: Control, guest: Make) -> None:
+def test_five_guests_move_in_a_window_of_two(lab: Lab, control: Control, guest: Make) -> None:
     names = [guest(f"window{number}", *TWIN) for number in range(5)]
     wanted = [(name, 2 + index % 2) for index, name in enumerate(names)]
     done = control.moves(wanted, parallel=2, bandwidth_mib=32)
@@ -49,7 +49,7 @@ def test_a_window_of_two_moves_five(lab: Lab, control: Control, guest: Make) -> 
     assert (again.code, again.changed) == (0, False), again.text
 
 
-def test_one_that_cannot_be_moved_stops_no_other(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_domain_that_cannot_be_moved_does_not_stop_the_others(lab: Lab, control: Control, guest: Make) -> None:
     good, off, also_good = guest("good", *TWIN), guest("off", "--off"), guest("also-good", *TWIN)
     done = control.moves([(good, 2), (off, 2), ("nobody", 2), (also_good, 3)])
     assert done.code != 0
@@ -61,7 +61,7 @@ def test_one_that_cannot_be_moved_stops_no_other(lab: Lab, control: Control, gue
     assert (lab.places(good), lab.places(also_good), lab.places(off)) == ({2: "running"}, {3: "running"}, {1: "shut off"})
 
 
-def test_a_move_that_ends_badly_stops_no_other(lab: Lab, control: Control, guest: Make, endless: str) -> None:
+def test_a_move_that_times_out_does_not_stop_the_others(lab: Lab, control: Control, guest: Make, endless: str) -> None:
     good = guest("good", *TWIN)
     moves = [{"name": endless, "destination": lab.host(2), "timeout_seconds": 2, **HELD}, {"name": good, "destination": lab.host(2)}]
     done = control.task(1, "live_migrate", {"moves": moves})

@@ -45,7 +45,7 @@ def old(control: Session, old_tree: pathlib.Path) -> Session:
     return old
 
 
-def test_the_old_version_is_what_runs_before_the_upgrade(control: Session, old: Session, old_tree: pathlib.Path) -> None:
+def test_the_old_version_is_used_before_the_upgrade(control: Session, old: Session, old_tree: pathlib.Path) -> None:
     """Otherwise the other scenarios would show nothing."""
     assert _module_file(old).startswith(str(old_tree))
     assert not _module_file(control).startswith(str(old_tree))
@@ -88,7 +88,7 @@ def test_a_move_whose_old_watcher_has_died_is_taken_over(lab: Lab, control: Sess
 
 @pytest.mark.long
 @pytest.mark.parametrize("watcher", ["has ended", "was killed"])
-def test_a_move_of_the_old_version_that_has_ended_unseen_is_settled(lab: Lab, control: Session, old: Session, slow: str, watcher: str) -> None:
+def test_a_move_of_the_old_version_that_ended_without_a_follower_is_settled(lab: Lab, control: Session, old: Session, slow: str, watcher: str) -> None:
     running, state = begun(lab, old, slow, **HELD)
     uuid = state["domain"]["uuid"]
     running.kill()
@@ -117,7 +117,7 @@ def test_a_move_of_the_old_version_is_aborted(lab: Lab, control: Session, old: S
 
 
 @pytest.mark.long
-def test_a_move_of_the_old_version_is_made_to_end(lab: Lab, control: Session, old: Session, endless: str) -> None:
+def test_a_move_of_the_old_version_is_forced(lab: Lab, control: Session, old: Session, endless: str) -> None:
     running, state = begun(lab, old, endless, **HELD)
     forced = control.force(endless)
     check_acted(forced, state, ("completed", None))
@@ -128,7 +128,7 @@ def test_a_move_of_the_old_version_is_made_to_end(lab: Lab, control: Session, ol
 
 @pytest.mark.long
 @pytest.mark.parametrize(("act", "ended", "place"), [("abort", ("cancelled", "operator"), 1), ("force", ("completed", None), 2)])
-def test_a_move_whose_old_watcher_has_died_gets_another_one_that_acts(
+def test_an_act_on_a_move_whose_old_watcher_has_died_starts_a_new_watcher(
     lab: Lab, control: Session, old: Session, endless: str, act: str, ended: Ended, place: int
 ) -> None:
     running, state = begun(lab, old, endless, **HELD)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Moves by a domain's policy: whose word counts, what the record says of it, and that the policy arrives with the domain."""
+"""Moves with the policy of a domain: which source has precedence, what the record keeps of it, and that the policy moves with the domain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 
 
-def test_a_policy_travels_with_its_domain_live_and_persistent(lab: Lab, operator: Operator, web: str) -> None:
+def test_the_live_and_the_persistent_policy_move_with_the_domain(lab: Lab, operator: Operator, web: str) -> None:
     by_hand(lab, web, "<timeout_seconds>100</timeout_seconds><novel/>", "--live")
     by_hand(lab, web, "<timeout_seconds>200</timeout_seconds>", "--config")
     assert "another policy than the running domain" in told(operator.policy(web))
@@ -28,7 +28,7 @@ def test_a_policy_travels_with_its_domain_live_and_persistent(lab: Lab, operator
     assert operator.policy(web, on=2).result["policy"] == {"timeout_seconds": 100}
 
 
-def test_each_value_has_its_source(operator: Operator, web: str) -> None:
+def test_each_value_of_the_policy_has_its_source(operator: Operator, web: str) -> None:
     variables = {
         "kvmfleet_profiles": {"quick": {"downtime_ms": 120, "on_timeout": "abort", "timeout_seconds": 50}},
         "kvmfleet_migration_policy": {"stall_seconds": 33, "downtime_ms": 700, "auto_converge": True},
@@ -44,13 +44,13 @@ def test_each_value_has_its_source(operator: Operator, web: str) -> None:
 
 
 @pytest.mark.long
-def test_a_veto_holds_against_task_and_host_and_is_told(lab: Lab, operator: Operator, web: str) -> None:
+def test_a_veto_of_the_domain_overrides_task_and_host_with_a_warning(lab: Lab, operator: Operator, web: str) -> None:
     operator.policy(web, post_copy=False)
     done = operator.move_with(web, {"kvmfleet_migration_policy": {"post_copy": True}}, post_copy=True)
     assert done.ended() == ("completed", None)
     assert done.record["policy"]["post_copy"] == {"value": False, "source": "domain"}
     assert "override_policy" not in done.record["policy"]
-    assert f"post_copy: true of the task is not used for domain {web}" in told(done)
+    assert f"post_copy: true in the task is ignored for domain {web}" in told(done)
     assert lab.places(web) == {2: "running"}
 
 
@@ -60,11 +60,11 @@ def test_override_policy_is_recorded(operator: Operator, web: str) -> None:
     assert done.record["policy"]["post_copy"] == {"value": True, "source": "task"}
     assert done.record["policy"]["override_policy"] == {"value": True, "source": "task"}
     assert done.record["request"]["traits"] == ["COMPUTE_MIGRATE_POST_COPY"]
-    assert "is not used" not in told(done)
+    assert "is ignored" not in told(done)
 
 
 @pytest.mark.long
-def test_both_features_from_two_sources_start_nothing(lab: Lab, operator: Operator, web: str) -> None:
+def test_post_copy_and_auto_converge_from_two_sources_are_a_conflict(lab: Lab, operator: Operator, web: str) -> None:
     operator.policy(web, post_copy=True)
     done = operator.move_with(web, {"kvmfleet_migration_policy": {"auto_converge": True}})
     assert done.refused() == "conflict"
@@ -74,7 +74,7 @@ def test_both_features_from_two_sources_start_nothing(lab: Lab, operator: Operat
 
 
 @pytest.mark.long
-def test_a_profile_that_is_gone_stops_its_domain_alone(lab: Lab, operator: Operator, web: str, guest: Make) -> None:
+def test_a_missing_profile_stops_only_the_domains_that_name_it(lab: Lab, operator: Operator, web: str, guest: Make) -> None:
     other = guest("other")
     assert operator.policy(web, variables={"kvmfleet_profiles": {"gold": {}}}, profile="gold").changed
     done = operator.moves([(web, 2), (other, 2)])

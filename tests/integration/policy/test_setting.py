@@ -18,7 +18,7 @@ Make = t.Callable[..., str]
 PROFILES = {"kvmfleet_profiles": {"database": {"post_copy": False, "priority": 100}, "batch": {"auto_converge": True}}}
 
 
-def test_a_policy_is_set_once_read_and_removed(lab: Lab, operator: Operator, web: str) -> None:
+def test_a_policy_is_set_read_and_removed_idempotently(lab: Lab, operator: Operator, web: str) -> None:
     fields = {"post_copy": False, "timeout_seconds": 600, "labels": ["ssd"], "group": {"name": "web", "policy": "anti-affinity", "max_per_host": 2}}
     first = operator.policy(web, **fields)
     assert first.changed
@@ -45,7 +45,7 @@ def test_check_mode_and_diff_write_nothing(lab: Lab, operator: Operator, web: st
     assert written(lab, web) == written(lab, web, "config") == {}
 
 
-def test_what_is_no_running_and_persistent_domain_has_one_definition(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_the_policy_of_a_transient_or_inactive_domain_is_written_to_its_definition(lab: Lab, operator: Operator, guest: Make) -> None:
     passing, off = guest("passing", "--transient"), guest("off", "--off")
     assert operator.policy(passing, priority=1).changed
     assert operator.policy(off, priority=2).changed
@@ -69,13 +69,13 @@ def test_what_is_no_running_and_persistent_domain_has_one_definition(lab: Lab, o
         pytest.param({"state": "absent", "priority": 1}, "invalid_argument", "unset", marks=pytest.mark.long),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_written(lab: Lab, operator: Operator, web: str, fields: dict[str, t.Any], code: str, named: str) -> None:
+def test_invalid_policies_are_refused_and_not_written(lab: Lab, operator: Operator, web: str, fields: dict[str, t.Any], code: str, named: str) -> None:
     done = operator.policy(web, variables=PROFILES, **fields)
     assert (done.refused(), named in done.msg) == (code, True), done.msg
     assert written(lab, web) == written(lab, web, "config") == {}
 
 
-def test_an_own_value_beside_its_profile(operator: Operator, web: str) -> None:
+def test_a_value_of_the_domain_overrides_its_profile_but_not_a_veto(operator: Operator, web: str) -> None:
     done = operator.policy(web, variables=PROFILES, profile="database", downtime_ms=200)
     effective = done.result["effective"]
     assert effective["post_copy"] == {"value": False, "source": "profile"}
@@ -85,7 +85,7 @@ def test_an_own_value_beside_its_profile(operator: Operator, web: str) -> None:
     assert operator.policy(web, variables=PROFILES, post_copy=True).refused() == "conflict"
 
 
-def test_an_unknown_domain(operator: Operator) -> None:
+def test_the_policy_of_an_unknown_domain_is_not_found(operator: Operator) -> None:
     assert operator.policy("nobody", priority=1).refused() == "not_found"
 
 
@@ -104,7 +104,7 @@ def test_a_domain_that_is_being_moved_is_refused_at_once(lab: Lab, operator: Ope
     assert operator.policy(busy, priority=3).changed
 
 
-def test_what_a_newer_version_wrote_is_kept(lab: Lab, operator: Operator, web: str) -> None:
+def test_elements_and_attributes_of_a_newer_version_are_kept(lab: Lab, operator: Operator, web: str) -> None:
     by_hand(lab, web, '<novel a="1"><part/></novel><priority since="2">5</priority>', "--live", "--config")
     assert operator.policy(web).result["policy"] == {"priority": 5}
     assert operator.policy(web, priority=6, post_copy=False).changed
@@ -119,7 +119,7 @@ def test_what_a_newer_version_wrote_is_kept(lab: Lab, operator: Operator, web: s
 @pytest.mark.parametrize(
     ("element", "named"), [("<timeout_seconds>soon</timeout_seconds>", "timeout_seconds"), ("<downtime_ms>-5</downtime_ms>", "downtime_ms")]
 )
-def test_a_policy_that_is_wrong_by_hand(lab: Lab, operator: Operator, web: str, element: str, named: str) -> None:
+def test_an_invalid_policy_written_by_hand_is_refused_until_it_is_repaired(lab: Lab, operator: Operator, web: str, element: str, named: str) -> None:
     by_hand(lab, web, f"{element}<priority>1</priority>", "--live", "--config")
     for done in (operator.policy(web), operator.policy(web, priority=2), operator.move(web)):
         assert done.refused() == "invalid_argument"
@@ -131,7 +131,7 @@ def test_a_policy_that_is_wrong_by_hand(lab: Lab, operator: Operator, web: str, 
 
 
 @pytest.mark.long
-def test_absent_repairs_whatever_is_there(lab: Lab, operator: Operator, web: str) -> None:
+def test_state_absent_removes_an_invalid_policy(lab: Lab, operator: Operator, web: str) -> None:
     by_hand(lab, web, "<post_copy>maybe</post_copy><drain>now</drain><drain>later</drain>", "--live", "--config")
     done = operator.policy(web)
     assert done.refused() == "invalid_argument"

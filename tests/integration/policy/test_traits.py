@@ -37,7 +37,7 @@ def without_root(lab: Lab) -> t.Iterator[AsUser]:
 
 
 @pytest.mark.long
-def test_facts_tell_what_a_host_can(operator: Operator, without_root: AsUser) -> None:
+def test_facts_report_the_traits_of_a_host_and_why_one_is_missing(operator: Operator, without_root: AsUser) -> None:
     assert operator.facts(1)["traits"] == [AUTO_CONVERGE, POST_COPY]
     without_root(1)
     facts = operator.facts(1)
@@ -49,7 +49,7 @@ def test_facts_tell_what_a_host_can(operator: Operator, without_root: AsUser) ->
 
 
 @pytest.mark.long
-def test_a_source_that_cannot_starts_nothing(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
+def test_a_source_without_the_trait_refuses_a_post_copy_move(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
     without_root(1)
     done = operator.move(web, post_copy=True)
     assert done.refused() == "not_supported"
@@ -60,7 +60,7 @@ def test_a_source_that_cannot_starts_nothing(lab: Lab, operator: Operator, web: 
 
 
 @pytest.mark.long
-def test_a_destination_whose_facts_say_no_is_refused(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
+def test_a_destination_whose_facts_lack_the_trait_is_refused(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
     without_root(2)
     done = operator.move_after_facts(web, post_copy=True)
     assert done["error_code"] == "conflict", done
@@ -70,7 +70,7 @@ def test_a_destination_whose_facts_say_no_is_refused(lab: Lab, operator: Operato
 
 
 @pytest.mark.long
-def test_a_destination_without_facts_is_unverified_and_qemu_has_the_last_word(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
+def test_a_destination_without_facts_is_a_warning_and_qemu_refuses_post_copy(lab: Lab, operator: Operator, web: str, without_root: AsUser) -> None:
     without_root(2)
     done = operator.move(web, post_copy=True)
     assert f"unverified on {lab.host(2)}" in told(done)
@@ -79,7 +79,7 @@ def test_a_destination_without_facts_is_unverified_and_qemu_has_the_last_word(la
     assert lab.places(web) == {1: "running"}
 
 
-def test_facts_of_this_run_are_no_warning(lab: Lab, operator: Operator, web: str) -> None:
+def test_facts_of_the_destination_in_this_run_prevent_the_warning(lab: Lab, operator: Operator, web: str) -> None:
     done = operator.move_after_facts(web, post_copy=True)
     assert done["migrations"][0]["status"] == "completed", done
     assert "warnings" not in done

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the playbook saves of real hosts, and what it tells."""
+"""What the playbook C(protect) saves of real hosts, and its result."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.tests.integration.protect.conftest import PASSWORD, Protection
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -28,12 +29,12 @@ def with_password(lab: Lab, name: str, number: int) -> None:
 
 def seen_by(control: Protection, name: str) -> set[str]:
     """Return the names of the hosts that see a guest's only disk."""
-    names = {document.body["host_id"]: document.body["name"] for document in control.ledger.hosts()}
+    names = {document.body["host_id"]: document.body["name"] for document in control.ledger.list_hosts()}
     (disk,) = control.document(name)["protected"]["disks"]
     return {names[host_id] for host_id in disk["seen_by"]}
 
 
-def test_one_run_saves_all_and_a_second_one_changes_nothing(lab: Lab, control: Protection, guests: Make) -> None:
+def test_protect_saves_all_domains_and_a_second_run_changes_nothing(lab: Lab, control: Protection, guests: Make) -> None:
     one, two = lab.host(1), lab.host(2)
     for kind in ("shared", "bindfs", "local", "nbd"):
         guests(kind, "--storage", kind)
@@ -77,7 +78,7 @@ def test_one_run_saves_all_and_a_second_one_changes_nothing(lab: Lab, control: P
 
 
 @pytest.mark.long
-def test_only_what_changed_is_written_and_what_left_is_missing(lab: Lab, control: Protection, guests: Make) -> None:
+def test_only_changed_domains_are_saved_again_and_vanished_ones_are_missing(lab: Lab, control: Protection, guests: Make) -> None:
     one, two = lab.host(1), lab.host(2)
     guests("still")
     guests("mover", "--storage", "bindfs")
@@ -100,31 +101,29 @@ def test_only_what_changed_is_written_and_what_left_is_missing(lab: Lab, control
 
 
 @pytest.mark.long
-def test_what_a_record_gives_to_another_host_is_a_conflict_of_its_own(lab: Lab, control: Protection, guests: Make) -> None:
+def test_a_domain_that_a_record_places_on_another_host_is_a_conflict(lab: Lab, control: Protection, guests: Make) -> None:
     one, two = lab.host(1), lab.host(2)
     guests("twice")
     guests("plain")
     control.protect()
-    entries = {document.body["name"]: document.body for document in control.ledger.hosts()}
-    ends = [place(name, entries[name]["host_id"], entries[name]["host_uuid"]) for name in (one, two)]
-    record = new_record(s.EVACUATION, {"uuid": lab.uuid("twice"), "name": "twice"}, *ends, policy={}, by="a test")
+    entries = {document.body["name"]: document.body for document in control.ledger.list_hosts()}
+    ends = [HostRef(name, entries[name]["host_id"], entries[name]["host_uuid"]) for name in (one, two)]
+    record = new_record(s.EVACUATION, DomainRef(lab.uuid("twice"), "twice"), *ends, policy={}, by="a test")
     stored = control.ledger.open_record(record)
     for status in (s.PRE_MIGRATING, s.DONE):
-        body = dict(stored.record)
-        advance(body, status, "a test")
-        stored = control.ledger.update(stored, body)
+        stored = control.ledger.update_record(stored, stored.record.advance(status, "a test"))
 
     lab.virsh(1, "autostart", "plain")
     run = control.protect()
     assert run.code != 0
     assert [entry["name"] for entry in run.result[one]["conflicts"]] == ["twice"]
-    assert record["id"] in run.text
+    assert record.record_id in run.text
     assert run.names(one, "saved") == ["plain"]
     assert [place["host"] for place in control.document("twice")["possible_hosts"]] == [two]
 
 
 @pytest.mark.long
-def test_a_host_refuses_the_ledger_of_another_control_node_and_a_dead_one_stops_no_other(lab: Lab, control: Protection, guests: Make) -> None:
+def test_another_ledger_is_refused_and_a_dead_host_does_not_stop_the_others(lab: Lab, control: Protection, guests: Make) -> None:
     one, two = lab.host(1), lab.host(2)
     guests("still")
     control.protect()
@@ -141,7 +140,7 @@ def test_a_host_refuses_the_ledger_of_another_control_node_and_a_dead_one_stops_
 
 
 @pytest.mark.long
-def test_a_host_that_came_back_held_keeps_the_states_that_were_saved(lab: Lab, control: Protection, guests: Make) -> None:
+def test_protect_keeps_the_saved_states_of_a_held_host(lab: Lab, control: Protection, guests: Make) -> None:
     one = lab.host(1)
     guests("ran", "--autostart")
     guests("rested", "--off")
@@ -155,7 +154,7 @@ def test_a_host_that_came_back_held_keeps_the_states_that_were_saved(lab: Lab, c
 
 
 @pytest.mark.parametrize("target", ["", "nobody"])
-def test_a_target_that_is_none_changes_nothing(control: Protection, target: str) -> None:
+def test_a_target_without_hosts_is_refused(control: Protection, target: str) -> None:
     process = control.popen(["ansible-playbook", "-i", control.inventory, "kvmfleet.migration.protect", "-e", f"target={target}"])
     text, _none = process.communicate(timeout=300)
     assert process.returncode != 0

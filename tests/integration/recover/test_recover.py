@@ -30,7 +30,7 @@ def boot_elsewhere(lab: Lab, name: str, xml: str, number: int) -> None:
 
 
 @pytest.mark.long
-def test_a_drained_host_that_was_rebooted_gets_everything_back(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_a_drained_and_rebooted_host_is_recovered_with_all_its_guests(lab: Lab, operator: Operator, guest: Make) -> None:
     moved, stopped, off = guest("moved", "--autostart"), guest("stopped", "--acpi", "--autostart"), guest("off", "--off")
     operator.stop_on_drain(1, stopped)
     operator.protect()
@@ -57,7 +57,7 @@ def test_a_drained_host_that_was_rebooted_gets_everything_back(lab: Lab, operato
 
 
 @pytest.mark.long
-def test_a_guest_comes_home_over_two_hops_and_only_to_where_it_came_from(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_a_guest_that_was_drained_twice_is_moved_back_to_its_origin_only(lab: Lab, operator: Operator, guest: Make) -> None:
     far = guest("far")
     uuid = lab.uuid(far)
     operator.protect()
@@ -77,7 +77,7 @@ def test_a_guest_comes_home_over_two_hops_and_only_to_where_it_came_from(lab: La
 
 
 @pytest.mark.long
-def test_a_guest_that_no_longer_fits_stays_where_it_is_and_the_reason_is_told(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_a_guest_that_no_longer_fits_is_not_moved_back_and_the_reason_is_reported(lab: Lab, operator: Operator, guest: Make) -> None:
     large = guest("large")
     operator.protect()
     operator.drain(1)
@@ -94,11 +94,11 @@ def test_a_host_that_does_not_come_back_keeps_its_state(lab: Lab, operator: Oper
     lab("poweroff", lab.host(1))
     run, own = operator.recover(1, timeout=5)
     assert (run.code != 0, own["enabled"], own["released"], operator.entry(1)["state"]) == (True, False, False, "maintenance")
-    assert "is not back within 5 s" in own["error"]
+    assert "did not return within 5 s" in own["error"]
 
 
 @pytest.mark.long
-def test_a_host_that_the_ledger_does_not_know_is_left_alone(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_a_host_without_its_identity_is_not_released(lab: Lab, operator: Operator, guest: Make) -> None:
     auto = guest("auto", "--autostart")
     operator.protect()
     operator.power_cycle(1)
@@ -108,7 +108,7 @@ def test_a_host_that_the_ledger_does_not_know_is_left_alone(lab: Lab, operator: 
     assert "lost its identity" in own["error"], own
 
 
-def test_an_evacuated_guest_is_cleaned_and_what_was_not_evacuated_starts(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_an_evacuated_guest_is_cleaned_and_the_other_guest_is_started(lab: Lab, operator: Operator, guest: Make) -> None:
     gone, stayed = guest("gone", "--autostart"), guest("stayed", "--autostart")
     uuid, xml = lab.uuid(gone), lab.virsh(1, "dumpxml", "--inactive", gone)
     operator.protect()
@@ -124,14 +124,14 @@ def test_an_evacuated_guest_is_cleaned_and_what_was_not_evacuated_starts(lab: La
     run, own = operator.recover(1)
     assert (run.code, names(own["cleaned"]), names(own["started"])) == (0, [gone], [stayed]), run.text
     assert (lab.places(gone), lab.places(stayed)) == ({2: "running"}, {1: "running"})
-    assert operator.ledger.get(record).record["status"] == "completed"
+    assert operator.ledger.read_record(record).record.status == "completed"
     run, own = operator.recover(1, recover_host_bring_home=True)
     assert (run.code, names(own["brought_home"]), lab.places(gone)) == (0, [gone], {1: "running"}), run.text
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("after", ["cleaned", "started"])
-def test_the_control_node_is_killed_on_its_way_and_the_next_run_ends_it(lab: Lab, operator: Operator, guest: Make, after: str) -> None:
+def test_the_next_run_finishes_a_recovery_whose_control_node_was_killed(lab: Lab, operator: Operator, guest: Make, after: str) -> None:
     gone, stayed = guest("gone", "--autostart"), guest("stayed", "--autostart")
     uuid, xml = lab.uuid(gone), lab.virsh(1, "dumpxml", "--inactive", gone)
     operator.protect()
@@ -146,7 +146,7 @@ def test_the_control_node_is_killed_on_its_way_and_the_next_run_ends_it(lab: Lab
     run, own = operator.recover(1)
     assert (run.code, own["failed"], own["error"], own["enabled"]) == (0, [], "", True), run.text
     assert (lab.places(gone), lab.places(stayed)) == ({2: "running"}, {1: "running"})
-    assert (operator.ledger.get(record).record["status"], operator.entry(1)["state"]) == ("completed", "enabled")
+    assert (operator.ledger.read_record(record).record.status, operator.entry(1)["state"]) == ("completed", "enabled")
     lab.virsh(1, "destroy", stayed)
     again, own = operator.recover(1)
     assert (again.code, own["started"], lab.places(stayed)) == (0, [], {1: "shut off"}), again.text
@@ -170,7 +170,7 @@ def test_several_hosts_are_recovered_in_one_play(lab: Lab, operator: Operator, g
 
 
 @pytest.mark.long
-def test_while_the_cleanup_refuses_a_guest_nothing_is_released(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_a_host_is_not_released_while_the_cleanup_refuses_a_guest(lab: Lab, operator: Operator, guest: Make) -> None:
     lost, stayed = guest("lost", "--autostart"), guest("stayed", "--autostart")
     uuid = lab.uuid(lost)
     operator.protect()
@@ -181,7 +181,7 @@ def test_while_the_cleanup_refuses_a_guest_nothing_is_released(lab: Lab, operato
     assert (run.code != 0, own["released"], own["enabled"], own["started"]) == (True, False, False, [])
     assert names(own["refused"]) == [lost], own
     assert (lab.places(lost), lab.places(stayed)) == ({1: "shut off"}, {1: "shut off"})
-    assert operator.ledger.get(record).record["status"] == "done"
+    assert operator.ledger.read_record(record).record.status == "done"
 
 
 @pytest.mark.long

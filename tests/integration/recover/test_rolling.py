@@ -29,7 +29,7 @@ def boots(lab: Lab) -> dict[int, str]:
     return {number: lab.on(number, "cat", "/proc/sys/kernel/random/boot_id") for number in (1, 2, 3)}
 
 
-def test_host_by_host_is_drained_rebooted_and_recovered(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_hosts_are_drained_rebooted_and_recovered_one_by_one(lab: Lab, operator: Operator, guest: Make) -> None:
     one, two, polite = guest("one"), guest("two", on=2), guest("polite", "--acpi", on=2)
     operator.stop_on_drain(2, polite)
     operator.protect()
@@ -45,7 +45,7 @@ def test_host_by_host_is_drained_rebooted_and_recovered(lab: Lab, operator: Oper
 
 
 @pytest.mark.long
-def test_check_mode_shows_it_and_touches_nothing(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_check_mode_of_rolling_maintenance_changes_nothing(lab: Lab, operator: Operator, guest: Make) -> None:
     one = guest("one")
     operator.protect()
     before, state = boots(lab), (operator.entry(1)["state"], operator.entry(2)["state"])
@@ -57,13 +57,13 @@ def test_check_mode_shows_it_and_touches_nothing(lab: Lab, operator: Operator, g
 
 
 @pytest.mark.long
-def test_it_stops_at_the_first_host_that_does_not_come_back_and_goes_on_there(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_maintenance_stops_at_a_host_that_does_not_return_and_resumes_there(lab: Lab, operator: Operator, guest: Make) -> None:
     guest("one")
     two = guest("two", on=2)
     run = maintain(operator, lab_task(lab, "poweroff"), wait_seconds=5)
     assert run.code != 0
     assert run.stats["rolling_maintenance_result"] == {lab.host(1): "failed: return awaited", lab.host(2): "not begun"}
-    assert "is not back within 5 s" in run.text
+    assert "did not return within 5 s" in run.text
     assert (operator.entry(1)["state"], lab.places(two)) == ("maintenance", {2: "running"})
 
     lab("poweron", lab.host(1))
@@ -76,7 +76,7 @@ def test_it_stops_at_the_first_host_that_does_not_come_back_and_goes_on_there(la
 
 
 @pytest.mark.long
-def test_no_host_is_touched_where_one_could_not_be_drained_or_does_not_answer(lab: Lab, operator: Operator, guest: Make) -> None:
+def test_no_host_is_changed_if_one_cannot_be_drained_or_does_not_answer(lab: Lab, operator: Operator, guest: Make) -> None:
     one, stuck = guest("one"), guest("stuck", "--storage", "local", on=2)
     marker = "- name: Leave a mark\n  ansible.builtin.file:\n    path: /run/touched\n    state: touch\n    mode: '0600'\n"
     run = maintain(operator, marker)
@@ -89,7 +89,7 @@ def test_no_host_is_touched_where_one_could_not_be_drained_or_does_not_answer(la
 
 
 @pytest.mark.long
-def test_a_host_that_was_in_maintenance_for_another_reason_stays_so(lab: Lab, operator: Operator) -> None:
+def test_a_host_in_maintenance_for_another_reason_stays_in_maintenance(lab: Lab, operator: Operator) -> None:
     assert operator.task(1, "host", {"state": "maintenance", "reason": "Memory to be replaced"}).code == 0
     run = maintain(operator, "- name: Do it\n  ansible.builtin.command: 'true'\n  changed_when: false\n")
     assert run.code == 0, run.text
@@ -98,7 +98,7 @@ def test_a_host_that_was_in_maintenance_for_another_reason_stays_so(lab: Lab, op
 
 
 @pytest.mark.long
-def test_bad_input_touches_nothing(operator: Operator) -> None:
+def test_rolling_maintenance_with_bad_input_changes_nothing(operator: Operator) -> None:
     run = operator.playbook("rolling_maintenance", target="kvmfleet_hosts", rolling_maintenance_tasks="/nowhere.yml")
     assert (run.code != 0, "There is no tasks file /nowhere.yml" in run.text) == (True, True)
     assert operator.playbook("rolling_maintenance", target="kvmfleet_hosts").code != 0

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hosts that are closed, and a person who moves a guest there anyway: what is bypassed is recorded, what cannot work is not."""
+"""Moves with force to hosts that are not enabled: bypassed rules are recorded, and impossible moves are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 
 
-def test_closed_hosts_and_a_forced_move(lab: Lab, control: Desk, web: str) -> None:
+def test_a_forced_move_to_a_closed_host_records_what_it_bypassed(lab: Lab, control: Desk, web: str) -> None:
     control.close(2, "maintenance", "a new fan")
     control.close(3, "fenced", "it smelled")
     check_refused(lab, control, control.move(web, None), web, lab.host(2), "a new fan", lab.host(3), "it smelled")
@@ -34,14 +34,14 @@ def test_closed_hosts_and_a_forced_move(lab: Lab, control: Desk, web: str) -> No
 
 
 @pytest.mark.long
-def test_a_forced_move_that_nothing_would_refuse(lab: Lab, control: Desk, web: str) -> None:
+def test_a_forced_move_that_no_filter_refuses_is_recorded_as_forced(lab: Lab, control: Desk, web: str) -> None:
     done = control.move(web, 2, force=True)
     check_moved(lab, done, web, 2)
     assert done.record["forced"] == "FORCED_MIGRATE"
     assert control.forced_moves() == [done.record]
 
 
-def test_what_force_cannot_do(lab: Lab, control: Desk, web: str, stopped: t.Callable[[int], None]) -> None:
+def test_force_needs_a_destination_that_answers_and_is_not_the_source(lab: Lab, control: Desk, web: str, stopped: t.Callable[[int], None]) -> None:
     nowhere = control.move(web, None, force=True)
     assert nowhere.refused() == "invalid_argument"
     assert "destination" in nowhere.msg
@@ -56,7 +56,7 @@ def test_what_force_cannot_do(lab: Lab, control: Desk, web: str, stopped: t.Call
     check_untouched(lab, web)
 
 
-def test_a_silent_candidate_is_a_reason_and_no_obstacle(lab: Lab, control: Desk, web: str, stopped: t.Callable[[int], None]) -> None:
+def test_a_silent_candidate_is_refused_and_another_host_is_chosen(lab: Lab, control: Desk, web: str, stopped: t.Callable[[int], None]) -> None:
     stopped(2)
     seen = control.check(1, 2, 3, name=web)
     assert (seen.code, seen.result["selected"]) == (0, lab.host(3)), seen.text

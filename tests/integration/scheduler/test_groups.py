@@ -24,7 +24,7 @@ def group(name: str, policy: str, **more: int) -> dict[str, t.Any]:
 
 
 @pytest.mark.long
-def test_apart(lab: Lab, control: Desk, guest: Make) -> None:
+def test_anti_affinity_refuses_a_host_with_another_member(lab: Lab, control: Desk, guest: Make) -> None:
     here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
     control.set_policy(here, **group("db", "anti-affinity"))
     control.set_policy(there, on=2, **group("db", "anti-affinity"))
@@ -44,7 +44,7 @@ def join(lab: Lab, name: str, policy: str, on: int = 1) -> None:
 
 
 @pytest.mark.long
-def test_apart_in_one_task(lab: Lab, control: Desk, guest: Make) -> None:
+def test_anti_affinity_counts_an_earlier_move_of_the_same_task(lab: Lab, control: Desk, guest: Make) -> None:
     """Two that are to one host in one task: the second is refused, as the first is there by then."""
     names = [guest(name, *SMALL) for name in ("one", "two")]
     for name in names:
@@ -55,7 +55,7 @@ def test_apart_in_one_task(lab: Lab, control: Desk, guest: Make) -> None:
 
 
 @pytest.mark.long
-def test_together(lab: Lab, control: Desk, guest: Make) -> None:
+def test_affinity_keeps_members_on_one_host_unless_they_move_together(lab: Lab, control: Desk, guest: Make) -> None:
     names = [guest(name, *SMALL) for name in ("app", "cache")]
     for name in names:
         join(lab, name, "affinity")
@@ -74,7 +74,7 @@ def test_together(lab: Lab, control: Desk, guest: Make) -> None:
 
 
 @pytest.mark.long
-def test_a_wish_decides_between_equals(lab: Lab, control: Desk, guest: Make) -> None:
+def test_soft_affinity_and_soft_anti_affinity_rank_equal_hosts(lab: Lab, control: Desk, guest: Make) -> None:
     here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
     for policy, chosen in (("soft-affinity", 2), ("soft-anti-affinity", 3)):
         for name, on in ((here, 1), (there, 2)):
@@ -85,7 +85,7 @@ def test_a_wish_decides_between_equals(lab: Lab, control: Desk, guest: Make) -> 
 
 
 @pytest.mark.long
-def test_one_group_of_two_minds(lab: Lab, control: Desk, guest: Make) -> None:
+def test_members_of_one_group_with_different_policies_are_refused(lab: Lab, control: Desk, guest: Make) -> None:
     here, there = guest("here", *SMALL), guest("there", *SMALL, on=2)
     join(lab, here, "affinity")
     join(lab, there, "anti-affinity", on=2)
@@ -93,7 +93,7 @@ def test_one_group_of_two_minds(lab: Lab, control: Desk, guest: Make) -> None:
 
 
 @pytest.mark.long
-def test_a_policy_that_nobody_knows(lab: Lab, control: Desk, web: str, guest: Make) -> None:
+def test_an_unknown_group_policy_is_refused_for_its_own_guest_alone(lab: Lab, control: Desk, web: str, guest: Make) -> None:
     """Its own guest stays; another one may move there."""
     name = guest("handmade", *SMALL)
     guest("unknown", "--mib", "32", on=2)

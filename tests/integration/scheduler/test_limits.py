@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Limits of moves on real hosts, shared by several control processes: who waits, for what, and for how long."""
+"""Limits of moves on real hosts, shared by several control processes: which move waits, for what, and for how long."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_two_tasks_at_once_share_the_limit_of_a_destination(lab: Lab, limited: D
 
 
 @pytest.mark.long
-def test_who_waits_at_a_full_host_holds_up_nobody_else(lab: Lab, limited: Desk, guest: Make) -> None:
-    """One is killed while it waits, one gives up, one is aborted, one goes elsewhere, and the last one has its turn."""
+def test_moves_that_wait_for_admission_do_not_delay_moves_to_other_hosts(lab: Lab, limited: Desk, guest: Make) -> None:
+    """Of the waiting tasks one is killed, one times out, one is aborted, one moves to another host, and the last one is admitted."""
     slow = guest("slow", *SLOW)
     first = begin(limited, 1, 3, slow, **ENDLESS)
     lab.under_way(lab.uuid(slow))

@@ -19,7 +19,7 @@ OLDER = "pc-i440fx-7.1"
 
 
 @pytest.mark.long
-def test_an_older_machine_type_cannot_run_there_whoever_wants_it(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
+def test_a_host_without_the_machine_type_is_refused_even_with_force(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
     believing(2, "--without-machine", MACHINE, "--qemu", "6.2.0")
     by_libvirt = lab.try_("virsh", lab.host(1), "migrate", "--live", "--p2p", "--persistent", web, f"qemu+tcp://{lab.host(2)}/system")
     assert by_libvirt.returncode != 0
@@ -32,7 +32,7 @@ def test_an_older_machine_type_cannot_run_there_whoever_wants_it(lab: Lab, contr
 
 
 @pytest.mark.long
-def test_a_processor_without_a_feature_cannot_either(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
+def test_a_host_without_a_cpu_feature_is_refused_even_with_force(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
     believing(2, "--without-feature", "cx16")
     check_refused(lab, control, control.move(web), web, "cx16", lab.host(2))
     check_refused(lab, control, control.move(web, force=True), web, "cx16")
@@ -41,7 +41,7 @@ def test_a_processor_without_a_feature_cannot_either(lab: Lab, control: Desk, we
 
 
 @pytest.mark.long
-def test_an_older_hypervisor_is_a_persons_decision(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
+def test_a_host_with_an_older_qemu_is_refused_unless_forced(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
     believing(2, "--qemu", "7.2.1")
     seen = control.check(2, name=web)
     assert seen.code == 0, seen.text

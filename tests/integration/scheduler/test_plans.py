@@ -40,7 +40,7 @@ def apply(control: Desk, path: pathlib.Path) -> tuple[int, str]:
 
 def states(control: Desk) -> dict[str, str]:
     """Return the states of hosts that stand in the ledger."""
-    documents = control.ledger.hosts() if control.path.is_dir() else []
+    documents = control.ledger.list_hosts() if control.path.is_dir() else []
     return {one.body["name"]: one.body["state"] for one in documents}
 
 
@@ -57,7 +57,7 @@ EDITS: dict[str, tuple[t.Callable[[str], str], str]] = {
 
 
 @pytest.mark.long
-def test_a_saved_plan(lab: Lab, control: Desk, saved: pathlib.Path, guest: Make) -> None:
+def test_a_saved_plan_is_applied_unless_it_was_edited_or_the_fleet_has_drifted(lab: Lab, control: Desk, saved: pathlib.Path, guest: Make) -> None:
     """It is refused when its file was edited and when the fleet has drifted; then the fleet is as it was, and the plan is carried out."""
     good = saved.read_text(encoding="utf-8")
     places = {move["name"]: move["destination"] for move in json.loads(good)["moves"]}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a play says holds for a whole drain: its variables for the plan and for the moves, its module_defaults for modules and lookups."""
+"""Settings of a play apply to a whole drain: variables to the plan and to the moves, C(module_defaults) to modules and lookups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def drain(control: Desk, policy: dict[str, t.Any], **variables: t.Any) -> tuple[
 
 
 @pytest.mark.long
-def test_a_drain_heeds_its_play(lab: Lab, control: Desk, guest: Make) -> None:
+def test_a_drain_uses_the_variables_and_module_defaults_of_its_play(lab: Lab, control: Desk, guest: Make) -> None:
     """The plan follows the play's policy, the move has it, and one ledger knows of all of it."""
     guest(NAME, "--mib", "48", "--dirty-mib", "8", "--rate", "500", "--integrity", on=SOURCE)
     saved = control.folder / "plan.json"
@@ -55,5 +55,5 @@ def test_a_drain_heeds_its_play(lab: Lab, control: Desk, guest: Make) -> None:
     # A second run reads the first one's ledger: there is nothing left, and the maintenance goes on.
     code, text = drain(control, {"timeout_seconds": 77})
     assert code == 0, text
-    assert {one.body["name"]: one.body["state"] for one in control.ledger.hosts()} == {control.name(SOURCE): "maintenance"}
+    assert {one.body["name"]: one.body["state"] for one in control.ledger.list_hosts()} == {control.name(SOURCE): "maintenance"}
     assert not (control.folder / "state/kvmfleet/ledger").exists()

@@ -18,7 +18,11 @@ Make = t.Callable[..., str]
 
 
 def begin(control: Control, name: str, *options: str, **arguments: t.Any) -> Running:
-    given = json.dumps({"name": name, **arguments})
+    return begin_with(control, {"name": name, **arguments}, *options)
+
+
+def begin_with(control: Control, arguments: dict[str, t.Any], *options: str) -> Running:
+    given = json.dumps(arguments)
     command = ["ansible", "-i", control.inventory, control.lab.host(1), "-m", "kvmfleet.migration.domain_shutdown", "-a", given, *options]
     return Running(control.popen(command))
 
@@ -38,13 +42,13 @@ def test_a_guest_is_shut_down_once_and_its_definition_stays(lab: Lab, control: C
     assert (again.code, again.changed, again.result["reason"]) == (0, False, "shutdown")
 
 
-def test_a_transient_guest_is_gone(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_transient_guest_is_gone_after_its_shutdown(lab: Lab, control: Control, guest: Make) -> None:
     passing = guest("passing", "--acpi", "--transient")
     assert shut_down(control, passing).result["reason"] == "shutdown"
     assert lab.places(passing) == {}
 
 
-def test_one_that_does_not_react_keeps_running(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_guest_that_does_not_react_times_out_and_keeps_running(lab: Lab, control: Control, guest: Make) -> None:
     deaf = guest("deaf", "--dirty-mib", "16", "--rate", "500")
     done = shut_down(control, deaf, wait_seconds=3)
     assert (done.code != 0, done.result["error_code"]) == (True, "timeout")
@@ -54,7 +58,7 @@ def test_one_that_does_not_react_keeps_running(lab: Lab, control: Control, guest
     assert control.move(deaf).ended() == ("completed", None)
 
 
-def test_one_that_is_waited_for_cannot_be_moved_and_who_destroyed_it_is_told(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_guest_that_is_shutting_down_cannot_be_moved_and_a_destroy_is_reported(lab: Lab, control: Control, guest: Make) -> None:
     deaf = guest("deaf")
     lock = f"/run/kvmfleet/{lab.uuid(deaf)}.lock"
     waiting = begin(control, deaf, wait_seconds=500)
@@ -67,7 +71,7 @@ def test_one_that_is_waited_for_cannot_be_moved_and_who_destroyed_it_is_told(lab
     assert "its guest did not shut down: destroyed" in done.warnings
 
 
-def test_a_paused_guest_cannot_react(lab: Lab, control: Control, guest: Make) -> None:
+def test_the_shutdown_of_a_paused_guest_is_refused(lab: Lab, control: Control, guest: Make) -> None:
     halted = guest("halted", "--acpi", "--paused")
     for options in ((), ("--check",)):
         assert shut_down(control, halted, *options).refused() == "invalid_state"
@@ -76,7 +80,7 @@ def test_a_paused_guest_cannot_react(lab: Lab, control: Control, guest: Make) ->
     assert lab.places(halted) == {1: "running"}
 
 
-def test_a_guest_that_moves_is_left_alone(lab: Lab, control: Control, guest: Make) -> None:
+def test_the_shutdown_of_a_moving_guest_is_refused(lab: Lab, control: Control, guest: Make) -> None:
     busy = guest("busy", "--acpi", "--mib", "128", "--dirty-mib", "96")
     uuid = lab.uuid(busy)
     running = control.begin_move(busy, **HELD)
@@ -106,12 +110,22 @@ def test_a_guest_that_libvirt_would_start_again_is_refused(lab: Lab, control: Co
         pytest.param({"uri": "qemu+tcp://kvm9/system"}, "not_supported", marks=pytest.mark.long),
     ],
 )
-def test_bad_input(control: Control, arguments: dict[str, t.Any], code: str) -> None:
+def test_bad_input_of_a_shutdown_is_refused(control: Control, arguments: dict[str, t.Any], code: str) -> None:
     assert shut_down(control, "nobody", **arguments).refused() == code
 
 
-def test_root_is_needed(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_shutdown_without_root_is_forbidden(lab: Lab, control: Control, guest: Make) -> None:
     polite = guest("polite", "--acpi")
     control.inventory = lab("inventory", "--user", "operator").strip()
     assert shut_down(control, polite).refused() == "forbidden"
     assert lab.places(polite) == {1: "running"}
+
+
+def test_several_guests_are_shut_down_at_once_despite_one_that_does_not_react(lab: Lab, control: Control, guest: Make) -> None:
+    names = [guest("first", "--acpi"), guest("second", "--acpi"), guest("deaf")]
+    uuids = [lab.uuid(name) for name in names]
+    done = begin_with(control, {"uuids": uuids, "wait_seconds": 20, "start_again": True}).wait()
+    assert (done.code != 0, done.changed, done.result["error_code"]) == (True, True, "timeout")
+    assert [(one["name"], one["reason"]) for one in done.result["domains"]] == [("first", "shutdown"), ("second", "shutdown")]
+    assert [one["uuid"] for one in done.result["failures"]] == uuids[2:]
+    assert [lab.places(name) for name in names] == [{1: "shut off"}, {1: "shut off"}, {1: "running"}]

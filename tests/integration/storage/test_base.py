@@ -29,7 +29,7 @@ def other_base(disks: Disks) -> str:
 
 
 @pytest.mark.long
-def test_an_overlay_on_shared_storage_over_a_base_of_each_host_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
+def test_a_shared_overlay_over_a_local_backing_file_is_unsafe(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
     name = guest("web", "--mib", "64")
     disks.attach(name, disks.create(f"{lab.layout.gluster}/web-data.qcow2", backing=other_base))
     for options in ({}, {"copy_storage": "auto"}):
@@ -37,7 +37,7 @@ def test_an_overlay_on_shared_storage_over_a_base_of_each_host_is_refused(lab: L
     check_moves_as_unsafe(lab, control, name, BASE)
 
 
-def test_a_base_on_shared_storage_moves_with_its_overlay(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+def test_a_shared_overlay_over_a_shared_backing_file_moves(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("web", "--mib", "64")
     base = disks.create(f"{lab.layout.gluster}/base.qcow2")
     disks.attach(name, disks.create(f"{lab.layout.gluster}/web-data.qcow2", backing=base))
@@ -47,7 +47,7 @@ def test_a_base_on_shared_storage_moves_with_its_overlay(lab: Lab, control: Cont
 
 
 @pytest.mark.long
-def test_a_base_of_a_base_counts_as_well(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
+def test_a_local_backing_file_of_a_shared_backing_file_is_unsafe(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
     name = guest("web", "--mib", "64")
     middle = disks.create(f"{lab.layout.gluster}/middle.qcow2", backing=other_base)
     disks.attach(name, disks.create(f"{lab.layout.gluster}/web-data.qcow2", backing=middle))
@@ -56,7 +56,7 @@ def test_a_base_of_a_base_counts_as_well(lab: Lab, control: Control, disks: Disk
     assert BASE in outcome.msg
 
 
-def test_an_external_data_file_of_each_host_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+def test_a_local_external_data_file_is_unsafe(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     """QEMU opens it by the image's header; libvirt 9.0 does not know of it."""
     name = guest("web", "--mib", "64")
     image, data = f"{lab.layout.gluster}/web-data.qcow2", f"{IMAGES}/web-data.raw"
@@ -71,7 +71,7 @@ def test_an_external_data_file_of_each_host_is_refused(lab: Lab, control: Contro
     assert lab.places(name) == {1: "running"}
 
 
-def test_a_copied_overlay_needs_no_base_and_reads_none(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
+def test_a_full_copy_of_an_overlay_needs_no_backing_file_at_the_destination(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
     """A full copy holds what the whole chain shows, also where that is zero, and what is at the path of the base there is not read."""
     name = guest("web", "--mib", "64")
     image = disks.create(f"{IMAGES}/web.qcow2", backing=other_base)
@@ -85,12 +85,12 @@ def test_a_copied_overlay_needs_no_base_and_reads_none(lab: Lab, control: Contro
 
 
 @pytest.mark.long
-def test_an_incremental_copy_over_another_base_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
+def test_an_incremental_copy_over_a_different_backing_file_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
     name = guest("web", "--mib", "64")
     image = disks.create(f"{IMAGES}/web.qcow2", backing=other_base)
     disks.create(image, on=2, backing=other_base)
     disks.attach(name, image)
     outcome = control.move(name, 2, transport="tcp", copy_storage="incremental", copy_storage_overwrite=["vdb"])
     assert outcome.refused() == "unsafe", outcome.text
-    assert f"{BASE} there is another file" in outcome.msg
+    assert f"{BASE} on the destination is another file" in outcome.msg
     assert lab.places(name) == {1: "running"}

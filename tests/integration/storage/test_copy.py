@@ -24,7 +24,7 @@ def move(control: Control, name: str, mode: str = "auto", *options: str, **argum
     return control.move(name, 2, *options, transport="tcp", copy_storage=mode, **arguments)
 
 
-def test_a_disk_of_one_host_is_copied_whole_and_stays_on_the_source_too(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+def test_a_local_disk_is_copied_and_kept_on_the_source(lab: Lab, control: Control, disks: Disks, web: str) -> None:
     before = disks.content(WEB, 1)
     outcome = move(control, web)
     assert outcome.ended() == ("completed", None), outcome.text
@@ -37,7 +37,7 @@ def test_a_disk_of_one_host_is_copied_whole_and_stays_on_the_source_too(lab: Lab
     assert DISK_MIB * MIB <= copy["bytes"] <= (DISK_MIB + 2) * MIB
 
 
-def test_check_mode_predicts_the_copy_and_leaves_nothing(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+def test_check_mode_predicts_the_copy_and_creates_no_file(lab: Lab, control: Control, disks: Disks, web: str) -> None:
     outcome = move(control, web, "auto", "--check")
     assert outcome.changed
     assert outcome.record["storage"]["disks"][0]["path"] == WEB
@@ -45,7 +45,7 @@ def test_check_mode_predicts_the_copy_and_leaves_nothing(lab: Lab, control: Cont
     assert lab.places(web) == {1: "running"}
 
 
-def test_only_what_is_proved_separate_is_copied(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+def test_only_disks_proved_to_be_local_are_copied(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("mixed", "--mib", "64", "--storage", "bindfs")
     disks.attach(name, disks.create(f"{IMAGES}/mixed-data.qcow2"))
     outcome = move(control, name)
@@ -56,7 +56,7 @@ def test_only_what_is_proved_separate_is_copied(lab: Lab, control: Control, disk
 
 
 @pytest.mark.long
-def test_with_nothing_to_copy_nothing_is_copied(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_guest_without_local_disks_moves_without_a_copy(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("shared", "--mib", "64", "--storage", "bindfs")
     outcome = move(control, name)
     assert outcome.ended() == ("completed", None), outcome.text
@@ -71,17 +71,17 @@ def test_a_shared_disk_is_never_copied_onto_itself(lab: Lab, control: Control, g
     name = guest("shared", "--mib", "64", "--storage", "bindfs")
     outcome = move(control, name, mode, unsafe=True, copy_storage_overwrite=["vda"])
     assert outcome.refused() == "unsafe"
-    assert "onto itself" in outcome.msg
+    assert "with itself" in outcome.msg
     assert lab.places(name) == {1: "running"}
 
 
 @pytest.mark.long
-def test_one_store_that_libvirt_takes_for_two_is_recognised(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_folder_under_two_mounts_is_recognised_as_shared_by_its_token(lab: Lab, control: Control, guest: Make) -> None:
     """The folder is one file system under two mounts: only the token tells."""
     name = guest("local", "--mib", "64", "--storage", "shared")
     outcome = move(control, name, "full")
     assert outcome.refused() == "unsafe"
-    assert "onto itself" in outcome.msg
+    assert "with itself" in outcome.msg
     assert move(control, name, "auto").refused() == "unsafe"
     assert move(control, name, "auto", unsafe=True).ended() == ("completed", None)
 
@@ -97,7 +97,7 @@ def test_a_link_into_a_shared_store_is_followed(lab: Lab, control: Control, disk
         disks.attach(name, f"{IMAGES}/linked.qcow2")
         outcome = move(control, name, "full")
         assert outcome.refused() == "unsafe", outcome.text
-        assert "onto itself" in outcome.msg
+        assert "with itself" in outcome.msg
     finally:
         lab.on(2, "umount", IMAGES)
         lab.virsh(2, "pool-refresh", "default")
@@ -108,7 +108,7 @@ def _shared_folder(lab: Lab) -> str:
     return f"{inventory.rsplit('/', 1)[0]}/shared"
 
 
-def test_what_can_be_proved_neither_way_is_unsafe(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+def test_storage_proved_neither_shared_nor_local_is_unsafe(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("lost", "--mib", "64")
     lab.on(1, "mkdir", "-p", f"{ELSEWHERE}/only-here")
     disks.attach(name, disks.create(f"{ELSEWHERE}/only-here/lost.qcow2"))
@@ -120,7 +120,7 @@ def test_what_can_be_proved_neither_way_is_unsafe(lab: Lab, control: Control, di
 
 
 @pytest.mark.long
-def test_a_folder_without_a_pool_serves_as_well(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+def test_a_disk_in_a_folder_without_a_pool_is_copied(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("raw", "--mib", "64")
     path = disks.create(f"{ELSEWHERE}/raw.img", image_format="raw")
     disks.attach(name, path, image_format="raw")
@@ -130,7 +130,7 @@ def test_a_folder_without_a_pool_serves_as_well(lab: Lab, control: Control, disk
     assert disks.size(path, 2) == DISK_MIB * MIB
 
 
-def test_a_file_that_is_there_is_replaced_only_when_named(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+def test_an_existing_file_is_overwritten_only_when_its_disk_is_named(lab: Lab, control: Control, disks: Disks, web: str) -> None:
     disks.create(WEB, on=2, mib=4)
     there = disks.content(WEB, 2)
     outcome = move(control, web)
@@ -144,7 +144,7 @@ def test_a_file_that_is_there_is_replaced_only_when_named(lab: Lab, control: Con
 
 
 @pytest.mark.parametrize("state", ["--off", pytest.param("--paused", marks=pytest.mark.long)])
-def test_a_file_that_a_domain_there_uses_is_never_replaced(lab: Lab, control: Control, disks: Disks, web: str, guest: Make, state: str) -> None:
+def test_a_file_in_use_by_a_domain_at_the_destination_is_never_overwritten(lab: Lab, control: Control, disks: Disks, web: str, guest: Make, state: str) -> None:
     other = guest("other", "--mib", "32", "--off", on=2)
     disks.create(WEB, on=2, mib=4)
     there = disks.content(WEB, 2)
@@ -158,7 +158,7 @@ def test_a_file_that_a_domain_there_uses_is_never_replaced(lab: Lab, control: Co
 
 
 @pytest.mark.long
-def test_a_file_that_backs_another_image_there_is_never_replaced(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+def test_a_file_that_backs_another_image_at_the_destination_is_never_overwritten(lab: Lab, control: Control, disks: Disks, web: str) -> None:
     disks.create(WEB, on=2, mib=4)
     disks.create(f"{IMAGES}/overlay.qcow2", on=2, backing=WEB)
     outcome = move(control, web, copy_storage_overwrite=["vdb"])
@@ -166,7 +166,7 @@ def test_a_file_that_backs_another_image_there_is_never_replaced(lab: Lab, contr
     assert "overlay.qcow2 uses" in outcome.msg
 
 
-def test_there_has_to_be_room(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+def test_a_copy_without_free_space_at_the_destination_is_refused(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("large", "--mib", "64")
     folder = f"{ELSEWHERE}/small"
     for number in (1, 2):
@@ -178,12 +178,12 @@ def test_there_has_to_be_room(lab: Lab, control: Control, disks: Disks, guest: M
     finally:
         lab.on(2, "umount", folder)
     assert outcome.refused() == "conflict"
-    assert f"MiB short of room in {folder}" in outcome.msg
+    assert f"MiB short of space in {folder}" in outcome.msg
     assert lab.places(name) == {1: "running"}
 
 
 @pytest.mark.parametrize("named", [pytest.param(False, marks=pytest.mark.long), True])
-def test_a_move_that_fails_takes_its_targets_away(lab: Lab, control: Control, disks: Disks, web: str, named: bool) -> None:
+def test_a_failed_move_removes_the_copied_disks_from_the_destination(lab: Lab, control: Control, disks: Disks, web: str, named: bool) -> None:
     arguments = {"copy_storage_overwrite": ["vdb"]} if named else {}
     if named:
         disks.create(WEB, on=2, mib=4)
@@ -197,7 +197,7 @@ def test_a_move_that_fails_takes_its_targets_away(lab: Lab, control: Control, di
 
 
 @pytest.mark.long
-def test_a_target_that_came_while_the_move_was_queued_stops_it(lab: Lab, control: Control, disks: Disks, web: str, guest: Make) -> None:
+def test_a_target_file_that_appears_while_the_move_is_queued_fails_it(lab: Lab, control: Control, disks: Disks, web: str, guest: Make) -> None:
     first = guest("first", "--mib", "96", "--dirty-mib", "64")
     running = control.begin(
         1,
@@ -219,7 +219,7 @@ def test_a_target_that_came_while_the_move_was_queued_stops_it(lab: Lab, control
     assert disks.content(WEB, 2) == there
 
 
-def test_an_incremental_copy_sends_the_top_image_alone(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+def test_an_incremental_copy_sends_only_the_top_image(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("layers", "--mib", "64")
     base = disks.create(f"{IMAGES}/base.qcow2")
     top = disks.create(f"{IMAGES}/layers.qcow2", backing=base)
@@ -260,7 +260,7 @@ def test_a_full_copy_flattens_a_backing_chain(lab: Lab, control: Control, disks:
     assert lab.virsh(2, "domblklist", name).count(top) == 1
 
 
-def test_copies_into_one_folder_without_a_pool_share_what_serves_it(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+def test_copies_into_one_folder_without_a_pool_share_one_temporary_pool(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     """Libvirt permits one pool for a folder: the moves of one task, and of another one at the same time, share it."""
     names = [guest(f"guest{number}", "--mib", "32") for number in range(4)]
     paths = {name: disks.create(f"{ELSEWHERE}/{name}.qcow2", mib=2) for name in names}

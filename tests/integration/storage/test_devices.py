@@ -41,7 +41,7 @@ def device(tmp_path: pathlib.Path) -> t.Iterator[str]:
 
 
 @pytest.mark.long
-def test_a_device_that_the_destination_is_not_known_to_see_is_refused(lab: Lab, control: Control, guest: Make, device: str) -> None:
+def test_a_block_device_not_proved_on_the_destination_is_unsafe(lab: Lab, control: Control, guest: Make, device: str) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
     check_refused(control, name, device, "vdb")
@@ -75,7 +75,7 @@ def protect_hosts(control: Control) -> None:
         assert protected.code == 0, protected.text
 
 
-def test_a_device_that_protect_has_seen_on_both_hosts_moves(lab: Lab, control: Control, guest: Make, device: str, identify: Identify) -> None:
+def test_a_block_device_that_protect_found_on_both_hosts_moves(lab: Lab, control: Control, guest: Make, device: str, identify: Identify) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
     for number in HOSTS:
@@ -91,9 +91,7 @@ def test_a_device_that_protect_has_seen_on_both_hosts_moves(lab: Lab, control: C
 
 
 @pytest.mark.long
-def test_a_device_is_refused_where_the_destination_has_another_one_at_its_path(
-    lab: Lab, control: Control, guest: Make, device: str, identify: Identify
-) -> None:
+def test_a_different_block_device_at_the_same_path_is_unsafe(lab: Lab, control: Control, guest: Make, device: str, identify: Identify) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
     identify(1, "volume1")
@@ -121,7 +119,7 @@ def boot_with(lab: Lab, name: str, firmware: str) -> None:
 
 
 @pytest.mark.long
-def test_firmware_that_the_destination_does_not_have_is_refused_before_anything_begins(lab: Lab, control: Control, guest: Make, disks: Disks) -> None:
+def test_a_destination_without_the_firmware_is_refused(lab: Lab, control: Control, guest: Make, disks: Disks) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     disks.made.append(FIRMWARE)
     lab.on(1, "cp", SEABIOS, FIRMWARE)
@@ -149,7 +147,7 @@ def variables(lab: Lab) -> t.Iterator[str]:
 
 
 @pytest.mark.long
-def test_a_folder_for_firmware_variables_has_to_be_there(lab: Lab, control: Control, guest: Make, disks: Disks, variables: str) -> None:
+def test_a_destination_without_the_folder_of_firmware_variables_is_refused(lab: Lab, control: Control, guest: Make, disks: Disks, variables: str) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     disks.made.append(FIRMWARE)
     for number in (1, 2):

@@ -68,7 +68,7 @@ def install(lab: Lab, number: int, place: pathlib.Path) -> None:
         lab("exec", lab.host(number), "--", "sh", "-c", f"cat > {FOLDER}/{pathlib.Path(path).name}", stdin=pathlib.Path(path).read_text())
 
 
-def test_memory_and_disks_go_encrypted(lab: Lab, control: Control, disks: Disks, web: str, authority: Authority) -> None:
+def test_memory_and_disks_are_sent_encrypted(lab: Lab, control: Control, disks: Disks, web: str, authority: Authority) -> None:
     outcome = control.move(web, transport="tcp", tls=True, copy_storage="auto")
     assert outcome.ended() == ("completed", None), outcome.text
     assert lab.places(web) == {2: "running"}
@@ -84,7 +84,7 @@ def test_several_connections_are_encrypted_too(lab: Lab, control: Control, guest
 
 
 @pytest.mark.parametrize("fault", ["name", pytest.param("authority", marks=pytest.mark.long)])
-def test_a_wrong_certificate_leaves_the_guest_where_it_is(
+def test_a_move_fails_on_a_wrong_certificate_and_the_guest_stays(
     lab: Lab, control: Control, disks: Disks, web: str, authority: Authority, tmp_path: pathlib.Path, fault: str
 ) -> None:
     wrong = authority.issue("elsewhere") if fault == "name" else Authority(tmp_path, "strangers").issue(lab.host(2))

@@ -34,7 +34,7 @@ def seconds(record: t.Mapping[str, t.Any]) -> float:
     return float(record["result"]["elapsed_ms"] / 1000)
 
 
-def test_a_cap_makes_the_move_as_slow_as_it_says(lab: Lab, control: Control, busy: str) -> None:
+def test_a_bandwidth_cap_limits_the_speed_of_the_move(lab: Lab, control: Control, busy: str) -> None:
     record = control.move(busy, transport="tcp", bandwidth_mib=16).record
     assert record["status"] == "completed"
     # 48 MiB are full, the rest is zero pages that take no room.
@@ -44,7 +44,7 @@ def test_a_cap_makes_the_move_as_slow_as_it_says(lab: Lab, control: Control, bus
 
 
 @pytest.mark.long
-def test_a_cap_holds_for_copied_disks_too(lab: Lab, control: Control, disks: Disks, web: str) -> None:
+def test_a_bandwidth_cap_limits_copied_disks_too(lab: Lab, control: Control, disks: Disks, web: str) -> None:
     record = control.move(web, transport="tcp", copy_storage="auto", bandwidth_mib=16).record
     assert record["status"] == "completed"
     assert seconds(record) > 0.6 * record["progress"]["disk_total_bytes"] / (16 * MIB)
@@ -52,7 +52,7 @@ def test_a_cap_holds_for_copied_disks_too(lab: Lab, control: Control, disks: Dis
 
 
 @pytest.mark.parametrize("options", [{"parallel_connections": 4}, pytest.param({"compression": "xbzrle"}, marks=pytest.mark.long)], ids=["parallel", "xbzrle"])
-def test_the_memory_arrives_whole_by_other_ways(lab: Lab, control: Control, busy: str, options: dict[str, t.Any]) -> None:
+def test_memory_arrives_intact_with_parallel_connections_or_compression(lab: Lab, control: Control, busy: str, options: dict[str, t.Any]) -> None:
     outcome = control.move(busy, transport="tcp", **options)
     assert outcome.ended() == ("completed", None), outcome.text
     assert outcome.record["result"]["bytes"] > 40 * MIB
@@ -60,7 +60,7 @@ def test_the_memory_arrives_whole_by_other_ways(lab: Lab, control: Control, busy
 
 
 @pytest.mark.long
-def test_post_copy_with_a_cap_of_its_own(lab: Lab, control: Control, busy: str) -> None:
+def test_post_copy_has_its_own_bandwidth_cap(lab: Lab, control: Control, busy: str) -> None:
     options: dict[str, t.Any] = {"post_copy": True, "on_timeout": "force_complete", "timeout_seconds": 2, **HELD}
     outcome = control.move(busy, transport="tcp", post_copy_bandwidth_mib=8, **options)
     assert outcome.ended() == ("completed", None), outcome.text
@@ -71,7 +71,7 @@ def test_post_copy_with_a_cap_of_its_own(lab: Lab, control: Control, busy: str) 
 
 
 @pytest.mark.parametrize(("post_copy", "modes"), [(True, ["post-copy", "pre-copy"]), pytest.param(False, ["pre-copy", "paused"], marks=pytest.mark.long)])
-def test_a_move_is_forced_when_its_disks_are_over(lab: Lab, control: Control, disks: Disks, web: str, post_copy: bool, modes: list[str]) -> None:
+def test_a_move_is_forced_only_after_its_disks_are_copied(lab: Lab, control: Control, disks: Disks, web: str, post_copy: bool, modes: list[str]) -> None:
     """The limit falls into the copying of the disk; the guest is not stopped for that. Its memory may well be over before it is switched."""
     options: dict[str, t.Any] = {"post_copy": post_copy, "on_timeout": "force_complete", "timeout_seconds": 1, "bandwidth_mib": 16}
     outcome = control.move(web, transport="tcp", copy_storage="auto", force_suspend_seconds=1, **options)
@@ -82,7 +82,7 @@ def test_a_move_is_forced_when_its_disks_are_over(lab: Lab, control: Control, di
     assert lab.places(web) == {2: "running"}
 
 
-def test_a_paused_guest_takes_its_options_for_post_copy_along(lab: Lab, control: Control, guest: Make) -> None:
+def test_a_paused_guest_moves_with_post_copy_options(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("still", "--mib", "64", "--dirty-mib", "16", "--paused")
     outcome = control.move(name, transport="tcp", post_copy=True, post_copy_bandwidth_mib=8)
     assert outcome.ended() == ("completed", None), outcome.text
@@ -99,7 +99,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED)
-def test_what_does_not_go_together_is_named_before_anything_moves(lab: Lab, control: Control, guest: Make, options: dict[str, t.Any], words: str) -> None:
+def test_options_that_exclude_each_other_are_refused(lab: Lab, control: Control, guest: Make, options: dict[str, t.Any], words: str) -> None:
     name = guest("idle", "--mib", "64")
     outcome = control.move(name, transport="tcp", **options)
     assert outcome.refused() == "not_supported"
@@ -108,7 +108,7 @@ def test_what_does_not_go_together_is_named_before_anything_moves(lab: Lab, cont
     assert control.records() == []
 
 
-def test_a_libvirt_that_is_too_old_is_named(lab: Lab, control: Control, guest: Make) -> None:
+def test_compression_on_a_libvirt_that_is_too_old_is_refused(lab: Lab, control: Control, guest: Make) -> None:
     version = tuple(int(part) for part in lab.virsh(1, "version", "--daemon").split("API: QEMU")[0].split("libvirt ")[1].split()[0].split("."))
     name = guest("idle", "--mib", "64")
     outcome = control.move(name, transport="tcp", compression="zstd", parallel_connections=2)

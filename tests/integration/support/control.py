@@ -14,8 +14,9 @@ import signal
 import subprocess
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
 
 from .fleet import Lab, eventually
 
@@ -118,7 +119,7 @@ class Control:
     def records(self) -> list[Record]:
         """Return all records of the ledger, oldest first; none where there is no ledger yet."""
         ledger = self._ledger_if_any()
-        return sorted(ledger.records() if ledger else [], key=lambda record: str(record["created_at"]))
+        return sorted(encode(list(ledger.list_records())) if ledger else [], key=lambda record: str(record["created_at"]))
 
     def verify_audit(self) -> None:
         ledger = self._ledger_if_any()

@@ -153,25 +153,25 @@ class Site(Control):
         active = [guest for guest in guests if guest["state"] != "shut off"]
         return {guest["name"] if guest["state"] == "running" else f"{guest['name']} ({guest['state']})" for guest in active}
 
-    def told(self) -> list[Summary]:
-        """Return what the ledger's records say, oldest first."""
+    def record_summaries(self) -> list[Summary]:
+        """Return the summaries of all records of the ledger, oldest first."""
         return [self._summary(record) for record in self.records()]
 
     def _summary(self, record: Record) -> Summary:
         return (record["domain"]["name"], record["status"], record["reason"], record["source"]["host"], record["destination"]["host"])
 
     def line(self, guest: str, status: str, source: int, destination: int, reason: str | None = None) -> Summary:
-        """Return a record as L(told) tells it."""
+        """Return a record in the form of L(record_summaries)."""
         return (guest, status, reason, self.name(source), self.name(destination))
 
-    def ended(self, fleet: t.Mapping[int, t.Iterable[str]], *records: Summary) -> None:
-        """The whole fleet runs this and nothing else, the ledger has these records and no other, and its audit chain holds."""
-        active, told = self.fleet(), self.told()
+    def check_end_state(self, fleet: t.Mapping[int, t.Iterable[str]], *records: Summary) -> None:
+        """Assert that the whole fleet runs exactly this, that the ledger has exactly these records, and that its audit chain is valid."""
+        active, told = self.fleet(), self.record_summaries()
         assert active == {number: set(names) for number, names in fleet.items()}, active
         assert told == list(records), told
         self.verify_audit()
 
-    def knows(self, guest: str, number: int) -> bool:
+    def has_definition(self, guest: str, number: int) -> bool:
         """Whether a host has a definition of a domain."""
         return number in self.lab.places(guest)
 

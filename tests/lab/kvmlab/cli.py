@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _verb(verbs: t.Any, name: str, run: t.Callable[[Lab, argparse.Namespace], t.Any], description: str, host: bool = False) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=description, description=description)
+    verb: argparse.ArgumentParser = verbs.add_parser(name, help=description, description=description)
     verb.set_defaults(run=run)
     if host:
         verb.add_argument("host")

@@ -197,7 +197,8 @@ class Cluster:
         """Ask a member through its gateway."""
         try:
             with self._open(number, f"/v3/{name}", json.dumps(payload).encode(), token) as answer:
-                return json.load(answer)
+                reply: t.Dict[str, t.Any] = json.load(answer)
+                return reply
         except urllib.error.HTTPError as exc:
             raise LabError(f"etcd refused {name}: {exc.read().decode('utf-8', 'replace')}") from exc
 
@@ -219,7 +220,8 @@ class Cluster:
         :raises UsageError: it is not there.
         """
         try:
-            return json.loads(self._settings_file.read_text())
+            settings: t.Dict[str, t.Any] = json.loads(self._settings_file.read_text())
+            return settings
         except FileNotFoundError:
             raise UsageError(f"There is no etcd in {self.folder}. Start one with: lab etcd up") from None
 

@@ -107,7 +107,8 @@ def load(lab: Lab, name: str) -> t.Dict[str, t.Any]:
     if not _is_name(name) or not _file(lab, name).exists():
         known = ", ".join(sorted(path.stem for path in lab.guests.glob("*.json"))) or "none"
         raise UsageError(f"There is no guest {name!r} in the lab '{lab.prefix}'. It has: {known}.")
-    return json.loads(_file(lab, name).read_text())
+    known_guest: t.Dict[str, t.Any] = json.loads(_file(lab, name).read_text())
+    return known_guest
 
 
 def _require_possible(lab: Lab, wish: Wish) -> None:

@@ -112,7 +112,8 @@ class Lab:
         :raises LabError: the lab is not up.
         """
         try:
-            return json.loads(self.settings_file.read_text())
+            settings: t.Dict[str, t.Any] = json.loads(self.settings_file.read_text())
+            return settings
         except FileNotFoundError:
             raise LabError(f"The lab '{self.prefix}' is not up: there is no {self.settings_file}. Start it with: lab --prefix {self.prefix} up") from None
 

@@ -16,6 +16,8 @@ except ImportError:
     # Only the distribution's Python has the binding. Others use what of this package asks nothing.
     libvirt = None
 
+__all__ = ["NoAnswer", "ask", "libvirt"]
+
 SOCKET = "run/libvirt/libvirt-sock"
 
 Answer = t.TypeVar("Answer")

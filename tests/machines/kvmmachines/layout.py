@@ -117,7 +117,8 @@ class Fleet:
         :raises LabError: the fleet is not up.
         """
         try:
-            return json.loads(self.settings_file.read_text())
+            settings: t.Dict[str, t.Any] = json.loads(self.settings_file.read_text())
+            return settings
         except FileNotFoundError:
             raise LabError(f"The fleet '{self.prefix}' is not up. Start it with: machines --prefix {self.prefix} up") from None
 

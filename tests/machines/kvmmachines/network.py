@@ -52,7 +52,7 @@ def heal(fleet: Fleet, machine: Machine) -> None:
 
 def is_cut(fleet: Fleet, machine: Machine) -> bool:
     links = json.loads(run("ip", "-n", fleet.namespace, "-j", "link", "show", machine.name))
-    return links[0].get("master") != BRIDGE
+    return bool(links[0].get("master") != BRIDGE)
 
 
 def delete(fleet: Fleet) -> None:

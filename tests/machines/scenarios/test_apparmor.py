@@ -15,7 +15,7 @@ DENY = f"echo 'deny /srv/images/** rwk,' >>{RULES}"
 PERMIT = f"sed -i '/srv.images/d' {RULES}"
 
 
-def test_a_denied_image_keeps_the_guest_where_it_is(machines: Machines, site: Site) -> None:
+def test_a_move_fails_while_apparmor_denies_the_image_and_the_guest_stays(machines: Machines, site: Site) -> None:
     machines("guest", "web", "--host", "m1", "--mib", "24")
     machines.on(2, DENY)
     denied = site.do(1, "live_migrate", name="web", destination="m2")
@@ -27,4 +27,4 @@ def test_a_denied_image_keeps_the_guest_where_it_is(machines: Machines, site: Si
     machines.on(2, PERMIT)
     moved = site.do(1, "live_migrate", name="web", destination="m2")
     assert moved.code == 0, moved.text
-    site.ended({1: set(), 2: {"web"}, 3: set()}, ("web", "failed", None, "m1", "m2"), ("web", "completed", None, "m1", "m2"))
+    site.check_end_state({1: set(), 2: {"web"}, 3: set()}, ("web", "failed", None, "m1", "m2"), ("web", "completed", None, "m1", "m2"))

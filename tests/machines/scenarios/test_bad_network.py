@@ -10,7 +10,7 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.mac
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 
-def test_a_move_there_and_back(machines: Machines, site: Site) -> None:
+def test_a_guest_moves_there_and_back_over_a_network_with_delay_and_loss(machines: Machines, site: Site) -> None:
     # By the usual estimate, 1.22 * MSS / (RTT * sqrt(loss)), one connection carries 180 KB/s here: the guest writes a tenth of that.
     machines("guest", "web", "--host", "m1", "--mib", "32", "--dirty-mib", "8", "--rate", "5")
     for number in machines.numbers:
@@ -21,4 +21,4 @@ def test_a_move_there_and_back(machines: Machines, site: Site) -> None:
         assert machines.active() == {number: {"web"} if number == destination else set() for number in machines.numbers}
     for number in machines.numbers:
         assert "loss 1%" in machines.on(number, "tc qdisc show dev eth0"), "the network was not bad"
-    site.ended({1: {"web"}, 2: set(), 3: set()}, ("web", "completed", None, "m1", "m2"), ("web", "completed", None, "m2", "m1"))
+    site.check_end_state({1: {"web"}, 2: set(), 3: set()}, ("web", "completed", None, "m1", "m2"), ("web", "completed", None, "m2", "m1"))

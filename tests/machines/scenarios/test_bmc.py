@@ -10,7 +10,7 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.mac
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 
-def test_one_that_lies_and_one_that_is_dead_start_nothing_and_one_that_is_slow_is_waited_for(machines: Machines, site: Site) -> None:
+def test_evacuation_is_refused_with_a_lying_or_dead_bmc_and_waits_for_a_slow_one(machines: Machines, site: Site) -> None:
     machines("guest", "web", "--host", "m1", "--mib", "24")
     site.succeed("protect", target="kvmfleet_hosts")
 
@@ -24,7 +24,7 @@ def test_one_that_lies_and_one_that_is_dead_start_nothing_and_one_that_is_slow_i
     machines("bmc", "m1", "dead")
     unproved = site.play_book("evacuate", source="m1")
     assert unproved.code != 0
-    assert "give their word with force_down and a reason" in " ".join(unproved.text.split()), unproved.text
+    assert "confirm it with force_down and a reason" in " ".join(unproved.text.split()), unproved.text
     assert site.records() == []
     assert machines.active() == {1: {"web"}, 2: set(), 3: set()}
 
@@ -34,4 +34,4 @@ def test_one_that_lies_and_one_that_is_dead_start_nothing_and_one_that_is_slow_i
     assert not machines.is_on(1)
     active = machines.active()
     (host,) = [number for number in (2, 3) if active[number]]
-    site.ended({2: set(), 3: set(), host: {"web"}}, ("web", "done", None, "m1", machines.host(host)))
+    site.check_end_state({2: set(), 3: set(), host: {"web"}}, ("web", "done", None, "m1", machines.host(host)))

@@ -13,7 +13,7 @@ LIBVIRT_GUESTS = "printf 'ON_BOOT=start\\nON_SHUTDOWN=suspend\\nSTART_DELAY=0\\n
 LISTED = "cat /var/lib/libvirt/libvirt-guests 2>/dev/null; ls /var/lib/libvirt/qemu/save /etc/libvirt/qemu/autostart 2>/dev/null"
 
 
-def test_a_host_that_was_switched_off_and_evacuated_starts_nothing_when_it_returns(protected: Site) -> None:
+def test_an_evacuated_host_starts_no_guest_when_it_returns(protected: Site) -> None:
     site, machines = protected, protected.machines
     machines.on(1, LIBVIRT_GUESTS)
 
@@ -32,4 +32,4 @@ def test_a_host_that_was_switched_off_and_evacuated_starts_nothing_when_it_retur
     assert machines.active() == {1: set(), **evacuated}
     machines("reboot", "m1")
     closed = [(name, "completed", None, "m1", machines.host(number)) for number in (2, 3) for name in evacuated[number]]
-    site.ended({1: set(), **evacuated}, *closed)
+    site.check_end_state({1: set(), **evacuated}, *closed)

@@ -17,7 +17,7 @@ GUARD = "/usr/local/lib/kvmfleet/kvmfleet-guard status"
 QUICK_SHUTDOWN = "printf 'SHUTDOWN_TIMEOUT=5\\nPARALLEL_SHUTDOWN=2\\n' >/etc/default/libvirt-guests"
 
 
-def test_a_clean_reboot_releases_itself_and_a_revoked_token_does_not(protected: Site) -> None:
+def test_a_clean_reboot_releases_the_host_and_a_revoked_token_does_not(protected: Site) -> None:
     site, machines = protected, protected.machines
     machines.on(1, QUICK_SHUTDOWN)
     site.succeed("protect", target="m1", protect_host_clean_shutdown_token=True)
@@ -31,7 +31,7 @@ def test_a_clean_reboot_releases_itself_and_a_revoked_token_does_not(protected: 
     assert refused.code != 0, refused.text
     assert "token" in refused.text, refused.text
     assert machines.active() == {2: set(), 3: set()}
-    assert site.told() == []
+    assert site.record_summaries() == []
 
     # By a host that sees its storage: there it will read this.
     revoked = site.do(2, "host", name="m1", revoke_token=True, reason="Its board is broken")

@@ -11,7 +11,7 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.sit
 WRONG_SECONDS = 300
 
 
-def test_evacuation_and_return_with_clocks_that_are_minutes_apart(protected: Site) -> None:
+def test_a_host_is_evacuated_and_recovered_while_clocks_are_minutes_apart(protected: Site) -> None:
     site, machines = protected, protected.machines
     machines("clock", "m2", "--ahead", str(WRONG_SECONDS))
     machines("clock", "m3", "--ahead", str(-WRONG_SECONDS))
@@ -28,5 +28,5 @@ def test_evacuation_and_return_with_clocks_that_are_minutes_apart(protected: Sit
     assert abs(float(machines("clock", "m2")) - WRONG_SECONDS) < 60
     assert abs(float(machines("clock", "m3")) + WRONG_SECONDS) < 60
     closed = [(name, "completed", None, "m1", machines.host(number)) for number in (2, 3) for name in evacuated[number]]
-    site.ended({1: set(), **evacuated}, *closed)
+    site.check_end_state({1: set(), **evacuated}, *closed)
     assert machines.known()[1] == {}

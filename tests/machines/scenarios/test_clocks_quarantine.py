@@ -14,7 +14,7 @@ WRONG_SECONDS = -400 * DAY
 QUARANTINED = "find / -xdev -path '*/.kvmfleet-quarantine/*' -type f"
 
 
-def test_a_stepped_clock_neither_ends_nor_prolongs_a_quarantine(protected: Site) -> None:
+def test_a_stepped_clock_does_not_change_the_retention_of_a_quarantine(protected: Site) -> None:
     site, machines = protected, protected.machines
     machines.on(1, "virsh -q managedsave db; sync")
     machines("poweroff", "m1")
@@ -42,4 +42,4 @@ def test_a_stepped_clock_neither_ends_nor_prolongs_a_quarantine(protected: Site)
     assert machines.on(1, QUARANTINED).strip() == "", "the retention is over, and the files are still there"
 
     closed = [(name, "completed", None, "m1", machines.host(number)) for number in (2, 3) for name in evacuated[number]]
-    site.ended({1: set(), **evacuated}, *closed)
+    site.check_end_state({1: set(), **evacuated}, *closed)

@@ -29,7 +29,7 @@ def last_word(machines: Machines, uuid: str) -> tuple[str, str] | None:
     return None if state["status"] in ("queued", "preparing", "running") else (state["status"], state["reason"])
 
 
-def test_a_limit_holds_after_the_session_has_ended(machines: Machines, operator: Site) -> None:
+def test_the_timeout_of_a_move_is_enforced_after_logind_ends_the_session(machines: Machines, operator: Site) -> None:
     machines.on(1, KILL)
     machines("guest", "busy", "--host", "m1", "--mib", "48", "--dirty-mib", "32", "--rate", "600")
     uuid = machines.uuid("busy")

@@ -31,7 +31,7 @@ import json, sys
 sys.path.insert(0, "{FOLDER}")
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 ledger = open_ledger("{LEDGER}")
-print(json.dumps([ledger.verify_audit(), sorted(record["domain"]["name"] for record in ledger.records())]))
+print(json.dumps([ledger.verify_audit(), sorted(record.domain.name for record in ledger.list_records())]))
 """
 
 
@@ -48,7 +48,7 @@ def bring_collection(machines: Machines) -> None:
 
 
 @pytest.mark.parametrize("version", ["4.2", "3"])
-def test_two_control_nodes_write_one_ledger(version: str, machines: Machines) -> None:
+def test_two_control_nodes_share_one_file_ledger_on_nfs(version: str, machines: Machines) -> None:
     bring_collection(machines)
     if version == "3":
         for number in machines.numbers:

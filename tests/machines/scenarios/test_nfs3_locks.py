@@ -11,7 +11,7 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.mac
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 
-def test_a_lock_that_outlives_its_host_keeps_the_guest_off(machines: Machines, site: Site) -> None:
+def test_a_guest_is_not_started_while_its_image_has_an_nfs3_lock(machines: Machines, site: Site) -> None:
     nfs3.mount_everywhere(machines)
     machines("guest", "web", "--host", "m1", "--mib", "24", "--storage", nfs3.FOLDER)
     site.succeed("protect", target="kvmfleet_hosts")

@@ -22,7 +22,7 @@ cat /proc/fs/nfsd/nfsv4leasetime
 LOCKED = "qemu-img info /srv/images/web.qcow2 2>&1 | grep -q 'Failed to get shared \"write\" lock' && echo locked || echo free"
 
 
-def test_an_evacuation_straight_after_a_power_cut_waits_for_the_lease(machines: Machines, site: Site) -> None:
+def test_an_evacuation_after_a_power_cut_waits_for_the_nfs_lease(machines: Machines, site: Site) -> None:
     assert machines.on("nfs", LEASE).strip() == str(LEASE_SECONDS)
     machines("guest", "web", "--host", "m1", "--mib", "24")
     site.succeed("protect", target="kvmfleet_hosts")
@@ -42,4 +42,4 @@ def test_an_evacuation_straight_after_a_power_cut_waits_for_the_lease(machines: 
     record = site.only_record()
     images = [one for one in record["evidence"] if one.get("kind") == "locks"]
     assert images, record["evidence"]
-    site.ended(active, ("web", "done", None, "m1", record["destination"]["host"]))
+    site.check_end_state(active, ("web", "done", None, "m1", record["destination"]["host"]))

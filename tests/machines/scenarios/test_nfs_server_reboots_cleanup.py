@@ -11,7 +11,7 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.sit
 CLEANUP = "Remove what was evacuated from here"
 
 
-def test_a_recovery_during_which_the_server_reboots(protected: Site) -> None:
+def test_a_host_is_recovered_while_the_nfs_server_reboots(protected: Site) -> None:
     site, machines = protected, protected.machines
     machines("poweroff", "m1")
     site.succeed("evacuate", source="m1")
@@ -29,7 +29,7 @@ def test_a_recovery_during_which_the_server_reboots(protected: Site) -> None:
         site.succeed("recover", target="m1")
 
     closed = [(name, "completed", None, "m1", machines.host(number)) for number in (2, 3) for name in evacuated[number]]
-    site.ended({1: set(), **evacuated}, *closed)
+    site.check_end_state({1: set(), **evacuated}, *closed)
     assert machines.known()[1] == {}, text
     for name in ("web", "db"):
         assert machines.run(1, "qemu-img", "info", f"/srv/images/{name}.qcow2").code != 0, f"nobody holds the lock of {name}"

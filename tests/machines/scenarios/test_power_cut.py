@@ -10,7 +10,7 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.mac
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 
-def test_guests_are_up_again_although_ssh_keeps_a_dead_connection(machines: Machines, site: Site) -> None:
+def test_a_dead_host_is_evacuated_despite_a_kept_ssh_connection(machines: Machines, site: Site) -> None:
     machines("guest", "web", "--host", "m1", "--mib", "24")
     site.succeed("protect", target="kvmfleet_hosts")
 
@@ -22,4 +22,4 @@ def test_guests_are_up_again_although_ssh_keeps_a_dead_connection(machines: Mach
     assert [one["status"] for one in fenced] == ["off"], record["evidence"]
     active = machines.active()
     (host,) = [number for number in (2, 3) if active[number]]
-    site.ended({2: set(), 3: set(), host: {"web"}}, ("web", "done", None, "m1", machines.host(host)))
+    site.check_end_state({2: set(), 3: set(), host: {"web"}}, ("web", "done", None, "m1", machines.host(host)))

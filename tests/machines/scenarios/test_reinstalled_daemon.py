@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.sit
 
 
 @pytest.mark.parametrize("number", [1, 2], ids=["source", "destination"])
-def test_a_move_while_the_daemon_is_installed_again(number: int, machines: Machines, site: Site) -> None:
+def test_a_move_has_a_true_record_when_libvirtd_is_reinstalled(number: int, machines: Machines, site: Site) -> None:
     machines("guest", "busy", "--host", "m1", "--mib", "64", "--dirty-mib", "48", "--rate", "100")
     task = site.begin_task(1, "live_migrate", name="busy", destination="m2", bandwidth_mib=1, timeout_seconds=900)
     site.wait_until_moving(task, "busy")
@@ -33,4 +33,4 @@ def test_a_move_while_the_daemon_is_installed_again(number: int, machines: Machi
         again = site.do(1, "live_migrate", name="busy", destination="m2")
         assert again.code == 0, again.text
     told = [first] if moved else [first, ("busy", "completed", None, "m1", "m2")]
-    site.ended({1: set(), 2: {"busy"}, 3: set()}, *told)
+    site.check_end_state({1: set(), 2: {"busy"}, 3: set()}, *told)

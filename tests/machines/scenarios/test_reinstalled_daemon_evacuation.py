@@ -38,7 +38,7 @@ def holding(site: Site, task: subprocess.Popen[str]) -> int | None:
     return next((number for number in SURVIVORS if site.machines.on(number, IS_HOLDING).strip()), None)
 
 
-def test_an_evacuation_while_the_daemon_of_the_survivor_is_installed_again(protected: Site) -> None:
+def test_each_guest_runs_once_when_libvirtd_of_a_survivor_is_reinstalled(protected: Site) -> None:
     site, machines = protected, protected.machines
     for number in SURVIVORS:
         machines.on(number, HOLD)
@@ -51,7 +51,7 @@ def test_an_evacuation_while_the_daemon_of_the_survivor_is_installed_again(prote
     text = site.finish(task)
 
     # A start whose daemon was ended may have been made or not: only the next run can tell.
-    first = site.told()
+    first = site.record_summaries()
     assert first, text
     if task.returncode != 0:
         assert {status for _name, status, _reason, _source, _destination in first} & {"pre-migrating", "failed"}, (first, text)
@@ -63,5 +63,5 @@ def test_an_evacuation_while_the_daemon_of_the_survivor_is_installed_again(prote
     assert active.keys() == set(SURVIVORS)
     assert sorted([*active[2], *active[3]]) == ["db", "web"], active
     done = [(name, "done", None, "m1", machines.host(number)) for number in SURVIVORS for name in active[number]]
-    failed = [one for one in site.told() if one[1] == "failed"]
-    site.ended(active, *done, *failed)
+    failed = [one for one in site.record_summaries() if one[1] == "failed"]
+    site.check_end_state(active, *done, *failed)

@@ -14,7 +14,7 @@ IDENTITY = "cat /var/lib/kvmfleet/host-id /etc/ssh/ssh_host_ed25519_key.pub; vir
 GUARD = "systemctl show -P ActiveState kvmfleet-guard.service"
 
 
-def test_a_host_is_upgraded_and_guests_move_over_and_back(protected: Site) -> None:
+def test_a_host_keeps_its_identity_in_an_upgrade_and_guests_move_to_it(protected: Site) -> None:
     site, machines = protected, protected.machines
     machines("guest", "own", "--host", "m2", "--mib", "24", "--storage", "local", "--off")
     before = machines.on(2, IDENTITY)
@@ -42,7 +42,7 @@ def test_a_host_is_upgraded_and_guests_move_over_and_back(protected: Site) -> No
     assert "It does not have the machine type pc-i440fx-10.0" in unknown.msg
 
     assert machines.active() == {1: {"web", "db"}, 2: {"new"}, 3: set()}
-    told = [(name, status, source, destination) for name, status, _reason, source, destination in site.told()]
+    told = [(name, status, source, destination) for name, status, _reason, source, destination in site.record_summaries()]
     assert told == [
         ("web", "completed", "m1", "m2"),
         ("web", "conflict", "m2", "m1"),

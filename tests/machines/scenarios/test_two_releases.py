@@ -33,7 +33,7 @@ def other(fleet: Machines) -> t.Iterator[Machines]:
         other("down")
 
 
-def test_a_fleet_with_one_host_of_a_newer_release(other: Machines, tmp_path: pathlib.Path) -> None:
+def test_guests_move_only_to_the_newer_release_in_a_mixed_fleet(other: Machines, tmp_path: pathlib.Path) -> None:
     told = {row["machine"]: row["release"] for row in json.loads(other("status", "--json"))}
     assert told == {"m1": "bookworm", "m2": "bookworm", "m3": "trixie", "nfs": "bookworm"}
     assert {number: other.release(number) for number in other.numbers} == {1: "bookworm", 2: "bookworm", 3: "trixie"}
@@ -51,4 +51,6 @@ def test_a_fleet_with_one_host_of_a_newer_release(other: Machines, tmp_path: pat
     assert "It does not have the machine type pc-i440fx-10.0" in refused.msg
     moved = site.do(1, "live_migrate", name="old", destination="m3")
     assert moved.code == 0, moved.text
-    site.ended({1: set(), 2: set(), 3: {"new", "old"}}, ("new", "conflict", refused.record["reason"], "m3", "m1"), ("old", "completed", None, "m1", "m3"))
+    site.check_end_state(
+        {1: set(), 2: set(), 3: {"new", "old"}}, ("new", "conflict", refused.record["reason"], "m3", "m1"), ("old", "completed", None, "m1", "m3")
+    )

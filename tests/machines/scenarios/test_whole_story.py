@@ -14,7 +14,7 @@ GUARD = "systemctl show -P ActiveState kvmfleet-guard.service; cat /proc/sys/ker
 GUESTS = {"web", "db"}
 
 
-def test_from_protect_to_the_second_recovery(machines: Machines, site: Site) -> None:
+def test_a_host_is_drained_recovered_evacuated_and_recovered_again(machines: Machines, site: Site) -> None:
     machines("guest", "web", "--host", "m1", "--mib", "32", "--autostart")
     machines("guest", "db", "--host", "m1", "--mib", "24")
     site.succeed("protect", target="kvmfleet_hosts")
@@ -29,7 +29,7 @@ def test_from_protect_to_the_second_recovery(machines: Machines, site: Site) -> 
 
     site.succeed("recover", target="m1", recover_host_bring_home=True)
     assert machines.active() == {1: GUESTS, 2: set(), 3: set()}
-    moves = site.told()
+    moves = site.record_summaries()
     assert [(status, reason) for _name, status, reason, _source, _destination in moves] == [("completed", None)] * 4, moves
 
     machines("poweroff", "m1")
@@ -45,6 +45,6 @@ def test_from_protect_to_the_second_recovery(machines: Machines, site: Site) -> 
 
     site.succeed("recover", target="m1")
     evacuations = [(name, "completed", None, "m1", site.machines.host(number)) for number in (2, 3) for name in evacuated[number]]
-    site.ended({1: set(), **evacuated}, *moves, *evacuations)
+    site.check_end_state({1: set(), **evacuated}, *moves, *evacuations)
     # What was cleaned up is gone for good: not even a definition is left.
     assert machines.known()[1] == {}

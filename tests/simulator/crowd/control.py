@@ -13,11 +13,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec, move_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.job import Context, Job
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.request import requests_of
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._moves.run import MoveRun
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RunContext
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import read_requests
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MoveRun
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.source import SimulatedSource
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.timed import Seconds, Timed
@@ -79,13 +80,13 @@ class Control:
         self.log.seconds.setdefault("opening the ledger", []).append(time.monotonic() - begin)
         source = SimulatedSource(self._world, host)
         timed, there = t.cast(t.Any, Timed(ledger, self.log.seconds)), t.cast(t.Any, source)
-        context = Context(timed, self._settings, there, "qemu:///system", f"control process {self._number}")
-        requests = requests_of(_arguments(moves), self._settings, source.name)
-        for job in MoveRun(context, PARALLEL, lambda state: None).execute(requests):
+        context = RunContext(timed, self._settings, there, "qemu:///system", f"control process {self._number}")
+        requests = read_requests(_arguments(moves), self._settings, source.name)
+        for job in MoveRun(context, PARALLEL, lambda record, waits_for: None).run_moves(requests):
             self._note(job)
 
-    def _note(self, job: Job) -> None:
-        records = [job.record] if job.record else job.error.result.get("migrations", []) if job.error else []
+    def _note(self, job: MoveJob) -> None:
+        records = [encode(job.record)] if job.record else job.error.result.get("migrations", []) if job.error else []
         self.log.ended |= {record["id"]: record["status"] for record in records}
         if job.error:
             self.log.errors[f"{job.error.error_code}: {_kind(job.error.message)}"] += 1

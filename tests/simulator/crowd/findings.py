@@ -10,9 +10,10 @@ import collections
 import typing as t
 from collections.abc import Iterable, Iterator, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.arrivals import STARTED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.guests import STARTED_STATUSES
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.control import Log
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.world import Size, World
 
@@ -26,7 +27,7 @@ def findings(world: World, ledger: Ledger, lines: Sequence[Line], logs: Sequence
     :arg world: as it is at the end.
     :arg lines: of the audit, in the order in which they were written.
     """
-    records = {record["id"]: record for record in ledger.records()}
+    records: dict[str, Record] = {record.record_id: encode(record) for record in ledger.list_records()}
     replay = Replay(world.size, records)
     found = [*ledger.verify_audit(), *(f"damaged: {problem}" for problem in ledger.problems)]
     for line in lines:
@@ -55,7 +56,7 @@ def _generations(ledger: Ledger, records: dict[str, Record]) -> Iterator[str]:
     taken = collections.defaultdict(list)
     for record in records.values():
         taken[record["domain"]["uuid"]].append(record["generation"])
-    for document in ledger.domains():
+    for document in ledger.list_domains():
         uuid, generation = document.body["uuid"], document.body["generation"]
         if sorted(taken[uuid]) != list(range(1, generation + 1)):
             yield f"domain {document.body['name']} is at generation {generation}, and its records have {sorted(taken[uuid])}"
@@ -94,7 +95,7 @@ class Replay:
         if status == s.SCHEDULED:
             self._booked[destination].add(name)
             yield from self._room(destination)
-        elif status in STARTED:
+        elif status in STARTED_STATUSES:
             self._moving[name] = (source, destination)
             yield from self._limits(source, destination)
         elif status in s.CLOSED:
@@ -135,7 +136,7 @@ def most_at_once(lines: Iterable[Line], records: Iterable[Record]) -> collection
     moving: dict[str, tuple[str, str]] = {}
     most: collections.Counter[tuple[str, str]] = collections.Counter()
     for line in lines:
-        if line["to"] in STARTED:
+        if line["to"] in STARTED_STATUSES:
             moving[line["id"]] = ends[line["id"]]
         else:
             moving.pop(line["id"], None)

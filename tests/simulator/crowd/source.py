@@ -9,9 +9,12 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.survey import survey
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.survey import survey_hosts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StateFile, Survey, SurveyQuestion, Watcher
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.world import SimulatedHost, World
 
 # As long as a poll on a real host waits for news.
@@ -24,8 +27,8 @@ State = dict[str, t.Any]
 class SimulatedMove:
     """One move under its watcher."""
 
-    def __init__(self, world: World, order: State, watcher: State) -> None:
-        self.record = schema.copied(order["record"])
+    def __init__(self, world: World, order: State, watcher: Watcher) -> None:
+        self.record = read_record(order["record"])
         self.waits = bool(order["waits"])
         self._world = world
         self._watcher = watcher
@@ -33,14 +36,14 @@ class SimulatedMove:
 
     @property
     def is_over(self) -> bool:
-        return self.record["status"] in s.CLOSED
+        return self.record.status in s.CLOSED
 
     @property
     def is_under_way(self) -> bool:
         return self._ends_at is not None and not self.is_over
 
     def hear(self, turns: dict[str, dict[str, str]]) -> None:
-        key = self.record["id"]
+        key = self.record.record_id
         if self.waits and key in turns["given"]:
             self.waits = False
         elif self.waits and key in turns["ended"] and not self.is_over:
@@ -53,14 +56,14 @@ class SimulatedMove:
 
     def carry_on(self) -> None:
         if self._ends_at is not None and not self.is_over and time.monotonic() >= self._ends_at:
-            self._world.move(self._world.guest_of[self.record["domain"]["uuid"]], int(self.record["destination"]["host"].removeprefix("kvm")) - 1)
+            self._world.move(self._world.guest_of[self.record.domain.uuid], int(str(self.record.destination.host).removeprefix("kvm")) - 1)
             self._advance(s.COMPLETED)
 
-    def state(self) -> State:
-        return {**self.record, "watcher": self._watcher, "answers": {}, "alive": not self.is_over}
+    def state(self) -> PolledState:
+        return PolledState(StateFile(self.record, self._watcher), self._watcher, not self.is_over)
 
     def _advance(self, status: str, reason: t.Optional[str] = None) -> None:
-        schema.advance(self.record, status, "watcher", reason=reason)
+        self.record = self.record.advance(status, "watcher", reason=reason)
 
 
 class SimulatedSource:
@@ -74,11 +77,16 @@ class SimulatedSource:
         self._parallel = 1
         self._moves: dict[str, SimulatedMove] = {}
 
-    def phase(self, phase: str, work: State) -> State:
-        """Survey, or start the watcher."""
-        return self._prepare(work["wanted"]) if phase == "prepare" else self._start(work)
+    def run_phase(self, phase: str, work: State) -> State:
+        """Start the watcher."""
+        return self._start(work)
 
-    def poll(self, run_id: str, counter: int, watchers: t.Mapping[str, t.Any], turns: t.Optional[dict[str, dict[str, str]]]) -> dict[str, State]:
+    def prepare_moves(self, questions: t.Sequence[SurveyQuestion]) -> Survey:
+        """Survey the world."""
+        here, at = t.cast(t.Any, SimulatedHost(self._world, self._number)), t.cast(t.Any, self._world.at)
+        return survey_hosts(here, questions, at, lambda path: True, lambda host: host.describe())
+
+    def poll_states(self, run_id: str, counter: int, watchers: t.Mapping[str, t.Any], turns: t.Optional[dict[str, dict[str, str]]]) -> dict[str, PolledState]:
         """Let time pass, and return the states of these domains' moves."""
         time.sleep(POLL_SECONDS)
         for move in self._moves.values():
@@ -89,15 +97,8 @@ class SimulatedSource:
                 move.start()
         return {uuid: move.state() for uuid, move in self._moves.items() if uuid in watchers}
 
-    def _prepare(self, wanted: t.Sequence[State]) -> State:
-        here, at = t.cast(t.Any, SimulatedHost(self._world, self._number)), t.cast(t.Any, self._world.at)
-        found = survey(here, wanted, at, lambda path: True, lambda host: host.describe())
-        for domain in found["domains"]:
-            domain["watch"] = None
-        return {"survey": found}
-
     def _start(self, work: State) -> State:
-        watcher = {"pid": 1, "start_ticks": 1, "run_id": work["run_id"]}
+        watcher = Watcher(1, 1, work["run_id"])
         self._parallel = work["parallel"]
         self._moves = {order["record"]["domain"]["uuid"]: SimulatedMove(self._world, order, watcher) for order in work["orders"]}
-        return {"taken": {uuid: move.record["generation"] for uuid, move in self._moves.items()}, "refused": {}, "watcher": watcher}
+        return {"taken": {uuid: move.record.generation for uuid, move in self._moves.items()}, "refused": {}, "watcher": encode(watcher)}

@@ -13,10 +13,9 @@ import typing as t
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.address import parse
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.client import Client
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import KeyValue, end_of, many
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.options import options_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import parse_address, read_options
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import KeyValue, range_end, range_read
 from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.etcd import Cluster
 
 PREFIX = "/simulated"
@@ -57,13 +56,13 @@ def audit_lines(location: str, etcd: t.Any = None) -> list[dict[str, t.Any]]:
 
 
 def _in_etcd(location: str, etcd: t.Any) -> list[str]:
-    address = parse(location)
-    client = Client(address, options_of(etcd, address))
-    start, last = f"{address.prefix}audit/", end_of(f"{address.prefix}audit/")
+    address = parse_address(location)
+    client = Client(address, read_options(etcd, address))
+    start, last = f"{address.prefix}audit/", range_end(f"{address.prefix}audit/")
     found: list[KeyValue] = []
     more = True
     while more:
-        page = client.range(many(start, last, limit=PAGE))
+        page = client.read_range(range_read(start, last, limit=PAGE))
         found += page.found
         more = page.more
         start = f"{page.found[-1].key}\0" if page.found else last

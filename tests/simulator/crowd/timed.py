@@ -11,10 +11,11 @@ import time
 import typing as t
 from collections.abc import Iterator
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Body, Ledger
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 
 Seconds = dict[str, list[float]]
-_TIMED = ("open_record", "update", "unsettled_of", "get", "find_host", "hosts", "domain", "find_domains", "closed_since")
+_TIMED = ("open_record", "update_record", "find_unsettled", "read_record", "find_host", "list_hosts", "read_domain", "find_domains", "list_closed_since")
 
 
 class Timed:
@@ -28,16 +29,16 @@ class Timed:
         found = getattr(self._ledger, name)
         return self._timed(name, found) if name in _TIMED else found
 
-    def records(self, **conditions: t.Any) -> Iterator[Body]:
+    def list_records(self, **conditions: t.Any) -> Iterator[MoveRecord]:
         """Read all of them at once, which is what is timed."""
         kind = "records (open)" if conditions.get("unsettled_only") else "records (closed)"
-        return iter(self._timed(kind, lambda: list(self._ledger.records(**conditions)))())
+        return iter(self._timed(kind, lambda: list(self._ledger.list_records(**conditions)))())
 
     @contextlib.contextmanager
-    def locked(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:
+    def hold_lock(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:
         """Time the wait for the lock."""
         begin = time.monotonic()
-        with self._ledger.locked(key, timeout_seconds):
+        with self._ledger.hold_lock(key, timeout_seconds):
             self._seconds.setdefault(f"lock ({key.partition('-')[0]})", []).append(time.monotonic() - begin)
             yield
 

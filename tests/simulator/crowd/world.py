@@ -11,7 +11,10 @@ import multiprocessing.sharedctypes
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import GuestPlatform, HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 
 GUEST_MIB = 1024
@@ -107,19 +110,21 @@ class SimulatedHost:
         self.number = number
         self._world = world
 
-    def find(self, name: t.Optional[str] = None, uuid: t.Optional[str] = None) -> h.DomainInfo:
+    def find_domain(self, name: t.Optional[str] = None, uuid: t.Optional[str] = None) -> domain_states.DomainInfo:
         """Return a domain of this host, by its UUID."""
-        return h.DomainInfo(str(uuid), self._world.size.guest(self._world.guest_of[str(uuid)]), self.view(str(uuid)), memory_bytes=GUEST_MIB * f.MIB, vcpus=1)
+        return domain_states.DomainInfo(
+            str(uuid), self._world.size.guest(self._world.guest_of[str(uuid)]), self.view_domain(str(uuid)), memory_bytes=GUEST_MIB * f.MIB, vcpus=1
+        )
 
-    def view(self, uuid: str) -> h.GuestView:
+    def view_domain(self, uuid: str) -> domain_states.DomainView:
         is_here = self._world.place(self._world.guest_of[uuid]) == self.number
-        return h.GuestView(present=is_here, active=is_here, persistent=is_here, state=h.RUNNING if is_here else h.SHUTOFF)
+        return domain_states.DomainView(present=is_here, active=is_here, persistent=is_here, state=domain_states.RUNNING if is_here else domain_states.SHUTOFF)
 
-    def describe(self) -> f.Document:
-        return self._world.facts(self.number)
+    def describe(self) -> HostFacts:
+        return decode(HostFacts, self._world.facts(self.number))
 
-    def compare_cpu(self, platform: t.Mapping[str, t.Any], cpu_xml: str) -> f.Document:
-        return {"passed": True, "reason": ""}
+    def compare_cpu(self, platform: GuestPlatform, cpu_xml: str) -> CpuVerdict:
+        return CpuVerdict(True, None)
 
     def has_path(self, path: str) -> bool:
         return True

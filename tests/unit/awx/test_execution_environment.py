@@ -36,20 +36,20 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder / "context"
 
 
-def test_the_definition_is_taken(context: pathlib.Path) -> None:
+def test_ansible_builder_accepts_the_definition(context: pathlib.Path) -> None:
     text = (context / "Containerfile").read_text()
     assert "quay.io/centos/centos:stream9" in text
     assert "python3.11" in text
 
 
-def test_the_collection_in_it_is_this_one_and_can_be_installed(context: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_the_collection_of_the_definition_can_be_installed(context: pathlib.Path, tmp_path: pathlib.Path) -> None:
     run("ansible-galaxy", "collection", "install", "--force", "--offline", "-r", "requirements.yml", "-p", str(tmp_path), cwd=context / "_build")
     installed = tmp_path / "ansible_collections/kvmfleet/migration"
     assert (installed / "playbooks/drain.yml").read_text() == (ROOT / "playbooks/drain.yml").read_text()
 
 
-def test_what_the_collection_needs_is_asked_of_it(context: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """As the image's builder does it: an SSH client and one Python package, and nothing that is compiled."""
+def test_introspect_finds_the_requirements_of_the_collection(context: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Asked as ansible-builder asks it: an SSH client and one Python package, and nothing that is compiled."""
     run("ansible-galaxy", "collection", "install", "--force", "--offline", "-r", "requirements.yml", "-p", str(tmp_path), cwd=context / "_build")
     asked = run("ansible-builder", "introspect", str(tmp_path), cwd=tmp_path)
     needs: dict[str, t.Any] = yaml.safe_load(asked.partition("---")[2])

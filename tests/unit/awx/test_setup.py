@@ -96,23 +96,23 @@ def options_of_roles() -> set[str]:
     return {option for spec in specs for option in spec["argument_specs"]["main"]["options"]}
 
 
-def test_the_syntax_is_right_for_the_real_collection() -> None:
+def test_the_setup_playbook_passes_the_syntax_check_with_awx_awx() -> None:
     done = ansible("ansible-playbook", "--syntax-check", PLAYBOOK)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_nothing_is_made_where_something_is_missing(tmp_path: pathlib.Path) -> None:
+def test_the_setup_changes_nothing_if_a_variable_is_missing(tmp_path: pathlib.Path) -> None:
     done = ansible("ansible-playbook", PLAYBOOK, "-e", "awx_setup_image=registry.example/kvmfleet:0.1.0")
     assert done.returncode != 0
     assert "awx_setup_machine_credential" in done.stdout
     assert "changed=0" in done.stdout
 
 
-def test_every_module_takes_what_it_is_given(journal: list[tuple[str, Params]]) -> None:
+def test_every_module_accepts_its_arguments(journal: list[tuple[str, Params]]) -> None:
     assert sorted({name for name, dummy in journal}) == used()
 
 
-def test_templates_name_playbooks_and_variables_that_there_are(journal: list[tuple[str, Params]]) -> None:
+def test_job_templates_name_existing_playbooks_and_variables(journal: list[tuple[str, Params]]) -> None:
     known = options_of_roles() | PLAYBOOK_VARIABLES
     templates = of(journal, "job_template")
     assert {one["playbook"].partition("/")[2] for one in templates} == {"drain.yml", "recover.yml", "migrate.yml", "protect.yml", "evacuate.yml"}
@@ -125,7 +125,7 @@ def test_templates_name_playbooks_and_variables_that_there_are(journal: list[tup
         assert one["credentials"] == ["kvm hosts", "kvmfleet ledger"]
 
 
-def test_what_is_asked_is_a_survey(journal: list[tuple[str, Params]]) -> None:
+def test_surveys_of_templates_have_a_valid_form(journal: list[tuple[str, Params]]) -> None:
     for one in [*of(journal, "job_template"), *of(journal, "workflow_job_template")]:
         for question in one["survey_spec"]["spec"]:
             assert question["type"] in {"text", "integer", "multiplechoice"}
@@ -135,7 +135,7 @@ def test_what_is_asked_is_a_survey(journal: list[tuple[str, Params]]) -> None:
             assert question["type"] != "integer" or question["min"] <= question["default"] <= question["max"]
 
 
-def test_what_is_applied_is_what_somebody_approved(journal: list[tuple[str, Params]]) -> None:
+def test_the_workflow_applies_a_plan_only_after_its_approval(journal: list[tuple[str, Params]]) -> None:
     workflow = of(journal, "workflow_job_template")[0]
     nodes = {node["identifier"]: node for node in workflow["workflow_nodes"]}
     order, name = [], "plan"
@@ -152,7 +152,7 @@ def test_what_is_applied_is_what_somebody_approved(journal: list[tuple[str, Para
     assert granted["approval"]["teams"] == ["kvm approvers"]
 
 
-def test_the_credential_holds_what_the_ledger_knows(journal: list[tuple[str, Params]]) -> None:
+def test_the_credential_type_has_the_etcd_fields_of_the_ledger(journal: list[tuple[str, Params]]) -> None:
     kind = of(journal, "credential_type")[0]
     fields = {field["id"] for field in kind["inputs"]["fields"]}
     assert {*of(journal, "credential")[0]["inputs"]} <= fields

@@ -39,7 +39,7 @@ def values(documents: dict[str, Documents]) -> Found:
             yield from nested(document.get("return") or {}, "contains", name)
 
 
-def test_the_whole_collection_is_told_of(documents: dict[str, Documents]) -> None:
+def test_plugins_of_every_kind_are_documented(documents: dict[str, Documents]) -> None:
     assert {"kvmfleet.migration.live_migrate", "kvmfleet.migration.evacuate"} <= set(documents["module"])
     assert "kvmfleet.migration.ledger" in documents["lookup"]
     assert "kvmfleet.migration.plan_drain" in documents["filter"]
@@ -53,17 +53,17 @@ def test_descriptions_are_whole_sentences(documents: dict[str, Documents], what:
 
 
 @pytest.mark.parametrize("what", [options, values], ids=["options", "values"])
-def test_everything_has_a_type(documents: dict[str, Documents], what: t.Callable[[dict[str, Documents]], Found]) -> None:
+def test_every_option_and_return_value_has_a_type(documents: dict[str, Documents], what: t.Callable[[dict[str, Documents]], Found]) -> None:
     assert [where for where, one in what(documents) if not one.get("type")] == []
     assert [where for where, one in what(documents) if one.get("type") == "list" and not one.get("elements")] == []
 
 
-def test_numbers_have_their_unit(documents: dict[str, Documents]) -> None:
+def test_numeric_options_name_their_unit(documents: dict[str, Documents]) -> None:
     numbers = [(where, one) for where, one in options(documents) if one.get("type") in ("int", "float")]
     assert [where for where, one in numbers if not UNITS.search(where) and not COUNTS.search(" ".join(sentences(one["description"])))] == []
 
 
-def test_it_is_said_what_holds_for_what_is_not_given(documents: dict[str, Documents]) -> None:
+def test_options_without_a_default_describe_what_applies(documents: dict[str, Documents]) -> None:
     silent = [
         where
         for where, one in options(documents)
@@ -73,7 +73,7 @@ def test_it_is_said_what_holds_for_what_is_not_given(documents: dict[str, Docume
     assert silent == []
 
 
-def test_values_have_samples_and_say_when_they_are_returned(documents: dict[str, Documents]) -> None:
+def test_return_values_have_samples_and_conditions(documents: dict[str, Documents]) -> None:
     tops = [(f"{name}.{key}", value) for kind in PLUGINS for name, one in documents[kind].items() for key, value in (one.get("return") or {}).items()]
     assert [where for where, value in tops if not value.get("returned") and not where.endswith(("._value", "._raw"))] == []
     assert [where for where, value in tops if "sample" not in value and not value.get("contains")] == []

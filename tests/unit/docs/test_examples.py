@@ -44,7 +44,7 @@ def spec_of(options: dict[str, Body], given: Body) -> Body:
     return spec
 
 
-def test_ansible_takes_them(examples: dict[str, list[Body]], tmp_path: pathlib.Path) -> None:
+def test_examples_pass_the_syntax_check_of_ansible(examples: dict[str, list[Body]], tmp_path: pathlib.Path) -> None:
     for name, plays in examples.items():
         (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
     playbooks = sorted(path.name for path in tmp_path.glob("*.yml"))
@@ -53,7 +53,7 @@ def test_ansible_takes_them(examples: dict[str, list[Body]], tmp_path: pathlib.P
     assert len(playbooks) == len(examples)
 
 
-def test_modules_take_what_they_are_given(examples: dict[str, list[Body]], documents: dict[str, Documents]) -> None:
+def test_examples_pass_the_argument_validation_of_their_modules(examples: dict[str, list[Body]], documents: dict[str, Documents]) -> None:
     tasks = [(name, task) for name, plays in examples.items() for play in plays for task in play["tasks"]]
     given = [(name, key, arguments or {}) for name, task in tasks for key, arguments in task.items() if key.startswith(OURS)]
     assert {key for name, key, arguments in given} >= set(documents["module"])
@@ -63,5 +63,5 @@ def test_modules_take_what_they_are_given(examples: dict[str, list[Body]], docum
         assert result.error_messages == [], f"{name}: {arguments}"
 
 
-def test_each_has_its_own_example(examples: dict[str, list[Body]]) -> None:
+def test_every_plugin_has_an_example_that_uses_it(examples: dict[str, list[Body]]) -> None:
     assert [name for name, plays in examples.items() if name not in yaml.safe_dump(plays)] == []

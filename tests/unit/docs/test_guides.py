@@ -11,27 +11,20 @@ import re
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import outcome
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.tests.integration.guides.support import guide as g
+from ansible_collections.kvmfleet.migration.tests.unit.docs.pages import DOCS, anchors
 
-DOCS = g.ROOT / "docs"
 # Its links are those of the site, which the suite "docs" follows.
 SITE_INDEX = DOCS / "docsite" / "index.md"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 ERRORS = (g.GUIDES / "errors.md").read_text(encoding="utf-8")
 
 
-def anchors(page: pathlib.Path) -> set[str]:
-    """Return the anchors of a page's headings, as the forge makes them."""
-    titles = HEADING.findall(page.read_text(encoding="utf-8"))
-    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
-
-
 @pytest.mark.parametrize("guide", [*g.paths(), g.README], ids=lambda path: path.stem)
-def test_every_command_is_run_or_says_why_not(guide: pathlib.Path) -> None:
+def test_every_command_of_a_guide_is_run_or_says_why_not(guide: pathlib.Path) -> None:
     steps = g.steps_of(guide)
     assert any(step.kind == g.RUN for step in steps)
     assert [step.line for step in steps if step.language == "sh" and step.kind not in (g.RUN, g.NOT_RUN, g.FILE)] == []
@@ -39,7 +32,7 @@ def test_every_command_is_run_or_says_why_not(guide: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("page", sorted({g.README, *DOCS.rglob("*.md")} - {SITE_INDEX}), ids=lambda path: str(path.relative_to(g.ROOT)))
-def test_links_lead_somewhere(page: pathlib.Path) -> None:
+def test_links_of_pages_have_existing_targets(page: pathlib.Path) -> None:
     wrong = []
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         path, _hash, anchor = link.partition("#")
@@ -55,13 +48,13 @@ def test_every_guide_is_in_the_index() -> None:
     assert [path.name for path in g.paths() if f"](guides/{path.name})" not in index] == []
 
 
-def test_every_error_code_is_explained_and_no_other() -> None:
+def test_the_error_page_explains_exactly_the_existing_error_codes() -> None:
     codes = {cls.error_code for cls in KvmfleetError.__subclasses__()}
     assert set(re.findall(r"^### `(\w+)`$", ERRORS, re.MULTILINE)) == codes
     assert set(re.findall(r"^\| `(\w+)` \| [^`|]+ \| [^|]+ \|$", ERRORS, re.MULTILINE)) == codes
 
 
-def test_every_end_of_a_move_is_explained() -> None:
+def test_the_error_page_explains_every_final_status_and_reason() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\|", ERRORS, re.MULTILINE))
     errors = {value for name, value in vars(outcome).items() if name.startswith("REASON_")}
     assert {reason for status, reason in rows if status == statuses.CANCELLED} >= set(statuses.CANCEL_REASONS)

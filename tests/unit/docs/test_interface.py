@@ -20,7 +20,7 @@ MODULE = "kvmfleet.migration.live_migrate"
 ROLE = "kvmfleet.migration.drain_host"
 
 
-def test_the_public_interface_is_the_one_that_is_kept(documents: dict[str, Documents]) -> None:
+def test_the_public_interface_equals_the_stored_one(documents: dict[str, Documents]) -> None:
     kept, told = (text.splitlines(keepends=True) for text in (interface.KEPT.read_text(encoding="utf-8"), interface.text(documents)))
     difference = "".join(difflib.unified_diff(kept, told, f"tests/unit/docs/{interface.KEPT.name}", "what ansible-doc tells"))
     if difference:
@@ -50,13 +50,13 @@ CHANGES: dict[str, t.Callable[[dict[str, Documents]], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_that_users_feel_shows(documents: dict[str, Documents], change: str) -> None:
+def test_a_change_of_the_interface_is_detected(documents: dict[str, Documents], change: str) -> None:
     changed = copy.deepcopy(documents)
     CHANGES[change](changed)
     assert interface.text(changed) != interface.text(documents)
 
 
-def test_a_better_description_is_no_change(documents: dict[str, Documents]) -> None:
+def test_a_changed_description_is_not_a_change_of_the_interface(documents: dict[str, Documents]) -> None:
     changed = copy.deepcopy(documents)
     options(changed)["stall_seconds"]["description"] = ["Said better."]
     assert interface.text(changed) == interface.text(documents)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Every way into a role has its argument specification, and what that says is what the role does with what it is not given."""
+"""Every entry point of a role has its argument specification, and the defaults there are those of the role."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ def is_computed(value: t.Any) -> bool:
     return isinstance(value, str) and "{{" in value
 
 
-def test_the_roles_are_found() -> None:
+def test_all_roles_are_found() -> None:
     assert {"drain_host", "evacuate_host", "protect_host", "recover_host", "report"} <= set(ROLES)
 
 
 @pytest.mark.parametrize("line", ["tasks_from: plan", "tasks_from: 'plan'", '- {role: x, tasks_from: "plan.yml"}'])
-def test_a_way_in_is_seen(line: str) -> None:
+def test_an_entry_point_is_found_in_a_task(line: str) -> None:
     assert ways_in(line) == {"plan"}
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_way_in_has_a_specification(role: str) -> None:
+def test_every_entry_point_has_an_argument_specification(role: str) -> None:
     files = {path.stem for path in (TREE / "roles" / role / "tasks").glob("*.yml")}
     assert set(specs(role)) == ({"main"} | called()) & files
 
 
-def test_nothing_is_called_that_no_role_has() -> None:
+def test_every_called_entry_point_exists() -> None:
     assert called() - {entry for role in ROLES for entry in specs(role)} == set()
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_specification_says_what_whence_and_whose(role: str) -> None:
+def test_every_specification_is_described_with_author_and_version(role: str) -> None:
     silent = [
         (entry, part) for entry, spec in specs(role).items() for part in ("short_description", "description", "author", "version_added") if not spec.get(part)
     ]
@@ -78,7 +78,7 @@ def test_every_specification_says_what_whence_and_whose(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_defaults_are_those_that_the_specification_tells(role: str) -> None:
+def test_role_defaults_equal_those_of_the_specification(role: str) -> None:
     """What a role computes has no default in its specification: Ansible would show the formula."""
     told = {name: option.get("default") for name, option in options(role).items() if not option.get("required")}
     kept = {name: None if is_computed(value) else value for name, value in load(role, "defaults/main.yml").items()}
@@ -87,7 +87,7 @@ def test_defaults_are_those_that_the_specification_tells(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_variable_of_a_role_is_an_option_or_described_or_its_own(role: str) -> None:
+def test_every_variable_of_a_role_is_an_option_or_described(role: str) -> None:
     """Results, and facts that somebody else's tasks set, are no options, but the specification names them."""
     texts = [path.read_text(encoding="utf-8") for part in ("tasks", "vars", "defaults") for path in (TREE / "roles" / role / part).glob("*.yml")]
     used = {name for text in texts for name in re.findall(rf"(?<![\w.'/-]){role}_\w+", text)}

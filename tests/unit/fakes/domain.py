@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 
 GIB = 1024**3
 MIB = 1024**2
 DEFAULT_DOWNTIME_MS = 300
-_ACTIVE = (h.RUNNING, h.PAUSED)
+_ACTIVE = (domain_states.RUNNING, domain_states.PAUSED)
 
 
 @dataclasses.dataclass
@@ -26,21 +26,21 @@ class FakeDomain:
 
     uuid: str
     name: str
-    state: str = h.RUNNING
+    state: str = domain_states.RUNNING
     reason: str = "booted"
     persistent: bool = True
     autostart: bool = False
     memory_bytes: int = GIB
     vcpus: int = 2
-    disks: t.Tuple[h.Disk, ...] = ()
+    disks: t.Tuple[domain_states.Disk, ...] = ()
     dirty_bytes: int = 64 * MIB
     dirty_rate_bytes: int = 0
     unsafe: bool = False
-    job: str = h.JOB_NONE
+    job: str = domain_states.JOB_NONE
     machine: str = "pc-q35-7.2"
     cpu_features: t.Tuple[str, ...] = ()
     max_downtime_ms: int = DEFAULT_DOWNTIME_MS
-    completed: t.Optional[h.JobStats] = None
+    completed: t.Optional[domain_states.JobStats] = None
 
     @property
     def active(self) -> bool:
@@ -50,11 +50,11 @@ class FakeDomain:
         """Give the domain that state, as an event at its host would."""
         self.state, self.reason = state, reason
 
-    def view(self) -> h.GuestView:
-        return h.GuestView(True, True, self.active, self.persistent, self.state, self.reason, self.job if self.active else h.JOB_NONE)
+    def view(self) -> domain_states.DomainView:
+        return domain_states.DomainView(True, True, self.active, self.persistent, self.state, self.reason, self.job if self.active else domain_states.JOB_NONE)
 
-    def info(self) -> h.DomainInfo:
-        return h.DomainInfo(self.uuid, self.name, self.view(), self.autostart and self.persistent, self.memory_bytes, self.vcpus, self.disks)
+    def info(self) -> domain_states.DomainInfo:
+        return domain_states.DomainInfo(self.uuid, self.name, self.view(), self.autostart and self.persistent, self.memory_bytes, self.vcpus, self.disks)
 
     def xml(self) -> str:
         """Return the definition, as far as the fake has one."""
@@ -70,7 +70,7 @@ class FakeDomain:
 _ATTRIBUTES = {"file": "file", "block": "dev", "dir": "dir", "network": "name"}
 
 
-def _disk(disk: h.Disk) -> str:
+def _disk(disk: domain_states.Disk) -> str:
     source = f"<source {_ATTRIBUTES[disk.kind]}='{disk.source}' protocol='rbd'/>" if disk.source else ""
     marks = ("<readonly/>" if disk.readonly else "") + ("<shareable/>" if disk.shareable else "")
     return f"<disk type='{disk.kind}' device='disk'>{source}<target dev='{disk.target}'/>{marks}</disk>"

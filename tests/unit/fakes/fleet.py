@@ -11,7 +11,8 @@ import time
 import typing as t
 import urllib.parse
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import (
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     InvalidState,
     KvmfleetError,
     MigrationFailed,
@@ -19,7 +20,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import 
     Unreachable,
     Unsafe,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
 
 from .clock import FakeClock
 from .domain import MIB, FakeDomain
@@ -98,7 +98,7 @@ class FakeFleet:
                 raise InvalidState(f"Failed to move domain {uuid}: it is not running.")
             if "POSTCOPY_RESUME" in flags:
                 return self._resume(source, uuid, destination_uri, flags)
-            if domain.job != h.JOB_NONE:
+            if domain.job != domain_states.JOB_NONE:
                 raise InvalidState(f"Failed to move domain {uuid}: another migration job is already running.")
             destination = self._receiving(destination_uri, uuid)
             if destination is source:

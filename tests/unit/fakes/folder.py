@@ -12,8 +12,8 @@ import os
 import pathlib
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, KvmfleetError, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.ports import Image, Volume
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Image, Volume
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, NotFound
 
 
 class DirectoryFolder:
@@ -27,13 +27,13 @@ class DirectoryFolder:
         self._refuses = refuses
         self._seen: t.Set[str] = set()
 
-    def look(self) -> None:
+    def refresh_listing(self) -> None:
         self._seen = set(os.listdir(self._place))
 
     def available_bytes(self) -> int:
         return self._available
 
-    def volume(self, name: str) -> t.Optional[Volume]:
+    def find_volume(self, name: str) -> t.Optional[Volume]:
         # As a pool does, it knows what was there at its last look.
         if name not in self._seen:
             return None
@@ -42,14 +42,14 @@ class DirectoryFolder:
         facts = json.loads(text) if text.startswith("{") else {}
         return Volume(name, facts.get("format", "raw"), facts.get("capacity", 0), facts.get("capacity", 0), facts.get("backing", ""), path.stat().st_ctime)
 
-    def users(self, path: str) -> t.List[str]:
-        volumes = [self.volume(name) for name in self._seen]
+    def find_users(self, path: str) -> t.List[str]:
+        volumes = [self.find_volume(name) for name in self._seen]
         return [volume.name for volume in volumes if volume and volume.backing_path == path]
 
-    def read(self, name: str, offset: int = 0, length: int = 4096) -> bytes:
+    def read_piece(self, name: str, offset: int = 0, length: int = 4096) -> bytes:
         return (self._place / name).read_bytes()[offset : offset + length]
 
-    def create(self, name: str, image_format: str, capacity_bytes: int) -> None:
+    def create_image(self, name: str, image_format: str, capacity_bytes: int) -> None:
         if self._refuses:
             raise self._refuses
         if (self._place / name).exists():
@@ -58,14 +58,14 @@ class DirectoryFolder:
         put_image(self._place / name, image_format, capacity_bytes)
         self._seen.add(name)
 
-    def remove(self, name: str) -> None:
+    def remove_file(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             (self._place / name).unlink()
         self._seen.discard(name)
 
 
 class FakeStorageHost:
-    """The part of C(StorageHost) that is about storage. C(folders) says which folder of this machine is behind a path of the host."""
+    """The part of C(Host) that is about storage. C(folders) says which folder of this machine is behind a path of the host."""
 
     def __init__(self, folders: t.Mapping[str, DirectoryFolder], users: t.Optional[t.Mapping[str, t.List[str]]] = None) -> None:
         self.folders = dict(folders)
@@ -76,11 +76,11 @@ class FakeStorageHost:
         return self.users.get(path, [])
 
     @contextlib.contextmanager
-    def folder(self, path: str) -> t.Iterator[DirectoryFolder]:
+    def open_folder(self, path: str) -> t.Iterator[DirectoryFolder]:
         if path not in self.folders:
             raise NotFound(f"cannot open directory {path}")
         self.opened.append(path)
-        self.folders[path].look()
+        self.folders[path].refresh_listing()
         yield self.folders[path]
 
 

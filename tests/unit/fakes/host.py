@@ -9,130 +9,21 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidState, NotFound, NotSupported, Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.ports import Definition, Roll
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, NotSupported
 
-from .domain import MIB
+from .domain import MIB, FakeDomain
 from .machine import FakeMachine
 from .migration import FakeMigration
-
-if t.TYPE_CHECKING:
-    from .fleet import FakeFleet
+from .reading import FakeReader
 
 MAX_DOWNTIME_MS = 2_000_000
 
 
-class FakeHost:
-    """Implements C(GatheredHost) and C(SurveyedHost). A connection that was lost stays lost, as libvirt's do."""
+class FakeHost(FakeReader):
+    """Implements C(Host)."""
 
-    def __init__(self, fleet: FakeFleet, machine: FakeMachine, uri: str) -> None:
-        self.uri = uri
-        self.is_closed = False
-        self._fleet = fleet
-        self._machine = machine
-        self._outages = machine.outages
-        self._told: t.Dict[str, h.JobStats] = {}
-
-    # -- reading -------------------------------------------------------------------------------------------------
-
-    def answers(self) -> bool:
-        return not self.is_closed and self._machine.answers and self._outages == self._machine.outages
-
-    def host_id(self) -> t.Optional[str]:
-        return self._there("host_id").host_id
-
-    def host_uuid(self) -> str:
-        return self._there("host_uuid").host_uuid
-
-    def hostname(self) -> str:
-        return self._there("hostname").name
-
-    def versions(self) -> t.Dict[str, int]:
-        return dict(self._there("versions").versions)
-
-    def memory(self) -> t.Dict[str, int]:
-        machine = self._there("memory")
-        used = sum(domain.memory_bytes for domain in machine.domains.values() if domain.active)
-        return {"total_bytes": machine.total_bytes, "free_bytes": machine.total_bytes - used}
-
-    def cpus(self) -> int:
-        return self._there("cpus").cpus
-
-    def emulator_uid(self) -> t.Optional[int]:
-        self._there("emulator_uid")
-        return 0
-
-    def hardware(self) -> t.Dict[str, t.Any]:
-        machine = self._there("hardware")
-        return {"arch": "x86_64", "cpu_ids": list(range(machine.cpus)), "numa_cells": [], "platforms": [], "host_cpu": None}
-
-    def surroundings(self) -> t.Dict[str, t.Any]:
-        self._there("surroundings")
-        return {"pools": [], "networks": [], "devices": [], "net_devices": []}
-
-    def roll(self) -> Roll:
-        domains = self._there("roll").domains.values()
-        return Roll([Definition(domain.info(), ElementTree.fromstring(domain.xml())) for domain in domains])
-
-    def census(self) -> t.List[t.Dict[str, t.Any]]:
-        domains = self._there("census").domains.values()
-        keys = ("uuid", "name", "active", "state", "reason", "autostart")
-        return [{key: getattr(domain, key) for key in keys} for domain in domains]
-
-    def dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
-        machine = self._there("dirty_rates")
-        return {uuid: machine.domain(uuid).dirty_rate_bytes // MIB for uuid in uuids}
-
-    def has_path(self, path: str) -> t.Optional[bool]:
-        return self._there("has_path").paths.get(path)
-
-    def compare_cpu(self, platform: t.Mapping[str, t.Any], cpu_xml: str) -> t.Dict[str, t.Any]:
-        missing = sorted(feature for feature in self._there("compare_cpu").lacking if feature in cpu_xml)
-        return {"passed": not missing, "reason": f"its CPU lacks {', '.join(missing)}" if missing else None}
-
-    def roster(self) -> t.List[t.Dict[str, t.Any]]:
-        return [
-            {"uuid": domain.uuid, "name": domain.name, "active": domain.active, "memory_bytes": domain.memory_bytes, "vcpus": domain.vcpus}
-            for domain in self._there("roster").domains.values()
-        ]
-
-    def domains(self) -> t.List[h.DomainInfo]:
-        return [domain.info() for domain in self._there("domains").domains.values()]
-
-    def find(self, name: t.Optional[str] = None, uuid: t.Optional[str] = None) -> h.DomainInfo:
-        for domain in self._there("find").domains.values():
-            if (domain.uuid == uuid) if uuid else (domain.name == name):
-                return domain.info()
-        raise NotFound(f"Failed to look up domain {uuid or name!r} on {self.uri}.")
-
-    def view(self, uuid: str) -> h.GuestView:
-        domain = self._there("view").domains.get(uuid)
-        return domain.view() if domain else h.NOT_THERE
-
-    def state(self, uuid: str) -> t.Tuple[str, str]:
-        domain = self._there("state").domains.get(uuid)
-        return (domain.state, domain.reason) if domain else (h.SHUTOFF, "")
-
-    def job(self, uuid: str) -> t.Optional[h.JobStats]:
-        migration = self._migration("job", uuid)
-        return migration.stats() if migration else None
-
-    def completed_job(self, uuid: str) -> t.Optional[h.JobStats]:
-        domain = self._there("completed_job").domains.get(uuid)
-        if uuid in self._told:
-            return self._told[uuid]
-        return domain.completed if domain else None
-
-    def incoming_from(self, uuid: str) -> bool:
-        return self.view(uuid).job == h.JOB_INCOMING
-
-    def max_downtime_ms(self, uuid: str) -> int:
-        return self._there("max_downtime_ms").domain(uuid).max_downtime_ms
-
-    # -- acting --------------------------------------------------------------------------------------------------
-
-    def migrate(self, uuid: str, destination_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any]) -> None:
+    def migrate_domain(self, uuid: str, destination_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any]) -> None:
         machine = self._there("migrate")
         machine.calls.append(f"migrate {uuid}")
         migration = self._fleet.begin(machine, uuid, destination_uri, flags, parameters)
@@ -140,7 +31,7 @@ class FakeHost:
         if migration.error is not None:
             raise migration.error
 
-    def abort(self, uuid: str) -> None:
+    def abort_job(self, uuid: str) -> None:
         machine = self._act("abort", uuid)
         machine.domain(uuid)
         migration = self._fleet.migration_from(machine, uuid)
@@ -175,45 +66,45 @@ class FakeHost:
             raise InvalidState(f"Failed to pause the post-copy migration of domain {uuid}: its job is not in post-copy.")
         migration.break_post_copy()
 
-    def suspend(self, uuid: str) -> None:
+    def suspend_domain(self, uuid: str) -> None:
         machine = self._act("suspend", uuid)
         domain = machine.domain(uuid)
-        if domain.job == h.JOB_INCOMING:
+        if domain.job == domain_states.JOB_INCOMING:
             raise AssertionError(f"suspend of domain {uuid}, which is being received: libvirt would block, and do it later")
         if not domain.active:
             raise InvalidState(f"Failed to suspend domain {uuid}: it is not running.")
         migration = self._fleet.migration_from(machine, uuid)
-        if domain.state == h.RUNNING:
-            domain.enter(h.PAUSED, "user") if migration is None else migration.suspend()
+        if domain.state == domain_states.RUNNING:
+            domain.enter(domain_states.PAUSED, "user") if migration is None else migration.suspend()
 
-    def listen(self, uuid: str) -> None:
+    def listen_for_completion(self, uuid: str) -> None:
         self._there("listen").listeners.append(self._hear)
 
     def listen_for_arrivals(self, arrived: t.Callable[[str], None]) -> None:
         def hear(uuid: str) -> None:
-            if self.answers():
+            if self.is_connected():
                 arrived(uuid)
 
         self._there("listen_for_arrivals").arrival_listeners.append(hear)
 
-    def resume(self, uuid: str) -> None:
+    def resume_domain(self, uuid: str) -> None:
         domain = self._act("resume", uuid).domain(uuid)
-        if domain.job != h.JOB_NONE:
+        if domain.job != domain_states.JOB_NONE:
             raise AssertionError(f"resume of domain {uuid}, which has a job: libvirt would block, and do it later")
         if not domain.active:
             raise InvalidState(f"Failed to resume domain {uuid}: it is not running.")
-        domain.enter(h.RUNNING, "unpaused")
+        domain.enter(domain_states.RUNNING, "unpaused")
 
-    def destroy(self, uuid: str) -> None:
+    def destroy_domain(self, uuid: str) -> None:
         machine = self._act("destroy", uuid)
         domain = machine.domain(uuid)
         if not domain.active:
             raise InvalidState(f"Failed to destroy domain {uuid}: it is not running.")
-        domain.enter(h.SHUTOFF, "destroyed")
+        domain.enter(domain_states.SHUTOFF, "destroyed")
         if not domain.persistent:
             machine.remove(uuid)
 
-    def undefine(self, uuid: str) -> None:
+    def undefine_domain(self, uuid: str) -> None:
         machine = self._act("undefine", uuid)
         domain = machine.domains.get(uuid)
         if domain is not None and not domain.active:
@@ -225,26 +116,55 @@ class FakeHost:
             raise InvalidState(f"Failed to set autostart of domain {uuid}: it is transient.")
         domain.autostart = autostart
 
+    def listen_for_stop(self, uuid: str) -> None:
+        self._there("listen_for_stop").domain(uuid)
+
+    def stopped_by(self, uuid: str) -> t.Optional[str]:
+        domain = self._there("stopped_by").domains.get(uuid)
+        return domain.reason if domain and not domain.active else None
+
+    def shut_down(self, uuid: str) -> None:
+        domain = self._act("shut_down", uuid).domain(uuid)
+        if domain.active:
+            domain.enter(domain_states.SHUTOFF, "shutdown")
+
+    def define_domain(self, definition: str) -> None:
+        root = ElementTree.fromstring(definition)
+        uuid, name = str(root.findtext("uuid")), str(root.findtext("name"))
+        self._act("define", uuid).put(FakeDomain(uuid, name, domain_states.SHUTOFF, ""))
+
+    def start_domain(self, uuid: str, paused: bool = False) -> None:
+        domain = self._act("start", uuid).domain(uuid)
+        if domain.active:
+            raise InvalidState(f"Failed to start domain {uuid}: it is running already.")
+        domain.enter(domain_states.PAUSED if paused else domain_states.RUNNING, "user" if paused else "booted")
+
+    def create_domain(self, definition: str, paused: bool) -> None:
+        self.define_domain(definition)
+        uuid = str(ElementTree.fromstring(definition).findtext("uuid"))
+        self._machine.domain(uuid).persistent = False
+        self.start_domain(uuid, paused)
+
+    def undefine_if_inactive(self, uuid: str) -> None:
+        self.undefine_domain(uuid)
+
+    def undefine_inactive(self, uuid: str) -> None:
+        domain = self._act("undefine", uuid).domains.get(uuid)
+        if domain is not None and domain.active:
+            raise InvalidState(f"Domain {domain.name} ({uuid}) is active on {self.uri}: it was not undefined.")
+        self._machine.remove(uuid)
+
     def close(self) -> None:
         self.is_closed = True
 
     # -- inside --------------------------------------------------------------------------------------------------
-
-    def _there(self, call: str) -> FakeMachine:
-        """Return the machine if this connection still carries the call, and nothing planned against it."""
-        self._fleet.before_call(self._machine, call)
-        if self.is_closed or not self._machine.answers or self._outages != self._machine.outages:
-            raise Unreachable(f"Failed to {call}: client socket is closed ({self.uri}).")
-        if call in self._machine.refuse:
-            raise self._machine.refuse[call]
-        return self._machine
 
     def _act(self, call: str, *arguments: object) -> FakeMachine:
         machine = self._there(call)
         machine.calls.append(" ".join([call, *map(str, arguments)]))
         return machine
 
-    def _hear(self, uuid: str, stats: h.JobStats) -> None:
+    def _hear(self, uuid: str, stats: domain_states.JobStats) -> None:
         if not self.is_closed and self._outages == self._machine.outages:
             self._told[uuid] = stats
 
@@ -255,6 +175,3 @@ class FakeHost:
         if migration is None:
             raise InvalidState(f"Failed to {call} domain {uuid}: it is not being migrated.")
         return migration
-
-    def _migration(self, call: str, uuid: str) -> t.Optional[FakeMigration]:
-        return self._fleet.migration_from(self._there(call), uuid)

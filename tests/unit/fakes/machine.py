@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 import uuid as uuid_module
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
 
 from .domain import GIB, FakeDomain
 
@@ -18,7 +18,8 @@ from .domain import GIB, FakeDomain
 class FakeMachine:
     """A hypervisor host. C(calls) is the list of acts that were asked of it, in order.
 
-    C(paths): the files of which it can tell whether it has them. C(lacking): features that its CPU does not have.
+    C(paths): the files of which it can tell whether it has them. C(saved_memory): files with the memory of domains, by their names.
+    C(lacking): features that its CPU does not have.
     """
 
     def __init__(self, name: str, libvirt_version: int = 9000000, hypervisor_version: int = 7002022) -> None:
@@ -33,9 +34,10 @@ class FakeMachine:
         self.refuse: t.Dict[str, Exception] = {}
         self.paths: t.Dict[str, bool] = {}
         self.lacking: t.Set[str] = set()
+        self.saved_memory: t.Dict[str, str] = {}
         self.answers = True
         self.outages = 0
-        self.listeners: t.List[t.Callable[[str, h.JobStats], None]] = []
+        self.listeners: t.List[t.Callable[[str, domain_states.JobStats], None]] = []
         self.arrival_listeners: t.List[t.Callable[[str], None]] = []
 
     def put(self, domain: FakeDomain) -> FakeDomain:
@@ -51,7 +53,7 @@ class FakeMachine:
             raise NotFound(f"There is no domain {uuid} on {self.name}.")
         return self.domains[uuid]
 
-    def tell_completed(self, uuid: str, stats: h.JobStats) -> None:
+    def tell_completed(self, uuid: str, stats: domain_states.JobStats) -> None:
         """Send the event of a job that ended well, to whoever is connected."""
         for listener in self.listeners:
             listener(uuid, stats)

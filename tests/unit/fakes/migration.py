@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A migration under way between two fake hosts, as libvirt and QEMU would carry it out (libvirt.md, sections 2 to 4)."""
+"""A migration under way between two fake hosts, as libvirt and QEMU would carry it out (docs/libvirt.md)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import dataclasses
 import threading
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, InvalidState, KvmfleetError, MigrationFailed
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Aborted, Internal, InvalidState, KvmfleetError, MigrationFailed
 
 from .domain import FakeDomain
 from .machine import FakeMachine
@@ -50,7 +50,7 @@ class FakeMigration:
         self._remaining = domain.memory_bytes
         self._written_seconds = 0.0
         self._suspended_at: t.Optional[float] = None
-        domain.job = h.JOB_OUTGOING
+        domain.job = domain_states.JOB_OUTGOING
         domain.completed = None
 
     @property
@@ -59,16 +59,16 @@ class FakeMigration:
 
     @property
     def is_post_copy(self) -> bool:
-        return self._guest.reason in (h.POST_COPY, h.POST_COPY_FAILED)
+        return self._guest.reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
 
     @property
     def rate_bytes(self) -> int:
         """What crosses the link a second; the cap is that of pre-copy."""
         return min(self.link_bytes, self.cap_bytes) if self.cap_bytes and not self.is_post_copy else self.link_bytes
 
-    def stats(self) -> h.JobStats:
+    def stats(self) -> domain_states.JobStats:
         """Return what libvirt would say of the job now."""
-        return h.JobStats(
+        return domain_states.JobStats(
             elapsed_ms=int(self._elapsed * 1000),
             downtime_ms=self._pause_ms(),
             setup_ms=int(SETUP_SECONDS * 1000),
@@ -86,24 +86,24 @@ class FakeMigration:
         if self.is_over or not self.is_streaming:
             return
         self._elapsed += seconds
-        self._arrive(h.STARTING_UP if self._elapsed < SETUP_SECONDS else h.MIGRATION)
+        self._arrive(domain_states.STARTING_UP if self._elapsed < SETUP_SECONDS else domain_states.MIGRATION)
         if self._elapsed < SETUP_SECONDS:
             return
         self._iteration = self._iteration or 1
         sent = min(self._remaining, int(self.rate_bytes * seconds))
         self._sent += sent
         self._remaining -= sent
-        self._written_seconds += seconds if self._guest.state == h.RUNNING else 0
+        self._written_seconds += seconds if self._guest.state == domain_states.RUNNING else 0
         if not self._remaining or (self._fits() and not self.is_post_copy):
             self._next_iteration()
 
     def suspend(self) -> None:
         """Stop the guest while it is copied; what it had written until then is still to be sent."""
         self._suspended_at = self._elapsed
-        self._guest.enter(h.PAUSED, h.MIGRATION)
+        self._guest.enter(domain_states.PAUSED, domain_states.MIGRATION)
 
     def switch(self) -> None:
-        """Start post-copy as it was asked for, or refuse to (libvirt.md, section 2.1)."""
+        """Start post-copy as requested, or refuse it (docs/libvirt.md, "Post-copy")."""
         if self.is_post_copy or "POSTCOPY" not in self.flags:
             raise InvalidState(f"Failed to switch domain {self.uuid} to post-copy: it was not started with VIR_MIGRATE_POSTCOPY.")
         if not self._iteration:
@@ -113,18 +113,18 @@ class FakeMigration:
     def start_post_copy(self) -> None:
         """Let the guest run at the destination with the rest of its memory still here."""
         self._remaining += self._written()
-        self._guest.enter(h.PAUSED, h.POST_COPY)
-        self._there().enter(h.RUNNING, h.POST_COPY)
+        self._guest.enter(domain_states.PAUSED, domain_states.POST_COPY)
+        self._there().enter(domain_states.RUNNING, domain_states.POST_COPY)
 
     def break_post_copy(self, error: t.Optional[KvmfleetError] = None) -> None:
         """Lose the connection in post-copy: the call ends, and both halves of the guest stay."""
         self.lose_post_copy_call(error)
         self.is_streaming = False
-        self._there().enter(h.RUNNING, h.POST_COPY_FAILED)
+        self._there().enter(domain_states.RUNNING, domain_states.POST_COPY_FAILED)
 
     def lose_post_copy_call(self, error: t.Optional[KvmfleetError] = None) -> None:
         """Lose libvirt's connection only: the call ends, and the hypervisors go on among themselves."""
-        self._guest.enter(h.PAUSED, h.POST_COPY_FAILED)
+        self._guest.enter(domain_states.PAUSED, domain_states.POST_COPY_FAILED)
         if not self.ended.is_set():
             self.error = error or MigrationFailed("client socket is closed")
             self.ended.set()
@@ -132,7 +132,7 @@ class FakeMigration:
     def leave_unattended(self) -> None:
         """Be as after a restart of the source's daemon in post-copy: nobody watches, and nothing is broken."""
         self.lose_post_copy_call()
-        self._guest.enter(h.PAUSED, h.POST_COPY)
+        self._guest.enter(domain_states.PAUSED, domain_states.POST_COPY)
 
     def resume_post_copy(self, link_bytes: int) -> None:
         """Go on over a new link, for the thread that asks. Raises L(InvalidState) where libvirt would refuse to."""
@@ -146,15 +146,15 @@ class FakeMigration:
         self.error = None
         self.link_bytes = link_bytes
         self.is_streaming = True
-        self._guest.enter(h.PAUSED, h.POST_COPY)
-        self._there().enter(h.RUNNING, h.POST_COPY)
+        self._guest.enter(domain_states.PAUSED, domain_states.POST_COPY)
+        self._there().enter(domain_states.RUNNING, domain_states.POST_COPY)
         self.ended.clear()
 
     def complete(self) -> None:
         """End as libvirt does when everything went well."""
         was_post_copy, attended = self.is_post_copy, not self.ended.is_set()
         completed = self._completed()
-        arrived = (h.PAUSED, "user") if self._before[0] == h.PAUSED else (h.RUNNING, "migrated")
+        arrived = (domain_states.PAUSED, "user") if self._before[0] == domain_states.PAUSED else (domain_states.RUNNING, "migrated")
         if not attended:
             # Nobody is left who would undefine the source's copy.
             self.flags -= {"UNDEFINE_SOURCE"}
@@ -173,21 +173,21 @@ class FakeMigration:
     def end(self, error: t.Optional[KvmfleetError], source: Place, destination: Place) -> None:
         """End the call, with the guest in these states (state and reason), or not active, at either end."""
         guest, there = self._guest, self._there()
-        guest.job = there.job = h.JOB_NONE
+        guest.job = there.job = domain_states.JOB_NONE
         guest.max_downtime_ms = self._downtime_before_ms
         if source is not None:
             guest.enter(*source)
         elif error is None:
             self._leave_source()
         else:
-            guest.enter(h.SHUTOFF, "crashed")
+            guest.enter(domain_states.SHUTOFF, "crashed")
         if destination is not None:
             there.enter(*destination)
             there.persistent = "PERSIST_DEST" in self.flags or self._defined_there
-            if destination == (h.RUNNING, "migrated"):
+            if destination == (domain_states.RUNNING, "migrated"):
                 self.destination.tell_arrived(self.uuid)
         elif self._defined_there:
-            there.enter(h.SHUTOFF, "failed")
+            there.enter(domain_states.SHUTOFF, "failed")
         else:
             self.destination.remove(self.uuid)
         self.is_over = True
@@ -198,9 +198,9 @@ class FakeMigration:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _at_source(self) -> t.Tuple[str, str]:
-        return self._before if self._suspended_at is None else (h.RUNNING, "migration canceled")
+        return self._before if self._suspended_at is None else (domain_states.RUNNING, "migration canceled")
 
-    def _completed(self) -> h.JobStats:
+    def _completed(self) -> domain_states.JobStats:
         """The figures of the end; a pause that began with a suspension counts from there."""
         since = 0 if self._suspended_at is None else int((self._elapsed - self._suspended_at) * 1000)
         stats = self.stats()
@@ -235,20 +235,22 @@ class FakeMigration:
     def _arrive(self, reason: str) -> None:
         there = self._there()
         if not self.is_post_copy:
-            there.enter(h.PAUSED, reason)
-        there.job = h.JOB_INCOMING
+            there.enter(domain_states.PAUSED, reason)
+        there.job = domain_states.JOB_INCOMING
 
     def _there(self) -> FakeDomain:
         """The copy at the destination; made where there is none."""
         if self.uuid not in self.destination.domains:
             guest = self._guest
-            twin = FakeDomain(guest.uuid, guest.name, h.PAUSED, h.STARTING_UP, False, False, guest.memory_bytes, guest.vcpus, guest.disks)
+            twin = FakeDomain(
+                guest.uuid, guest.name, domain_states.PAUSED, domain_states.STARTING_UP, False, False, guest.memory_bytes, guest.vcpus, guest.disks
+            )
             twin.dirty_bytes, twin.dirty_rate_bytes = guest.dirty_bytes, guest.dirty_rate_bytes
             self.destination.put(twin)
         return self.destination.domains[self.uuid]
 
     def _leave_source(self) -> None:
         if self._guest.persistent and "UNDEFINE_SOURCE" not in self.flags:
-            self._guest.enter(h.SHUTOFF, "migrated")
+            self._guest.enter(domain_states.SHUTOFF, "migrated")
         else:
             self.source.remove(self.uuid)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable
 
 EMULATOR = "/usr/bin/qemu-system-x86_64"
 UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
@@ -34,51 +34,51 @@ class FakeStartingHost:
         self.memory: dict[str, str] = {}
         self.starts: list[str] = []
 
-    def add(self, uuid: str, name: str, state: str = h.RUNNING) -> None:
+    def add(self, uuid: str, name: str, state: str = domain_states.RUNNING) -> None:
         self.guests[uuid] = {"name": name, "state": state, "persistent": True, "autostart": False}
 
-    def view(self, uuid: str) -> h.GuestView:
+    def view_domain(self, uuid: str) -> domain_states.DomainView:
         guest = self.guests.get(uuid)
         if guest is None:
-            return h.NOT_THERE
-        active = guest["state"] in (h.RUNNING, h.PAUSED)
-        return h.GuestView(present=True, active=active, persistent=guest["persistent"], state=guest["state"])
+            return domain_states.NOT_THERE
+        active = guest["state"] in (domain_states.RUNNING, domain_states.PAUSED)
+        return domain_states.DomainView(present=True, active=active, persistent=guest["persistent"], state=guest["state"])
 
-    def uuid_of_name(self, name: str) -> str | None:
+    def find_uuid(self, name: str) -> str | None:
         return next((uuid for uuid, guest in self.guests.items() if guest["name"] == name), None)
 
-    def emulators(self) -> list[str]:
+    def list_emulators(self) -> list[str]:
         return [EMULATOR]
 
     def saved_memory(self, name: str) -> str | None:
         return self.memory.get(name)
 
-    def define(self, definition: str) -> None:
+    def define_domain(self, definition: str) -> None:
         root = ElementTree.fromstring(definition)
-        self.add(str(root.findtext("uuid")), str(root.findtext("name")), h.SHUTOFF)
+        self.add(str(root.findtext("uuid")), str(root.findtext("name")), domain_states.SHUTOFF)
 
-    def start(self, uuid: str, paused: bool) -> None:
+    def start_domain(self, uuid: str, paused: bool) -> None:
         guest = self.guests[uuid]
         if guest["name"] in self.refuses:
             raise Internal(f"Failed to start {guest['name']}: no.")
         self.starts.append(uuid)
         if self.dies != "before":
-            guest["state"] = h.SHUTOFF if guest["name"] in self.stops_at_once else h.PAUSED if paused else h.RUNNING
+            guest["state"] = domain_states.SHUTOFF if guest["name"] in self.stops_at_once else domain_states.PAUSED if paused else domain_states.RUNNING
         if self.dies:
             raise Unreachable("The connection is gone.")
 
-    def create(self, definition: str, paused: bool) -> None:
-        self.define(definition)
+    def create_domain(self, definition: str, paused: bool) -> None:
+        self.define_domain(definition)
         uuid = str(ElementTree.fromstring(definition).findtext("uuid"))
         self.guests[uuid]["persistent"] = False
         try:
-            self.start(uuid, paused)
+            self.start_domain(uuid, paused)
         except Internal:
             del self.guests[uuid]
             raise
 
-    def take_back(self, uuid: str) -> None:
-        if not self.view(uuid).active:
+    def undefine_if_inactive(self, uuid: str) -> None:
+        if not self.view_domain(uuid).active:
             self.guests.pop(uuid, None)
 
     def set_autostart(self, uuid: str, autostart: bool) -> None:

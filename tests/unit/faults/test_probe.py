@@ -21,9 +21,9 @@ PROBE = pathlib.Path(kvmfleet_moments.__file__).parent
 MARK = kvmfleet_moments.slug("before the job", "web")
 CALL = """
 from types import SimpleNamespace
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.call import MigrateCall
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.calls import MigrateCall
 order = SimpleNamespace(uuid="u", name="web", flags=[], parameters={}, destination_uri="qemu+tcp://kvm2/system")
-host = SimpleNamespace(migrate=lambda *given: print("asked", flush=True), close=lambda: None)
+host = SimpleNamespace(migrate_domain=lambda *given: print("asked", flush=True), close=lambda: None)
 call = MigrateCall(host, order)
 call.run()
 call.run()
@@ -64,12 +64,12 @@ def reached(folder: pathlib.Path) -> list[str]:
     return file.read_text().splitlines()
 
 
-def test_what_is_not_armed_is_not_stopped(process: t.Callable[[], subprocess.Popen[str]], tmp_path: pathlib.Path) -> None:
+def test_a_process_is_not_stopped_at_a_moment_that_is_not_armed(process: t.Callable[[], subprocess.Popen[str]], tmp_path: pathlib.Path) -> None:
     assert process().communicate(timeout=300)[0] == "asked\nasked\n"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_armed_stops_once_says_who_it_is_and_goes_on(process: t.Callable[[], subprocess.Popen[str]], tmp_path: pathlib.Path) -> None:
+def test_a_process_stops_at_an_armed_moment_reports_itself_and_continues(process: t.Callable[[], subprocess.Popen[str]], tmp_path: pathlib.Path) -> None:
     (tmp_path / f"{MARK}.hold").write_text("7")
     running = process()
     assert reached(tmp_path) == [f"7 {running.pid} {os.uname().nodename}"]
@@ -84,7 +84,7 @@ def test_what_is_armed_stops_once_says_who_it_is_and_goes_on(process: t.Callable
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600, 0])
-def test_a_clock_that_was_set_is_what_everybody_asks(tmp_path: pathlib.Path, seconds: int) -> None:
+def test_a_shifted_clock_applies_to_all_functions_that_read_the_time(tmp_path: pathlib.Path, seconds: int) -> None:
     file = tmp_path / "clock"
     file.write_text(str(seconds))
     environment = {**os.environ, "PYTHONPATH": f"{PROBE}:{os.environ['PYTHONPATH']}", "KVMFLEET_CLOCK": str(file)}

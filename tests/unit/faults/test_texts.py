@@ -43,18 +43,18 @@ def read(folder: pathlib.Path, content: str) -> text.Scenario:
 
 
 @pytest.mark.parametrize("file", text.files(), ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_each_text_is_understood(file: pathlib.Path) -> None:
+def test_each_scenario_can_be_read(file: pathlib.Path) -> None:
     scenario = text.read(file)
     assert scenario.title
     assert scenario.shows.endswith(".")
 
 
-def test_titles_differ() -> None:
+def test_titles_of_scenarios_are_unique() -> None:
     titles = [text.read(file).title for file in text.files()]
     assert sorted(set(titles)) == sorted(titles)
 
 
-def test_a_text_becomes_steps(tmp_path: pathlib.Path) -> None:
+def test_a_scenario_is_parsed_into_steps(tmp_path: pathlib.Path) -> None:
     scenario = read(tmp_path, GOOD)
     assert [step.kind for step in scenario.steps] == ["begin", "at", "wait"]
     at = scenario.steps[1]
@@ -96,7 +96,7 @@ def test_a_text_becomes_steps(tmp_path: pathlib.Path) -> None:
         ("tasks: {first: failed", "tasks: {first: any", 18, "ok or failed"),
     ],
 )
-def test_what_is_not_understood_is_named_with_its_line(tmp_path: pathlib.Path, old: str, new: str, line: int, told: str) -> None:
+def test_an_invalid_scenario_is_refused_with_file_and_line(tmp_path: pathlib.Path, old: str, new: str, line: int, told: str) -> None:
     assert old in GOOD
     with pytest.raises(TextError) as caught:
         read(tmp_path, GOOD.replace(old, new, 1))
@@ -104,7 +104,7 @@ def test_what_is_not_understood_is_named_with_its_line(tmp_path: pathlib.Path, o
     assert f"one.yml:{line}:" in str(caught.value)
 
 
-def test_a_text_says_what_happens_to_its_etcd(tmp_path: pathlib.Path) -> None:
+def test_faults_of_etcd_are_parsed_only_in_scenarios_on_etcd(tmp_path: pathlib.Path) -> None:
     on_etcd = GOOD.replace("title: One", "title: One\nledger: etcd")
     scenario = read(tmp_path, on_etcd.replace("{kill: watcher}", "{freeze: etcd member 2}, {stop: all etcd members}"))
     assert scenario.steps[1].actions[:2] == (phrases.Action("freeze", what="etcd member", number=2), phrases.Action("stop", what="all etcd members"))
@@ -112,12 +112,12 @@ def test_a_text_says_what_happens_to_its_etcd(tmp_path: pathlib.Path) -> None:
         read(tmp_path, on_etcd.replace("{kill: watcher}", "{write-protect: ledger}"))
 
 
-def test_what_is_no_yaml_is_named_with_its_file(tmp_path: pathlib.Path) -> None:
+def test_invalid_yaml_is_refused_with_its_file(tmp_path: pathlib.Path) -> None:
     with pytest.raises(TextError, match=r"one\.yml"):
         read(tmp_path, GOOD + "  - ]")
 
 
-def test_each_verb_can_be_done() -> None:
+def test_each_verb_has_an_action() -> None:
     assert [verb for verb in phrases.VERBS if not callable(getattr(Actions, method_of(verb), None))] == []
 
 
@@ -138,5 +138,5 @@ def test_each_verb_can_be_done() -> None:
         ("a", "", False),
     ],
 )
-def test_lines_are_compared_in_their_order(lines: str, wanted: str, same: bool) -> None:
+def test_expected_lines_match_in_order_with_optional_and_open_parts(lines: str, wanted: str, same: bool) -> None:
     assert matches(words(lines), words(wanted)) is same

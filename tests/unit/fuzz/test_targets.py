@@ -20,7 +20,7 @@ TARGETS = registry.targets()
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
-def test_spoilt_input_does_no_harm(name: str) -> None:
+def test_damaged_input_does_no_harm(name: str) -> None:
     cases = CASES_OF_A_LEDGER if name in LEDGERS else CASES
     with limited_memory():
         ran, case, finding = by_structure.run(TARGETS[name], cases, SEED)
@@ -29,6 +29,6 @@ def test_spoilt_input_does_no_harm(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(name for name, target in TARGETS.items() if target.seeds))
-def test_what_is_valid_is_taken(name: str) -> None:
+def test_valid_input_is_accepted(name: str) -> None:
     for data in TARGETS[name].seeds:
         observe(TARGETS[name], data)

@@ -39,7 +39,7 @@ def commit(checkout: pathlib.Path, content: str) -> str:
     return git(checkout, "rev-parse", "HEAD")
 
 
-def test_a_tree_of_the_history_is_where_ansible_finds_it(checkout: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_tree_of_the_history_is_unpacked_as_a_collection(checkout: pathlib.Path, tmp_path: pathlib.Path) -> None:
     git(checkout, "init", "-q")
     old = commit(checkout, "version: 1")
     commit(checkout, "version: 2")
@@ -48,7 +48,7 @@ def test_a_tree_of_the_history_is_where_ansible_finds_it(checkout: pathlib.Path,
 
 
 @pytest.mark.parametrize("is_repository", [True, False], ids=["a shallow clone", "an unpacked tarball"])
-def test_without_the_history_the_next_step_is_named(checkout: pathlib.Path, tmp_path: pathlib.Path, is_repository: bool) -> None:
+def test_a_missing_revision_is_an_error_that_names_the_next_step(checkout: pathlib.Path, tmp_path: pathlib.Path, is_repository: bool) -> None:
     if is_repository:
         git(checkout, "init", "-q")
         commit(checkout, "version: 2")

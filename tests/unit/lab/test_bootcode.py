@@ -36,6 +36,6 @@ def test_the_dirty_set_lies_behind_the_code_and_has_a_page_every_4_kib() -> None
 
 
 @pytest.mark.parametrize(("memory", "dirty", "rate"), [(8, 0, 0), (4096, 0, 0), (64, 61, 0), (64, -1, 0), (64, 0, 5), (64, 8, -1), (64, 8, 10**9)])
-def test_what_cannot_be_is_refused(memory: int, dirty: int, rate: int) -> None:
+def test_an_invalid_program_is_refused(memory: int, dirty: int, rate: int) -> None:
     with pytest.raises(UsageError):
         bootcode.Program(memory, dirty, rate)

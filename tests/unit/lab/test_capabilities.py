@@ -24,7 +24,7 @@ CACHE = """\
 """
 
 
-def test_a_machine_type_is_gone_for_every_accelerator() -> None:
+def test_a_machine_type_is_removed_for_every_accelerator() -> None:
     assert "7.2'" not in (left := edited(CACHE, Less(machines=("pc-i440fx-7.2",))))
     assert "pc-i440fx-7.1" in left
 
@@ -36,6 +36,6 @@ def test_a_version_and_a_feature_are_rewritten() -> None:
 
 
 @pytest.mark.parametrize("less", [Less(version="old"), Less(machines=("pc-i440fx-7",)), Less(features=("aes",)), Less(features=("nix",))])
-def test_what_is_not_there_cannot_be_missing(less: Less) -> None:
+def test_removing_an_unknown_machine_feature_or_version_is_refused(less: Less) -> None:
     with pytest.raises(UsageError):
         edited(CACHE, less)

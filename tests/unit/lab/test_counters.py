@@ -11,7 +11,7 @@ from kvmlab.counters import judge
 
 
 @pytest.mark.parametrize("counters", [[1, 1, 1], [2, 1, 1], [2, 2, 1], [7, 7, 7], [8, 7, 7, 7], []])
-def test_every_moment_of_a_round_is_intact(counters: list[int]) -> None:
+def test_counters_of_every_moment_of_a_round_are_intact(counters: list[int]) -> None:
     assert judge(counters).intact
 
 
@@ -19,12 +19,12 @@ def test_every_moment_of_a_round_is_intact(counters: list[int]) -> None:
     ("counters", "page"),
     [([5, 5, 3, 5], 2), ([5, 4, 5, 4], 2), ([5, 5, 0, 4], 2), ([5, 4, 3], 2), ([4, 5, 5], 1), ([1, 1, 0], 2), ([1, 0, 0], 1), ([0, 0, 0], 0)],
 )
-def test_a_page_that_is_lost_or_old_is_named(counters: list[int], page: int) -> None:
+def test_a_lost_or_stale_page_is_named(counters: list[int], page: int) -> None:
     verdict = judge(counters)
     assert not verdict.intact
     assert f"page {page} " in verdict.problem
 
 
-def test_the_work_done_so_far_is_counted() -> None:
+def test_increments_are_counted_over_all_pages() -> None:
     assert judge([1, 1, 1]).increments == 0
     assert judge([3, 2, 2]).increments == 4

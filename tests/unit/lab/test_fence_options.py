@@ -9,6 +9,6 @@ from __future__ import annotations
 from kvmlab import fence
 
 
-def test_options_are_read_by_all_their_names() -> None:
+def test_options_of_the_fence_agent_are_read_with_their_aliases() -> None:
     assert fence.parse("action=off\nplug=kvm1\n") == {"action": "off", "plug": "kvm1"}
     assert fence.parse("# from the cluster\n\n option = status \n port=kvm2\n") == {"action": "status", "plug": "kvm2"}

@@ -39,17 +39,17 @@ def test_the_state_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyP
     assert Lab.named("kvm", "/run/other").state == pathlib.Path("/run/other/kvm")
 
 
-def test_hosts_have_names_and_addresses_of_their_own(lab: Lab) -> None:
+def test_each_host_has_its_own_name_and_address(lab: Lab) -> None:
     assert lab.hosts == ["kvm1", "kvm2"]
     assert [lab.host_address(host) for host in lab.hosts] == ["10.177.4.11", "10.177.4.12"]
 
 
 @pytest.mark.parametrize("host", ["kvm3", "kvm", "../kvm1", "", "kvm1\n"])
-def test_an_unknown_host_is_named_with_the_known_ones(lab: Lab, host: str) -> None:
+def test_an_unknown_host_is_refused_with_the_known_ones(lab: Lab, host: str) -> None:
     with pytest.raises(UsageError, match="kvm1, kvm2"):
         lab.require_host(host)
 
 
-def test_a_lab_that_is_not_up_says_how_to_start_it(tmp_path: pathlib.Path) -> None:
+def test_hosts_of_a_lab_that_is_not_up_name_the_up_command(tmp_path: pathlib.Path) -> None:
     with pytest.raises(LabError, match="lab --prefix kvm up"):
         Lab("kvm", tmp_path).hosts  # noqa: B018 - it is the reading that raises

@@ -63,7 +63,7 @@ def test_a_release_is_for_all_hosts_or_for_some(values: list[str], found: dict[i
 @pytest.mark.parametrize(
     "value", ["", "trixie:", "trixie:0", "trixie:1;2", "trixie:10", "../trixie", "/etc", "-o", "trixie:1,", "Trixie", "trixie:4", "trixie\n"]
 )
-def test_what_names_no_release_or_no_host_is_refused(value: str) -> None:
+def test_an_invalid_release_or_host_is_refused(value: str) -> None:
     with pytest.raises(UsageError, match=r"trixie:1,3|the lab has 3"):
         releases.wanted([value], 3)
 
@@ -83,7 +83,7 @@ def test_a_name_that_could_be_another_folder_is_refused(name: str) -> None:
     ("text", "name"),
     [("ID=debian\nVERSION_CODENAME=bookworm\n", "bookworm"), ('VERSION_CODENAME="noble"\nUBUNTU_CODENAME=x\n', "noble"), ("ID=arch\n", "machine")],
 )
-def test_the_machine_tells_its_own_release(tmp_path: pathlib.Path, text: str, name: str) -> None:
+def test_the_release_of_the_machine_is_read_from_os_release(tmp_path: pathlib.Path, text: str, name: str) -> None:
     path = tmp_path / "os-release"
     path.write_text(text)
     assert releases.own(path) == name
@@ -93,23 +93,23 @@ def test_the_machine_tells_its_own_release(tmp_path: pathlib.Path, text: str, na
 @pytest.mark.parametrize(
     ("codename", "uri"), [("bookworm", "http://mirror.example/debian/"), ("sid", "http://mirror.example/other/"), ("other", "http://mirror.example/other/")]
 )
-def test_packages_come_from_where_the_machine_gets_its_own(codename: str, uri: str) -> None:
+def test_packages_come_from_the_mirror_of_the_machine(codename: str, uri: str) -> None:
     assert machineapt.mirror_of(TARGETS, codename) == uri
     assert machineapt.mirror_of("", codename) is None
 
 
-def test_apt_elsewhere_fetches_as_this_one_does_and_keeps_the_rest() -> None:
+def test_only_the_acquire_settings_of_apt_are_copied() -> None:
     assert machineapt.settings_of(DUMP) == 'Acquire::http::Proxy "http://proxy.example:3128";\nAcquire::Check-Valid-Until "false";\n'
 
 
-def test_credentials_do_not_stay_in_a_root(tmp_path: pathlib.Path) -> None:
+def test_credentials_of_apt_are_removed_from_a_root(tmp_path: pathlib.Path) -> None:
     (tmp_path / "etc/apt/auth.conf.d").mkdir(parents=True)
     (tmp_path / "etc/apt/auth.conf.d/mirror.conf").write_text("machine mirror.example login me password secret\n")
     machineapt.forget_secrets(tmp_path)
     assert not (tmp_path / "etc/apt/auth.conf.d").exists()
 
 
-def test_a_missing_debootstrap_is_named_with_its_package_and_leaves_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_debootstrap_is_named_with_its_package(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvmlab.requirements.find_program", lambda program: None)
     with pytest.raises(LabError, match="apt install -y --no-install-recommends debootstrap"):
         releaseroot.ensure(tmp_path / "cache", "trixie")
@@ -143,7 +143,7 @@ def tools(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     return tools
 
 
-def test_a_root_is_made_once_and_whole(tmp_path: pathlib.Path, tools: Tools) -> None:
+def test_a_root_is_created_completely_and_only_once(tmp_path: pathlib.Path, tools: Tools) -> None:
     cache = tmp_path / "cache"
     torn = cache / ".trixie.torn"
     torn.mkdir(parents=True)
@@ -158,14 +158,14 @@ def test_a_root_is_made_once_and_whole(tmp_path: pathlib.Path, tools: Tools) -> 
     assert [path.name for path in cache.iterdir()] == ["trixie"]
 
 
-def test_a_root_that_cannot_be_made_whole_is_none(tmp_path: pathlib.Path, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_root_is_removed(tmp_path: pathlib.Path, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releaseroot, "ENTER", "echo no room >&2; exit 100")
     with pytest.raises(LabError, match="no room"):
         releaseroot.ensure(tmp_path / "cache", "trixie")
     assert not (tmp_path / "cache").exists()
 
 
-def test_what_is_up_keeps_its_release(lab: Lab) -> None:
+def test_a_running_host_keeps_its_release(lab: Lab) -> None:
     trixie = pathlib.Path("/cache/trixie")
     assert fleet.new_roots(lab, known(hosts=0, releases={}), {"kvm1": None, "kvm3": trixie}) == {"kvm3": "/cache/trixie"}
     assert fleet.new_roots(lab, known(hosts=1, releases={"kvm1": "/cache/trixie"}), {"kvm1": trixie, "kvm2": trixie})["kvm2"] == "/cache/trixie"
@@ -174,7 +174,7 @@ def test_what_is_up_keeps_its_release(lab: Lab) -> None:
             fleet.new_roots(lab, known(hosts=1, releases=there), {"kvm1": asked})
 
 
-def test_users_are_those_of_the_release(tmp_path: pathlib.Path) -> None:
+def test_passwd_keeps_the_users_of_the_release(tmp_path: pathlib.Path) -> None:
     (tmp_path / "passwd").write_text("root:x:0:0:root:/root:/bin/bash\nsshd:x:997:65534::/run/sshd:/usr/sbin/nologin\n")
     users = hostfiles.passwd(tmp_path, pathlib.Path("/state/home-root"), pathlib.Path("/state/home-operator")).splitlines()
     assert users[0].split(":")[5] == "/state/home-root"

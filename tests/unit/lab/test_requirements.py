@@ -21,12 +21,12 @@ def mounts(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "mountinfo"
 
 
-def test_a_chroot_into_a_plain_folder_is_refused_with_what_to_do(mounts: pathlib.Path) -> None:
+def test_a_root_that_is_not_a_mount_point_is_refused_with_the_next_step(mounts: pathlib.Path) -> None:
     mounts.write_text(PROC, encoding="utf-8")
     with pytest.raises(LabError, match=r"/ is not a mount point.*mount --bind FOLDER FOLDER"):
         requirements.require_mounted_root(mounts)
 
 
-def test_a_root_that_is_mounted_will_do(mounts: pathlib.Path) -> None:
+def test_a_root_that_is_a_mount_point_is_accepted(mounts: pathlib.Path) -> None:
     mounts.write_text(ROOT + PROC, encoding="utf-8")
     requirements.require_mounted_root(mounts)

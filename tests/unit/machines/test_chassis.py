@@ -37,7 +37,7 @@ def ask(folder: pathlib.Path, request: str, switch: Switch) -> str:
     return chassis.answer(folder, request.split(), switch)
 
 
-def test_an_honest_one_does_what_it_is_told_at_once(tmp_path: pathlib.Path) -> None:
+def test_an_honest_bmc_switches_at_once(tmp_path: pathlib.Path) -> None:
     switch = Switch()
     assert ask(tmp_path, "get power", switch) == "power:1\n"
     assert ask(tmp_path, "set power 0", switch) == ""
@@ -46,20 +46,20 @@ def test_an_honest_one_does_what_it_is_told_at_once(tmp_path: pathlib.Path) -> N
     assert switch.done == [False, True]
 
 
-def test_what_is_so_already_is_not_done_again(tmp_path: pathlib.Path) -> None:
+def test_a_request_for_the_present_state_switches_nothing(tmp_path: pathlib.Path) -> None:
     switch = Switch()
     ask(tmp_path, "set power 1", switch)
     assert switch.done == []
 
 
 @pytest.mark.parametrize(("on", "done"), [(True, [False, True]), (False, [])])
-def test_a_reset_is_a_power_cycle_of_what_is_on(tmp_path: pathlib.Path, on: bool, done: list[bool]) -> None:
+def test_a_reset_is_a_power_cycle_of_a_machine_that_is_on(tmp_path: pathlib.Path, on: bool, done: list[bool]) -> None:
     switch = Switch(on)
     ask(tmp_path, "set reset 1", switch)
     assert switch.done == done
 
 
-def test_a_slow_one_reports_the_old_state_until_it_acts(tmp_path: pathlib.Path) -> None:
+def test_a_slow_bmc_reports_the_old_state_until_it_acts(tmp_path: pathlib.Path) -> None:
     switch = Switch()
     chassis.write_behaviour(tmp_path, Behaviour(Kind.SLOW, seconds=75))
     ask(tmp_path, "set power 0", switch)
@@ -67,7 +67,7 @@ def test_a_slow_one_reports_the_old_state_until_it_acts(tmp_path: pathlib.Path) 
     assert ask(tmp_path, "get power", switch) == "power:1\n"
 
 
-def test_a_lying_one_claims_what_it_was_told_and_does_nothing(tmp_path: pathlib.Path) -> None:
+def test_a_lying_bmc_reports_the_requested_state_and_does_nothing(tmp_path: pathlib.Path) -> None:
     switch = Switch()
     chassis.write_behaviour(tmp_path, Behaviour(Kind.LYING))
     assert ask(tmp_path, "get power", switch) == "power:1\n"
@@ -78,7 +78,7 @@ def test_a_lying_one_claims_what_it_was_told_and_does_nothing(tmp_path: pathlib.
 
 
 @pytest.mark.parametrize("request_", ["", "get", "get power 1", "set power", "set power 2", "set shutdown 1", "set power 0 0"])
-def test_any_other_request_is_refused_and_changes_nothing(tmp_path: pathlib.Path, request_: str) -> None:
+def test_an_unknown_request_is_refused_and_changes_nothing(tmp_path: pathlib.Path, request_: str) -> None:
     switch = Switch()
     with pytest.raises(UsageError, match="it knows"):
         ask(tmp_path, request_, switch)

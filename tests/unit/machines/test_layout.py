@@ -25,7 +25,7 @@ def fleet(tmp_path: pathlib.Path) -> Fleet:
 
 
 @pytest.mark.parametrize("prefix", ["", "KVF", "1kvf", "kvf-a", "../x", "toolongprefix", "kvf\n"])
-def test_a_prefix_that_names_no_namespace_is_refused(prefix: str) -> None:
+def test_an_invalid_prefix_is_refused(prefix: str) -> None:
     with pytest.raises(UsageError, match="prefix"):
         Fleet.named(prefix, "/c")
 
@@ -35,13 +35,13 @@ def test_a_cache_too_long_for_unix_sockets_is_refused() -> None:
         Fleet.named("kvf", "/" + "x" * 80)
 
 
-def test_a_fleet_that_is_not_up_says_how_it_is_started(tmp_path: pathlib.Path) -> None:
+def test_a_fleet_that_is_not_up_names_the_up_command(tmp_path: pathlib.Path) -> None:
     with pytest.raises(LabError, match="machines --prefix kvf up"):
         assert Fleet("kvf", tmp_path).machines
 
 
 @pytest.mark.parametrize("hosts", [0, 5, -1])
-def test_a_number_of_hosts_that_cannot_be_is_refused(hosts: int) -> None:
+def test_an_invalid_number_of_hosts_is_refused(hosts: int) -> None:
     with pytest.raises(UsageError, match="1 to 4 hosts"):
         plan_machines(hosts, {}, "bookworm")
 
@@ -51,7 +51,7 @@ def test_the_last_of_several_hosts_has_no_uuid_in_its_firmware() -> None:
     assert [machine.has_uuid for machine in plan_machines(1, {}, "bookworm")] == [True, True]
 
 
-def test_machines_have_names_addresses_and_identities_of_their_own(fleet: Fleet) -> None:
+def test_each_machine_has_its_own_name_address_and_identity(fleet: Fleet) -> None:
     assert [(machine.name, machine.address, machine.release) for machine in fleet.machines] == [
         ("m1", "10.178.0.11", "bookworm"),
         ("m2", "10.178.0.12", "bookworm"),
@@ -62,25 +62,25 @@ def test_machines_have_names_addresses_and_identities_of_their_own(fleet: Fleet)
     assert len({machine.mac for machine in fleet.machines} | {str(machine.uuid) for machine in fleet.machines}) == 8
 
 
-def test_a_machine_that_there_is_not_is_named_with_the_known_ones(fleet: Fleet) -> None:
+def test_an_unknown_machine_is_refused_with_the_known_ones(fleet: Fleet) -> None:
     with pytest.raises(UsageError, match="m1, m2, m3, nfs"):
         fleet.require_machine("m4")
 
 
-def test_only_a_machine_with_a_uuid_tells_one(fleet: Fleet) -> None:
+def test_qemu_gets_a_uuid_only_for_machines_that_have_one(fleet: Fleet) -> None:
     first, third = (qemu.command(fleet, fleet.require_machine(name)) for name in ("m1", "m3"))
     assert first[first.index("-uuid") + 1] == str(fleet.require_machine("m1").uuid)
     assert "-uuid" not in third
     assert "-smbios" not in third
 
 
-def test_the_kernel_is_told_who_the_machine_is(fleet: Fleet) -> None:
+def test_kernel_arguments_have_name_address_and_nfs_role(fleet: Fleet) -> None:
     words = qemu.kernel_arguments(fleet.require_machine("m2")).split()
     assert {"systemd.hostname=m2", "machine.nfs=client", "ip=10.178.0.12::10.178.0.254:255.255.255.0:m2:eth0:none"} <= set(words)
     assert "machine.nfs=server" in qemu.kernel_arguments(fleet.require_machine("nfs")).split()
 
 
-def test_a_machine_that_was_upgraded_has_another_release_and_image_and_the_settings_stay(fleet: Fleet) -> None:
+def test_an_upgrade_changes_release_and_image_of_a_machine_but_not_the_settings(fleet: Fleet) -> None:
     before = fleet.settings_file.read_text()
     (m1, m2, _m3, _nfs) = fleet.machines
     for machine in (m1, m2):

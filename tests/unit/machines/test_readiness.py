@@ -52,12 +52,12 @@ def test_a_machine_whose_process_has_ended_is_named_with_its_serial_log(tmp_path
     assert "\x1b" not in str(failed.value)
 
 
-def test_a_machine_that_stays_silent_is_given_up(tmp_path: pathlib.Path) -> None:
+def test_a_machine_whose_agent_stays_silent_times_out(tmp_path: pathlib.Path) -> None:
     with pytest.raises(readiness.NotReady, match="its guest agent has not answered after"):
         wait(tmp_path, seconds=0.05)
 
 
-def test_the_end_of_a_serial_log_has_no_empty_lines_and_steers_no_terminal(tmp_path: pathlib.Path) -> None:
+def test_the_tail_of_a_serial_log_has_no_empty_lines_and_no_escapes(tmp_path: pathlib.Path) -> None:
     (tmp_path / "serial.log").write_bytes(b"one\n\n\x1b[2Jtwo\xff\r\nthree\n")
     assert qemu.serial_tail(tmp_path, 2).splitlines()[-1] == "three"
     assert "\x1b" not in qemu.serial_tail(tmp_path)

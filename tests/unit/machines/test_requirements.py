@@ -24,18 +24,18 @@ def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.Monk
         requirements.require_programs()
 
 
-def test_a_cache_without_room_is_named_with_what_is_needed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_without_free_space_is_refused_with_the_required_size(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements.shutil, "disk_usage", lambda folder: types.SimpleNamespace(free=2**30))
     with pytest.raises(LabError, match=r"has 1\.0 GiB of room, and 5 GiB are needed.*--cache"):
         requirements.require_room(tmp_path / "cache", 5)
 
 
-def test_too_little_memory_is_named() -> None:
+def test_too_little_memory_is_refused() -> None:
     with pytest.raises(LabError, match=r"need 1000000000 MiB of memory.*--hosts"):
         requirements.require_memory(1_000_000_000)
 
 
-def test_only_the_process_that_runs_the_machine_counts_and_is_killed(tmp_path: pathlib.Path) -> None:
+def test_only_the_process_of_the_machine_is_found_and_killed(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "qemu.pid"
     begun = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", str(file)]
     with subprocess.Popen(["sleep", "60"]) as other, subprocess.Popen(begun, stdout=subprocess.PIPE) as machine:

@@ -29,7 +29,7 @@ def saved(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pa
     return tmp_path
 
 
-def test_a_whole_snapshot_of_this_version_is_usable(saved: pathlib.Path) -> None:
+def test_a_complete_snapshot_of_this_version_is_usable(saved: pathlib.Path) -> None:
     snapshot.require_usable(saved, MACHINES)
 
 
@@ -45,19 +45,19 @@ def test_a_snapshot_without_one_of_the_machines_is_refused(saved: pathlib.Path) 
         snapshot.require_usable(saved, MACHINES)
 
 
-def test_a_snapshot_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None:
+def test_a_missing_snapshot_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(UsageError, match="There is no snapshot"):
         snapshot.require_usable(tmp_path / "nothing", MACHINES)
 
 
 @pytest.mark.parametrize("name", ["", "../x", "A", "-x", "x" * 40])
-def test_a_name_that_is_no_folder_is_refused(name: str, tmp_path: pathlib.Path) -> None:
+def test_an_invalid_name_of_a_snapshot_is_refused(name: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(UsageError, match="not valid"):
         snapshot.named(Fleet("kvf", tmp_path), name)
 
 
 @pytest.mark.parametrize("was_upgraded", [True, False])
-def test_a_snapshot_brings_back_the_release_that_a_machine_had(was_upgraded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_restores_the_release_of_a_machine(was_upgraded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet("kvf", tmp_path)
     fleet.state.mkdir(parents=True)
     machine = MACHINES[0]

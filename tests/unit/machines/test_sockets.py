@@ -59,7 +59,7 @@ def of_agent(asked: dict[str, t.Any]) -> list[t.Any]:
     return [{"return": {"exited": True, "exitcode": 3, "out-data": base64.b64encode(b"said").decode()}}]
 
 
-def test_an_event_before_the_answer_is_passed_over(tmp_path: pathlib.Path) -> None:
+def test_an_event_before_the_answer_is_skipped(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "monitor.sock"
     Server(path, lambda asked: [{"event": "STOP"}, {"return": {"running": True}}], greeting={"QMP": {}})
     assert Monitor(path).execute("query-status") == {"running": True}
@@ -72,7 +72,7 @@ def test_a_refusal_names_the_command_and_the_reason(tmp_path: pathlib.Path) -> N
         Monitor(path).execute("migrate", uri="exec:cat")
 
 
-def test_a_command_in_a_machine_ends_with_its_code_and_its_words(tmp_path: pathlib.Path) -> None:
+def test_a_command_in_a_machine_returns_exit_code_and_output(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "agent.sock"
     server = Server(path, of_agent)
     done = Agent(path).run("/bin/sh", "-c", "true", stdin="input")
@@ -89,6 +89,6 @@ def test_an_agent_that_is_silent_is_unreachable(tmp_path: pathlib.Path) -> None:
         Agent(path, timeout_seconds=0.3).run("true")
 
 
-def test_a_socket_that_nobody_serves_is_unreachable(tmp_path: pathlib.Path) -> None:
+def test_a_missing_socket_is_unreachable(tmp_path: pathlib.Path) -> None:
     with pytest.raises(Unreachable):
         Monitor(tmp_path / "monitor.sock").execute("query-status")

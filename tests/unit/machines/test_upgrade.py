@@ -47,7 +47,7 @@ def test_a_host_gets_the_new_disk_and_keeps_the_old_one(fleet: Fleet, monkeypatc
     assert not (folder / "upgrade").exists()
 
 
-def test_a_host_whose_state_cannot_be_carried_keeps_disk_and_release(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_whose_state_cannot_be_copied_keeps_disk_and_release(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: object) -> pathlib.Path:
         raise LabError("no")
 
@@ -62,7 +62,7 @@ def test_a_host_whose_state_cannot_be_carried_keeps_disk_and_release(fleet: Flee
 @pytest.mark.parametrize(
     ("name", "release", "is_on", "words"), [("nfs", "trixie", False, "not a host"), ("m2", "trixie", True, "is on"), ("m2", "../x", False, "is no release")]
 )
-def test_what_cannot_be_upgraded_is_refused_and_stays(name: str, release: str, is_on: bool, words: str, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_upgrade_is_refused(name: str, release: str, is_on: bool, words: str, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrade.qemu, "is_on", lambda _fleet, _machine: is_on)
     machine = fleet.require_machine(name)
     with pytest.raises(UsageError, match=words):

@@ -10,13 +10,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.ask import ask_fleet
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor import connection, library
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.connection import open_connection
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.host import open_host
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.uri import check_uri
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import Settings
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import ask_fleet
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connection import open_connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_uri
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 # With libvirt 9.0 each of the first six runs the program, as root where a daemon opens it.
 RUNNING_PROGRAMS = [
@@ -89,13 +89,13 @@ class Binding:
 @pytest.fixture
 def binding(monkeypatch: pytest.MonkeyPatch) -> Binding:
     binding = Binding()
-    monkeypatch.setattr(library, "_libvirt", binding)
+    monkeypatch.setattr(connection, "_libvirt", binding)
     monkeypatch.setattr(connection, "start_event_loop", lambda: None)
     return binding
 
 
 @pytest.mark.parametrize("uri", RUNNING_PROGRAMS)
-def test_it_is_refused_before_libvirt_sees_it(uri: str, binding: Binding) -> None:
+def test_a_uri_that_runs_a_program_is_refused_before_it_is_opened(uri: str, binding: Binding) -> None:
     with pytest.raises(InvalidArgument, match="destination_uri is"):
         check_uri(uri, "destination_uri")
     with pytest.raises(InvalidArgument):
@@ -104,35 +104,35 @@ def test_it_is_refused_before_libvirt_sees_it(uri: str, binding: Binding) -> Non
 
 
 @pytest.mark.parametrize("uri", USUAL)
-def test_what_fleets_use_passes(uri: str, binding: Binding) -> None:
+def test_usual_uris_are_accepted(uri: str, binding: Binding) -> None:
     open_connection(uri)
     assert binding.opened == [check_uri(uri, "uri")]
 
 
 @pytest.mark.parametrize("uri", RUNNING_PROGRAMS)
-def test_no_domain_is_sent_there_whatever_a_record_says(uri: str, binding: Binding) -> None:
+def test_no_domain_is_migrated_to_a_uri_that_runs_a_program(uri: str, binding: Binding) -> None:
     with pytest.raises(InvalidArgument, match="URI of the destination"):
-        open_host("qemu:///system").migrate("5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", uri, ["LIVE"], {})
+        open_host("qemu:///system").migrate_domain("5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", uri, ["LIVE"], {})
     with pytest.raises(InvalidArgument, match="migrate_uri"):
-        open_host("qemu:///system").migrate("5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", "qemu:///system", ["LIVE"], {"migrate_uri": uri})
+        open_host("qemu:///system").migrate_domain("5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", "qemu:///system", ["LIVE"], {"migrate_uri": uri})
 
 
-def test_a_host_without_an_address_is_silent_and_not_the_host_that_asks(binding: Binding) -> None:
+def test_a_host_without_an_address_counts_as_silent(binding: Binding) -> None:
     """To libvirt an empty URI is its own host: a dead host would seem to answer."""
     answer = ask_fleet({"kvm2": ""}, open_host)["kvm2"]
-    assert (answer["answered"], answer["error_code"]) == (False, "invalid_argument")
+    assert (answer.answered, answer.error_code) == (False, "invalid_argument")
     assert binding.opened == []
 
 
 @pytest.mark.parametrize("uri", ["qemu+ssh://root:hunter2@kvm2/system", "qemu+ssh://root:hun:ter2@kvm2/system?command=x"])
-def test_a_password_in_a_uri_is_refused_and_not_repeated(uri: str) -> None:
+def test_a_password_in_a_uri_is_refused_and_masked(uri: str) -> None:
     with pytest.raises(InvalidArgument, match=r"root:\*\*\*@kvm2") as raised:
         check_uri(uri, "uri")
     assert "ter2" not in str(raised.value)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.2/x", "kvm2?x=1", "exec:id", "-kvm2", "10.0.0.2 exec:id"])
-def test_the_migration_network_s_address_is_an_address(address: str) -> None:
+def test_an_invalid_migration_address_is_refused(address: str) -> None:
     settings = Settings({"hostvars": {"kvm2": {"kvmfleet_migration_address": address}}})
-    with pytest.raises(InvalidArgument, match="no host name and no IP address"):
+    with pytest.raises(InvalidArgument, match="neither a host name nor an IP address"):
         settings.migrate_uri("kvm2")

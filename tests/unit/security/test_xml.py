@@ -10,12 +10,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.saved import check_saved
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor import cpus, folder, storage_host, surroundings
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.domain import definition_root
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.document import parse as parse_policy
-from ansible_collections.kvmfleet.migration.plugins.module_utils._xml import MAX_CHARACTERS, NotXml, parse_xml
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.start_checks import check_definition
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import folders, hardware, reporting
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reading import parse_domain_xml
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import MAX_CHARACTERS, NotXml, parse_xml
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import parse_policy
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.orders import restart_order
 
 LAUGHS = "".join(f'<!ENTITY l{level} "{f"&l{level - 1};" * 10}">' for level in range(1, 10))
 BOMB = f'<!DOCTYPE domain [<!ENTITY l0 "ha">{LAUGHS}]><domain><name>&l9;</name></domain>'
@@ -48,40 +49,40 @@ class Described:
 
 
 READERS: dict[str, t.Callable[[str], t.Any]] = {
-    "a definition": definition_root,
-    "a volume": folder._parsed,
-    "disks": storage_host._disks,
-    "a pool": lambda xml: surroundings._pool(Described(xml)),
-    "a network": lambda xml: surroundings._network(Described(xml), set()),
-    "a CPU": lambda xml: cpus._missing(None, (), xml, ()),
+    "a definition": parse_domain_xml,
+    "a volume": folders._parse_volume,
+    "disks": reporting._list_disks,
+    "a pool": lambda xml: hardware._describe_pool(Described(xml)),
+    "a network": lambda xml: hardware._describe_network(Described(xml), set()),
+    "a CPU": lambda xml: hardware._find_missing_features(None, (), xml, ()),
 }
 
 
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS.keys())
 @pytest.mark.parametrize("xml", FOREIGN)
-def test_what_a_host_gives_as_xml_ends_as_our_error(xml: str, reader: t.Callable[[str], t.Any]) -> None:
+def test_hostile_xml_of_a_host_is_an_internal_error(xml: str, reader: t.Callable[[str], t.Any]) -> None:
     with pytest.raises(Internal, match="cannot be read"):
         reader(xml)
 
 
-def test_capabilities_that_cannot_be_read_are_none() -> None:
+def test_hostile_capabilities_count_as_unknown() -> None:
     platform = {"emulator": "/usr/bin/qemu", "arch": "x86_64", "virt_type": "kvm"}
-    assert cpus.guest_cpu(Described(BOMB), "qemu:///system", t.cast(t.Any, platform)) is None
+    assert hardware.read_guest_cpu(Described(BOMB), "qemu:///system", t.cast(t.Any, platform)) is None
 
 
 @pytest.mark.parametrize("xml", FOREIGN)
-def test_a_saved_definition_and_a_policy_too(xml: str) -> None:
+def test_hostile_saved_definitions_and_policies_are_refused(xml: str) -> None:
     with pytest.raises(Unsafe, match="was not started"):
-        check_saved({"uuid": "u", "name": "web1", "definition": xml, "sources": [], "disks": []}, ["/usr/bin/qemu"])
+        check_definition(restart_order("u", "web1", xml), ["/usr/bin/qemu"])
     assert parse_policy(xml).values == {}
 
 
 @pytest.mark.parametrize("xml", [BOMB, THIEF, OUTSIDE])
-def test_a_document_type_is_named(xml: str) -> None:
+def test_a_document_type_is_refused(xml: str) -> None:
     with pytest.raises(NotXml, match="declares a document type"):
         parse_xml(xml)
 
 
-def test_the_words_in_a_guest_s_description_are_words() -> None:
+def test_text_that_looks_like_a_document_type_is_accepted() -> None:
     root = parse_xml("<domain><title><![CDATA[<!DOCTYPE html>]]></title><!-- <!DOCTYPE x> --><metadata>&lt;!ENTITY</metadata></domain>")
     assert (root.findtext("title"), root.findtext("metadata")) == ("<!DOCTYPE html>", "<!ENTITY")

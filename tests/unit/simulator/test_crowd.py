@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A few control processes over one ledger at once, in both stores; and what would be found if anything were lost or given twice."""
+"""Several control processes on one ledger at once, in both stores; and proof that lost changes and exceeded limits would be found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.control import Log
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.figures import Figures
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.findings import Line, Replay, most_at_once
@@ -31,7 +31,7 @@ SMALL = Size(processes=1, hosts=4, guests=8, rooms=3, popular=2, tasks=1, moves=
 
 
 @pytest.mark.parametrize("kind", ["file", "etcd"])
-def test_nothing_is_lost_and_nothing_given_twice(tmp_path: pathlib.Path, kind: str) -> None:
+def test_concurrent_control_nodes_lose_no_change_and_reserve_nothing_twice(tmp_path: pathlib.Path, kind: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-m", PROGRAM, "--ledger", kind, *SHORT], env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,14 +66,14 @@ def story() -> Story:
     return Story()
 
 
-def test_a_story_in_which_all_is_well(story: Story) -> None:
+def test_no_problem_is_found_in_a_consistent_history(story: Story) -> None:
     story.tell("g0", "kvm1", "kvm2", *ARRIVING)
     story.tell("g1", "kvm2", "kvm3", *ARRIVING)
     story.tell("g2", "kvm3", "kvm1", *ARRIVING[:3], s.CANCELLED)
     assert story.found() == []
 
 
-def test_a_room_that_is_given_twice_is_found(story: Story) -> None:
+def test_capacity_that_is_reserved_twice_is_found(story: Story) -> None:
     for name, source in (("g0", "kvm1"), ("g2", "kvm3")):
         story.tell(name, source, "kvm2", *ARRIVING[:2])
     assert "kvm2 has room for 3 and was given to 4: ['g0', 'g1', 'g2', 'g5']" in story.found()
@@ -92,14 +92,14 @@ def test_a_change_that_was_lost_is_found(story: Story) -> None:
     assert "g0-kvm2 went from preparing to running after queued" in story.found()
 
 
-def test_a_record_that_ended_otherwise_than_its_lines_is_found(story: Story) -> None:
+def test_a_record_that_contradicts_its_audit_lines_is_found(story: Story) -> None:
     story.tell("g0", "kvm1", "kvm2", *ARRIVING)
     story.records["g0-kvm2"]["status"] = s.FAILED
     story.lines.append({"id": "other", "domain": {"name": "g1"}, "from": None, "to": s.ACCEPTED})
     assert story.found() == ["other has a line and no record", "g0-kvm2 ended as failed, and its last line says completed"]
 
 
-def test_the_most_moves_at_once_are_counted_for_each_end_and_in_all(story: Story) -> None:
+def test_concurrent_moves_are_counted_for_each_host_and_in_total(story: Story) -> None:
     story.tell("g0", "kvm1", "kvm2", *ARRIVING[:4])
     story.tell("g1", "kvm2", "kvm3", *ARRIVING[:5])
     story.tell("g0", "kvm1", "kvm2", s.COMPLETED)
@@ -108,7 +108,7 @@ def test_the_most_moves_at_once_are_counted_for_each_end_and_in_all(story: Story
     assert (most["moves_in", "kvm2"], most["moves_out", "kvm2"], most["moves_total", ""]) == (1, 1, 2)
 
 
-def test_a_guest_that_arrives_where_there_is_no_room_is_counted() -> None:
+def test_a_guest_that_exceeds_the_capacity_is_counted() -> None:
     world = World(SMALL)
     world.move(0, 1)
     assert world.overfull == 0
@@ -116,7 +116,7 @@ def test_a_guest_that_arrives_where_there_is_no_room_is_counted() -> None:
     assert (world.overfull, world.guests_on(1)) == (1, [0, 1, 2, 5])
 
 
-def test_the_page_has_the_figures_of_the_last_run_alone() -> None:
+def test_the_page_has_only_the_figures_of_the_last_run() -> None:
     log = Log(ended={"a": s.COMPLETED, "b": s.CONFLICT}, task_seconds=[2.0], seconds={"update": [0.001, 0.003, 0.002]})
     first = written("# Scale\n", SMALL, [Figures("a folder", 10.0, [log], 12, [])])
     assert "- a folder: 10 s, 1 completed, 1 conflict; 0.1 completed moves and 1 changes of a record a second; nothing wrong." in first

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Clocks that can jump, in front of a site that only keeps what it is given."""
+"""Clocks that can jump, on a site that only records its calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def asked(program: str, environment: dict[str, str]) -> tuple[float, float]:
     return wall - time.time(), slept
 
 
-def test_the_control_node_goes_by_a_wrong_clock_and_still_sleeps(site: Site, clocks: Clocks) -> None:
+def test_a_wrong_clock_of_the_control_node_does_not_change_sleeps(site: Site, clocks: Clocks) -> None:
     right = dict(site.environment)
     clocks.jump(CONTROL, 3600)
     assert site.environment["PYTHONPATH"].endswith(":/mine")
@@ -56,7 +56,7 @@ def test_the_control_node_goes_by_a_wrong_clock_and_still_sleeps(site: Site, clo
     assert site.environment == right
 
 
-def test_the_python_of_a_host_goes_by_that_hosts_clock(site: Site, clocks: Clocks) -> None:
+def test_a_wrong_clock_applies_to_the_python_of_its_host_alone(site: Site, clocks: Clocks) -> None:
     clocks.jump(2, -3600)
     assert asked(site.interpreters[2], {"PATH": os.environ["PATH"]})[0] < -3000
     assert abs(asked(site.interpreters[1], {"PATH": os.environ["PATH"]})[0]) < 1000

@@ -32,14 +32,14 @@ def test_a_seed_draws_the_same_actions_each_time_and_another_seed_others() -> No
     assert drawn(7) != drawn(8)
 
 
-def test_everything_that_can_be_drawn_is_drawn_and_is_a_verb() -> None:
+def test_every_action_is_drawn_and_is_a_known_verb() -> None:
     seen = {action.verb for seed in SEEDS for action in drawn(seed)}
     assert set(WEIGHTS) <= seen <= VERBS
     assert {"evacuate", "recover", "enable", "again", SETTLE, *ENDS.values()} <= seen
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_fault_has_its_end_after_a_few_steps_and_before_the_settling_run(seed: int) -> None:
+def test_every_fault_ends_before_the_settling_run(seed: int) -> None:
     faulty: dict[tuple[str, object], int] = {}
     for action in drawn(seed):
         if action.verb in ENDS:
@@ -62,12 +62,12 @@ def test_one_host_at_most_is_off(seed: int) -> None:
         assert off in (0, 1)
 
 
-def test_an_action_comes_back_from_its_line() -> None:
+def test_an_action_survives_its_line_in_the_journal() -> None:
     for action in drawn(3):
         assert from_json(json.loads(json.dumps(action.as_json()))) == action
 
 
 @pytest.mark.parametrize("line", [{}, {"verb": "explode", "given": {}, "gap": 0}, {"verb": "move", "gap": 1}, {"verb": "move", "given": {}, "gap": "1"}])
-def test_a_line_that_is_no_action_is_refused(line: dict[str, object]) -> None:
+def test_an_invalid_line_of_the_journal_is_refused(line: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="no action"):
         from_json(line)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the looks at a fleet prove, and what is accounted for."""
+"""Violations that checks of a fleet find, and states that are no violation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def always(judged: Model, look: Look) -> None:
     judge(judged, *[(look, look)] * MANY)
 
 
-def test_a_guest_that_runs_on_one_host_is_fine() -> None:
+def test_a_guest_that_runs_on_one_host_is_no_violation() -> None:
     judged = model()
     always(judged, {1: host("web"), 2: EMPTY, 3: OFF})
     assert judged.looked == MANY
@@ -56,23 +56,23 @@ def test_a_guest_that_runs_on_two_hosts_is_a_violation_that_names_them() -> None
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(host("web", state="paused", reason="migration"), id="on its way in"),
-        pytest.param(host("web", state="shut off", processes=()), id="a definition alone"),
+        pytest.param(host("web", state="paused", reason="migration"), id="incoming"),
+        pytest.param(host("web", state="shut off", processes=()), id="inactive definition"),
         pytest.param(host("web", processes=()), id="no process"),
         pytest.param(SILENT, id="libvirt does not answer"),
     ],
 )
-def test_what_does_not_run_is_not_a_second_one(other: Host) -> None:
+def test_an_inactive_copy_of_a_guest_is_no_violation(other: Host) -> None:
     always(model(), {1: host("web"), 2: other, 3: EMPTY})
 
 
-def test_a_guest_that_was_seen_at_both_ends_of_its_move_did_not_run_twice() -> None:
+def test_a_guest_seen_on_source_and_destination_of_its_move_is_no_violation() -> None:
     here, there = {1: host("web"), 2: EMPTY, 3: EMPTY}, {1: EMPTY, 2: host("web"), 3: EMPTY}
     torn = {1: host("web"), 2: host("web"), 3: EMPTY}
     judge(model(), *[(here, torn), (torn, there)] * MANY)
 
 
-def test_what_is_seen_once_is_not_believed_yet() -> None:
+def test_a_guest_seen_once_on_two_hosts_is_no_violation_yet() -> None:
     torn, fine = {1: host("web"), 2: host("web"), 3: EMPTY}, {1: EMPTY, 2: host("web"), 3: EMPTY}
     judge(model(), (torn, torn), (fine, fine), (torn, torn), (fine, fine))
 
@@ -82,11 +82,11 @@ def test_a_guest_that_runs_nowhere_is_a_violation() -> None:
         always(model(), {1: EMPTY, 2: host("web", state="shut off", processes=()), 3: OFF})
 
 
-def test_a_guest_may_be_on_a_host_that_nobody_could_look_at() -> None:
+def test_a_guest_may_run_on_a_host_that_was_not_checked() -> None:
     always(model(), {1: EMPTY, 2: UNSEEN, 3: EMPTY})
 
 
-def test_a_guest_that_was_on_a_host_that_lost_its_power_is_accounted_for_until_all_is_settled() -> None:
+def test_a_guest_of_a_host_without_power_is_excused_until_all_is_settled() -> None:
     judged = model()
     before = {1: EMPTY, 2: host("web"), 3: EMPTY}
     judged.will_kill(before, 1, "host 1 lost its power")
@@ -99,14 +99,14 @@ def test_a_guest_that_was_on_a_host_that_lost_its_power_is_accounted_for_until_a
         always(judged, {1: EMPTY, 2: OFF, 3: EMPTY})
 
 
-def test_an_excuse_is_none_for_running_twice() -> None:
+def test_an_excused_guest_must_not_run_twice() -> None:
     judged = model()
     judged.excuse("web", "its QEMU was killed")
     with pytest.raises(Violation, match="2 hosts"):
         always(judged, {1: host("web"), 2: host("web"), 3: EMPTY})
 
 
-def test_a_guest_in_post_copy_is_accounted_for_only_while_something_is_in_its_way() -> None:
+def test_a_guest_in_post_copy_is_excused_only_during_a_disturbance() -> None:
     split = {1: host("web", state="paused", reason="post-copy"), 2: host("web", reason="post-copy"), 3: EMPTY}
     judged = model()
     always(judged, split)
@@ -118,7 +118,7 @@ def test_a_guest_in_post_copy_is_accounted_for_only_while_something_is_in_its_wa
     assert judged.accounted() == {"web": "in post-copy: the cable of 2 was cut"}
 
 
-def test_memory_that_was_lost_or_is_older_than_before_is_a_violation() -> None:
+def test_lost_or_stale_memory_is_a_violation() -> None:
     judged = model()
     judged.judge_memory("web", {"intact": True, "increments": 500, "problem": ""})
     judged.judge_memory("web", {"intact": True, "increments": 500, "problem": ""})
@@ -128,21 +128,21 @@ def test_memory_that_was_lost_or_is_older_than_before_is_a_violation() -> None:
         judged.judge_memory("web", {"intact": True, "increments": 499, "problem": ""})
 
 
-def test_a_guest_whose_pages_are_not_judged_is_judged_by_all_that_it_has_counted() -> None:
+def test_a_guest_without_page_checks_is_judged_by_its_increments() -> None:
     judged = Model([Guest("fast", True, False)])
     judged.judge_memory("fast", {"intact": False, "increments": 500, "problem": "page 3 is old"})
     with pytest.raises(Violation, match="begun anew"):
         judged.judge_memory("fast", {"intact": False, "increments": 7, "problem": "page 3 is old"})
 
 
-def test_memory_of_a_guest_that_may_have_died_may_begin_anew() -> None:
+def test_memory_of_an_excused_guest_may_start_again() -> None:
     judged = model()
     judged.judge_memory("web", {"intact": True, "increments": 500, "problem": ""})
     judged.excuse("web", "host 1 lost its power")
     judged.judge_memory("web", {"intact": True, "increments": 7, "problem": ""})
 
 
-def test_home_is_where_it_runs_else_where_it_has_a_process_else_where_it_is_known() -> None:
+def test_home_prefers_the_running_host_then_a_process_then_a_definition() -> None:
     off, coming, there = host("web", state="shut off", processes=()), host("web", state="paused"), host("web")
     assert looks.home({1: off, 2: coming, 3: there}, "web") == 3
     assert looks.home({1: off, 2: coming, 3: EMPTY}, "web") == 2

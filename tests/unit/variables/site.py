@@ -14,6 +14,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 # Another release of ansible-core, by the Python of its virtual environment.
 PYTHON = os.environ.get("KVMFLEET_ANSIBLE_PYTHON", sys.executable)
@@ -26,11 +27,11 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 class ActionModule(FleetAction):
     MODULE = "show_settings"
 
-    def spec(self):
+    def argument_spec(self):
         return {"host": {"type": "str"}, "variable": {"type": "str"}}
 
-    def act(self, args, task_vars):
-        settings, here = self.settings(task_vars), self.here(task_vars)
+    def run_task(self, args, task_vars):
+        settings, here = self.settings(task_vars), self.target_host(task_vars)
         return {"value": settings.of(args["host"] or here, args["variable"]), "here": here}
 """
 
@@ -52,7 +53,7 @@ class Site:
         path = self.folder / "ledgers" / name
         if not path.exists():
             entry = {"name": name, "host_id": None, "host_uuid": "55555555-0000-4000-8000-000000000001", "state": "enabled", "reason": None}
-            open_ledger(str(path)).put_host(entry, None)
+            open_ledger(str(path)).put_host(host_entry(entry), None)
         return str(path)
 
     def write(self, path: str, content: t.Any) -> None:

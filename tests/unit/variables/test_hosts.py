@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whose variable counts: that of the task's host, of the host that it is delegated to, of another one; what cannot be read is named. In real plays."""
+"""Which host's variable counts: the host of the task, the host it is delegated to, or another one; what cannot be read is an error. In real plays."""
 
 from __future__ import annotations
 
@@ -152,11 +152,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ("vaulted_part", {"agent": "fence_x", "options": {"ip": "tcp", "passwd": "plain"}}),
     ],
 )
-def test_the_value_for_a_host(run: Run, name: str, value: t.Any) -> None:
+def test_a_variable_has_the_value_of_the_host_concerned(run: Run, name: str, value: t.Any) -> None:
     assert run.site.found(name) == value
 
 
-def test_what_the_fleet_shares_is_the_task_s_whichever_host_it_is_asked_for(run: Run) -> None:
+def test_fleet_wide_variables_come_from_the_host_of_the_task(run: Run) -> None:
     assert run.site.found("shared") == run.site.found("shared_delegated") == run.site.ledger("own")
     assert run.site.found("agree_delegated") == {"module": "own", "lookup": "own"}
     assert run.site.found("to_localhost") == {"module": "fleet", "lookup": "fleet"}
@@ -166,7 +166,7 @@ def test_a_task_that_runs_once_has_the_variables_of_its_first_host(run: Run) -> 
     assert run.site.found("once") == run.site.ledger("own")
 
 
-def test_the_built_in_ledger_is_not_taken_where_only_the_delegated_host_names_one(run: Run) -> None:
+def test_a_ledger_that_only_the_delegated_host_names_is_refused(run: Run) -> None:
     sentence = "kvmfleet_ledger is set for kvm2, to which the task is delegated, and not for localhost, for which the task runs."
     refused = run.site.found("only_delegate")
     assert refused["error_code"] == "invalid_argument"
@@ -186,19 +186,19 @@ def test_the_built_in_ledger_is_not_taken_where_only_the_delegated_host_names_on
         ("spoilt_other", "kvmfleet_transport of kvm5 cannot be read: "),
     ],
 )
-def test_what_cannot_be_read_names_variable_and_host(run: Run, name: str, sentence: str) -> None:
+def test_an_unreadable_variable_is_refused_with_its_name_and_host(run: Run, name: str, sentence: str) -> None:
     found = run.site.found(name)
     assert found["failed"]
     assert sentence in found["msg"]
     assert name.endswith("lookup") or found["error_code"] == "invalid_argument"
 
 
-def test_no_secret_is_shown(run: Run) -> None:
+def test_no_secret_variable_is_shown(run: Run) -> None:
     assert SECRET not in run.output
     assert "s3cret" not in run.site.found("silent")["msg"]
 
 
-def test_how_to_speak_to_etcd_may_be_a_template_as_a_whole(run: Run) -> None:
+def test_kvmfleet_etcd_may_be_one_template(run: Run) -> None:
     told = run.site.found("etcd_module")
     assert "password" in told
     assert told.split(".")[0] in run.site.found("etcd_lookup")

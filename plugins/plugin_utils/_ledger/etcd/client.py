@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Asking an etcd cluster through whichever of its members answers: failover, patience, tokens, and refusals as sentences."""
+"""Requests to an etcd cluster through any member that answers: failover, timeouts, tokens, and refusals as errors of the collection."""
 
 from __future__ import annotations
 
@@ -13,21 +13,99 @@ import ssl
 import threading
 import time
 import typing as t
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument, Unreachable
 
-from . import failures as f
-from . import refusals
-from .address import Address, Endpoint
-from .connection import Connection
-from .messages import Done, Message, Page, done_of, lease_of, page_of
-from .options import Options
+from .connection import Connection, Endpoint, EtcdAddress, EtcdOptions
+from .messages import (
+    DEADLINE_EXCEEDED,
+    FAILED_PRECONDITION,
+    NOT_FOUND,
+    OUT_OF_RANGE,
+    PERMISSION_DENIED,
+    UNAUTHENTICATED,
+    UNAVAILABLE,
+    Message,
+    Overtaken,
+    Page,
+    Refused,
+    TransactionResult,
+    Unanswered,
+    parse_lease,
+    parse_page,
+    parse_result,
+)
+
+# etcd has one code for several refusals; the text distinguishes them where it matters.
+_COMMON_NAME = b"CommonName of client"
+_WANTS_TLS = b"to an HTTPS server"
+_NO_USER = "user name is empty"
+_OLD_REVISION = "revision of auth store is old"
+_NO_SPACE = "database space exceeded"
+_TOO_MANY = "too many requests"
+_TOO_LARGE = ("request is too large", "larger than max")
+
+
+def classify_answer(answer: Message) -> t.Union[Refused, Unanswered]:
+    """Return the meaning of an error answer: a refusal, or a retry with another member, or with the same one later."""
+    code, text = t.cast("int", answer["code"]), str(answer.get("message") or answer.get("error") or "no reason given")
+    if code in (UNAVAILABLE, DEADLINE_EXCEEDED) or _TOO_MANY in text:
+        return Unanswered(text)
+    return Refused(code, text)
+
+
+def not_etcd_error(status: int, body: bytes) -> Unanswered:
+    """Return the meaning of an answer that is not from etcd's gateway."""
+    if _COMMON_NAME in body:
+        return Unanswered("with authentication enabled, it accepts no client certificate with a CommonName: use one with other names only", lasting=True)
+    if _WANTS_TLS in body:
+        return Unanswered("it requires TLS", lasting=True)
+    return Unanswered(f"the service there is not etcd 3.4 or later (HTTP status {status})", lasting=True)
+
+
+def is_stale_token(error: Refused) -> bool:
+    """Whether the token is no longer valid: it expired, its member restarted, or users were changed."""
+    return error.code == UNAUTHENTICATED or _OLD_REVISION in str(error)
+
+
+def login_error(error: Refused, address: EtcdAddress, user: t.Optional[str]) -> Forbidden:
+    """Return why a user was rejected."""
+    return Forbidden(f"The etcd ledger {address} rejects the user {user!r}: {error}.", "Correct user and password in 'kvmfleet_etcd'. Nothing was changed.")
+
+
+def translate_refusal(error: Refused, address: EtcdAddress, user: t.Optional[str]) -> Exception:
+    """Return the error of the collection for a refusal; L(Overtaken) and L(Refused) itself for refusals that the caller judges."""
+    text = str(error)
+    if error.code == OUT_OF_RANGE:
+        return Overtaken(text)
+    if error.code == NOT_FOUND:
+        return error
+    if error.code in (PERMISSION_DENIED, UNAUTHENTICATED) or _NO_USER in text:
+        return _forbidden_error(address, user, text)
+    if _NO_SPACE in text:
+        return Internal(
+            f"The database of the etcd ledger {address} is full: nothing was written.",
+            "Free space ('etcdctl compact', 'etcdctl defrag'), then 'etcdctl alarm disarm'. Moves in flight continue; run the same task again to follow them.",
+        )
+    if any(words in text for words in _TOO_LARGE):
+        return Internal(f"The etcd ledger {address} rejected a document: {text}. Nothing was written.", "Raise --max-request-bytes of its members.")
+    return Internal(f"The etcd ledger {address} refused a request: {text} (code {error.code}).", "Check the log of its members.")
+
+
+def _forbidden_error(address: EtcdAddress, user: t.Optional[str], text: str) -> Forbidden:
+    if user is None:
+        return Forbidden(f"The etcd ledger {address} requires authentication: {text}.", "Give user and password with 'kvmfleet_etcd'. Nothing was changed.")
+    return Forbidden(
+        f"The etcd user {user!r} may not use the ledger {address}: {text}. Nothing was changed.",
+        f"Grant a role of that user readwrite on the prefix {address.prefix} ('etcdctl role grant-permission --prefix=true ROLE readwrite {address.prefix}').",
+    )
+
 
 _T = t.TypeVar("_T")
-# A member without a leader takes up to 7 s to say so; another one is asked before.
+# A member without a leader takes up to 7 s to report this; another member is tried earlier.
 REQUEST_SECONDS = 5.0
-# A login costs a member much work (bcrypt). Many at once take their time; asked elsewhere meanwhile, they would cost the other members the same.
+# A login is expensive for a member (bcrypt), and many at once take long. Retries would cost the other members the same.
 LOGIN_SECONDS = 30.0
 # Before the first answer the address may be wrong; after it the members are expected back.
 FIRST_SECONDS = 10.0
@@ -37,16 +115,16 @@ _LONGEST_PAUSE_SECONDS = 1.0
 
 
 class Client:
-    """Safe between threads: one request at a time. Everything asked may be asked twice, since an answer can get lost.
+    """Safe between threads: one request at a time. Every request may be sent twice, because an answer can be lost.
 
     :arg clock: monotonic, in seconds; C(sleep) waits by it.
-    :arg context: what TLS is spoken with, where there is one already.
+    :arg context: an existing TLS context, if any.
     """
 
     def __init__(
         self,
-        address: Address,
-        options: Options,
+        address: EtcdAddress,
+        options: EtcdOptions,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         context: t.Optional[ssl.SSLContext] = None,
@@ -59,46 +137,51 @@ class Client:
         self._was_answered = False
         self._clock = clock
         self._sleep = sleep
-        self._context = context or options.context()
+        self._context = context or options.make_ssl_context()
         self._connections = [Connection(endpoint, self._context, REQUEST_SECONDS) for endpoint in address.endpoints]
         self._token: t.Optional[str] = None
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
-    def twin(self) -> Client:
+    def make_twin(self) -> Client:
         """Return another client of the same cluster, for another thread: neither waits for the other."""
         twin = Client(self.address, self.options, self._clock, self._sleep, self._context)
         twin.cluster_id, twin._token = self.cluster_id, self._token
         return twin
 
-    def range(self, request: Message) -> Page:
-        """Return what a read of L(messages) finds. Raises L(Overtaken) for a revision that was compacted."""
-        return self.ask("kv/range", request, lambda answer: page_of(answer, request))
+    def read_range(self, request: Message) -> Page:
+        """Return the result of a read of L(messages). Raises L(Overtaken) for a revision that was compacted."""
+        return self.send_request("kv/range", request, lambda answer: parse_page(answer, request))
 
-    def transaction(self, compares: list[Message], done: list[Message], otherwise: list[Message]) -> Done:
-        """Do the one where all comparisons hold, else the other, at once."""
-        return self.ask("kv/txn", {"compare": compares, "success": done, "failure": otherwise}, lambda answer: done_of(answer, compares, done, otherwise))
+    def run_transaction(self, compares: Sequence[Message], done: Sequence[Message], otherwise: Sequence[Message]) -> TransactionResult:
+        """Do the first branch if all comparisons hold, else the other, atomically."""
+        return self.send_request(
+            "kv/txn", {"compare": compares, "success": done, "failure": otherwise}, lambda answer: parse_result(answer, compares, done, otherwise)
+        )
 
-    def grant(self, seconds: int) -> int:
+    def grant_lease(self, seconds: int) -> int:
         """Return a new lease."""
-        return self.ask("lease/grant", {"TTL": str(seconds)}, lease_of)
+        return self.send_request("lease/grant", {"TTL": str(seconds)}, parse_lease)
 
     def keep_alive(self, lease: int) -> None:
-        """Let a lease last as long as it was granted for, from now on."""
-        self.ask("lease/keepalive", {"ID": str(lease)}, _unread)
+        """Renew a lease for its full time."""
+        self.send_request("lease/keepalive", {"ID": str(lease)}, _ignore_answer)
 
-    def revoke(self, lease: int) -> None:
-        """End a lease. Raises L(Refused) where it has ended."""
-        self.ask("lease/revoke", {"ID": str(lease)}, _unread)
+    def revoke_lease(self, lease: int) -> None:
+        """End a lease. Raises L(Refused) if it has ended."""
+        self.send_request("lease/revoke", {"ID": str(lease)}, _ignore_answer)
 
-    def ask(self, call: str, payload: Message, read: Callable[[Message], _T]) -> _T:
-        """Return the cluster's answer as it is read. Raises the errors of the collection, L(Refused) for what only the caller can judge, L(Overtaken)."""
+    def send_request(self, call: str, payload: Message, read: Callable[[Message], _T]) -> _T:
+        """Return the cluster's answer as it is read.
+
+        Raises the errors of the collection, L(Refused) for refusals that only the caller can judge, L(Overtaken).
+        """
         with self._lock:
             self._begin_anew_after_fork()
             try:
                 answer = self._ask_until_answered(call, payload, read)
-            except f.Refused as error:
-                raise refusals.sentence(error, self.address, self.options.user) from error
+            except Refused as error:
+                raise translate_refusal(error, self.address, self.options.user) from error
             self._was_answered = True
             return answer
 
@@ -106,49 +189,49 @@ class Client:
         patience_seconds = self.patience_seconds or (PATIENCE_SECONDS if self._was_answered else FIRST_SECONDS)
         deadline, pause = self._clock() + patience_seconds, _FIRST_PAUSE_SECONDS
         while True:
-            silent: dict[Endpoint, f.Unanswered] = {}
+            silent: dict[Endpoint, Unanswered] = {}
             for _turn in range(len(self._connections)):
                 try:
                     return read(self._ask_once(self._connections[0], call, payload))
-                except f.Unanswered as error:
+                except Unanswered as error:
                     silent[self._connections[0].endpoint] = error
                     self._connections.append(self._connections.pop(0))
             if all(error.lasting for error in silent.values()) or self._clock() >= deadline:
-                raise self._unreachable(silent)
+                raise self._unreachable_error(silent)
             self._sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     def _ask_once(self, connection: Connection, call: str, payload: Message) -> Message:
-        """Ask one member; once more with a new token where the old one is not valid any more."""
+        """Ask one member; once more with a new token if the old one is no longer valid."""
         for is_last in (False, True):
             try:
-                return self._post(connection, call, payload, self._login(connection))
-            except f.Refused as error:
-                if is_last or not self._token or not refusals.is_stale_token(error):
+                return self._post_request(connection, call, payload, self._get_token(connection))
+            except Refused as error:
+                if is_last or not self._token or not is_stale_token(error):
                     raise
                 self._token = None
         raise AssertionError("unreachable")
 
-    def _login(self, connection: Connection) -> t.Optional[str]:
+    def _get_token(self, connection: Connection) -> t.Optional[str]:
         if self._token is None and self.options.user:
             patient = Connection(connection.endpoint, self._context, LOGIN_SECONDS)
             try:
-                answer = self._post(patient, "auth/authenticate", {"name": self.options.user, "password": self.options.password}, None)
-            except f.Refused as error:
-                if error.code != f.FAILED_PRECONDITION:
-                    raise refusals.no_login(error, self.address, self.options.user) from error
-                # This cluster asks nobody who he is.
+                answer = self._post_request(patient, "auth/authenticate", {"name": self.options.user, "password": self.options.password}, None)
+            except Refused as error:
+                if error.code != FAILED_PRECONDITION:
+                    raise login_error(error, self.address, self.options.user) from error
+                # This cluster has no authentication.
                 return None
             self._token = str(answer.get("token", ""))
         return self._token
 
-    def _post(self, connection: Connection, call: str, payload: Message, token: t.Optional[str]) -> Message:
-        status, body = connection.post(f"/v3/{call}", json.dumps(payload).encode("ascii"), token)
-        answer = _object(body)
+    def _post_request(self, connection: Connection, call: str, payload: Message, token: t.Optional[str]) -> Message:
+        status, body = connection.post_request(f"/v3/{call}", json.dumps(payload).encode("ascii"), token)
+        answer = _parse_object(body)
         if answer is None or (status != 200 and not isinstance(answer.get("code"), int)):
-            raise refusals.no_etcd(status, body)
+            raise not_etcd_error(status, body)
         if status != 200:
-            raise refusals.refused(answer)
+            raise classify_answer(answer)
         self._check_cluster(connection.endpoint, answer)
         return answer
 
@@ -164,25 +247,25 @@ class Client:
             )
         self.cluster_id = cluster
 
-    def _unreachable(self, silent: dict[Endpoint, f.Unanswered]) -> Unreachable:
+    def _unreachable_error(self, silent: dict[Endpoint, Unanswered]) -> Unreachable:
         reasons = "; ".join(f"{endpoint}: {error}" for endpoint, error in sorted(silent.items()))
         return Unreachable(
             f"The etcd ledger {self.address} could not be reached: {reasons}.",
-            "See that its members run, and that 'ledger' and 'kvmfleet_etcd' are right; then run the task again.",
+            "Check that its members run, and that 'ledger' and 'kvmfleet_etcd' are correct; then run the task again.",
         )
 
     def _begin_anew_after_fork(self) -> None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
             for connection in self._connections:
-                connection.forget()
+                connection.forget_stream()
 
 
-def _unread(_answer: Message) -> None:
+def _ignore_answer(_answer: Message) -> None:
     return None
 
 
-def _object(body: bytes) -> t.Optional[Message]:
+def _parse_object(body: bytes) -> t.Optional[Message]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""etcd's requests and answers in the JSON of its gateway: bytes in base64, 64-bit numbers as texts, what is zero left out."""
+"""Requests to etcd and its answers in the JSON of its gateway, and their errors.
+
+The gateway encodes bytes as base64 and 64-bit numbers as texts, and omits zeros.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,59 @@ import contextlib
 import typing as t
 from collections.abc import Iterator, Sequence
 
-from .failures import Garbled
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 
-Message = dict[str, t.Any]
+# Numbers of gRPC's status codes (github.com/grpc/grpc/blob/master/doc/statuscodes.md), as etcd's gateway gives them.
+INVALID_ARGUMENT = 3
+DEADLINE_EXCEEDED = 4
+NOT_FOUND = 5
+PERMISSION_DENIED = 7
+RESOURCE_EXHAUSTED = 8
+FAILED_PRECONDITION = 9
+OUT_OF_RANGE = 11
+UNAVAILABLE = 14
+UNAUTHENTICATED = 16
+
+
+class Unanswered(Exception):
+    """A member gave no valid answer; another one may, and the request may have been carried out.
+
+    :arg lasting: whether it is useless to ask this member again.
+    """
+
+    def __init__(self, why: str, lasting: bool = False) -> None:
+        super().__init__(why)
+        self.lasting = lasting
+
+
+class Garbled(Unanswered):
+    """The answer is not one of etcd."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, lasting=True)
+
+
+class Refused(Exception):
+    """A refusal by etcd itself.
+
+    :arg code: of gRPC.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Overtaken(Exception):
+    """What was read is out of date: nothing was written. Read again and repeat the decision."""
+
+
+Message = JsonObject
 Data = t.Union[str, bytes]
 
 
 class KeyValue(t.NamedTuple):
-    """:arg mod_revision: of the last write to the key; C(create_revision) of the first since it was there."""
+    """:arg mod_revision: of the last write to the key; C(create_revision) of its creation."""
 
     key: str
     value: bytes
@@ -28,7 +76,7 @@ class KeyValue(t.NamedTuple):
 
 
 class Page(t.NamedTuple):
-    """Keys of a range, and whether there are further ones after them.
+    """Keys of a range, and whether more keys follow.
 
     :arg revision: at which they were read.
     """
@@ -38,7 +86,7 @@ class Page(t.NamedTuple):
     revision: int
 
 
-class Done(t.NamedTuple):
+class TransactionResult(t.NamedTuple):
     """What a transaction did.
 
     :arg succeeded: whether all its comparisons held.
@@ -51,115 +99,134 @@ class Done(t.NamedTuple):
     revision: int
 
 
-def coded(data: Data) -> str:
-    """Return bytes, or a text's, as the gateway takes them."""
+def encode_bytes(data: Data) -> str:
+    """Return bytes, or those of a text, in the gateway's encoding."""
     return base64.b64encode(data.encode("utf-8") if isinstance(data, str) else data).decode("ascii")
 
 
-def end_of(prefix: str) -> str:
+def range_end(prefix: str) -> str:
     """Return the first key after all that begin with the prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
-def one(key: str, revision: int = 0) -> Message:
+def key_read(key: str, revision: int = 0) -> Message:
     """Read a key; at a revision, where one is given."""
-    return {"key": coded(key), "revision": str(revision)}
+    return {"key": encode_bytes(key), "revision": str(revision)}
 
 
-def many(start: str, end: str, revision: int = 0, limit: int = 0, keys_only: bool = False) -> Message:
+def range_read(start: str, end: str, revision: int = 0, limit: int = 0, keys_only: bool = False) -> Message:
     """Read the keys from C(start) to before C(end)."""
-    return {"key": coded(start), "range_end": coded(end), "revision": str(revision), "limit": str(limit), "keys_only": keys_only}
+    return {"key": encode_bytes(start), "range_end": encode_bytes(end), "revision": str(revision), "limit": str(limit), "keys_only": keys_only}
 
 
-def put(key: str, value: Data, lease: int = 0) -> Message:
+def put_key(key: str, value: Data, lease: int = 0) -> Message:
     """Write a key, within a transaction; with a lease, it ends with it."""
-    return {"request_put": {"key": coded(key), "value": coded(value), "lease": str(lease)}}
+    return {"request_put": {"key": encode_bytes(key), "value": encode_bytes(value), "lease": str(lease)}}
 
 
-def delete(key: str) -> Message:
+def delete_key(key: str) -> Message:
     """Remove a key, within a transaction."""
-    return {"request_delete_range": {"key": coded(key)}}
+    return {"request_delete_range": {"key": encode_bytes(key)}}
 
 
-def delete_all(prefix: str) -> Message:
+def delete_prefix(prefix: str) -> Message:
     """Remove all keys that begin with the prefix, within a transaction."""
-    return {"request_delete_range": {"key": coded(prefix), "range_end": coded(end_of(prefix))}}
+    return {"request_delete_range": {"key": encode_bytes(prefix), "range_end": encode_bytes(range_end(prefix))}}
 
 
-def reading(request: Message) -> Message:
+def nested_read(request: Message) -> Message:
     """Read something, within a transaction."""
     return {"request_range": request}
 
 
-def is_at(key: str, mod_revision: int) -> Message:
-    """Compare: the key was last written then; 0 for: it is not there."""
-    return {"key": coded(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
+def is_at_revision(key: str, mod_revision: int) -> Message:
+    """Compare: the key was last written at that revision; 0 if it does not exist."""
+    return {"key": encode_bytes(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
 
 
-def is_from(key: str, create_revision: int) -> Message:
-    """Compare: the key has been there since then; 0 for: it is not there."""
-    return {"key": coded(key), "target": "CREATE", "result": "EQUAL", "create_revision": str(create_revision)}
+def is_created_at(key: str, create_revision: int) -> Message:
+    """Compare: the key was created at that revision; 0 if it does not exist."""
+    return {"key": encode_bytes(key), "target": "CREATE", "result": "EQUAL", "create_revision": str(create_revision)}
 
 
 def has_value(key: str, value: Data) -> Message:
-    """Compare: the key is there with that value."""
-    return {"key": coded(key), "target": "VALUE", "result": "EQUAL", "value": coded(value)}
+    """Compare: the key exists with that value."""
+    return {"key": encode_bytes(key), "target": "VALUE", "result": "EQUAL", "value": encode_bytes(value)}
 
 
 def is_unchanged(start: str, end: str, revision: int) -> Message:
     """Compare: no key of the range was written after that revision."""
-    return {"key": coded(start), "range_end": coded(end), "target": "MOD", "result": "LESS", "mod_revision": str(revision + 1)}
+    return {"key": encode_bytes(start), "range_end": encode_bytes(end), "target": "MOD", "result": "LESS", "mod_revision": str(revision + 1)}
 
 
 def is_empty(start: str, end: str) -> Message:
-    """Compare: there is no key in the range."""
-    return {"key": coded(start), "range_end": coded(end), "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
+    """Compare: the range has no key."""
+    return {"key": encode_bytes(start), "range_end": encode_bytes(end), "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
 
 
-def page_of(answer: Message, request: Message) -> Page:
-    """Return what a range answered. Raises L(Garbled)."""
-    with _checked():
-        return Page(_found(answer, request), bool(answer.get("more")), int(request.get("revision", 0)) or _revision(answer))
+def parse_page(answer: Message, request: Message) -> Page:
+    """Return the answer of a range. Raises L(Garbled)."""
+    with _check_form():
+        return Page(_parse_found(answer, request), bool(answer.get("more")), _parse_number(request.get("revision", 0)) or _parse_revision(answer))
 
 
-def done_of(answer: Message, compares: Sequence[Message], done: Sequence[Message], otherwise: Sequence[Message]) -> Done:
-    """Return what a transaction of these two branches answered. Raises L(Garbled)."""
-    with _checked():
+def parse_result(answer: Message, compares: Sequence[Message], done: Sequence[Message], otherwise: Sequence[Message]) -> TransactionResult:
+    """Return the answer of a transaction with these two branches. Raises L(Garbled)."""
+    with _check_form():
         succeeded = bool(answer.get("succeeded"))
         if not succeeded and not compares:
             raise ValueError("nothing was compared, and that failed")
-        acts = list(zip(done if succeeded else otherwise, answer.get("responses", ()), strict=True))
-        found = (_found(response["response_range"], act["request_range"]) for act, response in acts if "request_range" in act)
-        return Done(succeeded, tuple(found), _revision(answer))
+        acts = zip(done if succeeded else otherwise, _list_objects(answer, "responses"), strict=True)
+        found = [_parse_found(_get_object(response, "response_range"), _get_object(act, "request_range")) for act, response in acts if "request_range" in act]
+        return TransactionResult(succeeded, tuple(found), _parse_revision(answer))
 
 
-def lease_of(answer: Message) -> int:
+def parse_lease(answer: Message) -> int:
     """Return the number of a lease that was granted. Raises L(Garbled)."""
-    with _checked():
-        return int(answer["ID"])
+    with _check_form():
+        return _parse_number(answer["ID"])
 
 
 @contextlib.contextmanager
-def _checked() -> Iterator[None]:
+def _check_form() -> Iterator[None]:
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Garbled("its answer is none of etcd's") from error
+        raise Garbled("its answer is not one of etcd") from error
 
 
-def _revision(answer: Message) -> int:
-    return int(answer["header"]["revision"])
+def _parse_revision(answer: Message) -> int:
+    return _parse_number(_get_object(answer, "header")["revision"])
 
 
-def _found(answer: Message, request: Message) -> tuple[KeyValue, ...]:
-    """Return the keys that were found. Raises C(ValueError) for one that was not asked for."""
-    start = base64.b64decode(request["key"])
-    end = base64.b64decode(request["range_end"]) if "range_end" in request else start + b"\0"
-    return tuple(_key_value(entry, start, end) for entry in answer.get("kvs", ()))
+def _parse_found(answer: Message, request: Message) -> tuple[KeyValue, ...]:
+    """Return the keys that were found. Raises C(ValueError) for a key that was not requested."""
+    start = _decode_bytes(request["key"])
+    end = _decode_bytes(request["range_end"]) if "range_end" in request else start + b"\0"
+    return tuple(_parse_key_value(entry, start, end) for entry in _list_objects(answer, "kvs"))
 
 
-def _key_value(entry: Message, start: bytes, end: bytes) -> KeyValue:
-    key, value = (base64.b64decode(entry.get(name, ""), validate=True) for name in ("key", "value"))
+def _parse_key_value(entry: Message, start: bytes, end: bytes) -> KeyValue:
+    key, value = _decode_bytes(entry.get("key", "")), _decode_bytes(entry.get("value", ""))
     if not start <= key < end:
-        raise ValueError("a key that nobody asked for")
-    return KeyValue(key.decode("utf-8"), value, int(entry.get("mod_revision", 0)), int(entry.get("create_revision", 0)))
+        raise ValueError("a key that was not requested")
+    return KeyValue(key.decode("utf-8"), value, _parse_number(entry.get("mod_revision", 0)), _parse_number(entry.get("create_revision", 0)))
+
+
+# The casts below are not checked: Python's own errors for other values are those of L(_check_form).
+
+
+def _get_object(message: Message, key: str) -> Message:
+    return t.cast("Message", message[key])
+
+
+def _list_objects(message: Message, key: str) -> Sequence[Message]:
+    return t.cast("Sequence[Message]", message.get(key, ()))
+
+
+def _parse_number(value: Json) -> int:
+    return int(t.cast("str", value))
+
+
+def _decode_bytes(value: Json) -> bytes:
+    return base64.b64decode(t.cast("str", value), validate=True)

@@ -3,102 +3,289 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Reading an etcd ledger's documents: what is damaged is named and moved aside, what is newer is named and left, neither stops another."""
+"""Reads an etcd ledger at one revision. Values are cached by key, with the revision that a write requires to be unchanged.
+
+A damaged document is reported and set aside. A document of a later version is reported and left. Neither affects other documents.
+"""
 
 from __future__ import annotations
 
+import itertools
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 
-from ..encoding import Damaged, Newer, decode, decode_opened, opened
-from ..layout import SET_ASIDE, Place, check_document, may_pass, name_aside
-from ..screen import Screen
-from ..store import Document
+from ..audit import ArchivedChain, is_archived, lost_end_problems, make_audit_line, read_link, verify_lines
+from ..audit import archived_name as name_in_archive
+from ..documents import Damaged, Document, Newer, Unreadable, compute_digest, decode_document, decode_envelope, encode_document, open_envelope
+from ..rules import SET_ASIDE, DocumentPath, aside_name, check_document, may_be_selected
+from ..selection import PreFilter
 from .client import Client
-from .messages import KeyValue, delete, is_at, put
-from .snapshot import Snapshot
+from .messages import KeyValue, Message, delete_key, is_at_revision, is_unchanged, key_read, nested_read, put_key, range_end, range_read
 
-_EVERYTHING: t.Final = Screen()
+PAGE_KEYS = 500
 
 
-def path_of(parts: Sequence[str]) -> str:
+class Snapshot:
+    """Keys are named without the ledger's prefix, which is added and removed here.
+
+    :arg at_one_revision: otherwise each page is read at its own revision, for keys that never change.
+    """
+
+    def __init__(self, client: Client, at_one_revision: bool = True) -> None:
+        self._client = client
+        self._is_fixed = at_one_revision
+        self._prefix = client.address.prefix
+        self._revision = 0
+        self._known: dict[str, t.Optional[KeyValue]] = {}
+        self._used: set[str] = set()
+        self._ranges: list[Message] = []
+
+    def fetch_keys(self, *keys: str) -> None:
+        """Read keys in one request that will be read one by one later. Raises L(Overtaken) if the revision was compacted."""
+        missing = [key for key in keys if key not in self._known]
+        if not missing:
+            return
+        done = self._client.run_transaction([], [nested_read(key_read(self._prefix + key, self._revision)) for key in missing], [])
+        if self._is_fixed:
+            self._revision = self._revision or done.revision
+        self._known.update(zip(missing, (found[0] if found else None for found in done.found), strict=True))
+
+    def get_key(self, key: str) -> t.Optional[KeyValue]:
+        """Return the key as it was at the revision, or None. From here on it counts as read."""
+        self.fetch_keys(key)
+        self._used.add(key)
+        return self._known[key]
+
+    def forget_key(self, key: str) -> None:
+        """Treat the key as deleted."""
+        self._known[key] = None
+
+    def each_key(self, start: str, end: t.Optional[str] = None, keys_only: bool = False, counts: bool = True) -> Iterator[tuple[str, KeyValue]]:
+        """Yield the keys from C(start) to before C(end), page by page; without an end all that begin with C(start).
+
+        :arg counts: whether the range counts as read from here on.
+        """
+        last = self._prefix + end if end is not None else range_end(self._prefix + start)
+        for found in self._read_pages(self._prefix + start, last, keys_only):
+            yield found.key[len(self._prefix) :], found
+        if counts:
+            self._ranges.append(is_unchanged(self._prefix + start, last, self._revision))
+
+    def _read_pages(self, first: str, last: str, keys_only: bool) -> Iterator[KeyValue]:
+        more = True
+        while more:
+            page = self._client.read_range(range_read(first, last, self._revision, PAGE_KEYS, keys_only))
+            if self._is_fixed:
+                self._revision = self._revision or page.revision
+            yield from page.found
+            more = page.more and bool(page.found)
+            # The next possible key.
+            first = f"{page.found[-1].key}\0" if more else last
+
+    def unchanged_comparisons(self) -> Sequence[Message]:
+        """Return the comparisons that hold as long as nothing that was read has changed."""
+        revisions = {key: found.mod_revision if found else 0 for key in sorted(self._used) for found in (self._known[key],)}
+        return [*(is_at_revision(self._prefix + key, revision) for key, revision in revisions.items()), *self._ranges]
+
+
+_EVERYTHING: t.Final = PreFilter()
+
+
+def join_path(parts: Sequence[str]) -> str:
     """Return the key, without the ledger's prefix, of a place or a folder."""
     return "/".join(parts)
 
 
-def key_name(client: Client, place: Sequence[str]) -> str:
-    """Return what a person calls the key of that place."""
-    return f"The key {client.address.prefix}{path_of(place)} of {client.address}"
+def describe_key(client: Client, path: Sequence[str]) -> str:
+    """Return the name of the key for a person."""
+    return f"The key {client.address.prefix}{join_path(path)} of {client.address}"
 
 
-class Reader:
-    """:arg report: takes a sentence on what could not be read."""
+class DocumentReader:
+    """:arg report: receives a sentence about a document that could not be read."""
 
     def __init__(self, client: Client, snapshot: Snapshot, report: Callable[[str], None]) -> None:
         self._client = client
         self._snapshot = snapshot
         self._report = report
 
-    def read(self, place: Place) -> t.Optional[Document]:
-        """Return the document, or None where there is none or it was damaged. Raises L(NotSupported) for a newer schema."""
-        found = self._snapshot.get(path_of(place))
+    def read_document(self, path: DocumentPath) -> t.Optional[Document]:
+        """Return the document; None if it does not exist or was damaged. Raises L(NotSupported) for a newer schema."""
+        found = self._snapshot.get_key(join_path(path))
         try:
-            return self._document(place, found) if found else None
+            return self._read_document(path, found) if found else None
         except Newer as error:
-            raise NotSupported(self._newer(place, error), "Update the collection on this control node.", document=error.body) from error
+            raise NotSupported(self._report_newer(path, error), "Update the collection on this control node.", document=error.body) from error
 
     def read_all(self, parts: Sequence[str], counts: bool = True) -> Iterator[Document]:
         """Yield all documents of a folder that can be read.
 
         :arg counts: whether the folder counts as read from here on.
         """
-        return self._readable(self._snapshot.each(f"{path_of(parts)}/", counts=counts), _EVERYTHING)
+        return self._read_documents(self._snapshot.each_key(f"{join_path(parts)}/", counts=counts), _EVERYTHING)
 
-    def read_between(self, start: str, end: str, screen: Screen) -> Iterator[Document]:
+    def read_between(self, start: str, end: str, prefilter: PreFilter) -> Iterator[Document]:
         """Yield the documents from a key to before another that can be read.
 
-        :arg screen: holds back what need not be parsed.
+        :arg prefilter: excludes documents that need not be parsed.
         """
-        return self._readable(self._snapshot.each(start, end, counts=False), screen)
+        return self._read_documents(self._snapshot.each_key(start, end, counts=False), prefilter)
 
-    def _readable(self, keys: Iterable[tuple[str, KeyValue]], screen: Screen) -> Iterator[Document]:
+    def _read_documents(self, keys: Iterable[tuple[str, KeyValue]], prefilter: PreFilter) -> Iterator[Document]:
         for key, found in keys:
-            place = tuple(key.split("/"))
+            path = tuple(key.split("/"))
             try:
-                document = self._document(place, found, screen)
+                document = self._read_document(path, found, prefilter)
             except Newer as error:
-                self._newer(place, error)
+                self._report_newer(path, error)
                 continue
             if document:
                 yield document
 
-    def _document(self, place: Place, found: KeyValue, screen: Screen = _EVERYTHING) -> t.Optional[Document]:
+    def _read_document(self, path: DocumentPath, found: KeyValue, prefilter: PreFilter = _EVERYTHING) -> t.Optional[Document]:
         try:
-            envelope = opened(found.value)
-            if envelope and not may_pass(place, envelope.text, screen):
+            envelope = open_envelope(found.value)
+            if envelope and not may_be_selected(path, envelope.text, prefilter):
                 return None
-            document = decode_opened(envelope) if envelope else decode(found.value)
-            check_document(place, document.body)
+            document = decode_envelope(envelope) if envelope else decode_document(found.value)
+            check_document(path, document)
             return document
         except Damaged as error:
-            self._set_aside(place, found, str(error))
+            self._set_aside(path, found, str(error))
         return None
 
-    def _newer(self, place: Place, error: Newer) -> str:
-        sentence = f"{key_name(self._client, place)} was left as it is: {error}."
+    def _report_newer(self, path: DocumentPath, error: Newer) -> str:
+        sentence = f"{describe_key(self._client, path)} was left as it is: {error}."
         self._report(sentence)
         return sentence
 
-    def _set_aside(self, place: Place, found: KeyValue, why: str) -> None:
-        aside = path_of((*SET_ASIDE, name_aside(place, time.time_ns())))
-        acts = [put(f"{self._client.address.prefix}{aside}", found.value), delete(found.key)]
+    def _set_aside(self, path: DocumentPath, found: KeyValue, why: str) -> None:
+        aside = join_path((*SET_ASIDE, aside_name(path, time.time_ns())))
+        acts = [put_key(f"{self._client.address.prefix}{aside}", found.value), delete_key(found.key)]
         try:
-            self._client.transaction([is_at(found.key, found.mod_revision)], acts, [])
+            self._client.run_transaction([is_at_revision(found.key, found.mod_revision)], acts, [])
         except Forbidden:
-            self._report(f"{key_name(self._client, place)} could not be read: {why}. It was left where it is.")
+            self._report(f"{describe_key(self._client, path)} could not be read: {why}. It was left where it is.")
         else:
-            self._report(f"{key_name(self._client, place)} could not be read: {why}. It was moved to {aside}.")
-        self._snapshot.forget(path_of(place))
+            self._report(f"{describe_key(self._client, path)} could not be read: {why}. It was moved to {aside}.")
+        self._snapshot.forget_key(join_path(path))
+
+
+# The audit: a key for each line, written in the transaction of its transition. There are several chains, each for some of the domains, so that two moves
+# rarely write to the same one.
+CHAIN_COUNT = 64
+HEADS = "audit.heads"
+LINES = "audit"
+
+
+class ChainHead(t.NamedTuple):
+    """The end of a chain.
+
+    :arg last: the hash of the last line, or what the first one follows.
+    :arg lost: the lines after which the end was lost and was guessed from the remaining lines.
+    """
+
+    lines: int
+    last: str
+    lost: tuple[int, ...] = ()
+
+    def encode_head(self) -> bytes:
+        """Return the stored form of the head."""
+        return encode_document({"schema": SCHEMA, "lines": self.lines, "last": self.last, "lost": list(self.lost)}, self.lines + 1)
+
+
+def chain_of_domain(domain_uuid: str) -> str:
+    """Return the chain that all lines of a domain are in."""
+    return f"{int(compute_digest(domain_uuid.lower())[:8], 16) % CHAIN_COUNT:02d}"
+
+
+def head_key(chain: str) -> str:
+    """Return the key of a chain's end."""
+    return f"{HEADS}/{chain}"
+
+
+def new_heads(genesis: str) -> dict[str, bytes]:
+    """Return the heads of a new ledger: of all chains, so that a missing one is detected."""
+    return {head_key(chain): ChainHead(0, _first_hash(genesis, chain)).encode_head() for chain in _chain_names()}
+
+
+def make_line_writes(snapshot: Snapshot, record: MoveRecord, old_status: t.Optional[str], genesis: str) -> dict[str, bytes]:
+    """Return the keys to write for the record's latest transition, with their values."""
+    chain = chain_of_domain(record.domain.uuid)
+    before = _decode_head(snapshot.get_key(head_key(chain))) or _guess_head(snapshot, chain, genesis)
+    line, own = make_audit_line(record, old_status, before.last)
+    number = before.lines + 1
+    return {f"{LINES}/{chain}/{number:012d}": line.encode("utf-8"), head_key(chain): before._replace(lines=number, last=own).encode_head()}
+
+
+def verify_chains(snapshot: Snapshot, genesis: str) -> list[str]:
+    """Return what is wrong with the chains."""
+    heads_there = {key.rpartition("/")[2]: _decode_head(found) for key, found in snapshot.each_key(f"{HEADS}/")}
+    groups = itertools.groupby(snapshot.each_key(f"{LINES}/"), key=lambda entry: entry[0].split("/")[1])
+    problems, seen = [], set()
+    for chain, entries in groups:
+        seen.add(chain)
+        if not is_archived(chain):
+            problems += _verify_chain(chain, (found.value for _key, found in entries), heads_there.get(chain), genesis)
+    for chain in _chain_names():
+        if chain not in seen:
+            problems += _verify_chain(chain, iter(()), heads_there.get(chain), genesis)
+    return problems
+
+
+def end_chains(snapshot: Snapshot, home: int, genesis: str) -> Iterator[tuple[str, ArchivedChain]]:
+    """Yield each chain by its name, and as it is kept once the ledger has left this place.
+
+    :arg home: the number of the place.
+    """
+    snapshot.fetch_keys(*map(head_key, _chain_names()))
+    for name in _chain_names():
+        head = _decode_head(snapshot.get_key(head_key(name))) or _guess_head(snapshot, name, genesis)
+        yield name, ArchivedChain(name_in_archive(home, name), _first_hash(genesis, name), head.lines, head.last, head.lost)
+
+
+def _chain_names() -> Iterator[str]:
+    return (f"{number:02d}" for number in range(CHAIN_COUNT))
+
+
+def _verify_chain(chain: str, lines: Iterator[bytes], head: t.Optional[ChainHead], genesis: str) -> list[str]:
+    problems = verify_lines(lines, _first_hash(genesis, chain), head.last if head else None)
+    if head is None:
+        problems.append("The key with its end is missing or damaged.")
+    else:
+        problems += lost_end_problems(head.lost)
+    return [f"Audit chain {chain}: {problem}" for problem in problems]
+
+
+def _first_hash(genesis: str, chain: str) -> str:
+    return compute_digest(genesis, chain)
+
+
+def _decode_head(found: t.Optional[KeyValue]) -> t.Optional[ChainHead]:
+    """Return the head, or None if it is missing or damaged: a damaged audit stops no move, and is reported."""
+    try:
+        body = decode_document(found.value).body if found else {}
+    except Unreadable:
+        return None
+    lines, last, lost = body.get("lines"), body.get("last"), body.get("lost")
+    if not isinstance(lines, int) or not isinstance(last, str) or not isinstance(lost, list):
+        return None
+    return ChainHead(lines, last, tuple(number for number in lost if isinstance(number, int)))
+
+
+def _guess_head(snapshot: Snapshot, chain: str, genesis: str) -> ChainHead:
+    """Return a head for a chain that lost its head, computed from the existing lines."""
+    number, last = 0, _first_hash(genesis, chain)
+    for key, found in snapshot.each_key(f"{LINES}/{chain}/", counts=False):
+        link = read_link(found.value)
+        number, last = _line_number(key, number), link.own if link else last
+    return ChainHead(number, last, (number,))
+
+
+def _line_number(key: str, before: int) -> int:
+    text = key.rpartition("/")[2]
+    return int(text) if text.isdecimal() else before

@@ -3,63 +3,164 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The ledger under a prefix of an etcd cluster, shared by any number of control nodes."""
+"""The ledger under a prefix of an etcd cluster, which any number of control nodes share.
+
+Processes get its locks in the order of their requests.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import getpass
+import os
 import random
+import socket
 import threading
 import time
 import typing as t
 from collections.abc import Callable, Iterator
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, TimedOut
 
-from ..contents import Contents
-from ..document_ledger import DocumentLedger
-from ..identity import Identity, refuse_moved
-from ..keys import check_lock_key
-from ..layout import CLOSED, OPEN
-from ..rules import refuse_unsettled
-from ..selection import Selection, select
-from ..store import Body
-from . import identity, locks
-from .address import Address
+from ..contents import LedgerContents
+from ..documents import Document
+from ..identity import LedgerIdentity, refuse_moved
+from ..ledger import Ledger
+from ..rules import CLOSED, OPEN, check_lock_key, refuse_unsettled
+from ..selection import Selection, make_selection
+from . import transaction
 from .client import Client
-from .contents import EtcdContents
-from .failures import Overtaken
-from .messages import end_of, put
-from .options import Options
-from .reader import Reader, path_of
-from .session import CLOSED_AT, MONTHS, Session
-from .snapshot import Snapshot
-from .writer import Fence, Writer
+from .connection import EtcdAddress, EtcdOptions
+from .copying import EtcdContents
+from .messages import KeyValue, Message, Overtaken, Refused, TransactionResult, encode_bytes, is_created_at, key_read, nested_read, put_key, range_end
+from .reader import DocumentReader, Snapshot, join_path
+from .transaction import CLOSED_AT, MONTHS, EtcdTransaction, Fence, Writer
+
+# The locks of a dead control node expire so long after its last renewal.
+LOCK_SECONDS = 15
+
+
+class Lease:
+    """Granted on creation, and kept alive until it is ended. Keys that were written with it end with it.
+
+    :arg seconds: without renewal after which it ends.
+    """
+
+    def __init__(self, client: Client, seconds: int) -> None:
+        self._client = client
+        self._seconds = seconds
+        self.id = client.grant_lease(seconds)
+        self._over = threading.Event()
+        self._keeper = threading.Thread(target=self._keep_alive, args=(client.make_twin(),), name="ledger-lease", daemon=True)
+        self._keeper.start()
+
+    def end_lease(self) -> None:
+        """Revoke it. If no member answers, it expires."""
+        self._over.set()
+        with contextlib.suppress(KvmfleetError, Refused):
+            self._client.revoke_lease(self.id)
+
+    def _keep_alive(self, client: Client) -> None:
+        client.patience_seconds = self._seconds
+        while not self._over.wait(self._seconds / 3):
+            # The next write detects a lost lease, because it compares the keys that were written with it.
+            with contextlib.suppress(KvmfleetError, Refused, Overtaken):
+                client.keep_alive(self.id)
+
+
+_FIRST_WAIT_SECONDS = 0.01
+_LONGEST_WAIT_SECONDS = 0.2
+
+QueueState = tuple[t.Optional[KeyValue], t.Optional[KeyValue]]
+
+
+@contextlib.contextmanager
+def hold_lock(client: Client, name: str, timeout_seconds: float) -> Iterator[Fence]:
+    """Hold the lock of that name. Raises L(TimedOut)that names its holder, if it is not obtained in time."""
+    queue = f"{client.address.prefix}locks/{name}/"
+    lease = Lease(client, LOCK_SECONDS)
+    try:
+        own = _wait_in_queue(client, queue, f"{queue}{lease.id:016x}", lease.id, name, timeout_seconds)
+        yield Fence(name, own.key, own.create_revision)
+    finally:
+        lease.end_lease()
+
+
+def _enter_queue(client: Client, queue: str, key: str, lease: int) -> QueueState:
+    """Take a place in the queue; return it and the first one. The key belongs to this process alone, so this can be sent any number of times."""
+    reads = _queue_reads(queue, key)
+    try:
+        return _queue_state(client.run_transaction([is_created_at(key, 0)], [put_key(key, _describe_process(), lease), *reads], reads))
+    except Refused:
+        # The lease has ended already, and the place with it.
+        return None, None
+
+
+def _queue_state(done: TransactionResult) -> QueueState:
+    own, first = done.found
+    return own[0] if own else None, first[0] if first else None
+
+
+def _wait_in_queue(client: Client, queue: str, key: str, lease: int, name: str, timeout_seconds: float) -> KeyValue:
+    """Return the own place in the queue once it is the first."""
+    own, first = _enter_queue(client, queue, key, lease)
+    deadline, wait = time.monotonic() + timeout_seconds, _FIRST_WAIT_SECONDS
+    while own is not None and first is not None and first.key != key:
+        if time.monotonic() >= deadline:
+            raise TimedOut(
+                f"The lock {name} of the ledger {client.address} was held by {first.value.decode('utf-8', 'replace')} for more than {timeout_seconds:g} s; "
+                "nothing was changed.",
+                f"Wait for the run that holds it and try again; the lock of a control node that died expires within {LOCK_SECONDS} s.",
+            )
+        time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311  spreads those that wait
+        wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+        own, first = _queue_state(client.run_transaction([], _queue_reads(queue, key), []))
+    if own is None or first is None:
+        raise Conflict(
+            f"The place in the queue for the lock {name} of the ledger {client.address} was lost: this process was suspended for too long.",
+            "Run the task again.",
+        )
+    return own
+
+
+def _queue_reads(queue: str, key: str) -> list[Message]:
+    """Read the own place, and who is first in the queue."""
+    first = {"key": encode_bytes(queue), "range_end": encode_bytes(range_end(queue)), "limit": "1", "sort_order": "ASCEND", "sort_target": "CREATE"}
+    return [nested_read(key_read(key)), nested_read(first)]
+
+
+def _describe_process() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.geteuid())
+    return f"{user}@{socket.gethostname()} pid {os.getpid()}"
+
 
 _T = t.TypeVar("_T")
-# So long others may come first, again and again.
+# How long other processes may repeatedly come first.
 CHANGE_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.002
 _LONGEST_PAUSE_SECONDS = 0.1
 
 
-class EtcdLedger(DocumentLedger):
-    """:arg create: whether to make a ledger where there is none; else that is L(NotFound).
+class EtcdLedger(Ledger):
+    """:arg create: whether to create a missing ledger; otherwise L(NotFound) is raised.
 
     :arg moved: whether to open also one that was moved elsewhere; it is read only.
     """
 
-    def __init__(self, address: Address, options: Options, create: bool = True, moved: bool = False) -> None:
+    def __init__(self, address: EtcdAddress, options: EtcdOptions, create: bool = True, moved: bool = False) -> None:
         super().__init__(str(address))
         self._client = Client(address, options)
-        self._identity = identity.ensure(self._client, create)
+        self._identity = transaction.ensure_ledger(self._client, create)
         if not moved:
             refuse_moved(self._identity.known, self.name)
         self._writer = Writer(self._client, self._identity)
         self._own = threading.local()
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> LedgerIdentity:
         return self._identity.known
 
     @property
@@ -67,50 +168,51 @@ class EtcdLedger(DocumentLedger):
         """The locks that this thread holds."""
         return getattr(self._own, "fences", ())
 
-    def _session(self) -> Session:
-        return Session(self._client, self._writer, self._fences, self._identity, self.report)
+    def _open_transaction(self) -> EtcdTransaction:
+        return EtcdTransaction(self._client, self._writer, self._fences, self._identity, self.report_problem)
 
-    def _read(self, act: Callable[[Session], _T]) -> _T:
-        return self._change(act)
+    def _run_reading(self, act: Callable[[EtcdTransaction], _T]) -> _T:
+        return self._run_change(act)
 
-    def _change(self, act: Callable[[Session], _T]) -> _T:
+    def _run_change(self, act: Callable[[EtcdTransaction], _T]) -> _T:
         deadline, pause = time.monotonic() + CHANGE_SECONDS, _FIRST_PAUSE_SECONDS
         while True:
             try:
-                return act(self._session())
+                return act(self._open_transaction())
             except Overtaken as error:
                 if time.monotonic() >= deadline:
-                    raise TimedOut(f"The ledger {self.name} was written by others for {CHANGE_SECONDS:g} s: {error}.", "Run the task again.") from error
+                    raise TimedOut(
+                        f"The ledger {self.name} was changed by other processes for {CHANGE_SECONDS:g} s: {error}.", "Run the task again."
+                    ) from error
             time.sleep(pause * random.random())  # noqa: S311  spreads those that write
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
-    def _records(self, selection: Selection) -> Iterator[Body]:
-        found = self._read(lambda current: [document.body for document in current.read_all(OPEN)])
-        yield from (record for record in found if selection.wants(record))
+    def _select_records(self, selection: Selection) -> Iterator[Document]:
+        found = self._run_reading(lambda transaction: list(transaction.read_all(OPEN)))
+        yield from (document for document in found if selection.matches(document.record))
         if selection.reads_closed:
-            seen = {record["id"] for record in found}
-            yield from (record for record in self._closed(selection) if record["id"] not in seen and selection.wants(record))
+            seen = {document.record.id for document in found}
+            yield from (document for document in self._read_closed(selection) if document.record.id not in seen and selection.matches(document.record))
 
-    def _closed(self, selection: Selection) -> Iterator[Body]:
-        """Yield the closed records of the months that the selection wants. They never change, so that they need not be read at one revision."""
-        folder = path_of((*CLOSED, ""))
+    def _read_closed(self, selection: Selection) -> Iterator[Document]:
+        """Yield the closed records of the selected months. They never change, so that they need not be read at one revision."""
+        folder = join_path((*CLOSED, ""))
         start, end = (f"{folder}{at[:7].replace('-', '/')}/" if at else folder for at in (selection.since, selection.until))
-        reader = Reader(self._client, Snapshot(self._client, at_one_revision=False), self.report)
-        for document in reader.read_between(start, end_of(end), selection.screen):
-            yield document.body
+        reader = DocumentReader(self._client, Snapshot(self._client, at_one_revision=False), self.report_problem)
+        yield from reader.read_between(start, range_end(end), selection.prefilter)
 
-    def closed_ids(self) -> set[str]:
+    def list_closed_ids(self) -> set[str]:
         snapshot = Snapshot(self._client, at_one_revision=False)
-        return {key.rpartition("/")[2] for key, _found in snapshot.each(f"{MONTHS}/", keys_only=True, counts=False)}
+        return {key.rpartition("/")[2] for key, _found in snapshot.each_key(f"{MONTHS}/", keys_only=True, counts=False)}
 
-    def closed_since(self, since: str) -> set[str]:
-        start = f"{CLOSED_AT}/{select(since=since).since}"
+    def list_closed_since(self, since: str) -> set[str]:
+        start = f"{CLOSED_AT}/{make_selection(since=since).since}"
         snapshot = Snapshot(self._client, at_one_revision=False)
-        return {key.rpartition("/")[2] for key, _found in snapshot.each(start, end_of(f"{CLOSED_AT}/"), keys_only=True, counts=False)}
+        return {key.rpartition("/")[2] for key, _found in snapshot.each_key(start, range_end(f"{CLOSED_AT}/"), keys_only=True, counts=False)}
 
     @contextlib.contextmanager
-    def locked(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:
-        with locks.held(self._client, check_lock_key(key), timeout_seconds) as fence:
+    def hold_lock(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:
+        with hold_lock(self._client, check_lock_key(key), timeout_seconds) as fence:
             before = self._fences
             self._own.fences = (*before, fence)
             try:
@@ -119,24 +221,24 @@ class EtcdLedger(DocumentLedger):
                 self._own.fences = before
 
     @contextlib.contextmanager
-    def contents(self) -> Iterator[Contents]:
+    def open_contents(self) -> Iterator[LedgerContents]:
         yield EtcdContents(self._client, Snapshot(self._client, at_one_revision=False), self._identity)
 
-    def examine(self, act: Callable[[Contents], _T]) -> _T:
-        return self._read(lambda _current: act(EtcdContents(self._client, Snapshot(self._client), self._identity)))
+    def examine_contents(self, act: Callable[[LedgerContents], _T]) -> _T:
+        return self._run_reading(lambda _current: act(EtcdContents(self._client, Snapshot(self._client), self._identity)))
 
-    def leave(self, to: str, by: str) -> None:
-        self._change(lambda current: self._leave(current, self.identity.leaving(to, by)))
+    def begin_move(self, to: str, by: str) -> None:
+        self._run_change(lambda transaction: self._begin_move_in(transaction, self.identity.begin_move(to, by)))
 
-    def _leave(self, current: Session, after: Identity) -> None:
+    def _begin_move_in(self, transaction: EtcdTransaction, after: LedgerIdentity) -> None:
         refuse_moved(self.identity, self.name)
-        refuse_unsettled(self.name, (document.body for document in current.read_all(OPEN)))
-        self._write_identity(current, after)
+        refuse_unsettled(self.name, (document.record for document in transaction.read_all(OPEN)))
+        self._write_identity(transaction, after)
 
-    def _become(self, after: Identity) -> None:
-        self._change(lambda current: self._write_identity(current, after))
+    def _replace_identity(self, after: LedgerIdentity) -> None:
+        self._run_change(lambda transaction: self._write_identity(transaction, after))
 
-    def _write_identity(self, current: Session, after: Identity) -> None:
-        self._writer.write(current.snapshot.unchanged(), [put(self._identity.key, after.data)], self._fences)
+    def _write_identity(self, transaction: EtcdTransaction, after: LedgerIdentity) -> None:
+        self._writer.write_unit(transaction.snapshot.unchanged_comparisons(), [put_key(self._identity.key, after.data)], self._fences)
         self._identity = self._identity._replace(known=after)
         self._writer = Writer(self._client, self._identity)

@@ -3,29 +3,164 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The ledger as a folder of JSON files on the control node."""
+"""The ledger as a folder of JSON files on the control node.
+
+A transaction holds the lock of the ledger, completes a unit that a crash left behind, then reads and writes documents.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from ..access import Access
-from ..contents import Contents
-from ..document_ledger import DocumentLedger
-from ..identity import NAME, Identity, refuse_moved
-from ..keys import check_lock_key
-from ..rules import refuse_unsettled
-from ..selection import Selection, select
-from ..store import Body
-from . import creation
-from .contents import FileContents
-from .disk_errors import reported
-from .locks import LOCK_NAME, LOCK_SECONDS, flocked
-from .records import closed_records, closed_since, open_records
-from .session import Session, Step, session
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+
+from ..audit import make_audit_line, read_link
+from ..changes import DocumentWrite, Transaction
+from ..contents import LedgerContents
+from ..documents import Document, Stored, encode_document
+from ..identity import IDENTITY_NAME, LedgerIdentity, refuse_moved
+from ..ledger import Ledger
+from ..rules import SET_ASIDE, DocumentPath, check_lock_key, refuse_unsettled
+from ..selection import Selection, make_selection
+from . import folder, reader
+from .copying import FileContents
+from .folder import GATE_NAME, LOCK_NAME, LOCK_SECONDS, Folder, hold_file_lock, report_disk_errors
+from .journal import AuditFile, Journal, JournalUnit, JournalWrite
+from .reader import DocumentReader, closed_ids_since, closed_records, open_records
+
+Step = Callable[[str], None]
+
+
+class FileTransaction(Transaction):
+    """:arg step: called with the name of each step of a unit after it was made; tests end the process there."""
+
+    def __init__(self, root: Folder, identity: LedgerIdentity, report: Callable[[str], None], step: Step) -> None:
+        self.root = root
+        self.reader = DocumentReader(root, report)
+        self.journal = Journal(root)
+        self.audit = AuditFile(root, report)
+        self._genesis = identity.genesis_hash
+        self._step = step
+
+    def read_document(self, place: DocumentPath) -> t.Optional[Document]:
+        return self.reader.read_document(place)
+
+    def read_all(self, parts: Sequence[str]) -> Iterator[Document]:
+        return self.reader.read_all(parts)
+
+    def find_holder(self, domain_uuid: str) -> t.Optional[Stored]:
+        return reader.find_holder(self.reader, domain_uuid)
+
+    def find_record(self, record_id: str) -> t.Optional[Stored]:
+        return reader.find_record(self.reader, record_id)
+
+    def every_record(self) -> Iterator[MoveRecord]:
+        yield from (document.record for document in reader.open_records(self.reader))
+        yield from (document.record for document in reader.closed_records(self.root.path, make_selection(), lambda sentence: None))
+
+    def aside_names(self) -> list[str]:
+        return self.reader.list_folder(SET_ASIDE)
+
+    def write_document(self, write: DocumentWrite) -> None:
+        with self.root.open_folder(*write.path[:-1], create=True) as folder:
+            folder.write_file(write.path[-1], encode_document(write.content, write.version))
+
+    def commit_unit(
+        self,
+        writes: Sequence[DocumentWrite],
+        removes: Sequence[DocumentPath] = (),
+        record: t.Optional[MoveRecord] = None,
+        old_status: t.Optional[str] = None,
+    ) -> None:
+        line = self._previous_line()
+        if record is not None:
+            line = make_audit_line(record, old_status, self._last_hash(line))[0]
+        texts = tuple(JournalWrite(tuple(write.path), write.version, encode_document(write.content, write.version).decode("ascii")) for write in writes)
+        unit = JournalUnit(texts, tuple(tuple(place) for place in removes), line)
+        self._step("begin")
+        self.journal.write_unit(unit)
+        self._step("journal")
+        self._apply_unit(unit)
+
+    def finish_pending(self) -> None:
+        """Complete a change that a crash interrupted. Needs the exclusive lock."""
+        if not self.journal.is_pending():
+            return
+        unit = self.journal.read_last()
+        if unit is None:
+            self.journal.drop_torn()
+        else:
+            self._apply_unit(unit)
+
+    def _apply_unit(self, unit: JournalUnit) -> None:
+        for write in unit.writes:
+            self._apply_write(write)
+            self._step(f"write {write.path[0]}")
+        for place in unit.removes:
+            with contextlib.suppress(FileNotFoundError), self.root.open_folder(*place[:-1]) as folder:
+                if folder.remove_file(place[-1]):
+                    folder.sync_names()
+            self._step(f"remove {place[0]}")
+        if unit.line:
+            self.audit.append_once(unit.line)
+            self._step("audit")
+        self.journal.mark_applied()
+        self._step("applied")
+
+    def _apply_write(self, write: JournalWrite) -> None:
+        # If a mark did not reach the disk, a unit is applied again: later writes must stay.
+        present = self.reader.read_document(write.path)
+        if present is None or present.version < write.version:
+            with self.root.open_folder(*write.path[:-1], create=True) as folder:
+                folder.write_file(write.path[-1], write.text.encode("ascii"))
+
+    def _previous_line(self) -> t.Optional[str]:
+        """Return the last written line; it is restored first if the file has lost it."""
+        last = self.journal.read_last()
+        if last is None or last.line is None:
+            self.audit.repair_end()
+            return None
+        self.audit.append_once(last.line)
+        return last.line
+
+    def _last_hash(self, line: t.Optional[str]) -> str:
+        link = read_link(line) if line else self.audit.read_last_link()
+        return link.own if link else self._genesis
+
+
+@contextlib.contextmanager
+def _hold_ledger_lock(root: Folder, exclusive: bool) -> Iterator[None]:
+    """Hold the ledger's lock. Waiting processes hold the gate, so that a continuous sequence of readers does not starve a writer."""
+    with contextlib.ExitStack() as stack:
+        with hold_file_lock(root, GATE_NAME, True, LOCK_SECONDS):
+            stack.enter_context(hold_file_lock(root, LOCK_NAME, exclusive, LOCK_SECONDS))
+        yield
+
+
+@contextlib.contextmanager
+def open_transaction(path: str, identity: LedgerIdentity, exclusive: bool, report: Callable[[str], None], step: Step) -> Iterator[FileTransaction]:
+    """Open the ledger's folder and hold its lock.
+
+    Raises L(InvalidState) if it is opened for writing, and is no longer the same ledger; L(TimedOut), and what L(report_disk_errors) makes of
+    any C(OSError).
+    """
+    with report_disk_errors(path), Folder.open_path(path) as root:
+        transaction = FileTransaction(root, identity, report, step)
+        while True:
+            with _hold_ledger_lock(root, exclusive):
+                if exclusive:
+                    refuse_moved(identity, path)
+                    folder.check_unchanged(root, identity)
+                    transaction.finish_pending()
+                if exclusive or not transaction.journal.is_pending():
+                    yield transaction
+                    return
+            with _hold_ledger_lock(root, exclusive=True):
+                transaction.finish_pending()
+
 
 _LOCKS = "locks"
 _T = t.TypeVar("_T")
@@ -35,8 +170,8 @@ def _no_step(_name: str) -> None:
     return None
 
 
-class FileLedger(DocumentLedger):
-    """:arg path: the folder; made, with mode 0700, where it is missing and C(create).
+class FileLedger(Ledger):
+    """:arg path: the folder; created with mode 0700 if it is missing and C(create) is set.
 
     :arg moved: whether to open also one that was moved elsewhere; it is read only.
     :arg step: called after each step of a unit with its name; for tests.
@@ -46,76 +181,76 @@ class FileLedger(DocumentLedger):
         self.path = os.path.abspath(path)
         super().__init__(self.path)
         self._step = step
-        with reported(self.path):
-            self._identity = creation.ensure(self.path, create)
+        with report_disk_errors(self.path):
+            self._identity = folder.ensure_ledger(self.path, create)
         if not moved:
             refuse_moved(self._identity, self.path)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> LedgerIdentity:
         return self._identity
 
-    def _session(self, exclusive: bool) -> contextlib.AbstractContextManager[Session]:
-        return session(self.path, self._identity, exclusive, self.report, self._step)
+    def _open_transaction(self, exclusive: bool) -> contextlib.AbstractContextManager[FileTransaction]:
+        return open_transaction(self.path, self._identity, exclusive, self.report_problem, self._step)
 
-    def _read(self, act: Callable[[Access], _T]) -> _T:
-        with self._session(exclusive=False) as current:
-            return act(current)
+    def _run_reading(self, act: Callable[[Transaction], _T]) -> _T:
+        with self._open_transaction(exclusive=False) as transaction:
+            return act(transaction)
 
-    def _change(self, act: Callable[[Access], _T]) -> _T:
-        with self._session(exclusive=True) as current:
-            return act(current)
+    def _run_change(self, act: Callable[[Transaction], _T]) -> _T:
+        with self._open_transaction(exclusive=True) as transaction:
+            return act(transaction)
 
-    def _open_records(self) -> list[Body]:
-        with self._session(exclusive=False) as current:
-            return open_records(current.shelf)
+    def _open_records(self) -> list[Document]:
+        with self._open_transaction(exclusive=False) as transaction:
+            return open_records(transaction.reader)
 
-    def _records(self, selection: Selection) -> Iterator[Body]:
+    def _select_records(self, selection: Selection) -> Iterator[Document]:
         found = self._open_records()
-        yield from (record for record in found if selection.wants(record))
+        yield from (document for document in found if selection.matches(document.record))
         if selection.reads_closed:
-            # Closed ones never change, so they need no lock; one that was closed meanwhile was seen as an open one.
-            seen = {record["id"] for record in found}
-            with reported(self.path):
-                yield from (record for record in closed_records(self.path, selection, self.report) if record["id"] not in seen)
+            # Closed records never change and need no lock. A record that was closed in the meantime was read as an open one.
+            seen = {document.record.id for document in found}
+            with report_disk_errors(self.path):
+                yield from (document for document in closed_records(self.path, selection, self.report_problem) if document.record.id not in seen)
 
-    def closed_ids(self) -> set[str]:
-        with reported(self.path):
-            return closed_since(self.path, select())
+    def list_closed_ids(self) -> set[str]:
+        with report_disk_errors(self.path):
+            return closed_ids_since(self.path, make_selection())
 
-    def closed_since(self, since: str) -> set[str]:
-        with reported(self.path):
-            return closed_since(self.path, select(since=since))
+    def list_closed_since(self, since: str) -> set[str]:
+        with report_disk_errors(self.path):
+            return closed_ids_since(self.path, make_selection(since=since))
 
     @contextlib.contextmanager
-    def locked(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:
+    def hold_lock(self, key: str, timeout_seconds: float = 30) -> Iterator[None]:
         name = f"{check_lock_key(key)}.lock"
         with contextlib.ExitStack() as stack:
-            with reported(self.path):
-                root = stack.enter_context(creation.Folder.at(self.path))
-                folder = stack.enter_context(root.sub(_LOCKS, create=True))
-                stack.enter_context(flocked(folder, name, True, timeout_seconds))
+            with report_disk_errors(self.path):
+                root = stack.enter_context(Folder.open_path(self.path))
+                folder = stack.enter_context(root.open_folder(_LOCKS, create=True))
+                stack.enter_context(hold_file_lock(folder, name, True, timeout_seconds))
             yield
 
     @contextlib.contextmanager
-    def contents(self) -> Iterator[Contents]:
-        with reported(self.path), creation.Folder.at(self.path) as root:
+    def open_contents(self) -> Iterator[LedgerContents]:
+        with report_disk_errors(self.path), Folder.open_path(self.path) as root:
             yield FileContents(root, self._identity)
 
-    def examine(self, act: Callable[[Contents], _T]) -> _T:
-        with self._session(exclusive=False) as current:
-            return act(FileContents(current.root, self._identity))
+    def examine_contents(self, act: Callable[[LedgerContents], _T]) -> _T:
+        with self._open_transaction(exclusive=False) as transaction:
+            return act(FileContents(transaction.root, self._identity))
 
-    def leave(self, to: str, by: str) -> None:
-        with self._session(exclusive=True) as current:
-            refuse_unsettled(self.name, open_records(current.shelf))
-            self._write_identity(current.root, self._identity.leaving(to, by))
+    def begin_move(self, to: str, by: str) -> None:
+        with self._open_transaction(exclusive=True) as transaction:
+            refuse_unsettled(self.name, (document.record for document in open_records(transaction.reader)))
+            self._write_identity(transaction.root, self._identity.begin_move(to, by))
 
-    def _become(self, after: Identity) -> None:
-        with reported(self.path), creation.Folder.at(self.path) as root, flocked(root, LOCK_NAME, True, LOCK_SECONDS):
-            creation.check_unchanged(root, self._identity)
+    def _replace_identity(self, after: LedgerIdentity) -> None:
+        with report_disk_errors(self.path), Folder.open_path(self.path) as root, hold_file_lock(root, LOCK_NAME, True, LOCK_SECONDS):
+            folder.check_unchanged(root, self._identity)
             self._write_identity(root, after)
 
-    def _write_identity(self, root: creation.Folder, after: Identity) -> None:
-        root.write(NAME, after.data)
+    def _write_identity(self, root: Folder, after: LedgerIdentity) -> None:
+        root.write_file(IDENTITY_NAME, after.data)
         self._identity = after

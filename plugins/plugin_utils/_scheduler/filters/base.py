@@ -3,16 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What a filter is, and what it answers."""
+"""The interface of a filter and of its findings, and the format of numbers and names in its reasons."""
 
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from ..fleet import Fleet
-from ..host_state import HostState
+from ..fleet import Fleet, HostState
 from ..request import Request
 
 
@@ -20,8 +19,8 @@ from ..request import Request
 class Finding:
     """A filter's answer for one host.
 
-    :arg reason: why the host cannot take the domain; None where it can.
-    :arg warnings: what could not be told, or what only the hypervisor itself can decide.
+    :arg reason: why the host cannot accept the domain; None if it can.
+    :arg warnings: what is unknown, or what only the hypervisor itself can decide.
     :arg overridable: whether C(force) skips this reason; None: as the filter has it.
     """
 
@@ -34,45 +33,81 @@ PASS: t.Final = Finding()
 
 
 class Filter(t.Protocol):
-    """One rule, without memory of its own.
+    """One rule, without state.
 
-    :arg overridable: whether C(force) skips it; what cannot work at all is never skipped.
-    :arg judges_silent: whether it can judge a host that did not answer; the others are not asked then.
+    :arg overridable: whether C(force) skips it; a rule that protects from certain failure is never skipped.
+    :arg judges_silent: whether it can judge a host that did not answer; the other rules do not apply to such a host.
     """
 
     name: str
     overridable: bool
     judges_silent: bool
 
-    def concerns(self, request: Request) -> bool:
-        """Return whether there is anything to judge; where not, every host passes and C(judge) is not called."""
+    def applies_to(self, request: Request) -> bool:
+        """Return whether the rule applies to the request; if not, every host passes and C(judge_host) is not called."""
 
-    def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Return whether the host passes. Called for every host of a fleet: what passes must cost next to nothing."""
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Return whether the host passes. Called for every host of a fleet: a host that passes must cost almost nothing."""
 
-    def passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
-        """Return the same without the words."""
+    def host_passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
+        """Return the same without the reasons."""
 
 
 class Rule:
-    """What most filters have in common."""
+    """The common part of most filters."""
 
     overridable = True
     judges_silent = False
 
-    def concerns(self, request: Request) -> bool:
+    def applies_to(self, request: Request) -> bool:
         """Return that every domain is judged."""
         return True
 
-    def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Return whether the host passes."""
         raise NotImplementedError
 
-    def passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
-        """Ask for the finding; where many hosts are refused, a rule has a shorter way."""
-        return self.judge(request, host, fleet).reason is None
+    def host_passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
+        """Use the finding; rules that refuse many hosts have a faster test."""
+        return self.judge_host(request, host, fleet).reason is None
 
 
-def concerned(filters: Iterable[Filter], request: Request) -> list[Filter]:
+def relevant_filters(filters: Iterable[Filter], request: Request) -> list[Filter]:
     """Return the filters that have anything to judge, in their order."""
-    return [rule for rule in filters if rule.concerns(request)]
+    return [rule for rule in filters if rule.applies_to(request)]
+
+
+_MAX_NAMES = 8
+
+
+def ids_text(ids: Iterable[int]) -> str:
+    """Return numbers as libvirt writes a set of CPUs or cells, e.g. C(0-3, 6)."""
+    runs: list[list[int]] = []
+    for number in sorted(ids):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def names_text(names: Collection[str]) -> str:
+    """Return names in order; of very many only the first ones."""
+    shown = sorted(names)[:_MAX_NAMES]
+    rest = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def version_text(number: int) -> str:
+    """Return a version number of libvirt's kind as people write it, e.g. C(7.2.0)."""
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def size_text(mib: float) -> str:
+    """Return a size of pages or files: whole GiB or MiB where it is one, else MiB."""
+    return f"{int(mib) // 1024} GiB" if mib >= 1024 and mib % 1024 == 0 else f"{mib:g} MiB"
+
+
+def one_or_many(count: int, one: str, many: str) -> str:
+    """Return the singular or plural for a number."""
+    return one if count == 1 else many

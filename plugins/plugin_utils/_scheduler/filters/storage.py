@@ -3,125 +3,225 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Whether the images of the disks that are not copied are there, and are the same ones."""
+"""Whether a host has the disk images and boot files that are not copied, and enough space for the disks that are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_files import BACKING, DATA
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import BACKING, DATA, FILE_LABELS, nvram_folder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskFile, DiskNeed
 
-from ..fleet import Fleet
-from ..hardware import Body
-from ..host_state import HostState
-from ..places import has_store, store_of
+from ..fleet import Fleet, HostState
+from ..guests import Guest
+from ..hardware import StorageLocation, find_location, find_store, has_store
 from ..request import Request
-from .base import PASS, Finding, Rule
+from .base import PASS, Finding, Rule, names_text
 
-_PATHS = ("file", "dir", "block")
-_VOLUME = "volume"
+_PATH_KINDS = ("file", "dir", "block")
+_VOLUME_KIND = "volume"
+
+
+@dataclass(frozen=True)
+class _Image:
+    """The image of a disk, or a file that one is built on: such a file is only read, and needed wherever the disk is."""
+
+    disk: DiskNeed
+    file: DiskFile | None = None
+
+    @property
+    def place(self) -> DiskNeed | DiskFile:
+        """The place of the image."""
+        return self.file or self.disk
+
+    @property
+    def source(self) -> str:
+        """The path, or the name."""
+        return self.place.source or ""
+
+    @property
+    def store(self) -> str | None:
+        """The identity of a path on every host; None for a device."""
+        return (self.place.store or None) if self.place.kind != "block" else None
+
+    @property
+    def is_readonly(self) -> bool:
+        """Whether the disk itself cannot be written."""
+        return self.file is None and bool(self.disk.readonly)
 
 
 class Storage(Rule):
-    """What is known to be absent refuses the host. What is there, and not proved to be the same, is a warning, unless the operator answers for it.
+    """A host without the image is refused.
 
-    Presence is what was looked up there; where nobody looked, the stores of both hosts are compared.
+    An image that exists but is not proved to be the same is a warning, unless the operator confirms it. If the path was not checked there, the stores of
+    both hosts are compared.
     """
 
     name = "storage"
 
-    def concerns(self, request: Request) -> bool:
+    def applies_to(self, request: Request) -> bool:
         """Return whether any disk is not copied."""
         return bool(request.uncopied_disks)
 
-    def judge(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
-        images = (image for disk in request.uncopied_disks for image in (disk, *_files_of(disk)))
-        findings = [finding for image in images if (finding := _judged(image, request, host, fleet)) is not PASS]
-        findings += [Finding(warnings=(_unknown(disk),)) for disk in request.uncopied_disks if disk.get("files_problem") and not request.unsafe]
+        images = (image for disk in request.uncopied_disks for image in _images_of(disk))
+        findings = [finding for image in images if (finding := _judge_image(image, request, host, fleet)) is not PASS]
+        findings += [Finding(warnings=(_unknown_backing_text(disk),)) for disk in request.uncopied_disks if disk.files_problem and not request.unsafe]
         if not findings:
             return PASS
         reasons = [finding.reason for finding in findings if finding.reason]
         return Finding(" ".join(reasons) or None, tuple(warning for finding in findings for warning in finding.warnings))
 
 
-def _files_of(disk: Body) -> Iterator[Body]:
-    """Yield what the disk is built on, each as an image of its own; it is needed where the disk is."""
-    for file in disk.get("files") or ():
-        yield {**file, "target": disk["target"], "readonly": False, "optional": disk.get("optional")}
+def _images_of(disk: DiskNeed) -> Iterator[_Image]:
+    """Yield the image of the disk, and each of its backing files."""
+    yield _Image(disk)
+    for file in disk.files or ():
+        yield _Image(disk, file)
 
 
-def _unknown(disk: Body) -> str:
-    return f"What {_image(disk, start=False)} is built on is not known: {disk['files_problem']}."
+def _unknown_backing_text(disk: DiskNeed) -> str:
+    return f"The backing files of {_name(_Image(disk), start=False)} are not known: {disk.files_problem}."
 
 
-def _judged(disk: Body, request: Request, host: HostState, fleet: Fleet) -> Finding:
-    kind = disk.get("kind")
-    if kind == _VOLUME:
-        return _by_pool(disk, request, host)
-    if kind not in _PATHS:
+def _judge_image(image: _Image, request: Request, host: HostState, fleet: Fleet) -> Finding:
+    kind = image.place.kind
+    if kind == _VOLUME_KIND:
+        return _judge_by_pool(image, request, host)
+    if kind not in _PATH_KINDS:
         return PASS
-    present = host.paths.get(disk["source"])
-    if present is not False and disk["source"] in host.seen_devices:
+    present = host.paths.get(image.source)
+    if present is not False and image.source in host.seen_devices:
         return PASS
     if present is None:
-        return _by_store(disk, request, host, fleet)
-    return _if_present(disk, request, host) if present else _if_absent(disk)
+        return _judge_by_store(image, request, host, fleet)
+    return _judge_present(image, request, host) if present else _judge_absent(image)
 
 
-def _if_absent(disk: Body) -> Finding:
-    return PASS if disk.get("optional") else Finding(f"{_image(disk)} is not there.")
+def _judge_absent(image: _Image) -> Finding:
+    return PASS if image.disk.optional else Finding(f"{_name(image)} is not there.")
 
 
-def _if_present(disk: Body, request: Request, host: HostState) -> Finding:
-    if disk.get("readonly") or request.unsafe:
+def _judge_present(image: _Image, request: Request, host: HostState) -> Finding:
+    if image.is_readonly or request.unsafe:
         return PASS
-    if disk.get("shared") is not True:
-        return Finding(warnings=(f"{_image(disk)} is there on {host.name}, and that it is the same one is not proved: {_doubt(disk)}.",))
-    found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
-    if found is None or found.identity == disk["store"]:
+    if image.place.shared is not True:
+        return Finding(warnings=(f"{_name(image)} exists on {host.name}, but is not proved to be the same one: {_doubt_text(image)}.",))
+    found = find_store(host.hardware, image.source) if image.store else None
+    if found is None or found.identity == image.store:
         return PASS
-    return Finding(warnings=(f"{_image(disk)} is there on {host.name}, but not by name the same one: {disk['store']}, and there {found}.",))
+    return Finding(warnings=(f"{_name(image)} exists on {host.name}, but its store has another name: {image.store}, and there {found}.",))
 
 
-def _doubt(disk: Body) -> str:
-    if disk.get("shared") is False:
-        return "it lies on storage of its host alone, and moves only with copy_storage or unsafe"
-    if disk.get("kind") == "block":
+def _doubt_text(image: _Image) -> str:
+    if image.place.shared is False:
+        return "it is on storage of its host alone, and moves only with copy_storage or unsafe"
+    if image.place.kind == "block":
         return "it moves only once protect has seen the device on both hosts, or with unsafe"
     return "it is not known to be shared"
 
 
-def _by_store(disk: Body, request: Request, host: HostState, fleet: Fleet) -> Finding:
-    if disk.get("optional"):
+def _judge_by_store(image: _Image, request: Request, host: HostState, fleet: Fleet) -> Finding:
+    if image.disk.optional:
         return PASS
-    found = store_of(host.hardware, disk["source"]) if disk.get("store") and disk.get("kind") != "block" else None
-    if found is not None and found.identity == disk["store"]:
+    found = find_store(host.hardware, image.source) if image.store else None
+    if found is not None and found.identity == image.store:
         return PASS
-    if found is None or _may_be_linked(disk, host, fleet.source_of(request)) or (found.identity and request.unsafe):
-        return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
-    there = f"{found} is another" if found.identity else f"{found} is not shared"
-    return Finding(f"{_image(disk)} lies on {disk['store']}, and what is there at that path, {there}.")
+    if found is None or _may_be_linked(image, host, fleet.source_of(request)) or (found.identity and request.unsafe):
+        return Finding(warnings=(f"Whether {_name(image, start=False)} exists on {host.name} is not known.",))
+    there = "different storage" if found.identity else "not shared"
+    return Finding(f"{_name(image)} is on {image.store}, but on {host.name} that path is on {found}, which is {there}.")
 
 
-def _may_be_linked(disk: Body, host: HostState, source: HostState | None) -> bool:
-    """Whether the path goes through a link at the source, and the host has the store as well: then it may have that link too."""
-    at_source = store_of(source.hardware, disk["source"]) if source else None
-    return at_source is not None and at_source.identity != disk["store"] and has_store(host.hardware, disk["store"])
+def _may_be_linked(image: _Image, host: HostState, source: HostState | None) -> bool:
+    """Whether the path contains a link at the source, and the host also has the store: then it may have that link too."""
+    at_source = find_store(source.hardware, image.source) if source else None
+    return at_source is not None and at_source.identity != image.store and has_store(host.hardware, image.store or "")
 
 
-def _by_pool(disk: Body, request: Request, host: HostState) -> Finding:
+def _judge_by_pool(image: _Image, request: Request, host: HostState) -> Finding:
     if host.hardware.pools is None:
-        return Finding(warnings=(f"Whether {_image(disk, start=False)} is there on {host.name} is not known.",))
-    name = disk["source"].partition("/")[0]
+        return Finding(warnings=(f"Whether {_name(image, start=False)} exists on {host.name} is not known.",))
+    name = image.source.partition("/")[0]
     pool = host.hardware.pools.get(name)
-    if pool is None or not pool.get("active"):
-        return PASS if disk.get("optional") else Finding(f"{_image(disk)} is in the pool {name}, which {'is not active' if pool else 'it does not have'}.")
-    if disk.get("shared") is True or disk.get("readonly") or request.unsafe:
+    if pool is None or not pool.active:
+        return PASS if image.disk.optional else Finding(f"{_name(image)} is in the pool {name}, which {'is not active' if pool else 'it does not have'}.")
+    if image.place.shared is True or image.is_readonly or request.unsafe:
         return PASS
-    return Finding(warnings=(f"The pool {name} of {_image(disk, start=False)} is there on {host.name}, and that it is the same one is not proved.",))
+    return Finding(warnings=(f"The pool {name} of {_name(image, start=False)} exists on {host.name}, but is not proved to be the same one.",))
 
 
-def _image(disk: Body, start: bool = True) -> str:
-    what = {BACKING: "backing file", DATA: "data file"}.get(disk.get("role") or "", "image")
-    return f"{'The' if start else 'the'} {what} {disk['source']} of disk {disk['target'] or 'without a target'}"
+def _name(image: _Image, start: bool = True) -> str:
+    what = {BACKING: "backing file", DATA: "data file"}.get(image.file.role if image.file else "", "image")
+    return f"{'The' if start else 'the'} {what} {image.source} of disk {image.disk.target or 'without a target'}"
+
+
+MIB = 1024**2
+
+
+class Disk(Rule):
+    """Counted in bytes by pool or file system: capacity x ratio, less the used space and what other moves will still copy to it."""
+
+    name = "disk"
+
+    def applies_to(self, request: Request) -> bool:
+        """Return whether any disk is copied."""
+        return bool(request.copied)
+
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Return how many MiB are missing, and where. An unknown location is a warning."""
+        needed: dict[StorageLocation, int] = {}
+        unknown = []
+        for path, size in Guest.from_request(request).copies:
+            place = find_location(host.hardware, path) if path else None
+            if place is None:
+                unknown.append(path or "an unnamed disk")
+            else:
+                needed[place] = needed.get(place, 0) + size
+        short = [reason for reason in (_shortage_text(host, request, place, size) for place, size in needed.items()) if reason]
+        warnings = (f"How much space {host.name} has for the copy of {names_text(unknown)} is not known.",) if unknown else ()
+        return Finding(" ".join(short) or None, warnings)
+
+
+def _shortage_text(host: HostState, request: Request, place: StorageLocation, size: int) -> str:
+    if size > place.capacity_bytes:
+        return f"The copied disks have {_mib_of(size)} MiB, the whole {place.name} has {place.capacity_bytes // MIB} MiB."
+    used = place.capacity_bytes - place.available_bytes
+    free = int(place.capacity_bytes * host.settings.disk_allocation_ratio) - used - _reserved_bytes(host, request, place)
+    if size <= free:
+        return ""
+    return f"It is {_mib_of(size - free)} MiB short of disk space: {_mib_of(size)} MiB are copied, {max(0, free) // MIB} MiB of the {place.name} are free."
+
+
+def _reserved_bytes(host: HostState, request: Request, place: StorageLocation) -> int:
+    copies = [copy for guest in host.guests.values() if guest.uuid != request.uuid for copy in guest.copies]
+    # A copy whose target is not known may go to any place.
+    return sum(size for path, size in copies if not path or find_location(host.hardware, path) in (place, None))
+
+
+def _mib_of(size: int) -> int:
+    return -(-size // MIB)
+
+
+class BootFiles(Rule):
+    """Rejects a host on which such a file was searched and is missing. Contents are not compared, because the guest's memory already has them."""
+
+    name = "boot_files"
+
+    def applies_to(self, request: Request) -> bool:
+        """Return whether the guest has such files."""
+        return bool(request.boot_files or request.nvram)
+
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name each absent file, and the absent folder of the firmware variables."""
+        absent = [f"The {FILE_LABELS.get(file.what, file.what)} {file.path} is not there." for file in request.boot_files if _is_absent(file.path, host)]
+        folder = nvram_folder(request.nvram)
+        if folder and _is_absent(folder, host):
+            absent.append(f"The folder {folder}, where its firmware variables belong, is not there.")
+        return Finding(" ".join(absent)) if absent else PASS
+
+
+def _is_absent(path: str, host: HostState) -> bool:
+    return host.paths.get(path) is False

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import pathlib
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome, Record
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -37,10 +39,10 @@ class Scene:
             outcome = self.control.task(number, "protect", {})
             assert outcome.code == 0, outcome.text
 
-    def place(self, number: int) -> Record:
+    def place(self, number: int) -> HostRef:
         entry = self.control.ledger.find_host(name=self.lab.host(number))
         assert entry
-        return place(self.lab.host(number), entry.body["host_id"], entry.body["host_uuid"])
+        return HostRef(self.lab.host(number), entry.body["host_id"], entry.body["host_uuid"])
 
     def copy_image(self, name: str) -> None:
         """Put a copy of a guest's local image on the second host, as a restore of a backup does."""
@@ -60,15 +62,14 @@ class Scene:
 
     def record(self, name: str, uuid: str, source: int = 1, destination: int = 2, until: str = s.DONE, **more: t.Any) -> Record:
         """Write the record that the evacuation would have left."""
-        record = new_record(s.EVACUATION, {"uuid": uuid, "name": name}, self.place(source), self.place(destination), {}, by=BY)
-        stored = self.control.ledger.open_record({**record, **more})
+        record = new_record(s.EVACUATION, DomainRef(uuid, name), self.place(source), self.place(destination), {}, by=BY)
+        stored = self.control.ledger.open_record(dataclasses.replace(record, **more))
         for status in (s.PRE_MIGRATING, s.DONE):
-            changed = copy.deepcopy(stored.record)
-            advance(changed, status, BY)
-            stored = self.control.ledger.update(stored, changed)
+            changed = stored.record.advance(status, BY)
+            stored = self.control.ledger.update_record(stored, changed)
             if status == until:
                 break
-        return stored.record
+        return t.cast(Record, encode(stored.record))
 
     def evacuated(self, name: str, **more: t.Any) -> Record:
         uuid = self.lab.uuid(name)
@@ -76,8 +77,8 @@ class Scene:
         return self.record(name, uuid, **more)
 
     def status(self, record: Record) -> tuple[str, str | None]:
-        now = self.control.ledger.get(record["id"]).record
-        return now["status"], now["reason"]
+        now = self.control.ledger.read_record(record["id"]).record
+        return now.status, now.reason
 
     def clean(self, *options: str, **arguments: t.Any) -> Outcome:
         """Run the task on the first host."""

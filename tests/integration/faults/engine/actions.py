@@ -13,7 +13,7 @@ import time
 import typing as t
 import uuid
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import encode_document
 
 from ...support.hooks import AFTER, BEFORE
 from . import disks
@@ -223,7 +223,7 @@ class Actions:
         elif action.options["how"] == "empty":
             file.write_text("")
         elif action.options["how"] == "of the future":
-            file.write_bytes(encode({**document["body"], "schema": 99}, document["version"]))
+            file.write_bytes(encode_document({**document["body"], "schema": 99}, document["version"]))
         else:
             file.with_name(f"{uuid.uuid4()}.json").write_text(text)
 

@@ -11,7 +11,7 @@ import dataclasses
 import pathlib
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 
 from ...support.control import Record
 from ...support.door import Door

@@ -51,15 +51,15 @@ def slug(moment: str, guest: str) -> str:
 
 
 def _of_journal(arguments: Arguments) -> str:
-    return str(arguments[0].record["domain"]["name"])
+    return str(arguments[0].record.domain.name)
 
 
 def _of_record(arguments: Arguments) -> str:
-    return str(arguments[1]["domain"]["name"])
+    return str(arguments[1].domain.name)
 
 
 def _of_stored(arguments: Arguments) -> str:
-    return str(arguments[1].record["domain"]["name"])
+    return str(arguments[1].record.domain.name)
 
 
 def _of_job(arguments: Arguments) -> str:
@@ -67,15 +67,15 @@ def _of_job(arguments: Arguments) -> str:
 
 
 def _of_its_journal(arguments: Arguments) -> str:
-    return str(arguments[0]._journal.record["domain"]["name"])
+    return str(arguments[0]._journal.record.domain.name)
 
 
 def _of_order(arguments: Arguments) -> str:
-    return str(arguments[0].order["name"])
+    return str(arguments[0].order.name)
 
 
 def _of_plan(arguments: Arguments) -> str:
-    return str(arguments[1]["name"])
+    return str(arguments[1].name)
 
 
 def _of_intent(arguments: Arguments) -> str:
@@ -92,64 +92,64 @@ def _iteration(number: int) -> Moment:
     return Moment(
         f"iteration {number}",
         "module_utils._watcher.journal",
-        "Journal.measured",
+        "Journal.write_figures",
         AFTER,
         _of_journal,
-        lambda arguments: arguments[0].record["progress"]["iteration"] >= number,
+        lambda arguments: arguments[0].record.progress.iteration >= number,
     )
 
 
 def _act(act: str) -> Moment:
     """An act on the running job: it is in the state file, and libvirt was not asked yet."""
-    return Moment(act, "module_utils._watcher.journal", "Journal.intend", AFTER, _of_journal, lambda arguments: arguments[1] == act)
+    return Moment(act, "module_utils._watcher.journal", "Journal.intend_act", AFTER, _of_journal, lambda arguments: arguments[1] == act)
 
 
-_LEDGER = "plugin_utils._ledger.document_ledger"
+_LEDGER = "plugin_utils._ledger.ledger"
 _JOURNAL = "module_utils._watcher.journal"
 
 ON_THE_CONTROL_NODE = (
-    Moment("before the record", _LEDGER, "DocumentLedger.open_record", BEFORE, _of_record),
-    Moment("after the record", _LEDGER, "DocumentLedger.open_record", AFTER, _of_record),
-    Moment("while it holds the destination", "plugin_utils._moves.booking", "Booking._scheduled", BEFORE, _of_stored),
-    Moment("after the booking", "plugin_utils._moves.booking", "Booking._booked", AFTER, _of_stored),
+    Moment("before the record", _LEDGER, "Ledger.open_record", BEFORE, _of_record),
+    Moment("after the record", _LEDGER, "Ledger.open_record", AFTER, _of_record),
+    Moment("while it holds the destination", "plugin_utils._migrate.reserve", "Reservations._write_scheduled", BEFORE, _of_stored),
+    Moment("after the booking", "plugin_utils._migrate.reserve", "Reservations._reserve_host", AFTER, _of_stored),
     Moment(
         "before the record is closed",
-        "plugin_utils._moves.mirror",
-        "Mirror.write",
+        "plugin_utils._migrate.job",
+        "RecordMirror.write_record",
         BEFORE,
         _of_record,
-        lambda arguments: arguments[1]["status"] in FINAL,
+        lambda arguments: arguments[1].status in FINAL,
     ),
-    Moment("after the intent", "plugin_utils._evacuation.booking", "Booking.book", AFTER, _of_job),
-    Moment("before done is written", "plugin_utils._evacuation.starting", "Starting._write", BEFORE, _of_job, lambda arguments: arguments[2] == "done"),
+    Moment("after the intent", "plugin_utils._evacuate.reservation", "EvacuationReservation.reserve_host", AFTER, _of_job),
+    Moment("before done is written", "plugin_utils._evacuate.starts", "DomainStarter._write_record", BEFORE, _of_job, lambda arguments: arguments[2] == "done"),
 )
 
 ON_A_HOST = (
     Moment("watcher started", "module_utils._watcher.mover", "Mover.run", BEFORE, lambda arguments: str(arguments[0].order.name)),
-    Moment("before the job", "module_utils._watcher.call", "MigrateCall.run", BEFORE, lambda arguments: str(arguments[0]._order.name)),
-    Moment("job started", _JOURNAL, "Journal.enter", AFTER, _of_journal, lambda arguments: arguments[1] == "running"),
-    Moment("memory moves", _JOURNAL, "Journal.measured", AFTER, _of_journal, lambda arguments: bool(arguments[0].record["progress"]["memory_processed_bytes"])),
+    Moment("before the job", "module_utils._watcher.calls", "MigrateCall.run", BEFORE, lambda arguments: str(arguments[0]._order.name)),
+    Moment("job started", _JOURNAL, "Journal.enter_status", AFTER, _of_journal, lambda arguments: arguments[1] == "running"),
+    Moment("memory moves", _JOURNAL, "Journal.write_figures", AFTER, _of_journal, lambda arguments: bool(arguments[0].record.progress.memory_processed_bytes)),
     *(_iteration(number) for number in ITERATIONS),
-    Moment("post-copy begun", _JOURNAL, "Journal.enter", AFTER, _of_journal, lambda arguments: arguments[1] == "running (post-copy)"),
+    Moment("post-copy begun", _JOURNAL, "Journal.enter_status", AFTER, _of_journal, lambda arguments: arguments[1] == "running (post-copy)"),
     *(_act(f"force: {rung}") for rung in ("post_copy", "bandwidth", "downtime", "suspend")),
     *(_act(f"abort: {reason}") for reason in ("operator", "timeout", "stalled")),
     *(_act(f"recover: {part}") for part in ("pause", "resume")),
-    Moment("intent read", "module_utils._watcher.intents", "_intent", AFTER, _of_intent),
-    Moment("job ended", "module_utils._watcher.settle", "Settlement.settle", BEFORE, _of_its_journal),
+    Moment("intent read", "module_utils._watcher.control_files", "_parse_intent", AFTER, _of_intent),
+    Moment("job ended", "module_utils._watcher.settle", "Settlement.settle_move", BEFORE, _of_its_journal),
     Moment(
         "destination connected",
         "module_utils._watcher.settle",
-        "Settlement._host",
+        "Settlement._connect_host",
         AFTER,
         _of_its_journal,
         lambda arguments: arguments[1] == "destination",
     ),
-    Moment("before the last word", _JOURNAL, "Journal.advance", BEFORE, _of_journal, lambda arguments: arguments[1] in FINAL),
-    Moment("after the last word", _JOURNAL, "Journal.advance", AFTER, _of_journal, lambda arguments: arguments[1] in FINAL),
-    Moment("before it is defined and started", "module_utils._evacuation.restart", "Restart._put", BEFORE, _of_order),
-    Moment("after it was defined and started", "module_utils._evacuation.restart", "Restart._put", AFTER, _of_order),
-    Moment("before the definition is removed", "module_utils._evacuation.cleanup_phases", "Cleaner._forget", BEFORE, _of_plan),
-    Moment("after the definition is removed", "module_utils._evacuation.cleanup_phases", "Cleaner._forget", AFTER, _of_plan),
+    Moment("before the last word", _JOURNAL, "Journal.advance_status", BEFORE, _of_journal, lambda arguments: arguments[1] in FINAL),
+    Moment("after the last word", _JOURNAL, "Journal.advance_status", AFTER, _of_journal, lambda arguments: arguments[1] in FINAL),
+    Moment("before it is defined and started", "module_utils._evacuation.restart", "Restart._put_domain", BEFORE, _of_order),
+    Moment("after it was defined and started", "module_utils._evacuation.restart", "Restart._put_domain", AFTER, _of_order),
+    Moment("before the definition is removed", "module_utils._evacuation.cleanup", "CopyCleaner._undefine_domain", BEFORE, _of_plan),
+    Moment("after the definition is removed", "module_utils._evacuation.cleanup", "CopyCleaner._undefine_domain", AFTER, _of_plan),
 )
 
 # The operation as libvirt's hook is called with it. While it is held, the daemon holds the guest.

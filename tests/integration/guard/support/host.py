@@ -14,7 +14,7 @@ import subprocess
 import time
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard.storage import HOST_TOKEN_PREFIX
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.storage_program import HOST_TOKEN_PREFIX
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, eventually
 
 BUILD = pathlib.Path(__file__).resolve().parents[7]

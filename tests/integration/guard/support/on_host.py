@@ -6,21 +6,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import install, release, state, tombstones
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import install, status
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+
+
+def read_state() -> dict[str, t.Any]:
+    now = status.read_guard_state()
+    return {"installed": now.installed, "systemd": now.systemd, **encode(now.boot)}
+
 
 CALLS: dict[str, t.Callable[..., t.Any]] = {
-    "install": install.install,
-    "remove": install.remove,
-    "revoke": install.revoke,
-    "release": release.release,
-    "state": state.state,
-    "leave_tombstones": tombstones.leave_tombstones,
+    "install": lambda grant=None, **options: install.install_guard(grant=install.read_grant(grant) if grant else None, **options),
+    "remove": install.remove_guard,
+    "revoke": install.revoke_grant,
+    "release": status.release_host,
+    "state": read_state,
+    "leave_tombstones": lambda grant, **options: install.leave_tombstones(install.read_grant(grant), **options),
 }
 
 
@@ -30,7 +36,7 @@ def main(name: str, arguments: str) -> int:
     except KvmfleetError as error:
         print(json.dumps(error.as_result()))
         return 1
-    print(json.dumps(answer, default=dataclasses.asdict))
+    print(json.dumps(answer, default=encode))
     return 0
 
 

@@ -28,11 +28,11 @@ STATE = "rm -rf /var/lib/kvmfleet/* /run/kvmfleet/* /usr/local/lib/kvmfleet/* /e
 class Mixed(Desk):
     """A control node from which guests are moved between any two hosts."""
 
-    def begin_go(self, name: str, source: int, destination: int, **arguments: t.Any) -> Running:
+    def begin_migration(self, name: str, source: int, destination: int, **arguments: t.Any) -> Running:
         return self.begin(source, "live_migrate", {"name": name, "destination": self.lab.host(destination), **arguments})
 
-    def go(self, name: str, source: int, destination: int, **arguments: t.Any) -> Outcome:
-        return self.begin_go(name, source, destination, **arguments).wait()
+    def migrate(self, name: str, source: int, destination: int, **arguments: t.Any) -> Outcome:
+        return self.begin_migration(name, source, destination, **arguments).wait()
 
     def act(self, on: int, module: str, **arguments: t.Any) -> Outcome:
         """Run a module that knows no ledger."""

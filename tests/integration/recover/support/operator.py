@@ -6,14 +6,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import re
 import subprocess
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab
 
@@ -83,7 +85,7 @@ class Operator(Control):
         return found.body
 
     def origin(self, uuid: str) -> str | None:
-        document = self.ledger.domain(uuid)
+        document = self.ledger.read_domain(uuid)
         assert document, f"the ledger has no domain {uuid}"
         return t.cast("str | None", document.body["protected"]["origin"])
 
@@ -94,13 +96,12 @@ class Operator(Control):
     def evacuated(self, name: str, uuid: str, source: int, destination: int) -> str:
         """Write that a domain was evacuated, as C(evacuate) does; return the record's ID."""
         ends = [self.entry(number) for number in (source, destination)]
-        places = [place(end["name"], end["host_id"], end["host_uuid"]) for end in ends]
-        stored = self.ledger.open_record(new_record(s.EVACUATION, {"uuid": uuid, "name": name}, places[0], places[1], {}, BY))
+        places = [HostRef(end["name"], end["host_id"], end["host_uuid"]) for end in ends]
+        record = new_record(s.EVACUATION, DomainRef(uuid, name), places[0], places[1], {}, BY)
+        stored = self.ledger.open_record(dataclasses.replace(record, wanted_state="running"))
         for status in (s.PRE_MIGRATING, s.DONE):
-            record = dict(stored.record, history=list(stored.record["history"]), wanted_state="running")
-            advance(record, status, BY)
-            stored = self.ledger.update(stored, record)
-        return t.cast("str", stored.record["id"])
+            stored = self.ledger.update_record(stored, stored.record.advance(status, BY))
+        return stored.record.record_id
 
 
 def lab_task(lab: Lab, verb: str) -> str:

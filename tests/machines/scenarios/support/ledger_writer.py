@@ -15,9 +15,10 @@ import uuid
 
 sys.path.insert(0, sys.argv[1])
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import new_record, place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
 
@@ -25,14 +26,14 @@ def main(location: str, me: str, count: int) -> None:
     ledger = open_ledger(location)
     opened, unseen = [], []
     for number in range(count):
-        domain = {"uuid": str(uuid.UUID(int=number + 1)), "name": f"d{number}"}
+        domain = DomainRef(str(uuid.UUID(int=number + 1)), f"d{number}")
         try:
-            ledger.open_record(new_record(s.LIVE_MIGRATION, domain, place("m1"), place("m2"), {}, me))
+            ledger.open_record(new_record(s.LIVE_MIGRATION, domain, HostRef("m1", None, None), HostRef("m2", None, None), {}, me))
             opened.append(number)
         except Conflict:
             pass
         # Whoever had it: now there is a record of it, and everybody has to see that.
-        if domain["uuid"] not in {record["domain"]["uuid"] for record in ledger.records()}:
+        if domain.uuid not in {record.domain.uuid for record in ledger.list_records()}:
             unseen.append(number)
     print(json.dumps({"opened": opened, "unseen": unseen, "problems": ledger.problems}))
 

@@ -133,15 +133,15 @@ class Site(Control):
         print(f"{module} on {host}: {outcome.code} after {time.monotonic() - begun:.0f} s", flush=True)
         return outcome
 
-    def told(self) -> list[Summary]:
-        """Return what the ledger's records say, oldest first: domain, status, reason, source, destination."""
+    def record_summaries(self) -> list[Summary]:
+        """Return domain, status, reason, source and destination of each record of the ledger, oldest first."""
         return [
             (record["domain"]["name"], record["status"], record["reason"], record["source"]["host"], record["destination"]["host"]) for record in self.records()
         ]
 
-    def ended(self, fleet: t.Mapping[int, t.Iterable[str]], *records: Summary) -> None:
-        """The machines run this and nothing else, the ledger has these records and no other, and its audit chain holds."""
-        active, told = self.machines.active(), self.told()
+    def check_end_state(self, fleet: t.Mapping[int, t.Iterable[str]], *records: Summary) -> None:
+        """Assert that the machines run exactly this, that the ledger has exactly these records, and that its audit chain is valid."""
+        active, told = self.machines.active(), self.record_summaries()
         assert active == {number: set(names) for number, names in fleet.items()}, active
         assert sorted(told, key=str) == sorted(records, key=str), told
         self.verify_audit()

@@ -14,11 +14,14 @@ import uuid
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.boot_guard import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, NotFound, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 ID, UUID, DOMAIN, OTHER = (str(uuid.UUID(int=number)) for number in (1, 2, 3, 9))
 GUARD = {"installed": True, "systemd": True, "ran": True, "held": {"at": "now", "why": "boot"}, "released": None, "would_start": []}
@@ -59,21 +62,19 @@ class Fleet:
         action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
         action._execute_module = self.host.run
         others = {name: {"ansible_facts": {"kvmfleet_host": facts}} for name, facts in self.facts.items()}
-        return action.outcome(task_vars("kvm1", {"kvmfleet_ledger": str(self.folder)}, others))
+        return action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": str(self.folder)}, others))
 
     def known(self) -> FileLedger:
         ledger = FileLedger(str(self.folder))
-        ledger.put_host({"name": "kvm1", "host_id": ID, "host_uuid": UUID, "machine_id": "m1", "state": "fenced", "since": "then"}, None)
+        ledger.put_host(host_entry({"name": "kvm1", "host_id": ID, "host_uuid": UUID, "machine_id": "m1", "state": "fenced", "since": "then"}), None)
         return ledger
 
     def evacuation(self, *statuses: str) -> str:
         ledger = self.known()
-        stored = ledger.open_record(new_record(s.EVACUATION, {"uuid": DOMAIN, "name": "web1"}, place("kvm1", ID), place("kvm2", OTHER), {}, "test"))
+        stored = ledger.open_record(new_record(s.EVACUATION, DomainRef(DOMAIN, "web1"), HostRef("kvm1", ID, None), HostRef("kvm2", OTHER, None), {}, "test"))
         for status in statuses:
-            record = {**stored.record, "history": list(stored.record["history"])}
-            advance(record, status, "test")
-            stored = ledger.update(stored, record)
-        return str(stored.record["id"])
+            stored = ledger.update_record(stored, stored.record.advance(status, "test"))
+        return stored.record.record_id
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def fleet(tmp_path: pathlib.Path) -> Fleet:
     return Fleet(tmp_path)
 
 
-def test_without_options_it_reads_also_where_there_is_no_ledger(fleet: Fleet) -> None:
+def test_boot_guard_without_options_reads_the_state_without_a_ledger(fleet: Fleet) -> None:
     result = fleet.task()
     assert (result["changed"], result["guard"], result["withheld_by"], result["open_records"]) == (False, GUARD, [], [])
     assert (fleet.host.phases, fleet.folder.exists()) == (["read"], False)
@@ -94,7 +95,7 @@ def test_a_known_host_without_open_evacuations_is_released(fleet: Fleet) -> None
     assert (fleet.host.phases, fleet.host.checks) == (["read", "release"], {False})
 
 
-def test_check_mode_is_told_to_the_host(fleet: Fleet) -> None:
+def test_check_mode_is_passed_to_the_host(fleet: Fleet) -> None:
     fleet.known()
     fleet.check_mode = True
     assert fleet.task(state="released")["changed"]
@@ -113,12 +114,14 @@ def test_an_open_evacuation_withholds_the_release(fleet: Fleet, statuses: tuple[
 
 @pytest.mark.parametrize("by", ["this host", "another host"])
 @pytest.mark.parametrize(("record_type", "status"), [(s.EVACUATION, s.PRE_MIGRATING), (s.LIVE_MIGRATION, s.COMPLETED)])
-def test_a_record_that_the_ledger_has_lost_withholds_it(fleet: Fleet, by: str, record_type: str, status: str) -> None:
-    """This host is one end of it, and remembers it itself or has it told by the other one."""
+def test_a_remembered_move_that_the_ledger_lost_withholds_the_release(fleet: Fleet, by: str, record_type: str, status: str) -> None:
+    """The host is the source or the destination of the move, and its own memory or that of the other host has the record."""
     ledger = fleet.known()
-    ends = (place("kvm1", ID), place("kvm2", OTHER)) if by == "another host" else (place("kvm2", OTHER), place("kvm1", ID))
-    lost = {**new_record(record_type, {"uuid": DOMAIN, "name": "web1"}, *ends, {}, "test"), "generation": 1, "status": status, "ledger_id": ledger.ledger_id}
-    unrelated = {**lost, "id": str(uuid.UUID(int=11)), "source": place("kvm3", str(uuid.UUID(int=10))), "destination": place("kvm2", OTHER)}
+    ends = (HostRef("kvm1", ID, None), HostRef("kvm2", OTHER, None)) if by == "another host" else (HostRef("kvm2", OTHER, None), HostRef("kvm1", ID, None))
+    made = new_record(record_type, DomainRef(DOMAIN, "web1"), *ends, {}, "test")
+    lost = {**encode(made), "generation": 1, "status": status, "ledger_id": ledger.ledger_id}
+    elsewhere = {"source": HostRef("kvm3", str(uuid.UUID(int=10)), None), "destination": HostRef("kvm2", OTHER, None)}
+    unrelated = {**lost, "id": str(uuid.UUID(int=11)), **encode(elsewhere)}
     if by == "another host":
         fleet.facts["kvm2"] = {"remembered": [lost, unrelated]}
     else:
@@ -132,7 +135,7 @@ def test_a_record_that_the_ledger_has_lost_withholds_it(fleet: Fleet, by: str, r
 
 
 @pytest.mark.parametrize("statuses", [(s.PRE_MIGRATING, s.DONE, s.COMPLETED), (s.FAILED,)])
-def test_a_closed_one_does_not(fleet: Fleet, statuses: tuple[str, ...]) -> None:
+def test_a_closed_evacuation_does_not_withhold_the_release(fleet: Fleet, statuses: tuple[str, ...]) -> None:
     fleet.evacuation(*statuses)
     assert fleet.task(state="released")["changed"]
 
@@ -148,8 +151,8 @@ def test_a_host_that_the_ledger_does_not_know_is_not_released(fleet: Fleet) -> N
 
 def test_a_host_that_was_discarded_is_not_released(fleet: Fleet) -> None:
     ledger = fleet.known()
-    (entry,) = ledger.hosts()
-    ledger.put_host({**entry.body, "discarded": {"at": "then", "by": "Ada", "reason": "burnt"}}, entry.version)
+    (entry,) = ledger.list_hosts()
+    ledger.put_host(host_entry({**entry.body, "discarded": {"at": "then", "by": "Ada", "reason": "burnt"}}), entry.version)
     with pytest.raises(Unsafe, match="adopt_identity"):
         fleet.task(state="released")
     assert fleet.host.phases == ["read"]
@@ -163,14 +166,59 @@ def test_a_host_that_lost_its_identity_is_not_released(fleet: Fleet) -> None:
     assert "release" not in fleet.host.phases
 
 
-def test_what_is_forgotten_is_not_to_be_started(fleet: Fleet) -> None:
+def test_a_forgotten_domain_is_not_started(fleet: Fleet) -> None:
     result = fleet.task(forget=[DOMAIN.upper()])
     assert (result["changed"], result["forgotten"], result["to_start"]) == (True, [DOMAIN], [])
 
 
-def test_bad_input_asks_nobody(fleet: Fleet) -> None:
+def test_bad_input_is_refused_before_the_host_is_asked(fleet: Fleet) -> None:
     with pytest.raises(InvalidArgument):
         fleet.task(forget=["../web1"])
     with pytest.raises(InvalidArgument):
         fleet.task(state="held")
     assert fleet.host.phases == []
+
+
+CLEANUP: dict[str, t.Any] = {"cleaned": [], "superseded": [], "refused": [], "missing_records": []}
+
+
+def test_a_host_is_released_after_the_cleanup_of_a_recovery(fleet: Fleet) -> None:
+    fleet.known()
+    result = fleet.task(_work={"recover": CLEANUP})
+    assert (result["changed"], [entry["name"] for entry in result["to_start"]]) == (True, ["web1"])
+    assert fleet.host.phases == ["read", "release"]
+
+
+def test_a_cleanup_with_evacuations_that_the_ledger_lost_prevents_the_release(fleet: Fleet) -> None:
+    lost = {**CLEANUP, "refused": [{"name": "web1", "record": "r1"}], "missing_records": [{"id": "r1"}]}
+    with pytest.raises(Unsafe, match="does not have all evacuations of kvm1 any more, of web1"):
+        fleet.task(_work={"recover": lost})
+    assert fleet.host.phases == []
+
+
+def test_a_host_without_a_boot_guard_is_not_asked_to_release(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GUARD, "installed", False)
+    fleet.known()
+    assert not fleet.task(_work={"recover": CLEANUP})["changed"]
+    assert fleet.host.phases == ["read"]
+
+
+def test_an_open_evacuation_of_a_host_without_a_boot_guard_ends_the_recovery(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GUARD, "installed", False)
+    fleet.evacuation(s.PRE_MIGRATING, s.DONE)
+    with pytest.raises(Unsafe, match="kvm1 has no boot guard and open evacuations, of web1"):
+        fleet.task(_work={"recover": CLEANUP})
+
+
+def test_check_mode_ignores_records_that_the_cleanup_would_complete(fleet: Fleet) -> None:
+    record = fleet.evacuation(s.PRE_MIGRATING, s.DONE)
+    fleet.check_mode = True
+    result = fleet.task(_work={"recover": {**CLEANUP, "cleaned": [{"record": record, "superseded": []}]}})
+    assert ([entry["id"] for entry in result["withheld_by"]], result["open_records"]) == ([record], [])
+    assert fleet.host.phases == ["read"]
+
+
+def test_an_open_evacuation_withholds_the_release_after_a_cleanup(fleet: Fleet) -> None:
+    fleet.evacuation(s.PRE_MIGRATING, s.DONE)
+    with pytest.raises(Unsafe, match="kvm1 cannot be released"):
+        fleet.task(_work={"recover": CLEANUP})

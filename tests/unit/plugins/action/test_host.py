@@ -12,8 +12,9 @@ import uuid
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.host import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, KvmfleetError, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 ID, UUID = (str(uuid.UUID(int=number)) for number in (1, 2))
@@ -46,6 +47,8 @@ class Fleet:
         self.check_mode = False
         self.strategy = "linear"
         self.async_val = 0
+        self.facts: dict[str, t.Any] = {}
+        self.variables: dict[str, t.Any] = {}
 
     def task(self, here: str = "kvm1", **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
@@ -59,10 +62,11 @@ class Fleet:
             get_play=lambda: types.SimpleNamespace(strategy=self.strategy),
         )
         action._execute_module = self.host.run
-        return action.outcome(task_vars(here, {"kvmfleet_ledger": str(self.folder)}))
+        own = {"kvmfleet_ledger": str(self.folder), "ansible_facts": {"kvmfleet_host": self.facts} if self.facts else {}, **self.variables}
+        return action.run_with_options(task_vars(here, own))
 
     def entries(self) -> list[dict[str, t.Any]]:
-        return [document.body for document in FileLedger(str(self.folder)).hosts()]
+        return [document.body for document in FileLedger(str(self.folder)).list_hosts()]
 
 
 @pytest.fixture
@@ -70,7 +74,7 @@ def fleet(tmp_path: pathlib.Path) -> Fleet:
     return Fleet(tmp_path)
 
 
-def test_the_first_task_makes_identity_and_entry_and_the_second_changes_nothing(fleet: Fleet) -> None:
+def test_the_first_task_creates_identity_and_entry_and_the_second_changes_nothing(fleet: Fleet) -> None:
     first = fleet.task(state="maintenance", reason="disk")
     assert first["changed"]
     assert (first["host"]["host_id"], first["host"]["state"], first["host"]["reason"]) == (ID, "maintenance", "disk")
@@ -81,19 +85,49 @@ def test_the_first_task_makes_identity_and_entry_and_the_second_changes_nothing(
     assert fleet.host.phases == ["read", "create", "read"]
 
 
-def test_who_a_host_has_just_said_it_is_is_not_asked_again(fleet: Fleet) -> None:
+DRAIN: dict[str, t.Any] = {"play": ["kvm1"], "candidates": ["kvm2"], "just_asked": True}
+
+
+def test_a_drain_uses_the_host_id_of_fresh_facts(fleet: Fleet) -> None:
     fleet.task(state="enabled")
     fleet.host.phases = []
-    result = fleet.task(state="maintenance", _work={"told": {"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "domains": []}})
+    fleet.facts = with_receipt({"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "domains": []})
+    result = fleet.task(state="maintenance", _work={"drain": DRAIN})
     assert result["changed"]
     assert [(entry["name"], entry["host_id"], entry["state"]) for entry in fleet.entries()] == [("kvm1", ID, "maintenance")]
     assert fleet.host.phases == []
-    fleet.task(state="enabled", _work={"told": {"host_id": None, "host_uuid": UUID}})
-    fleet.task(state="maintenance", _work={"told": {}})
+    fleet.task(state="enabled")
+    fleet.facts = with_receipt({"host_id": None, "host_uuid": UUID, "machine_id": "m1", "domains": []})
+    fleet.task(state="maintenance", _work={"drain": DRAIN})
     assert fleet.host.phases == ["read", "read"]
 
 
-def test_check_mode_predicts_and_writes_neither_entry_nor_identity_nor_ledger(fleet: Fleet) -> None:
+def test_a_drain_keeps_the_state_fenced_and_reports_the_previous_state(fleet: Fleet) -> None:
+    first = fleet.task(state="maintenance", _work={"drain": DRAIN})
+    assert (first["host"]["state"], first["host"]["reason"]) == ("maintenance", "It is being drained")
+    assert (first["_drain"]["before"], first["_drain"]["cordoned"]) == ({"state": "enabled", "reason": None}, True)
+    fleet.task(state="fenced", reason="it burns")
+    again = fleet.task(state="maintenance", _work={"drain": DRAIN})
+    assert (again["changed"], again["host"]["state"], again["host"]["reason"]) == (False, "fenced", "it burns")
+    assert again["_drain"]["before"] == {"state": "fenced", "reason": "it burns"}
+
+
+def test_a_drain_gets_the_hosts_to_ask_and_the_settings_of_the_host(fleet: Fleet) -> None:
+    fleet.variables = {"kvmfleet_scheduler": {"labels": ["ssd"]}}
+    told = fleet.task(_work={"drain": DRAIN}, ledger=str(fleet.folder))["_drain"]
+    assert (told["ask"], told["ask_for_all"], told["arriving"], told["cordoned"]) == (("kvm1",), ("kvm2",), (), False)
+    assert told["settings"] == {"scheduler": {"labels": ["ssd"]}, "policy": {}, "profiles": {}}
+    assert told["ledger"] == str(fleet.folder)
+    assert not fleet.folder.exists()
+
+
+def test_facts_of_an_unexpected_form_are_refused_in_the_first_task_of_a_drain(fleet: Fleet) -> None:
+    fleet.facts = with_receipt({"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "domains": 5})
+    with pytest.raises(InvalidArgument, match="expected form"):
+        fleet.task(_work={"drain": DRAIN})
+
+
+def test_check_mode_writes_no_entry_identity_or_ledger(fleet: Fleet) -> None:
     fleet.check_mode = True
     result = fleet.task(state="fenced")
     assert result["changed"]
@@ -102,7 +136,7 @@ def test_check_mode_predicts_and_writes_neither_entry_nor_identity_nor_ledger(fl
     assert not fleet.folder.exists()
 
 
-def test_without_a_state_it_reads_and_makes_nothing(fleet: Fleet) -> None:
+def test_host_without_a_state_reads_and_creates_nothing(fleet: Fleet) -> None:
     assert fleet.task() == {"changed": False, "host": None}
     assert not fleet.folder.exists()
     fleet.task(state="maintenance")
@@ -110,7 +144,7 @@ def test_without_a_state_it_reads_and_makes_nothing(fleet: Fleet) -> None:
     assert fleet.host.phases == ["read", "read", "create", "read"]
 
 
-def test_a_host_that_does_not_answer_is_written_by_its_name_from_another(fleet: Fleet) -> None:
+def test_the_state_of_a_silent_host_is_set_by_name_from_another_host(fleet: Fleet) -> None:
     fleet.task(state="enabled")
     fleet.host = Host()
     result = fleet.task(here="localhost", name="kvm1", state="fenced", reason="burnt")
@@ -119,19 +153,19 @@ def test_a_host_that_does_not_answer_is_written_by_its_name_from_another(fleet: 
     assert [(entry["name"], entry["host_id"], entry["state"]) for entry in fleet.entries()] == [("kvm1", ID, "fenced")]
 
 
-def test_an_unknown_name_is_not_found_and_nothing_is_written(fleet: Fleet) -> None:
+def test_an_unknown_name_is_not_found(fleet: Fleet) -> None:
     with pytest.raises(NotFound, match="kvm9"):
         fleet.task(name="kvm9", state="fenced")
     assert fleet.entries() == []
 
 
 @pytest.mark.parametrize("name", ["", "kvm\n1"])
-def test_a_name_that_cannot_be_one_is_refused(fleet: Fleet, name: str) -> None:
+def test_an_invalid_host_name_is_refused(fleet: Fleet, name: str) -> None:
     with pytest.raises(InvalidArgument, match="name is"):
         fleet.task(name=name, state="fenced")
 
 
-def test_a_host_that_lost_its_identity_is_not_given_another(fleet: Fleet) -> None:
+def test_a_host_that_lost_its_identity_gets_no_new_one(fleet: Fleet) -> None:
     fleet.task(state="enabled")
     fleet.host = Host()
     with pytest.raises(Conflict, match="lost its identity"):
@@ -140,11 +174,19 @@ def test_a_host_that_lost_its_identity_is_not_given_another(fleet: Fleet) -> Non
 
 
 @pytest.mark.parametrize("strategy", ["free", "ansible.builtin.free", "host_pinned"])
-def test_what_needs_all_hosts_together_refuses_other_strategies(fleet: Fleet, strategy: str) -> None:
+def test_tasks_that_need_all_hosts_together_refuse_other_strategies(fleet: Fleet, strategy: str) -> None:
     fleet.strategy = strategy
     with pytest.raises(NotSupported, match="strategy"):
         fleet.task(_work={"together": True}, state="maintenance")
     assert fleet.task(state="maintenance")["changed"]
+
+
+def test_the_ledger_of_the_task_is_returned_to_a_role(fleet: Fleet) -> None:
+    fleet.task(state="enabled")
+    told = fleet.task(_work={"together": True, "ledger": True}, ledger=str(fleet.folder))
+    assert (told["_ledger"], told["host"]["name"]) == (str(fleet.folder), "kvm1")
+    assert fleet.task(_work={"ledger": True})["_ledger"] is None
+    assert "_ledger" not in fleet.task()
 
 
 def test_async_is_refused(fleet: Fleet) -> None:
@@ -153,7 +195,7 @@ def test_async_is_refused(fleet: Fleet) -> None:
         fleet.task(state="enabled")
 
 
-def test_the_module_s_error_keeps_its_code(fleet: Fleet) -> None:
+def test_an_error_of_the_module_keeps_its_code(fleet: Fleet) -> None:
     fleet.host.run = lambda **call: {"failed": True, "msg": "no root", "error_code": "forbidden"}  # type: ignore[method-assign]
     with pytest.raises(KvmfleetError, match="no root") as caught:
         fleet.task(state="enabled")

@@ -5,20 +5,24 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pathlib
 import typing as t
 import uuid
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.action.test_host import ID, UUID, Fleet, Host
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
-OTHER = place("kvm2", str(uuid.UUID(int=5)), str(uuid.UUID(int=6)))
-HERE = place("kvm1", ID, UUID)
+OTHER = HostRef("kvm2", str(uuid.UUID(int=5)), str(uuid.UUID(int=6)))
+HERE = HostRef("kvm1", ID, UUID)
 WEB = str(uuid.UUID(int=64))
 
 
@@ -36,21 +40,19 @@ class Deciding(Fleet):
 
     def record(self, *statuses: str, kind: str = s.EVACUATION, **more: t.Any) -> str:
         ends = (more.pop("source", HERE), more.pop("destination", OTHER))
-        record = new_record(kind, {"uuid": more.pop("domain", WEB), "name": "web"}, *ends, {}, "me")
-        stored = self.ledger.open_record({**record, **more})
+        record = new_record(kind, DomainRef(more.pop("domain", WEB), "web"), *ends, {}, "me")
+        stored = self.ledger.open_record(dataclasses.replace(record, **more))
         for status in statuses:
-            changed = copy.deepcopy(stored.record)
-            advance(changed, status, "me")
-            stored = self.ledger.update(stored, changed)
-        return str(stored.record["id"])
+            stored = self.ledger.update_record(stored, stored.record.advance(status, "me"))
+        return stored.record.record_id
 
     def status(self, record: str) -> tuple[str, str | None]:
-        now = self.ledger.get(record).record
-        return now["status"], now["reason"]
+        now = self.ledger.read_record(record).record
+        return now.status, now.reason
 
     def put(self, **changes: t.Any) -> None:
-        (document,) = self.ledger.hosts()
-        self.ledger.put_host({**document.body, **changes}, document.version)
+        (document,) = self.ledger.list_hosts()
+        self.ledger.put_host(host_entry({**document.body, **changes}), document.version)
 
 
 @pytest.fixture
@@ -72,14 +74,14 @@ def fleet(tmp_path: pathlib.Path) -> Deciding:
         {"settle": {"id": "x", "status": "failed"}, "reason": "no id"},
     ],
 )
-def test_a_decision_without_reason_two_at_once_and_bad_ones_are_refused(fleet: Deciding, args: dict[str, t.Any]) -> None:
+def test_decisions_without_a_reason_in_pairs_or_invalid_are_refused(fleet: Deciding, args: dict[str, t.Any]) -> None:
     before = fleet.entries()
     with pytest.raises(InvalidArgument):
         fleet.task(**args)
     assert fleet.entries() == before
 
 
-def test_a_record_in_error_is_settled_once_with_the_reason_and_a_line_of_audit(fleet: Deciding) -> None:
+def test_a_record_in_error_is_settled_once_with_its_reason(fleet: Deciding) -> None:
     record = fleet.record(s.RUNNING, s.ERROR, kind=s.LIVE_MIGRATION)
     wanted = {"settle": {"id": record, "status": "failed"}, "reason": "seen on its console"}
     fleet.check_mode = True
@@ -92,14 +94,14 @@ def test_a_record_in_error_is_settled_once_with_the_reason_and_a_line_of_audit(f
     second = fleet.task(**wanted)
     assert (second["changed"], second["records"][0]["status"]) == (False, "failed")
     assert fleet.ledger.verify_audit() == []
-    document = fleet.ledger.domain(WEB)
+    document = fleet.ledger.read_domain(WEB)
     assert document
     assert [place["host"] for place in document.body["possible_hosts"]] == ["kvm1"]
     assert fleet.host.phases == []
 
 
 @pytest.mark.parametrize("statuses", [(), (s.PRE_MIGRATING,), (s.PRE_MIGRATING, s.DONE), (s.PRE_MIGRATING, s.FAILED)])
-def test_what_can_still_be_asked_and_what_is_closed_is_not_settled(fleet: Deciding, statuses: tuple[str, ...]) -> None:
+def test_records_that_hosts_can_answer_for_or_that_are_closed_are_not_settled(fleet: Deciding, statuses: tuple[str, ...]) -> None:
     record = fleet.record(*statuses)
     before = fleet.status(record)
     status = "failed" if s.DONE in statuses else "done" if s.FAILED not in statuses else "completed"
@@ -108,14 +110,14 @@ def test_what_can_still_be_asked_and_what_is_closed_is_not_settled(fleet: Decidi
     assert fleet.status(record) == before
 
 
-def test_a_status_that_the_kind_of_record_has_not_is_refused(fleet: Deciding) -> None:
+def test_a_status_that_the_type_of_record_does_not_have_is_refused(fleet: Deciding) -> None:
     record = fleet.record(s.PRE_MIGRATING, s.ERROR)
     with pytest.raises(InvalidArgument, match="cannot become 'cancelled'"):
         fleet.task(settle={"id": record, "status": "cancelled"}, reason="because")
     assert fleet.status(record) == ("error", None)
 
 
-def test_one_tombstone_is_settled_as_that_of_a_source_that_is_gone(fleet: Deciding) -> None:
+def test_a_tombstone_is_settled_as_source_discarded(fleet: Deciding) -> None:
     record = fleet.record(s.PRE_MIGRATING, s.DONE)
     fleet.task(settle={"id": record, "status": "completed"}, reason="wiped")
     assert fleet.status(record) == ("completed", "source_discarded")
@@ -129,7 +131,7 @@ def test_an_unknown_record_and_a_fleet_without_ledger_are_not_found(fleet: Decid
     assert not (tmp_path / "none").exists()
 
 
-def test_a_scrapped_host_s_tombstones_are_over_and_it_is_marked(fleet: Deciding) -> None:
+def test_source_discarded_closes_the_tombstones_and_marks_the_host(fleet: Deciding) -> None:
     done = fleet.record(s.PRE_MIGRATING, s.DONE)
     domains = [str(uuid.UUID(int=number)) for number in (65, 66, 67)]
     other = fleet.record(s.PRE_MIGRATING, s.DONE, source=OTHER, destination=HERE, domain=domains[0])
@@ -151,7 +153,7 @@ def test_a_scrapped_host_s_tombstones_are_over_and_it_is_marked(fleet: Deciding)
     assert fleet.host.phases == []
 
 
-def test_a_scrapped_host_that_is_back_takes_domains_only_by_a_person_s_word(fleet: Deciding) -> None:
+def test_a_discarded_host_is_enabled_only_after_adopt_identity(fleet: Deciding) -> None:
     fleet.task(here="localhost", name="kvm1", source_discarded=True, reason="burnt")
     with pytest.raises(Unsafe, match="burnt"):
         fleet.task(state="enabled")
@@ -163,7 +165,7 @@ def test_a_scrapped_host_that_is_back_takes_domains_only_by_a_person_s_word(flee
     assert fleet.task(state="enabled")["changed"]
 
 
-def test_a_host_that_answers_is_not_scrapped(fleet: Deciding) -> None:
+def test_a_host_that_answers_cannot_be_discarded(fleet: Deciding) -> None:
     record = fleet.record(s.PRE_MIGRATING, s.DONE)
     with pytest.raises(InvalidState, match="answers"):
         fleet.task(source_discarded=True, reason="burnt")
@@ -191,7 +193,7 @@ class Storage:
         return {"changed": bool(self.sees), "folders": list(self.sees), "problems": {folder: "no such file" for folder in FOLDERS if folder not in self.sees}}
 
 
-def test_a_token_of_a_host_that_is_off_is_revoked_on_the_storage_that_the_host_will_ask(fleet: Deciding) -> None:
+def test_a_token_of_a_host_that_is_off_is_revoked_on_shared_storage(fleet: Deciding) -> None:
     fleet.put(protected={"at": "then", "token_id": WEB, "token_folders": FOLDERS})
     storage = Storage(fleet, "/iso")
     fleet.check_mode = True
@@ -208,7 +210,7 @@ def test_a_token_of_a_host_that_is_off_is_revoked_on_the_storage_that_the_host_w
     assert not fleet.task(**REVOCATION)["changed"]
 
 
-def test_where_no_storage_could_tell_the_host_its_token_is_not_revoked(fleet: Deciding) -> None:
+def test_a_token_is_not_revoked_if_no_storage_could_be_written(fleet: Deciding) -> None:
     fleet.put(protected={"token_id": WEB, "token_folders": FOLDERS})
     Storage(fleet)
     with pytest.raises(Unsafe, match="/images: no such file"):
@@ -216,7 +218,7 @@ def test_where_no_storage_could_tell_the_host_its_token_is_not_revoked(fleet: De
     assert fleet.entries()[0]["protected"]["token_id"] == WEB
 
 
-def test_a_token_of_an_earlier_version_cannot_be_revoked_elsewhere(fleet: Deciding) -> None:
+def test_a_token_of_an_earlier_version_cannot_be_revoked_on_another_host(fleet: Deciding) -> None:
     fleet.put(protected={"token_id": WEB})
     storage = Storage(fleet, "/images")
     with pytest.raises(Unsafe, match="earlier version"):
@@ -224,7 +226,7 @@ def test_a_token_of_an_earlier_version_cannot_be_revoked_elsewhere(fleet: Decidi
     assert (storage.asked, fleet.entries()[0]["protected"]["token_id"]) == ([], WEB)
 
 
-def test_a_token_is_taken_from_the_host_itself_first(fleet: Deciding) -> None:
+def test_a_token_is_revoked_on_the_host_before_the_ledger(fleet: Deciding) -> None:
     fleet.put(protected={"token_id": WEB})
     run = fleet.host.run
 
@@ -256,7 +258,7 @@ class Changed(Host):
         return {"identity": {"host_id": self.host_id, "machine_id": self.machine_id, "host_uuid": self.host_uuid}, "libvirt_error": None}
 
 
-def test_a_host_of_which_all_has_changed_is_the_same_by_a_person_s_word(fleet: Deciding) -> None:
+def test_a_host_with_new_name_machine_id_and_uuid_is_adopted(fleet: Deciding) -> None:
     new = str(uuid.UUID(int=7))
     fleet.host = Changed(ID, new, "m2")
     with pytest.raises(Conflict, match="adopt_identity"):
@@ -275,7 +277,7 @@ def test_a_host_of_which_all_has_changed_is_the_same_by_a_person_s_word(fleet: D
     assert fleet.task(here="renamed", state="enabled")["changed"]
 
 
-def test_a_lost_identity_is_written_again(fleet: Deciding) -> None:
+def test_adopt_identity_writes_a_lost_identity_again(fleet: Deciding) -> None:
     fleet.host = Changed(None, UUID, "m1")
     with pytest.raises(Conflict, match="lost its identity"):
         fleet.task(state="enabled")
@@ -284,28 +286,28 @@ def test_a_lost_identity_is_written_again(fleet: Deciding) -> None:
     assert not fleet.task(adopt_identity=True, reason="disk replaced")["changed"]
 
 
-def test_a_host_with_an_id_of_its_own_keeps_it(fleet: Deciding) -> None:
+def test_a_host_with_another_id_cannot_be_adopted(fleet: Deciding) -> None:
     fleet.host = Changed(str(uuid.UUID(int=9)), UUID, "m1")
     before = fleet.entries()
-    with pytest.raises(Conflict, match="says it is"):
+    with pytest.raises(Conflict, match="reports the host ID"):
         fleet.task(adopt_identity=True, reason="mine")
     assert fleet.entries() == before
     assert fleet.host.phases == ["read"]
 
 
-def test_another_entry_of_the_name_gives_way(fleet: Deciding) -> None:
-    fleet.ledger.put_host({**fleet.entries()[0], "name": "kvm1", "host_id": OTHER["host_id"], "host_uuid": OTHER["host_uuid"]}, None)
-    fleet.host = Changed(OTHER["host_id"], OTHER["host_uuid"], "m3")
-    with pytest.raises(Conflict, match="another host of the name"):
+def test_adopt_identity_renames_an_old_entry_with_the_same_name(fleet: Deciding) -> None:
+    fleet.ledger.put_host(host_entry({**fleet.entries()[0], "name": "kvm1", "host_id": OTHER.host_id, "host_uuid": OTHER.host_uuid}), None)
+    fleet.host = Changed(OTHER.host_id, OTHER.host_uuid, "m3")
+    with pytest.raises(Conflict, match="another host with the name"):
         fleet.task(state="enabled")
     assert fleet.task(adopt_identity=True, reason="the old one is gone")["changed"]
     names = {entry["host_id"]: entry["name"] for entry in fleet.entries()}
-    assert names[OTHER["host_id"]] == "kvm1"
+    assert names[OTHER.host_id] == "kvm1"
     assert names[ID].startswith("kvm1 (until ")
     assert not fleet.task(adopt_identity=True, reason="the old one is gone")["changed"]
 
 
-def test_a_host_that_nothing_ties_to_the_ledger_is_not_adopted(fleet: Deciding) -> None:
+def test_a_host_unknown_to_the_ledger_is_not_adopted(fleet: Deciding) -> None:
     fleet.host = Changed(str(uuid.UUID(int=9)), str(uuid.UUID(int=10)), "m9")
     with pytest.raises(NotFound):
         fleet.task(here="stranger", adopt_identity=True, reason="mine")
@@ -330,28 +332,28 @@ class Remembering(Host):
 
 
 def moved(status: str = s.COMPLETED) -> dict[str, t.Any]:
-    record = new_record(s.LIVE_MIGRATION, {"uuid": WEB, "name": "web"}, HERE, OTHER, {}, "me")
-    advance(record, status, "the watcher")
-    return {"record": {**record, "generation": 3}, "watched": False}
+    record = new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web"), HERE, OTHER, {}, "me")
+    record = record.advance(status, "the watcher")
+    return {"record": {**encode(record), "generation": 3}, "watched": False}
 
 
-def test_a_record_that_only_the_host_remembers_is_settled_from_there(fleet: Deciding) -> None:
+def test_a_remembered_move_that_the_ledger_lost_is_settled(fleet: Deciding) -> None:
     told = moved()
     fleet.host = Remembering(told)
     wanted = {"id": told["record"]["id"], "status": "completed"}
     fleet.check_mode = True
     assert fleet.task(settle=wanted, reason="seen")["changed"]
-    assert list(fleet.ledger.records()) == []
+    assert list(fleet.ledger.list_records()) == []
     fleet.check_mode = False
     result = fleet.task(settle=wanted, reason="seen")
     assert (result["changed"], result["diff"]["before"]) == (True, {"status": None})
-    (record,) = fleet.ledger.records()
-    assert result["records"] == [record]
-    assert (record["status"], record["generation"]) == (s.COMPLETED, 3)
-    assert "seen" in record["history"][-1]["detail"]
+    (record,) = fleet.ledger.list_records()
+    assert result["records"] == [encode(record)]
+    assert (record.status, record.generation) == (s.COMPLETED, 3)
+    assert "seen" in record.last_detail
 
 
-def test_a_record_that_the_ledger_knows_too_little_of_is_settled_from_there(fleet: Deciding) -> None:
+def test_a_record_older_than_the_remembered_move_is_settled(fleet: Deciding) -> None:
     told = moved()
     record = fleet.record(kind=s.LIVE_MIGRATION, id=told["record"]["id"])
     told["record"]["generation"] = 1
@@ -360,7 +362,7 @@ def test_a_record_that_the_ledger_knows_too_little_of_is_settled_from_there(flee
     assert fleet.status(record) == (s.COMPLETED, None)
 
 
-def test_a_record_that_nobody_knows_is_not_found(fleet: Deciding) -> None:
+def test_a_record_that_neither_ledger_nor_host_knows_is_not_found(fleet: Deciding) -> None:
     fleet.host = Remembering(None)
     for options in ({}, {"name": "kvm2"}):
         with pytest.raises(NotFound):

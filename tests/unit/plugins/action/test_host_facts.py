@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action import host_facts as module
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._facts_age import age_seconds
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import age_seconds
 
 FACTS = {"gathered_at": "1970-01-01T00:00:00.000Z", "host_uuid": "a"}
 
@@ -22,7 +22,7 @@ def outcome(monkeypatch: pytest.MonkeyPatch, answer: dict[str, t.Any]) -> dict[s
     return t.cast("dict[str, t.Any]", module.ActionModule.__new__(module.ActionModule).run(None, {}))
 
 
-def test_facts_are_stamped_when_they_are_received(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_get_the_time_of_their_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
     result = outcome(monkeypatch, {"changed": False, "ansible_facts": {"kvmfleet_host": dict(FACTS), "discovered": 1}})
     told = result["ansible_facts"]["kvmfleet_host"]
     assert {**told, "received": None} == {**FACTS, "received": None}
@@ -40,5 +40,5 @@ def test_facts_are_stamped_when_they_are_received(monkeypatch: pytest.MonkeyPatc
         {"ansible_facts": {"kvmfleet_host": 5}},
     ],
 )
-def test_an_answer_without_facts_is_handed_on(monkeypatch: pytest.MonkeyPatch, answer: dict[str, t.Any]) -> None:
+def test_an_answer_without_facts_is_returned_unchanged(monkeypatch: pytest.MonkeyPatch, answer: dict[str, t.Any]) -> None:
     assert outcome(monkeypatch, dict(answer)) == answer

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import copy
 import pathlib
 import types
 import typing as t
@@ -15,12 +14,14 @@ import uuid
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.ledger_info import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, InvalidState, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy as copied
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy_ledger as copied
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.copying import FileTarget
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.target import FileTarget
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 
@@ -31,18 +32,19 @@ class Node:
         self.path = folder / "ledger"
         ledger = FileLedger(str(self.path))
         stored = [
-            ledger.open_record(new_record(s.LIVE_MIGRATION, {"uuid": str(uuid.uuid4()), "name": name}, place("kvm1"), place("kvm2"), {}, "me"))
+            ledger.open_record(
+                new_record(s.LIVE_MIGRATION, DomainRef(str(uuid.uuid4()), name), HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "me")
+            )
             for name in ("web1", "web2")
         ]
-        record = copy.deepcopy(stored[0].record)
-        advance(record, s.ERROR, "me")
-        self.records = [ledger.update(stored[0], record).record, stored[1].record]
+        record = stored[0].record.advance(s.ERROR, "me")
+        self.records = [ledger.update_record(stored[0], record).record, stored[1].record]
 
     def task(self, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
         action._loader = None
         action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=True, diff=False, delegate_to=None)
-        return action.outcome(task_vars("localhost", {"kvmfleet_ledger": str(self.path)}))
+        return action.run_with_options(task_vars("localhost", {"kvmfleet_ledger": str(self.path)}))
 
     def files(self) -> dict[str, bytes]:
         return {str(file): file.read_bytes() for file in self.path.rglob("*") if file.is_file()}
@@ -53,7 +55,7 @@ def node(tmp_path: pathlib.Path) -> Node:
     return Node(tmp_path)
 
 
-def test_alone_it_counts(node: Node) -> None:
+def test_ledger_info_without_options_counts_records(node: Node) -> None:
     result = node.task()
     assert not result["changed"]
     assert (result["counts"]["unsettled"], result["counts"]["open_by_status"]) == (2, {"accepted": 1, "error": 1})
@@ -62,16 +64,16 @@ def test_alone_it_counts(node: Node) -> None:
     assert (result["moved_to"], result["copied_from"]) == (None, None)
 
 
-def test_it_lists_by_the_lookups_conditions_and_shows_one(node: Node) -> None:
-    result = node.task(list=["migrations", "evacuations"], status=["error"], id=node.records[1]["id"])
-    assert result["migrations"] == [node.records[0]]
+def test_ledger_info_lists_by_conditions_and_returns_one_record(node: Node) -> None:
+    result = node.task(list=["migrations", "evacuations"], status=["error"], id=node.records[1].id)
+    assert result["migrations"] == [encode(node.records[0])]
     assert result["evacuations"] == []
-    assert result["record"] == node.records[1]
+    assert result["record"] == encode(node.records[1])
     assert "hosts" not in result
     assert node.task(list=["domains"], query="[].name")["domains"] == ["web1", "web2"]
 
 
-def test_a_whole_ledger_is_intact_and_nothing_is_written(node: Node) -> None:
+def test_an_undamaged_ledger_is_intact_and_not_written(node: Node) -> None:
     before = node.files()
     result = node.task(verify=True)
     assert result["intact"]
@@ -81,21 +83,21 @@ def test_a_whole_ledger_is_intact_and_nothing_is_written(node: Node) -> None:
     assert node.files() == before
 
 
-def test_what_is_wrong_fails_the_task_and_is_named(node: Node) -> None:
-    (node.path / "domains" / f"{node.records[0]['domain']['uuid']}.json").write_text("torn")
+def test_damage_of_the_ledger_fails_the_task_and_is_named(node: Node) -> None:
+    (node.path / "domains" / f"{node.records[0].domain.uuid}.json").write_text("torn")
     audit = node.path / "audit.jsonl"
     audit.write_text(audit.read_text().replace("web1", "web9", 1))
     before = node.files()
     result = node.task(verify=True)
     assert (result["failed"], result["error_code"], result["intact"]) == (True, "invalid_state", False)
     assert len(result["problems"]) == 2
-    assert node.records[0]["domain"]["uuid"] in result["problems"][0]
+    assert node.records[0].domain.uuid in result["problems"][0]
     assert "audit.jsonl: Line 1 was changed" in result["problems"][1]
     assert "compared with a backup" in result["msg"]
     assert node.files() == before
 
 
-def test_no_ledger_is_made(node: Node, tmp_path: pathlib.Path) -> None:
+def test_a_missing_ledger_is_not_created(node: Node, tmp_path: pathlib.Path) -> None:
     with pytest.raises(NotFound, match="There is no ledger at"):
         node.task(ledger=str(tmp_path / "none"), verify=True)
     assert not (tmp_path / "none").exists()
@@ -113,12 +115,12 @@ def test_no_ledger_is_made(node: Node, tmp_path: pathlib.Path) -> None:
         {"id": "x"},
     ],
 )
-def test_bad_conditions_are_refused(node: Node, args: dict[str, t.Any]) -> None:
+def test_invalid_conditions_are_refused(node: Node, args: dict[str, t.Any]) -> None:
     with pytest.raises(InvalidArgument):
         node.task(**args)
 
 
-def test_a_ledger_that_was_moved_is_read_and_says_where_it_is(tmp_path: pathlib.Path, node: Node) -> None:
+def test_a_moved_ledger_is_read_and_names_its_new_location(tmp_path: pathlib.Path, node: Node) -> None:
     settled = tmp_path / "settled"
     made = FileLedger(str(settled))
     copied(made, FileTarget(str(tmp_path / "new")), "me")

@@ -22,11 +22,12 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.metrics import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument, KvmfleetError, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._metrics.records import ended
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.metrics_records import ended
 
 Result = dict[str, t.Any]
 COLLECTIONS = next(parent.parent for parent in pathlib.Path(__file__).resolve().parents if parent.name == "ansible_collections")
@@ -47,7 +48,7 @@ class Node:
         action._loader = None
         given = {"path": str(self.path), **args}
         action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=check_mode, diff=True, delegate_to=None)
-        return action.outcome(task_vars("kvm1", self.variables))
+        return action.run_with_options(task_vars("kvm1", self.variables))
 
     def values(self) -> dict[str, float]:
         """Return what is in the file: series to value."""
@@ -57,7 +58,7 @@ class Node:
     def host(self, name: str, state: str, protected_at: str | None = None) -> None:
         body = {"host_id": str(uuid.uuid4()), "name": name, "host_uuid": str(uuid.uuid4()), "machine_id": name, "state": state, "reason": None}
         body |= {"host_key": body["host_id"], "since": "2026-11-21T03:00:00.000Z", "by": "me"}
-        self.ledger.put_host({**body, "protected": {"at": protected_at}} if protected_at else body, None)
+        self.ledger.put_host(host_entry({**body, "protected": {"at": protected_at}} if protected_at else body), None)
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def full(node: Node) -> None:
     node.host("kvm3", "fenced")
 
 
-def test_the_figures_are_those_of_the_ledger(node: Node) -> None:
+def test_the_metrics_match_the_ledger(node: Node) -> None:
     full(node)
     result = node.task()
     values = node.values()
@@ -98,7 +99,7 @@ def test_the_figures_are_those_of_the_ledger(node: Node) -> None:
     assert values["kvmfleet_ledger_problems"] == 0
 
 
-def test_no_name_becomes_a_label(node: Node) -> None:
+def test_names_of_hosts_and_domains_are_not_labels(node: Node) -> None:
     full(node)
     node.task()
     text = node.path.read_text()
@@ -112,14 +113,14 @@ def test_no_name_becomes_a_label(node: Node) -> None:
 
 
 @pytest.mark.parametrize("fill", [lambda node: None, full])
-def test_prometheus_finds_nothing_to_say(node: Node, fill: t.Callable[[Node], None]) -> None:
+def test_promtool_accepts_the_metrics(node: Node, fill: t.Callable[[Node], None]) -> None:
     fill(node)
     node.task()
     done = subprocess.run(["promtool", "check", "metrics"], input=node.path.read_text(), capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_again_without_a_move_is_no_change_but_a_new_time(node: Node) -> None:
+def test_a_second_export_without_a_move_only_updates_the_timestamp(node: Node) -> None:
     full(node)
     node.task()
     before = node.values()
@@ -140,7 +141,7 @@ def test_check_mode_writes_neither_file_nor_state(node: Node, tmp_path: pathlib.
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(None, 0o644), ("0640", 0o640), ("600", 0o600), (0o640, 0o640)])
-def test_others_may_read_it_as_the_mode_says(node: Node, mode: t.Any, expected: int) -> None:
+def test_the_file_has_the_mode_of_the_option_whatever_the_umask(node: Node, mode: t.Any, expected: int) -> None:
     old = os.umask(0o077)
     try:
         node.task(**({} if mode is None else {"mode": mode}))
@@ -151,26 +152,26 @@ def test_others_may_read_it_as_the_mode_says(node: Node, mode: t.Any, expected: 
 
 
 @pytest.mark.parametrize("args", [{"mode": "u=rw"}, {"mode": "0999"}, {"mode": 644}, {"path": "/tmp/kvmfleet.txt"}, {"path": "/none/kvmfleet.prom"}])
-def test_what_cannot_be_is_refused_and_nothing_written(node: Node, args: Result) -> None:
+def test_invalid_options_are_refused_and_nothing_is_written(node: Node, args: Result) -> None:
     with pytest.raises(InvalidArgument):
         node.task(**args)
     assert list(node.textfiles.iterdir()) == []
 
 
-def test_a_folder_in_its_place_is_named_and_nothing_left_behind(node: Node) -> None:
+def test_a_folder_in_place_of_the_file_is_refused(node: Node) -> None:
     node.path.mkdir()
     with pytest.raises(KvmfleetError, match=r"kvmfleet\.prom"):
         node.task()
     assert list(node.textfiles.iterdir()) == [node.path]
 
 
-def test_no_ledger_is_made(node: Node, tmp_path: pathlib.Path) -> None:
+def test_a_missing_ledger_is_not_created(node: Node, tmp_path: pathlib.Path) -> None:
     with pytest.raises(NotFound):
         node.task(ledger=str(tmp_path / "none"))
     assert not (tmp_path / "none").exists()
 
 
-def test_notices_that_wait_are_counted(node: Node, tmp_path: pathlib.Path) -> None:
+def test_waiting_notices_are_counted(node: Node, tmp_path: pathlib.Path) -> None:
     node.task()
     assert "kvmfleet_notices_waiting" not in node.values()
     spool = tmp_path / "spool" / node.ledger.ledger_id
@@ -220,7 +221,7 @@ def test_a_real_node_exporter_shows_each_series(node: Node, exporter: str) -> No
     assert shown == set(node.values())
 
 
-def test_the_playbook_writes_them_once_and_asks_no_host(node: Node, tmp_path: pathlib.Path) -> None:
+def test_the_playbook_writes_the_metrics_once_and_asks_no_host(node: Node, tmp_path: pathlib.Path) -> None:
     full(node)
     unreachable = "".join(f"{name} ansible_host=192.0.2.{number}\n" for number, name in enumerate(("kvm1", "kvm2"), 1))
     (tmp_path / "hosts.ini").write_text(f"[kvmfleet_hosts]\n{unreachable}[all:vars]\nkvmfleet_ledger={node.ledger.path}\n")

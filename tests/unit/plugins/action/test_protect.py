@@ -12,16 +12,16 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.protect import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._protect.builders import ID1, SECRET, UUID1, said
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import ID1, SECRET, UUID1, reported_domain
 
 GUARD = {"installed": False, "systemd": False, "held_at_boot": False, "held": False, "note": ""}
 ANSWERS: dict[str, dict[str, t.Any]] = {
     "identify": {"identity": {"host_id": ID1, "host_uuid": UUID1, "machine_id": "m1"}, "libvirt_error": None},
     "leave": {"changed": True, "host_id": ID1, "folders": {}, "unwritable": {"/iso": "Read-only file system"}, "devices": {}},
     "see": {"sees": {}},
-    "save": {"domains": [said()], "arriving": [], "unreadable": []},
+    "save": {"domains": [reported_domain()], "arriving": [], "unreadable": []},
     "guard": {"changed": False, "guard": GUARD},
 }
 
@@ -43,7 +43,7 @@ class Task:
         action._play_context = self.context
         action._connection = types.SimpleNamespace(_play_context=self.context)
         action._execute_module = self._execute
-        return action.outcome(task_vars("kvm1", self.variables))
+        return action.run_with_options(task_vars("kvm1", self.variables))
 
     def _execute(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         phase = module_args["_work"]["phase"]
@@ -58,7 +58,7 @@ def task(tmp_path: pathlib.Path) -> Task:
     return Task(tmp_path / "ledger")
 
 
-def test_a_task_does_all_steps_and_tells_no_definition(task: Task) -> None:
+def test_a_task_runs_all_steps_and_returns_no_definition(task: Task) -> None:
     result = task.run()
     assert task.phases == ["identify", "leave", "see", "save", "guard"]
     assert result["changed"]
@@ -67,21 +67,21 @@ def test_a_task_does_all_steps_and_tells_no_definition(task: Task) -> None:
     assert SECRET not in json.dumps(result)
 
 
-def test_no_connection_may_print_the_answer_that_has_definitions_and_all_others_may_be_seen(task: Task) -> None:
+def test_only_the_answer_with_definitions_is_hidden_from_verbose_output(task: Task) -> None:
     task.run()
     assert task.spoken == ["identify", "leave", "see", "guard"]
     assert task.context.no_log is False
 
 
 @pytest.mark.parametrize(("step", "phases"), [("leave", ["identify", "leave"]), ("read", ["see"]), ("save", ["save", "guard"])])
-def test_the_role_has_it_done_step_by_step(task: Task, step: str, phases: list[str]) -> None:
+def test_the_role_runs_the_steps_one_by_one(task: Task, step: str, phases: list[str]) -> None:
     task.run(_work={"step": "leave"})
     task.phases.clear()
     task.run(_work={"step": step})
     assert task.phases == phases
 
 
-def test_check_mode_makes_no_ledger(task: Task) -> None:
+def test_check_mode_creates_no_ledger(task: Task) -> None:
     result = task.run(check_mode=True)
     assert result["changed"]
     assert not task.folder.exists()
@@ -93,23 +93,23 @@ def test_a_clean_shutdown_token_without_a_guard_is_refused(task: Task) -> None:
     assert task.phases == []
 
 
-def test_fencing_that_cannot_be_used_shows_while_all_is_well_and_keeps_nothing_from_being_saved(task: Task) -> None:
+def test_unusable_fencing_fails_the_task_after_the_domains_are_saved(task: Task) -> None:
     task.variables["kvmfleet_fencing"] = {"agent": "fence_nobody_has", "options": {"password": SECRET}}
     result = task.run()
     assert task.phases == ["identify", "leave", "see", "save", "guard"]
     assert (result["failed"], result["changed"], result["error_code"]) == (True, True, "invalid_argument")
     assert result["msg"].startswith("kvmfleet_fencing of kvm1: the agent fence_nobody_has is not on the control node")
-    assert "The domains were saved all the same." in result["msg"]
+    assert "The domains were saved nevertheless." in result["msg"]
     assert SECRET not in result["msg"]
     assert [entry["name"] for entry in result["saved"]] == ["web1"]
 
 
-def test_a_step_that_saves_nothing_says_nothing_of_fencing(task: Task) -> None:
+def test_fencing_is_checked_only_by_the_save_step(task: Task) -> None:
     task.variables["kvmfleet_fencing"] = ["fence_ipmilan"]
     assert not task.run(_work={"step": "leave"}).get("failed")
     assert task.run(_work={"step": "save"})["error_code"] == "invalid_argument"
 
 
-def test_a_host_without_fencing_is_saved(task: Task) -> None:
+def test_the_domains_of_a_host_without_fencing_are_saved(task: Task) -> None:
     task.variables["kvmfleet_fencing"] = None
     assert not task.run().get("failed")

@@ -15,7 +15,7 @@ import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.lookup.test_ledger import play, run_playbook
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._report import nights
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 
 OURS = "kvmfleet.migration.report"
 
@@ -39,7 +39,7 @@ def run(tmp_path: Path, **options: t.Any) -> tuple[dict[str, t.Any], str]:
     return json.loads((tmp_path / "told.json").read_text()), done.stdout + done.stderr
 
 
-def test_a_play_writes_every_format(tmp_path: Path, night: str) -> None:
+def test_report_writes_every_format(tmp_path: Path, night: str) -> None:
     formats = ["html", "json", "csv", "markdown", "junit"]
     told, output = run(tmp_path, ledger=night, dest="reports", name="night", formats=formats, drain_host_result=nights.DRAINS)
     assert told["changed"]
@@ -47,12 +47,12 @@ def test_a_play_writes_every_format(tmp_path: Path, night: str) -> None:
     assert told["files"]["html"] == str(tmp_path / "reports" / "night.html")
     written = json.loads(Path(told["files"]["json"]).read_text())
     assert written["counts"] == told["counts"]
-    assert told["counts"]["records"] == len(list(open_ledger(night).records()))
+    assert told["counts"]["records"] == len(list(open_ledger(night).list_records()))
     assert told["safe_to_reboot"]["kvm1"] is True
     assert "[WARNING]" not in output
 
 
-def test_check_mode_tells_and_writes_nothing(tmp_path: Path, night: str) -> None:
+def test_check_mode_returns_the_summary_and_writes_nothing(tmp_path: Path, night: str) -> None:
     tasks = [
         {OURS: {"ledger": night, "dest": str(tmp_path / "reports")}, "check_mode": True, "register": "told"},
         {"ansible.builtin.debug": {"var": "told.summary"}},
@@ -64,17 +64,17 @@ def test_check_mode_tells_and_writes_nothing(tmp_path: Path, night: str) -> None
 
 
 WRONG = (
-    ({"since": "yesterday"}, "which is no time", "invalid_argument"),
+    ({"since": "yesterday"}, "which is not a time", "invalid_argument"),
     ({"ids": ["x"], "host": "kvm1"}, "ids is given together with host", "invalid_argument"),
     ({"ids": ["55555555-0000-4000-8000-000000000009"]}, "has no record", "not_found"),
-    ({"mode": "rw"}, "The mode 'rw' is none.", "invalid_argument"),
+    ({"mode": "rw"}, "The mode 'rw' is invalid.", "invalid_argument"),
     ({"name": "../x"}, "cannot be the name of a file", "invalid_argument"),
     ({"formats": ["pdf"]}, "pdf", "invalid_argument"),
     ({"dest": "/dev/null/x"}, "cannot be written to /dev/null/x", "internal"),
 )
 
 
-def test_errors_are_sentences(tmp_path: Path, night: str) -> None:
+def test_errors_of_the_report_are_clear_messages(tmp_path: Path, night: str) -> None:
     common = {"ledger": night, "dest": str(tmp_path / "reports")}
     tasks = [{OURS: {**common, **options}, "ignore_errors": True, "register": f"told{number}"} for number, (options, _said, _code) in enumerate(WRONG)]
     tasks.append(told_in(tmp_path, "[" + ", ".join(f"told{number}" for number in range(len(WRONG))) + "]"))
@@ -86,14 +86,14 @@ def test_errors_are_sentences(tmp_path: Path, night: str) -> None:
     assert not (tmp_path / "reports").exists()
 
 
-def test_a_ledger_that_is_not_there_is_an_empty_report(tmp_path: Path) -> None:
+def test_a_missing_ledger_gives_an_empty_report(tmp_path: Path) -> None:
     told, output = run(tmp_path, dest=str(tmp_path / "reports"))
     assert told["summary"] == "No move is recorded here."
     assert "It is read as an empty one." in " ".join(output.split())
     assert "No move is recorded here." in (tmp_path / "reports/report.html").read_text()
 
 
-def test_the_playbook_writes_it_and_publishes_the_counts(tmp_path: Path, night: str) -> None:
+def test_the_playbook_writes_the_report_and_publishes_the_counts(tmp_path: Path, night: str) -> None:
     inventory = tmp_path / "hosts.yml"
     hosts = {"dead1": {"ansible_host": "192.0.2.1"}, "dead2": {"ansible_host": "192.0.2.2"}}
     inventory.write_text(yaml.safe_dump({"kvmfleet_hosts": {"hosts": hosts, "vars": {"kvmfleet_ledger": night}}}))

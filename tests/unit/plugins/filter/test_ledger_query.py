@@ -40,18 +40,18 @@ class Items(list[t.Any]):
         ("[9].domain", None),
     ],
 )
-def test_it_selects(expression: str, expected: t.Any) -> None:
+def test_expressions_select_from_records(expression: str, expected: t.Any) -> None:
     assert FilterModule().filters()["ledger_query"](RECORDS, expression) == expected
 
 
-def test_it_takes_what_templating_hands_out() -> None:
+def test_values_from_templating_are_accepted() -> None:
     records = Items([{"domain": {Text("name"): Text("web1")}, "tags": (Text("a"),)}])
     assert ledger_query(records, Text("[?contains(domain.name, 'web')].domain.name")) == ["web1"]
     assert ledger_query(records, "[0].tags | join('-', @)") == "a"
 
 
 @pytest.mark.parametrize("expression", ["[" * 5000, "[" + "9" * 5000 + "]", "[?", "length(", "nosuch(@)", "length(`1`)", "", 5, None])
-def test_a_bad_expression_is_named(expression: t.Any) -> None:
+def test_a_bad_expression_is_refused_by_name(expression: t.Any) -> None:
     with pytest.raises(AnsibleFilterError) as refused:
         ledger_query(RECORDS, expression)
     assert str(refused.value).startswith("kvmfleet.migration.ledger_query: ")
@@ -72,7 +72,7 @@ except AnsibleFilterError as error:
 """
 
 
-def test_a_missing_library_is_a_sentence() -> None:
+def test_a_missing_jmespath_library_is_named() -> None:
     script = _WITHOUT_LIBRARY.format(search=sys.path)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
     assert "need the Python library jmespath on the control node" in done.stdout, done

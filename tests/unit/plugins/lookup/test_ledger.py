@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
 LOOKUP = "kvmfleet.migration.ledger"
@@ -60,14 +62,13 @@ def moves(tmp_path: Path) -> list[dict[str, t.Any]]:
     ledger = open_ledger(str(tmp_path / "ledger"))
     records = []
     for number, name in enumerate(("web1", STRANGE), 1):
-        domain = {"uuid": f"55555555-0000-4000-8000-00000000000{number}", "name": name}
-        records.append(ledger.open_record(new_record(s.LIVE_MIGRATION, domain, place("kvm1"), place("kvm2"), {}, "me")))
-    failed = {**records[0].record, "history": list(records[0].record["history"])}
-    advance(failed, s.FAILED, "me")
-    return [ledger.update(records[0], failed).record, records[1].record]
+        domain = DomainRef(f"55555555-0000-4000-8000-00000000000{number}", name)
+        records.append(ledger.open_record(new_record(s.LIVE_MIGRATION, domain, HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "me")))
+    failed = ledger.update_record(records[0], records[0].record.advance(s.FAILED, "me"))
+    return [encode(one.record) for one in (failed, records[1])]
 
 
-def test_it_always_returns_a_list(tmp_path: Path, moves: list[dict[str, t.Any]]) -> None:
+def test_the_lookup_always_returns_a_list(tmp_path: Path, moves: list[dict[str, t.Any]]) -> None:
     got, output = shown(
         tmp_path,
         {
@@ -91,7 +92,7 @@ def test_it_always_returns_a_list(tmp_path: Path, moves: list[dict[str, t.Any]])
     assert "[WARNING]" not in output
 
 
-def test_a_ledger_that_is_not_there_is_empty_and_not_made(tmp_path: Path) -> None:
+def test_a_missing_ledger_is_read_as_empty_and_not_created(tmp_path: Path) -> None:
     got, output = shown(tmp_path, {"default": f"lookup('{LOOKUP}', 'migrations')"}, {})
     assert got == {"default": []}
     assert f"There is no ledger at {tmp_path}/.local/state/kvmfleet/ledger" in " ".join(output.split())
@@ -105,7 +106,7 @@ def test_a_damaged_file_is_a_warning(tmp_path: Path, moves: list[dict[str, t.Any
     assert "It was moved to" in output
 
 
-def test_errors_are_sentences(tmp_path: Path) -> None:
+def test_errors_of_the_lookup_are_clear_messages(tmp_path: Path) -> None:
     calls = {
         f"lookup('{LOOKUP}', 'guests')": "The ledger has no 'guests'.",
         f"lookup('{LOOKUP}', 'migrations', query='[?')": "Failed to run the JMESPath query '[?'",

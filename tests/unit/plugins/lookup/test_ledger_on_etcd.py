@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import new_record, place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "lab"))
@@ -34,8 +35,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("guarded") / "cluster")
     try:
         cluster.up(members=1, tls=True, prefix="/fleet")
-        domain = {"uuid": "55555555-0000-4000-8000-000000000001", "name": "web1"}
-        open_ledger(cluster.location(), cluster.options).open_record(new_record(s.LIVE_MIGRATION, domain, place("kvm1"), place("kvm2"), {}, "me"))
+        domain = DomainRef("55555555-0000-4000-8000-000000000001", "web1")
+        open_ledger(cluster.location(), cluster.options).open_record(
+            new_record(s.LIVE_MIGRATION, domain, HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "me")
+        )
         yield cluster
     finally:
         cluster.down()
@@ -77,15 +80,15 @@ def read_names(folder: Path, cluster: Cluster, password: str) -> subprocess.Comp
     return ansible(folder, "playbook", "-vvvv", "-i", str(folder / "inventory.yml"), str(folder / "play.yml"))
 
 
-def test_a_play_reads_with_certificates_and_a_vaulted_password(tmp_path: Path, guarded: Cluster) -> None:
+def test_a_play_reads_the_ledger_with_certificates_and_a_vaulted_password(tmp_path: Path, guarded: Cluster) -> None:
     done = read_names(tmp_path, guarded, guarded.options["password"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((tmp_path / "result").read_text()) == ["web1"]
     assert guarded.options["password"] not in done.stdout + done.stderr
 
 
-def test_a_wrong_password_is_a_sentence_without_it(tmp_path: Path, guarded: Cluster) -> None:
+def test_a_wrong_password_is_refused_and_not_shown(tmp_path: Path, guarded: Cluster) -> None:
     done = read_names(tmp_path, guarded, "not-the-password-of-fleet")
     assert done.returncode != 0
-    assert "does not let in the user 'fleet'" in done.stdout
+    assert "rejects the user 'fleet'" in done.stdout
     assert "not-the-password-of-fleet" not in done.stdout + done.stderr

@@ -5,19 +5,19 @@
 from __future__ import annotations
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec, move_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import DEFAULTS
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import DEFAULTS
 
 
-def test_every_field_of_the_policy_is_an_option_without_a_default_of_its_own() -> None:
+def test_every_policy_field_is_an_option_without_a_default() -> None:
     for field in DEFAULTS:
         assert "default" not in move_spec()[field], "a default here would hide the inventory's value"
 
 
-def test_a_move_in_a_list_has_the_options_of_a_move_alone() -> None:
+def test_moves_have_the_options_of_a_single_move() -> None:
     assert live_migrate_spec()["moves"]["options"] == move_spec()
 
 
-def test_two_specifications_share_nothing_that_one_could_change() -> None:
+def test_specifications_share_no_mutable_parts() -> None:
     changed = live_migrate_spec()
     changed["name"]["type"] = "int"
     assert live_migrate_spec()["name"]["type"] == "str"

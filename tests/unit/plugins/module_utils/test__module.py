@@ -10,7 +10,8 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _module as m
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Forbidden, InvalidArgument, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, InvalidArgument, NotSupported
 
 
 class RecordingModule:
@@ -29,15 +30,15 @@ class RecordingModule:
 
 def ended(work: t.Callable[[t.Any], t.Dict[str, t.Any]]) -> RecordingModule:
     module = RecordingModule()
-    m.run(t.cast(t.Any, module), work)
+    m.run_module(t.cast(t.Any, module), work)
     return module
 
 
-def test_a_result_is_the_module_s() -> None:
+def test_the_result_of_the_work_is_the_result_of_the_module() -> None:
     assert ended(lambda module: {"changed": False}).result == {"changed": False}
 
 
-def test_an_error_of_ours_is_a_failed_result_and_any_other_is_a_bug_that_shows() -> None:
+def test_an_error_of_the_collection_is_a_failed_result_and_any_other_is_raised() -> None:
     def refuse(module: t.Any) -> t.Dict[str, t.Any]:
         raise Conflict("It is taken.", record="r1")
 
@@ -46,20 +47,20 @@ def test_an_error_of_ours_is_a_failed_result_and_any_other_is_a_bug_that_shows()
         ended(lambda module: {"x": 1 // 0})
 
 
-def test_a_phase_is_done_with_what_belongs_to_it() -> None:
+def test_a_phase_is_called_with_uri_and_work() -> None:
     phases = {"prepare": lambda uri, work: {"uri": uri, "work": dict(work)}}
-    done = m.in_phase(phases, {"uri": "qemu:///system", "_work": {"phase": "prepare", "wanted": []}})
+    done = m.run_phase(phases, {"uri": "qemu:///system", "_work": {"phase": "prepare", "wanted": []}})
     assert (done["uri"], done["work"]["wanted"]) == ("qemu:///system", [])
 
 
 @pytest.mark.parametrize("work", [None, {}, {"phase": "start"}, {"phase": None}, {"phase": "__class__"}])
-def test_a_module_that_nobody_asked_for_a_phase_does_nothing(work: t.Any) -> None:
+def test_a_module_without_a_known_phase_is_refused(work: t.Any) -> None:
     with pytest.raises(InvalidArgument, match="one half of an action plugin"):
-        m.in_phase({"prepare": lambda uri, work: {}}, {"uri": "qemu:///system", "_work": work})
+        m.run_phase({"prepare": lambda uri, work: {}}, {"uri": "qemu:///system", "_work": work})
 
 
 @pytest.mark.parametrize(("uid", "refused"), [(0, False), (1000, True)])
-def test_root_is_needed(monkeypatch: pytest.MonkeyPatch, uid: int, refused: bool) -> None:
+def test_root_is_required(monkeypatch: pytest.MonkeyPatch, uid: int, refused: bool) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     if not refused:
         m.require_root()
@@ -68,7 +69,7 @@ def test_root_is_needed(monkeypatch: pytest.MonkeyPatch, uid: int, refused: bool
         m.require_root()
 
 
-def test_only_the_host_itself_will_do() -> None:
+def test_a_remote_uri_is_refused_where_a_local_one_is_required() -> None:
     assert m.require_local("qemu:///system") == "qemu:///system"
     with pytest.raises(NotSupported, match=r"qemu\+ssh://kvm2/system"):
         m.require_local("qemu+ssh://kvm2/system")
@@ -77,11 +78,19 @@ def test_only_the_host_itself_will_do() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "web1", "web 1", "o'brien", "..", "é"])
-def test_names_that_libvirt_could_have(name: t.Optional[str]) -> None:
+def test_possible_domain_names_are_accepted(name: t.Optional[str]) -> None:
     m.check_domain_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../a", "a\nb", "a\x00", "\x7f"])
-def test_names_that_it_cannot_have(name: str) -> None:
+def test_impossible_domain_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="target is"):
         m.check_domain_name(name, "target")
+
+
+def test_work_of_an_unexpected_form_is_an_internal_error() -> None:
+    def read_order(uri: str, work: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+        raise ShapeError("orders[0].uuid", "text")
+
+    with pytest.raises(Internal, match=r"start cannot read .*: orders\[0\].uuid must be text"):
+        m.run_phase({"start": read_order}, {"uri": "qemu:///system", "_work": {"phase": "start"}})

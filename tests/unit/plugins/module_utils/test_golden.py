@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What version 0.1.0 left on hosts is read by the present code, and written back byte for byte where it writes such a thing."""
+"""What earlier trees left on hosts is read by the present code, and written back byte for byte where it writes such a thing."""
 
 from __future__ import annotations
 
@@ -13,24 +13,45 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import notes, tokens
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import ROOT, Quarantine, read_manifest
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.identity import create_host_id, read_host_id
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.migrations import read_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._guard import program
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.document import changed, is_same, parse
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import check_record
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import intents
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import read_json, record_in, write_json
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.heartbeat import Heartbeat
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images, restart
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import QUARANTINE_ROOT, Quarantine, read_manifest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import read_unfinished_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity import create_host_id, read_host_id
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import DomainState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import resolve_policy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import TokenGrant
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import CleanupPlan, CleanupQuestion, QuarantineEntry
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SshEndpoint
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import read_given_policy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import change_policy, is_same_policy, parse_policy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import (
+    DomainToProbe,
+    PeerAnswers,
+    RestartOrder,
+    RestartResult,
+    SavedDisk,
+    SavedDomain,
+    StorageToken,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import (
+    StartOrder,
+    Survey,
+    SurveyQuestion,
+    Watcher,
+    read_start_order,
+    read_state,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_json, write_json
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import control_files
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import ADMITTED_KEY, Admissions, Heartbeat
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import order_from
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.turns import GIVEN, Turns
+from ansible_collections.kvmfleet.migration.tests.golden.corpus import CORPORA, find_files, find_files_in_some, name_of, read_documents
 
-CORPUS = Path(__file__).resolve().parents[3] / "golden" / "0.1.0"
 LATER = "of_a_later_version"
 POLICY = {
     "auto_converge": False,
@@ -46,18 +67,9 @@ POLICY = {
 }
 
 
-def found(pattern: str) -> t.List[Path]:
-    """Return files of the corpus; a pattern that finds none would test nothing."""
-    paths = sorted(CORPUS.glob(pattern))
-    assert paths, pattern
-    return paths
+every_corpus = pytest.mark.parametrize("corpus", CORPORA, ids=name_of)
 
-
-def name_of(path: Path) -> str:
-    return str(path.relative_to(CORPUS))
-
-
-STATES = [*found("run/*/*.json"), *found("unknown-keys/state.json")]
+STATES = [*find_files("run/*/*.json"), *find_files("unknown-keys/state.json")]
 
 
 # State files
@@ -65,52 +77,71 @@ STATES = [*found("run/*/*.json"), *found("unknown-keys/state.json")]
 
 @pytest.mark.parametrize("path", STATES, ids=name_of)
 def test_a_state_file_is_written_back_byte_for_byte(path: Path, tmp_path: Path) -> None:
-    state = read_json(str(path))
-    record = record_in(state)
-    assert check_record(record) == record
-    write_json(str(tmp_path / "state"), state)
+    write_json(str(tmp_path / "state"), read_state(read_json(str(path))).as_json())
     assert (tmp_path / "state").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("path", STATES, ids=name_of)
-def test_a_watcher_that_takes_a_move_over_keeps_all_that_its_state_file_says(path: Path, tmp_path: Path) -> None:
+def test_a_watcher_that_takes_over_keeps_the_whole_state_file(path: Path, tmp_path: Path) -> None:
     state = read_json(str(path))
-    Journal(record_in(state), state["watcher"], str(tmp_path)).write()
+    known = read_state(state)
+    Journal(known.record, known.watcher, str(tmp_path)).write_state()
     written = read_json(str(tmp_path / f"{state['domain']['uuid']}.json"))
     assert {**written, "answers": state["answers"]} == state
 
 
-def test_phases_and_ends_of_moves_are_in_the_corpus() -> None:
-    seen = {json.loads(path.read_text(encoding="utf-8"))["status"] for path in STATES}
-    assert seen >= {s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY, s.COMPLETED, s.CANCELLED}
+@pytest.mark.parametrize("path", find_files("run/*/*.json"), ids=name_of)
+def test_the_given_policy_of_a_move_is_read_completely(path: Path) -> None:
+    document = read_json(str(path))["policy"]
+    policy = read_given_policy(document)
+    assert json.dumps(policy.as_json()) == json.dumps(document)
+    assert resolve_policy(policy, 2).ramp
 
 
-@pytest.mark.parametrize("folder", ["preparing", "in-flight", "aborting", "post-copy"])
-def test_moves_in_flight_are_seen(folder: str) -> None:
-    states = read_states(str(CORPUS / "run" / folder))
+def statuses_in(corpus: Path) -> t.Set[str]:
+    return {json.loads(path.read_text(encoding="utf-8"))["status"] for path in STATES if corpus in path.parents}
+
+
+@every_corpus
+def test_each_corpus_has_running_and_ended_moves(corpus: Path) -> None:
+    assert statuses_in(corpus) >= {s.RUNNING, s.RUNNING_POST_COPY, s.COMPLETED, s.CANCELLED}
+
+
+def test_the_corpora_have_moves_in_every_phase_and_final_status() -> None:
+    seen = {status for corpus in CORPORA for status in statuses_in(corpus)}
+    assert seen >= {s.QUEUED, s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY, s.COMPLETED, s.FAILED, s.CANCELLED, s.ERROR}
+
+
+FLIGHTS = [path for folder in ("in-flight", "aborting", "post-copy") for path in find_files(f"run/{folder}")]
+FLIGHTS += [path for folder in ("preparing", "queued", "taken-over") for path in find_files_in_some(f"run/{folder}")]
+
+
+@pytest.mark.parametrize("folder", FLIGHTS, ids=name_of)
+def test_moves_in_flight_are_found(folder: Path) -> None:
+    states = read_unfinished_states(str(folder))
     assert states
-    assert all(record["status"] not in s.FINAL for record in states.values())
+    assert all(state.record.status not in s.FINAL for state in states.values())
 
 
 # Beside the state files
 
 
-@pytest.mark.parametrize("path", found("run/*/*.lock"), ids=name_of)
-def test_a_lock_is_taken_over_under_the_next_generation_and_no_older_one(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", find_files("run/*/*.lock"), ids=name_of)
+def test_a_lock_is_taken_over_with_the_next_generation(path: Path, tmp_path: Path) -> None:
     shutil.copyfile(path, tmp_path / path.name)
     before = json.loads(path.read_text(encoding="utf-8"))
     ownership = Ownership(path.stem, str(tmp_path))
     assert ownership.take_over(before["record"], 0) == before["generation"] + 1
-    ownership.release()
+    ownership.release_lock()
     after = (tmp_path / path.name).read_bytes()
     expected = path.read_bytes().replace(b'"generation": %d}' % before["generation"], b'"generation": %d}' % (before["generation"] + 1))
     assert after == expected
     with pytest.raises(Conflict):
-        Ownership(path.stem, str(tmp_path)).begin(before["record"], before["generation"])
+        Ownership(path.stem, str(tmp_path)).begin_record(before["record"], before["generation"])
 
 
-@pytest.mark.parametrize("path", found("run/*/*.heartbeat"), ids=name_of)
-def test_a_heartbeat_is_heard(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", find_files("run/*/*.heartbeat"), ids=name_of)
+def test_a_heartbeat_file_is_read(path: Path, tmp_path: Path) -> None:
     now = [0.0]
     shutil.copyfile(path, tmp_path / path.name)
     heartbeat = Heartbeat(path.stem, lambda: now[0], str(tmp_path))
@@ -120,53 +151,115 @@ def test_a_heartbeat_is_heard(path: Path, tmp_path: Path) -> None:
     assert heartbeat.is_fresh()
 
 
-@pytest.mark.parametrize("path", found("run/turns/*.turns"), ids=name_of)
-def test_a_turn_that_was_given_is_heard(path: Path) -> None:
-    turns = Turns(path.stem, str(path.parent))
-    turns.read()
-    given = json.loads(path.read_text(encoding="utf-8"))[GIVEN]
+@pytest.mark.parametrize("path", find_files("run/*/*.seen"), ids=name_of)
+def test_what_a_watcher_saw_of_hosts_is_written_back_byte_for_byte(path: Path, tmp_path: Path) -> None:
+    document = read_json(str(path))
+    domains = [domain for host in document["seen"].values() for domain in host["domains"]]
+    assert all(domain.keys() == DomainState.__annotations__.keys() for domain in domains)
+    write_json(str(tmp_path / path.name), document)
+    assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("path", find_files("run/turns/*.turns"), ids=name_of)
+def test_an_admission_file_is_read(path: Path) -> None:
+    turns = Admissions(path.stem, str(path.parent))
+    turns.read_file()
+    given = json.loads(path.read_text(encoding="utf-8"))[ADMITTED_KEY]
     assert given
-    assert all(turns.given(record) == why for record, why in given.items())
+    assert all(turns.admission_of(record) == why for record, why in given.items())
 
 
-@pytest.mark.parametrize("path", found("run/aborting/*.intent"), ids=name_of)
-def test_an_intent_is_taken_and_left_byte_for_byte(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", find_files("run/aborting/*.intent"), ids=name_of)
+def test_an_intent_is_read_and_written_back_byte_for_byte(path: Path, tmp_path: Path) -> None:
     shutil.copyfile(path, tmp_path / path.name)
     domain, document = path.name.split(".")[0], json.loads(path.read_text(encoding="utf-8"))
-    [intent] = intents.take(domain, document["record"], document["generation"], str(tmp_path))
-    assert (intent.act, intent.id) == (intents.ABORT, document["id"])
+    [intent] = control_files.take_intents(domain, document["record"], document["generation"], str(tmp_path))
+    assert (intent.act, intent.id) == (control_files.ABORT, document["id"])
     assert list(tmp_path.iterdir()) == []
-    intents.leave(domain, intent, str(tmp_path))
+    control_files.leave_intent(domain, intent, str(tmp_path))
     assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 
 
 # Start orders
 
-ORDERS = [json.loads(line) for line in (CORPUS / "wire/orders.jsonl").read_text(encoding="utf-8").splitlines()]
-ORDERS.append(json.loads((CORPUS / "unknown-keys/order.json").read_text(encoding="utf-8")))
+ORDERS = [*read_documents("wire/orders.jsonl"), *read_documents("unknown-keys/order.json")]
 
 
 @pytest.mark.parametrize("document", ORDERS, ids=lambda document: f"{document['record']['domain']['name']}-{document['record']['id']}")
 def test_a_start_order_is_read(document: t.Dict[str, t.Any]) -> None:
-    order = order_from(document)
-    assert order.record == document["record"]
+    order = read_start_order(document)
+    assert encode(order.record) == document["record"]
     assert (order.source_uri, order.destination_uri) == (document["source_uri"], document["destination_uri"])
     assert (order.adopt, order.waits) == (document.get("adopt", False), document.get("waits", False))
+
+
+@pytest.mark.parametrize("document", ORDERS, ids=lambda document: f"{document['record']['domain']['name']}-{document['record']['id']}")
+def test_a_start_order_is_encoded_unchanged(document: t.Dict[str, t.Any]) -> None:
+    assert encode(decode(StartOrder, document)) == document
+
+
+# Surveys
+
+
+@pytest.mark.parametrize("path", find_files("wire/phases/live_migrate-prepare.json"), ids=name_of)
+def test_a_survey_and_its_questions_are_encoded_unchanged(path: Path) -> None:
+    prepared = json.loads(path.read_text(encoding="utf-8"))
+    assert encode(decode(Survey, prepared["answer"]["survey"])) == prepared["answer"]["survey"]
+    assert encode(decode(t.Tuple[SurveyQuestion, ...], prepared["work"]["wanted"])) == prepared["work"]["wanted"]
+
+
+# Evacuations and cleanups
+
+# Phase, where in its call or answer, and what stands there.
+PHASES = (
+    ("evacuate-look", "work.domains", t.Tuple[DomainToProbe, ...]),
+    ("evacuate-look", "work.knock", t.Tuple[SshEndpoint, ...]),
+    ("evacuate-look", "answer.doors", t.Tuple[SshEndpoint, ...]),
+    ("evacuate-look", "answer.facts", HostFacts),
+    ("evacuate-start", "answer.results", t.Tuple[RestartResult, ...]),
+    ("evacuate-start", "answer.elsewhere", PeerAnswers),
+    ("evacuation_cleanup-survey", "work.domains", t.Tuple[CleanupQuestion, ...]),
+    ("evacuation_cleanup-survey", "answer.plans", t.Tuple[CleanupPlan, ...]),
+    ("evacuation_cleanup-clean", "answer.plan", CleanupPlan),
+    ("evacuation_cleanup-quarantined", "answer.quarantined", t.Tuple[QuarantineEntry, ...]),
+    ("host-revoke_elsewhere", "work.grant", TokenGrant),
+    ("live_migrate-start", "answer.watcher", Watcher),
+)
+SPOKEN = [
+    pytest.param(path, where, kind, id=f"{name_of(path)}-{where}") for phase, where, kind in PHASES for path in find_files_in_some(f"wire/phases/{phase}.json")
+]
+
+
+@pytest.mark.parametrize(("path", "where", "kind"), SPOKEN)
+def test_requests_and_answers_of_phases_are_encoded_unchanged(path: Path, where: str, kind: t.Any) -> None:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    for key in where.split("."):
+        document = document[key]
+    assert document
+    assert encode(decode(kind, document)) == document
+
+
+@pytest.mark.parametrize("path", find_files_in_some("wire/phases/evacuate-start.json"), ids=name_of)
+def test_restart_orders_are_encoded_unchanged(path: Path) -> None:
+    """Definitions are passed separately, because they can hold secrets."""
+    orders = [{**order, "definition": "<domain/>"} for order in json.loads(path.read_text(encoding="utf-8"))["work"]["orders"]]
+    assert orders
+    assert encode(decode(t.Tuple[RestartOrder, ...], orders)) == orders
 
 
 # What hosts keep over boots
 
 
-@pytest.mark.parametrize("path", [*found("host/*/evacuations/*.json"), *found("unknown-keys/evacuations/*.json")], ids=name_of)
+@pytest.mark.parametrize("path", [*find_files("host/*/evacuations/*.json"), *find_files("unknown-keys/evacuations/*.json")], ids=name_of)
 def test_the_note_of_an_evacuation_is_written_back_byte_for_byte(path: Path, tmp_path: Path) -> None:
     record = json.loads(path.read_text(encoding="utf-8"))
-    assert notes.record_of(path.stem, str(path.parent)) == record["id"]
-    assert check_record(record) == record
-    notes.write(path.stem, record, str(tmp_path))
+    assert restart.read_noted_record(path.stem, str(path.parent)) == record["id"]
+    assert encode(read_record(record)) == record
+    restart.write_note(path.stem, record, str(tmp_path))
     assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("path", found("host/*/host-id"), ids=name_of)
+@pytest.mark.parametrize("path", find_files("host/*/host-id"), ids=name_of)
 def test_a_host_keeps_its_identity(path: Path, tmp_path: Path) -> None:
     shutil.copyfile(path, tmp_path / "host-id")
     known = path.read_text(encoding="ascii").strip()
@@ -174,89 +267,67 @@ def test_a_host_keeps_its_identity(path: Path, tmp_path: Path) -> None:
     assert create_host_id(str(tmp_path / "host-id")) == (known, False)
 
 
-@pytest.mark.parametrize("path", found("host/*/quarantine/*.json"), ids=name_of)
+@pytest.mark.parametrize("path", find_files("host/*/quarantine/*.json"), ids=name_of)
 def test_the_manifest_of_a_quarantine_is_written_back_byte_for_byte(path: Path, tmp_path: Path) -> None:
-    here = path.read_text(encoding="utf-8").replace(ROOT, str(tmp_path))
+    here = path.read_text(encoding="utf-8").replace(QUARANTINE_ROOT, str(tmp_path))
     copy = tmp_path / path.name
     copy.write_text(here, encoding="utf-8")
     manifest = read_manifest(str(copy))
     assert manifest is not None
     copy.unlink()
-    Quarantine(path.stem, str(tmp_path))._write(manifest)
-    assert copy.read_text(encoding="utf-8").replace(str(tmp_path), ROOT) == path.read_text(encoding="utf-8")
+    Quarantine(path.stem, str(tmp_path))._write_manifest(manifest)
+    assert copy.read_text(encoding="utf-8").replace(str(tmp_path), QUARANTINE_ROOT) == path.read_text(encoding="utf-8")
 
 
-def test_what_was_put_aside_and_what_was_deleted_since_are_told_apart(tmp_path: Path) -> None:
-    states = {path.parts[-3]: json.loads(path.read_text(encoding="utf-8"))["state"] for path in found("host/*/quarantine/*.json")}
-    assert states["put-aside"] == "complete"
-    assert states["deleted"] == "deleted"
+@pytest.mark.parametrize(("host", "state"), [("put-aside", "complete"), ("deleted", "deleted")])
+def test_quarantined_and_deleted_manifests_have_different_states(host: str, state: str) -> None:
+    assert {document["state"] for document in read_documents(f"host/{host}/quarantine/*.json")} == {state}
 
 
-@pytest.mark.parametrize("path", found("tokens/*"), ids=name_of)
-def test_a_token_on_shared_storage_is_seen(path: Path, tmp_path: Path) -> None:
+SAVED = [domain for phase in read_documents("wire/phases/protect-save.json") for domain in phase["answer"]["domains"]]
+PROTECTED = [
+    protected
+    for path in find_files("ledgers/*/domains/*.json")
+    if (protected := json.loads(path.read_text(encoding="utf-8"))["body"].get("protected")) and protected.get("disks")
+]
+
+
+@pytest.mark.parametrize("document", SAVED, ids=lambda document: document["name"])
+def test_a_saved_domain_is_encoded_unchanged(document: t.Dict[str, t.Any]) -> None:
+    assert encode(decode(SavedDomain, document)) == document
+
+
+def test_the_disks_of_a_protected_domain_are_encoded_unchanged() -> None:
+    assert PROTECTED
+    for protected in PROTECTED:
+        disks = decode(t.Tuple[SavedDisk, ...], protected["disks"])
+        assert encode(disks) == protected["disks"]
+        assert all(disk.seen_by and not disk.extra for disk in disks)
+
+
+@pytest.mark.parametrize("path", find_files("tokens/*"), ids=name_of)
+def test_a_storage_token_is_seen(path: Path, tmp_path: Path) -> None:
     shutil.copyfile(path, tmp_path / f".{path.name}")
     token = json.loads(path.read_text(encoding="utf-8"))
-    assert tokens.is_seen(str(tmp_path), token["host_id"], token["nonce"])
-    assert not tokens.is_seen(str(tmp_path), token["host_id"], token["host_id"])
-    assert tokens.leave([str(tmp_path)], token["host_id"]) == ({str(tmp_path): token["nonce"]}, {})
-
-
-# The boot guard
-
-
-def booted(root: Path, boot_id: str, run: t.Optional[str] = None, kept: t.Optional[str] = None) -> program.Guard:
-    """Return the guard of a host with these files of the corpus, in that boot."""
-    kernel = root / "proc/sys/kernel/random"
-    kernel.mkdir(parents=True)
-    (kernel / "boot_id").write_text(boot_id, encoding="ascii")
-    if run:
-        shutil.copytree(CORPUS / "run" / run / "guard", root / "run/kvmfleet/guard")
-    if kept:
-        shutil.copytree(CORPUS / "host" / kept / "guard", root / "var/lib/kvmfleet/guard")
-    return program.Guard(str(root))
-
-
-@pytest.mark.parametrize("path", [*found("run/guard-*/guard/*.json"), *found("host/trusted/guard/*.json")], ids=name_of)
-def test_a_file_of_the_boot_guard_is_written_back_byte_for_byte(path: Path, tmp_path: Path) -> None:
-    program.write_json(str(tmp_path / "file"), json.loads(path.read_text(encoding="utf-8")))
-    assert (tmp_path / "file").read_bytes() == path.read_bytes()
-
-
-def test_a_boot_that_was_held_is_held(tmp_path: Path) -> None:
-    held = json.loads((CORPUS / "run/guard-held/guard/held.json").read_text(encoding="utf-8"))
-    guard = booted(tmp_path, held["boot_id"], run="guard-held")
-    assert (guard.held(), guard.released(), guard.hold()) == (held, None, None)
-
-
-@pytest.mark.parametrize(("run", "by"), [("guard-released", program.BY_INSTALL), ("guard-released-by-control", program.BY_CONTROL)])
-def test_a_boot_that_was_released_is_released(tmp_path: Path, run: str, by: str) -> None:
-    released = json.loads((CORPUS / f"run/{run}/guard/released.json").read_text(encoding="utf-8"))
-    guard = booted(tmp_path, released["boot_id"], run=run)
-    assert (guard.released(), released["by"], guard.hold()) == (released, by, released)
-
-
-def test_a_clean_shutdown_token_whose_grant_names_no_shared_storage_is_not_good_any_more(tmp_path: Path) -> None:
-    guard = booted(tmp_path, "00000000-0000-4000-8000-00000000b007", kept="trusted")
-    assert guard.grant() is not None
-    assert guard.confirm() is None
-    assert "names no shared storage" in guard.status()["held"]["why"]
+    assert images.is_token_seen(str(tmp_path), token["host_id"], token["nonce"])
+    assert not images.is_token_seen(str(tmp_path), token["host_id"], token["host_id"])
+    assert images.leave_tokens([str(tmp_path)], token["host_id"]) == ({str(tmp_path): token["nonce"]}, {})
+    assert json.dumps(encode(decode(StorageToken, token))) == path.read_text(encoding="utf-8")
 
 
 # Policies
 
 
-def policy(name: str) -> str:
-    return (CORPUS / "policy" / name).read_text(encoding="utf-8").strip()
-
-
-@pytest.mark.parametrize("name", ["all-fields.xml", "unknown-keys.xml"])
-def test_a_policy_is_read_whole_and_a_change_to_the_same_changes_nothing(name: str) -> None:
-    own = parse(policy(name))
+@pytest.mark.parametrize("path", [*find_files("policy/all-fields.xml"), *find_files("policy/unknown-keys.xml")], ids=name_of)
+def test_a_policy_is_read_completely_and_setting_it_again_changes_nothing(path: Path) -> None:
+    policy = path.read_text(encoding="utf-8").strip()
+    own = parse_policy(policy)
     assert (own.values, own.wrong) == (POLICY, {})
-    assert is_same(changed(policy(name), own.values), policy(name))
+    assert is_same_policy(change_policy(policy, own.values), policy)
 
 
-def test_a_changed_policy_keeps_what_a_later_version_has_written() -> None:
-    text = changed(policy("unknown-keys.xml"), {"priority": 11}, ["labels"])
+@pytest.mark.parametrize("path", find_files("policy/unknown-keys.xml"), ids=name_of)
+def test_a_changed_policy_keeps_unknown_elements(path: Path) -> None:
+    text = change_policy(path.read_text(encoding="utf-8").strip(), {"priority": 11}, ["labels"])
     assert LATER in text
-    assert parse(text).values == {key: 11 if key == "priority" else value for key, value in POLICY.items() if key != "labels"}
+    assert parse_policy(text).values == {key: 11 if key == "priority" else value for key, value in POLICY.items() if key != "labels"}

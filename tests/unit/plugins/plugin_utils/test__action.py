@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils import _errors as e
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, copied, new_record, place
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, status
@@ -39,11 +40,11 @@ class Reading(FleetAction):
         self.answer = answer
         self.asked: t.List[t.Dict[str, t.Any]] = []
 
-    def spec(self) -> t.Dict[str, t.Any]:
+    def argument_spec(self) -> t.Dict[str, t.Any]:
         return {"count": {"type": "int", "default": 1}}
 
-    def act(self, args: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
-        return {"count": args["count"], **self.phase("read", {"what": "all"}, "qemu:///system", task_vars)}
+    def run_task(self, args: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+        return {"count": args["count"], **self.run_phase("read", {"what": "all"}, "qemu:///system", task_vars)}
 
     def _execute_module(self, **call: t.Any) -> t.Any:
         self.asked.append(call)
@@ -52,7 +53,7 @@ class Reading(FleetAction):
         return self.answer
 
 
-def test_options_are_read_and_the_module_is_asked() -> None:
+def test_options_are_parsed_and_passed_to_the_module() -> None:
     action = Reading({"found": True}, count="3")
     assert action.run(task_vars=TASK_VARS) == {"count": 3, "found": True}
     (call,) = action.asked
@@ -68,18 +69,18 @@ def test_options_are_read_and_the_module_is_asked() -> None:
         ({"rc": 137, "module_stderr": "\n"}, r"\(exit code 137\): it said nothing\."),
     ],
 )
-def test_a_module_that_was_killed_is_told_of_with_its_host(answer: t.Any, told: str) -> None:
+def test_a_killed_module_is_an_internal_error_that_names_its_host(answer: t.Any, told: str) -> None:
     action = Reading(answer)
     result = action.run(task_vars=TASK_VARS)
     assert (result["failed"], result["changed"], result["error_code"]) == (True, False, "internal")
     assert re.search(rf"^host ended on \S+ before it had answered {told} .*Run the task again", result["msg"]), result["msg"]
 
 
-def test_a_host_on_which_nothing_can_be_written_is_named_with_what_to_do() -> None:
+def test_a_host_without_a_writable_folder_is_named_with_the_next_step() -> None:
     told = "Traceback:\nFileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', '/root']\n"
     result = Reading({"failed": True, "msg": "x", "module_stderr": told, "rc": 1}).run(task_vars=TASK_VARS)
     assert (result["failed"], result["changed"], result["error_code"]) == (True, False, "internal")
-    assert re.search(r"^host could not be started on \S+, because nothing can be written there: .*Free space on .*has done nothing", result["msg"]), result[
+    assert re.search(r"^host could not be started on \S+, because no file can be written there: .*Free space on .*has done nothing", result["msg"]), result[
         "msg"
     ]
 
@@ -101,13 +102,13 @@ SHIM = "pyenv: python3.13: command not found\n\nThe `python3.13' command exists 
         ({"rc": 127, "module_stderr": CLOSED, "module_stdout": ""}, "the host said nothing"),
     ],
 )
-def test_a_python_that_does_not_run_is_named_in_its_own_words(answer: t.Any, words: str) -> None:
+def test_a_python_that_cannot_run_is_reported_with_its_own_message(answer: t.Any, words: str) -> None:
     result = Reading({"failed": True, **answer}).run(task_vars=TASK_VARS)
     assert result["error_code"] == "internal"
     assert result["msg"].startswith(f"host could not be started on kvm1: {words} (exit code {answer['rc']}). Set ansible_python_interpreter of kvm1 ")
 
 
-def test_what_ssh_says_of_its_connection_is_no_reason() -> None:
+def test_the_closing_message_of_ssh_is_not_part_of_the_reason() -> None:
     answer = {"failed": True, "rc": 137, "module_stderr": "Killed\r\n" + CLOSED, "module_stdout": ""}
     assert "(exit code 137): Killed." in Reading(answer).run(task_vars=TASK_VARS)["msg"]
 
@@ -125,13 +126,13 @@ def test_what_ssh_says_of_its_connection_is_no_reason() -> None:
 )
 def test_a_module_that_fails_gives_the_task_its_error(answer: t.Any, error: t.Type[e.KvmfleetError]) -> None:
     with pytest.raises(error, match=r"no route|no root|odd|Traceback|Killed"):
-        Reading(answer).outcome(TASK_VARS)
+        Reading(answer).run_with_options(TASK_VARS)
     result = Reading(answer).run(task_vars=TASK_VARS)
     assert (result["failed"], result["changed"], result["error_code"]) == (True, False, error.error_code)
 
 
 @pytest.mark.parametrize("wrong", [{"count": "many"}, {"cuont": 1}])
-def test_options_that_cannot_be_have_an_error_code(wrong: t.Dict[str, t.Any]) -> None:
+def test_invalid_options_have_an_error_code(wrong: t.Dict[str, t.Any]) -> None:
     action = Reading({}, **wrong)
     result = action.run(task_vars=TASK_VARS)
     assert (result["failed"], result["error_code"]) == (True, "invalid_argument")
@@ -150,21 +151,20 @@ def test_the_keyword_async_is_refused_with_a_code() -> None:
 def test_a_delegated_task_is_about_the_host_it_runs_on() -> None:
     action = Reading({})
     action._task.delegate_to = "kvm2"
-    assert action.here(TASK_VARS) == "kvm2"
+    assert action.target_host(TASK_VARS) == "kvm2"
 
 
 class Announcing(Reading):
     """An action plugin that refuses a move, and then fails."""
 
-    def act(self, args: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+    def run_task(self, args: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         settings = self.settings(task_vars)
         where = settings.ledger("kvm1", None)
-        ledger = self.announced(open_ledger(*where), settings, "kvm1", where)
-        record = new_record(s.LIVE_MIGRATION, {"uuid": str(uuid.uuid4()), "name": "web1"}, place("kvm1"), place("kvm2"), {}, "me")
+        ledger = self.attach_notifier(open_ledger(*where), settings, "kvm1", where)
+        record = new_record(s.LIVE_MIGRATION, DomainRef(str(uuid.uuid4()), "web1"), HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "me")
         stored = ledger.open_record(record)
-        refused = copied(stored.record)
-        advance(refused, s.CONFLICT, "me")
-        ledger.update(stored, refused)
+        refused = stored.record.advance(s.CONFLICT, "me")
+        ledger.update_record(stored, refused)
         raise e.Conflict("No room.")
 
 
@@ -177,7 +177,7 @@ def announcing(folder: Path, notices: t.Any, check_mode: bool = False) -> t.Dict
     return result
 
 
-def test_a_task_that_fails_tells_of_it_and_is_the_same_whatever_the_receiver_does(tmp_path: Path) -> None:
+def test_a_failed_task_sends_a_notice_and_fails_the_same_way_without_a_receiver(tmp_path: Path) -> None:
     with Receiver() as receiver:
         wanted = {"url": receiver.url, "spool": str(tmp_path / "spool"), "retries": 0}
         assert "warnings" not in announcing(tmp_path, wanted)

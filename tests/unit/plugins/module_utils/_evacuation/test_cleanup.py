@@ -4,119 +4,307 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import os
+import pathlib
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup import (
-    ALARM,
-    CLEAN,
-    REFUSE,
-    SUPERSEDED,
-    Copy,
-    DiskFacts,
-    Elsewhere,
-    judge,
-    judge_disk,
-)
-from ansible_collections.kvmfleet.migration.plugins.module_utils._storage.token import SEPARATE, SHARED, UNPROVED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup import CopyCleaner
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_survey import CleanupSurvey
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.images import ImageLocator
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import QUARANTINE_FOLDER, Quarantine, is_moved
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import innermost_mount, read_mounts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import CleanupDone, CleanupPlan, CleanupQuestion
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import Surroundings
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
 
-OFF, ON, GONE = Copy(True), Copy(True, True), Copy(False)
-SILENT = {"kvm3": "No route to host."}
-ONE = Elsewhere(active=["kvm2"], defined=["kvm2"], expected=["kvm2"])
-MOUNT = {"path": "/var", "kind": "ext4", "store": None}
-PATH = "/var/lib/libvirt/images/web.qcow2"
-
-
-@pytest.mark.parametrize(
-    ("copy", "elsewhere", "kind", "words"),
-    [
-        (OFF, ONE, CLEAN, ""),
-        (GONE, ONE, CLEAN, ""),
-        (ON, ONE, ALARM, "kvm2 too"),
-        (ON, Elsewhere(), ALARM, "nowhere else"),
-        (OFF, Elsewhere(), REFUSE, "may be the only one"),
-        (GONE, Elsewhere(), REFUSE, "may be the only one"),
-        (OFF, Elsewhere(silent=SILENT), REFUSE, "kvm3 did not answer (No route to host)"),
-        (OFF, Elsewhere(defined=["kvm2"], expected=["kvm2"]), REFUSE, "shut off on kvm2"),
-        (OFF, Elsewhere(active=["kvm2", "kvm3"], defined=["kvm2", "kvm3"], expected=["kvm2"]), REFUSE, "runs twice"),
-        # Where the ledger has it, others may be silent; where it does not, all have to say that they have it not.
-        (OFF, Elsewhere(active=["kvm2"], silent=SILENT, expected=["kvm2"]), CLEAN, ""),
-        (OFF, Elsewhere(active=["kvm2"], silent=SILENT, expected=["kvm3"]), REFUSE, "kvm3 did not answer (No route to host)"),
-        (OFF, Elsewhere(active=["kvm2"], expected=["kvm3"]), CLEAN, ""),
-        (Copy(True, False, "2 snapshots"), ONE, REFUSE, "2 snapshots"),
-        (Copy(False, False, "2 snapshots"), ONE, CLEAN, ""),
-    ],
-)
-def test_a_copy_is_removed_only_where_exactly_one_other_runs(copy: Copy, elsewhere: Elsewhere, kind: str, words: str) -> None:
-    verdict = judge(copy, elsewhere)
-    assert verdict.kind == kind, verdict
-    assert words in verdict.reason
-    assert (verdict.where is not None) or kind != CLEAN
+RECORD = "0f6f2f7a-9d0f-4d43-8f2b-2d1f0f7a3c11"
+UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
+XML = "<domain><name>web</name><uuid>{uuid}</uuid><devices>{tpm}{disks}</devices></domain>"
+DISK = "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{path}'/><target dev='{target}'/></disk>"
+TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
 
 
-@pytest.mark.parametrize(
-    ("elsewhere", "kind"),
-    [
-        (Elsewhere(defined=["kvm2"], expected=["kvm2"]), CLEAN),
-        (Elsewhere(active=["kvm2"], defined=["kvm2", "kvm3"], expected=["kvm2"]), CLEAN),
-        (Elsewhere(defined=["kvm2", "kvm3"], expected=["kvm2"]), REFUSE),
-        (Elsewhere(), REFUSE),
-        (Elsewhere(defined=["kvm2"], silent=SILENT, expected=["kvm3"]), REFUSE),
-    ],
-)
-def test_one_definition_is_enough_where_only_that_was_wanted(elsewhere: Elsewhere, kind: str) -> None:
-    assert judge(OFF, elsewhere, defined_only=True).kind == kind
+class Died(Exception):
+    """The process ends here."""
 
 
-@pytest.mark.parametrize(
-    ("copy", "elsewhere", "kind"),
-    [
-        (ON, Elsewhere(), SUPERSEDED),
-        (OFF, Elsewhere(), SUPERSEDED),
-        (ON, Elsewhere(defined=["kvm2"]), SUPERSEDED),
-        (ON, ONE, ALARM),
-        (OFF, ONE, REFUSE),
-    ],
-)
-def test_a_domain_that_came_back_is_no_leftover(copy: Copy, elsewhere: Elsewhere, kind: str) -> None:
-    assert judge(copy, elsewhere, came_back=True).kind == kind
+class Host:
+    """A host with one domain, or none, and folders of this machine."""
+
+    def __init__(self, uuid: str, disks: t.Sequence[tuple[str, pathlib.Path]] = (), active: bool = False, present: bool = True) -> None:
+        self.uuid = uuid
+        self.disks = list(disks)
+        self.active = active
+        self.present = present
+        self.tpm = ""
+        self.snapshots = 0
+        self.can_keep_tpm = True
+        self.managed_save: pathlib.Path | None = None
+        self.others: list[tuple[str, str, str]] = []
+        self.folders: dict[str, DirectoryFolder] = {}
+        self.answers = True
+        self.forgets = True
+        self.own_id: t.Optional[str] = None
+
+    def host_id(self) -> t.Optional[str]:
+        return self.own_id
+
+    def host_uuid(self) -> str:
+        return self.uuid
+
+    def list_sizes(self) -> list[dict[str, t.Any]]:
+        if not self.answers:
+            raise Unreachable("no answer")
+        return [{"uuid": UUID, "name": "web", "active": self.active}] if self.present else []
+
+    def view_domain(self, uuid: str) -> domain_states.DomainView:
+        if not self.answers:
+            raise Unreachable("no answer")
+        state = domain_states.RUNNING if self.active else domain_states.SHUTOFF
+        view = domain_states.DomainView(present=True, active=self.active, persistent=True, state=state, reason="", job=domain_states.JOB_NONE)
+        return view if self.present else domain_states.NOT_THERE
+
+    def find_domain(self, name: str | None = None, uuid: str | None = None) -> t.Any:
+        if not self.present:
+            raise NotFound("gone")
+        disks = [domain_states.Disk(target=target, kind="file", source=str(path), readonly=False, shareable=False) for target, path in self.disks]
+        return domain_states.DomainInfo(uuid=UUID, name="web", view=self.view_domain(UUID), autostart=False, memory_bytes=0, vcpus=1, disks=tuple(disks))
+
+    def read_surroundings(self) -> Surroundings:
+        return Surroundings((), (), (), ())
+
+    def read_definition(self, uuid: str) -> str:
+        return XML.format(uuid=UUID, tpm=self.tpm, disks="".join(DISK.format(path=path, target=target) for target, path in self.disks))
+
+    def read_whole_definition(self, uuid: str, persistent: bool) -> str:
+        return self.read_definition(uuid)
+
+    def iterate_definitions(self) -> t.Iterator[tuple[str, str, str]]:
+        yield from [*([(UUID, "web", self.read_definition(UUID))] if self.present else []), *self.others]
+
+    def has_managed_save(self, uuid: str) -> bool:
+        return self.managed_save is not None
+
+    def count_snapshots(self, uuid: str) -> tuple[int, int]:
+        return self.snapshots, 0
+
+    def keeps_tpm(self) -> bool:
+        return self.can_keep_tpm
+
+    @contextlib.contextmanager
+    def open_folder(self, path: str) -> t.Iterator[DirectoryFolder]:
+        if path not in self.folders:
+            raise NotFound(path)
+        self.folders[path].refresh_listing()
+        yield self.folders[path]
+
+    def undefine_inactive(self, uuid: str) -> None:
+        if self.active:
+            raise InvalidState("it is active")
+        if self.managed_save and self.managed_save.exists():
+            raise InvalidState("it has a managed-save image")
+        self.present = self.present and not self.forgets
+
+    def close(self) -> None:
+        pass
 
 
-def disk(**changes: t.Any) -> DiskFacts:
-    saved = {"path": PATH, "mount": MOUNT, "seen_by": ["me"], "shared": False, **changes.pop("saved_as", {})}
-    facts: dict[str, t.Any] = {"target": "vda", "kind": "file", "path": PATH, "saved": saved, "mount": MOUNT, "verdict": SEPARATE, "replaced": True}
-    return DiskFacts(**{**facts, **changes})
+class Scene:
+    """A domain that was evacuated from C(here) to C(there), with a disk of each host's own."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.own, self.other, self.root = folder / "own", folder / "other", folder / "root"
+        for place in (self.own, self.other, folder / "save"):
+            place.mkdir()
+        self.image = self.own / "web.img"
+        self.image.write_bytes(b"data")
+        (self.other / "web.img").write_bytes(b"new")
+        self.save_folder = folder / "save"
+        self.here = Host("here", [("vda", self.image)])
+        self.there = Host("there", [("vda", self.other / "web.img")], active=True)
+        self.there.folders = {str(self.other): DirectoryFolder(self.other)}
+        saved = ImageLocator().locate_disks([DiskNeed("vda", kind="file", source=str(self.image), shared=False)], (), None)
+        self.saved = tuple(dataclasses.replace(disk, seen_by=("me",)) for disk in saved)
+        self.mount = pathlib.Path(innermost_mount(str(folder.resolve()), {mount.path for mount in read_mounts()}))
+
+    def ask(self, **expected: t.Optional[str]) -> CleanupQuestion:
+        place = {"host": "kvm2", "host_id": None, "host_uuid": None, **expected}
+        return CleanupQuestion(UUID, "web", RECORD, defined=False, came_back=False, expected=(place,), saved=self.saved)
+
+    def plan(self) -> CleanupPlan:
+        survey = CleanupSurvey(self.here, "me", {"kvm2": "there"}, lambda uri: self.there, self._put_aside, str(self.save_folder))
+        (plan,) = survey.plan_cleanups([self.ask()])
+        return plan
+
+    def _put_aside(self, record: str) -> list[str]:
+        manifest = Quarantine(record, str(self.root)).read_manifest()
+        return [file.source for file in manifest.items if is_moved(file)] if manifest else []
+
+    def clean(self, storage: str = "quarantine", die_at: str = "") -> CleanupDone:
+        def step(name: str) -> None:
+            if name == die_at:
+                raise Died(name)
+
+        return CopyCleaner(self.here, "me", Quarantine(RECORD, str(self.root), step), step).remove_copy(self.plan(), storage)
 
 
-def test_a_disk_that_meets_every_condition_is_put_aside() -> None:
-    assert judge_disk(disk(), "me") == {"target": "vda", "path": PATH, "quarantine": True, "reason": "", "only_copy": False}
+@pytest.fixture
+def scene(tmp_path: pathlib.Path) -> t.Iterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    # The file system of the test's folder has got a folder of its own: it goes with what was put there.
+    for path in (scene.mount / QUARANTINE_FOLDER / RECORD).glob("*"):
+        path.unlink()
+    for folder in (scene.mount / QUARANTINE_FOLDER / RECORD, scene.mount / QUARANTINE_FOLDER):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
-@pytest.mark.parametrize(
-    ("changes", "words", "only_copy"),
-    [
-        ({"readonly": True}, "read-only", False),
-        ({"kind": "block"}, "kind 'block'", True),
-        ({"kind": "network"}, "kind 'network'", False),
-        ({"kind": "volume"}, "kind 'volume'", True),
-        ({"saved": None}, "no record of this disk", True),
-        ({"verdict": SHARED}, "other hosts see it", False),
-        ({"saved_as": {"seen_by": ["me", "other"]}}, "other hosts see it", False),
-        ({"saved_as": {"shared": True}}, "other hosts see it", False),
-        ({"problem": "it is not there"}, "it is not there", True),
-        ({"mount": {**MOUNT, "kind": "xfs"}}, "xfs on /var now, ext4 on /var then", True),
-        ({"mount": None}, "none that is known now", True),
-        ({"saved_as": {"mount": None}}, "none that is known then", True),
-        ({"mount": None, "saved_as": {"mount": None}}, "none that is known", True),
-        ({"users": ["domain other"]}, "used by domain other", True),
-        ({"locked": True}, "open for writing", True),
-        ({"replaced": False}, "no disk of that target", True),
-        ({"verdict": UNPROVED, "why": "no folder"}, "no folder", True),
-        ({"verdict": ""}, "could not be proved", True),
-    ],
-)
-def test_a_disk_that_lacks_one_is_kept_with_the_reason(changes: dict[str, t.Any], words: str, only_copy: bool) -> None:
-    verdict = judge_disk(disk(**changes), "me")
-    assert (verdict["quarantine"], verdict["only_copy"]) == (False, only_copy), verdict
-    assert words in verdict["reason"]
+def reasons(plan: CleanupPlan) -> list[str]:
+    return [disk.reason for disk in plan.disks]
+
+
+def test_a_disk_of_this_host_alone_is_planned_for_quarantine(scene: Scene) -> None:
+    plan = scene.plan()
+    assert (plan.kind, plan.where, plan.present) == ("clean", "kvm2", True)
+    assert reasons(plan) == [""]
+
+
+def test_a_disk_that_both_hosts_see_is_kept(scene: Scene) -> None:
+    scene.there.folders = {str(place): DirectoryFolder(scene.own) for place in (scene.own, scene.other)}
+    assert reasons(scene.plan()) == ["other hosts see it too"]
+
+
+def test_this_host_under_another_name_does_not_count_as_another_copy(scene: Scene) -> None:
+    scene.there.uuid = "here"
+    assert scene.plan().kind == "refuse"
+
+
+def test_a_host_that_shares_its_uuid_with_this_one_is_another_host(scene: Scene) -> None:
+    scene.there.uuid = "here"
+    scene.there.own_id = "you"
+    assert scene.plan().kind == "clean"
+
+
+def test_the_expected_host_is_recognised_by_its_host_id(scene: Scene) -> None:
+    """So the others need not answer."""
+    scene.there.own_id = "you"
+    dead = Host("dead")
+    dead.answers = False
+    survey = CleanupSurvey(scene.here, "me", {"kvm2": "there", "kvm3": "dead"}, lambda uri: dead if uri == "dead" else scene.there, lambda record: (), "/none")
+    asked = scene.ask(host_id="you", host_uuid="there before")
+    assert [(plan.kind, plan.where) for plan in survey.plan_cleanups([asked])] == [("clean", "kvm2")]
+
+
+def test_a_silent_host_refuses_the_cleanup_and_is_named(scene: Scene) -> None:
+    scene.there.answers = False
+    plan = scene.plan()
+    assert plan.kind == "refuse"
+    assert plan.reason.endswith("; kvm2 did not answer (no answer)"), plan.reason
+
+
+@pytest.mark.parametrize("backing", [False, True])
+def test_a_disk_that_another_local_domain_uses_is_kept(scene: Scene, backing: bool) -> None:
+    path = scene.image
+    if backing:
+        path = scene.own / "folder" / "overlay.qcow2"
+        path.parent.mkdir()
+        name = str(scene.image).encode()
+        path.write_bytes(b"QFI\xfb\x00\x00\x00\x03" + (512).to_bytes(8, "big") + len(name).to_bytes(4, "big") + b"\0" * 492 + name)
+    scene.here.others = [("other", "other", XML.format(uuid="other", tpm="", disks=DISK.format(path=path, target="vda")))]
+    assert reasons(scene.plan()) == ["it is used by domain other"]
+
+
+def test_a_disk_that_is_not_a_plain_file_is_kept(scene: Scene) -> None:
+    os.link(scene.image, scene.own / "second")
+    assert "hard link" in reasons(scene.plan())[0]
+    (scene.own / "second").unlink()
+    scene.image.unlink()
+    assert reasons(scene.plan()) == ["it is not there"]
+    scene.image.symlink_to(scene.other / "web.img")
+    assert reasons(scene.plan()) == ["it is not a regular file"]
+
+
+def test_a_disk_that_the_ledger_did_not_record_is_kept(scene: Scene) -> None:
+    (scene.own / "changed.img").write_bytes(b"x")
+    scene.here.disks = [("vda", scene.own / "changed.img")]
+    assert reasons(scene.plan()) == ["the ledger has no record of this disk on this host"]
+
+
+def test_a_disk_that_the_evacuated_domain_does_not_have_is_kept(scene: Scene) -> None:
+    scene.there.disks = []
+    scene.there.folders = {str(scene.own): DirectoryFolder(scene.other)}
+    assert reasons(scene.plan()) == ["where the domain is now, it has no disk with that target"]
+
+
+@pytest.mark.parametrize("change", ["snapshots", "tpm", "save"])
+def test_snapshots_tpm_state_or_foreign_managed_save_refuse_the_cleanup(scene: Scene, change: str) -> None:
+    if change == "snapshots":
+        scene.here.snapshots = 2
+    elif change == "tpm":
+        scene.here.tpm, scene.here.can_keep_tpm = TPM, False
+    else:
+        scene.here.managed_save = scene.save_folder / "web.save"
+    plan = scene.plan()
+    assert plan.kind == "refuse", plan
+    scene.here.can_keep_tpm = True
+    if change == "tpm":
+        assert scene.plan().tpm == f"/var/lib/libvirt/swtpm/{UUID}"
+
+
+def test_a_domain_is_undefined_and_its_files_are_quarantined(scene: Scene) -> None:
+    scene.here.managed_save = scene.save_folder / "web.save"
+    scene.here.managed_save.write_bytes(b"memory")
+    done = scene.clean()
+    assert (done.changed, done.undefined, done.kept) == (True, True, ())
+    assert [pathlib.Path(file.quarantine).read_bytes() for file in done.quarantined] == [b"memory", b"data"]
+    assert not scene.here.present
+    assert not scene.image.exists()
+
+
+_STEPS = ("definition", "manifest", "move managed_save", "undefine", "finish")
+
+
+@pytest.mark.parametrize(("storage", "die_at"), [("quarantine", "move disk"), *((storage, step) for storage in ("quarantine", "keep") for step in _STEPS)])
+def test_a_cleanup_that_died_at_any_step_is_continued(scene: Scene, die_at: str, storage: str) -> None:
+    scene.here.managed_save = scene.save_folder / "web.save"
+    scene.here.managed_save.write_bytes(b"memory")
+    with pytest.raises(Died):
+        scene.clean(storage, die_at)
+    done = scene.clean(storage)
+    files = [file.path for file in done.quarantined]
+    assert files == [str(scene.here.managed_save), *([str(scene.image)] if storage == "quarantine" else [])]
+    assert [disk.path for disk in done.kept] == ([] if storage == "quarantine" else [str(scene.image)])
+    assert (scene.here.present, scene.image.exists()) == (False, storage == "keep")
+    assert "definition.xml" in str(done.restore)
+    assert not scene.clean(storage).changed
+
+
+def test_a_continued_cleanup_keeps_a_disk_that_got_a_user(scene: Scene) -> None:
+    with pytest.raises(Died):
+        scene.clean(die_at="undefine")
+    scene.here.others = [("other", "other", XML.format(uuid="other", tpm="", disks=DISK.format(path=scene.image, target="vda")))]
+    done = scene.clean()
+    assert (done.quarantined, len(done.kept)) == ((), 1)
+    assert scene.image.exists()
+
+
+def test_a_cleanup_without_a_local_copy_changes_nothing(scene: Scene) -> None:
+    scene.here.present = False
+    scene.image.unlink()
+    done = scene.clean()
+    assert (done.changed, done.undefined, done.restore) == (False, False, None)
+
+
+def test_a_domain_that_stays_defined_is_an_error_and_its_disks_are_kept(scene: Scene) -> None:
+    scene.here.forgets = False
+    with pytest.raises(Internal, match="still defined"):
+        scene.clean()
+    assert scene.image.exists()

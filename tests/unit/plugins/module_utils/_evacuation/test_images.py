@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import typing as t
 from xml.etree import ElementTree
@@ -11,34 +12,36 @@ from xml.etree import ElementTree
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images as module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.images import Images
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.leases import lease_seconds
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import Mount, parse_mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.images import ImageLocator
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.qemu_locks import lease_seconds
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount, parse_mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import NeededFile, SavedDisk, SavedMount
 
 NFS = Mount("/srv/nfs", "nfs4", "/", "nas:/export")
-POOLS = [{"name": "images", "path": "/srv/pool"}, {"name": "vg0", "path": "/dev/vg0"}, {"name": "ceph", "path": None}]
-
-Json = t.Dict[str, t.Any]
+POOLS = [StoragePool("images", "dir", path="/srv/pool"), StoragePool("vg0", "logical", path="/dev/vg0"), StoragePool("ceph", "rbd", path=None)]
 
 
-def asked(source: str, kind: str = "file", **differing: t.Any) -> Json:
-    return {"target": "vda", "kind": kind, "source": source, "readonly": False, "optional": False, "shared": None, **differing}
+def asked(source: str, kind: str = "file", **differing: t.Any) -> DiskNeed:
+    return decode(DiskNeed, {"target": "vda", "kind": kind, "source": source, "readonly": False, "optional": False, "shared": None, **differing})
 
 
-def disk_of(one: Json, live: str = "", mounts: t.Sequence[Mount] = ()) -> Json:
+def disk_of(one: DiskNeed, live: str = "", mounts: t.Sequence[Mount] = ()) -> SavedDisk:
     root = ElementTree.fromstring(live) if live else None
-    return Images([Mount("/", "ext4"), NFS, *mounts]).disks([one], POOLS, root)[0]
+    return ImageLocator([Mount("/", "ext4"), NFS, *mounts]).locate_disks([one], POOLS, root)[0]
 
 
-def test_an_image_has_its_folder_and_its_mount() -> None:
+def test_a_saved_disk_has_the_folder_and_mount_of_its_image() -> None:
     disk = disk_of(asked("/srv/nfs/vm/web1.qcow2"))
-    assert disk["folders"] == ["/srv/nfs/vm"]
-    assert disk["mount"] == {"path": "/srv/nfs", "kind": "nfs4", "store": "nfs4:nas:/export"}
+    assert disk.folders == ("/srv/nfs/vm",)
+    assert disk.mount == SavedMount("/srv/nfs", "nfs4", "nfs4:nas:/export")
 
 
-def test_it_is_kept_whether_several_guests_may_write_a_disk() -> None:
-    assert [disk_of(asked("/srv/nfs/a.raw", shareable=shareable))["shareable"] for shareable in (True, False)] == [True, False]
-    assert disk_of(asked("/srv/nfs/a.raw"))["shareable"] is False
+def test_a_saved_disk_keeps_whether_it_is_shareable() -> None:
+    assert [disk_of(asked("/srv/nfs/a.raw", shareable=shareable)).shareable for shareable in (True, False)] == [True, False]
+    assert disk_of(asked("/srv/nfs/a.raw")).shareable is False
 
 
 @pytest.mark.parametrize(
@@ -52,62 +55,65 @@ def test_it_is_kept_whether_several_guests_may_write_a_disk() -> None:
         ("- ext4 /dev/vda rw", "leased"),
     ],
 )
-def test_what_becomes_of_locks_is_told_by_the_kind_of_mount_and_its_options(line: str, locks: str) -> None:
+def test_the_kind_of_locks_follows_type_and_options_of_the_mount(line: str, locks: str) -> None:
     mount = parse_mount(f"36 35 98:0 / /srv/images rw,noatime master:1 {line}\n")
     assert mount
-    assert disk_of(asked("/srv/images/web1.raw"), mounts=[mount])["locks"] == locks
+    assert disk_of(asked("/srv/images/web1.raw"), mounts=[mount]).locks == locks
 
 
-def test_of_leases_the_longest_counts_and_what_does_not_end_is_left_out() -> None:
-    nfs4, ceph, old = {"mount": {"kind": "nfs4"}, "locks": "leased"}, {"mount": {"kind": "ceph"}}, {"mount": {"kind": "nfs"}, "locks": "kept"}
-    assert [lease_seconds(disks) for disks in ([nfs4], [nfs4, ceph], [old, nfs4], [old], [], [{"mount": None}])] == [105, 315, 105, 0, 0, 105]
+def test_the_longest_lease_counts_and_locks_that_never_end_do_not() -> None:
+    disk = SavedDisk("vda", "file", "/srv/a", False, False, ())
+    nfs4, ceph, old = (
+        dataclasses.replace(disk, mount=SavedMount("/srv", kind), locks=locks) for kind, locks in (("nfs4", "leased"), ("ceph", None), ("nfs", "kept"))
+    )
+    assert [lease_seconds(disks) for disks in ([nfs4], [nfs4, ceph], [old, nfs4], [old], [], [disk])] == [105, 315, 105, 0, 0, 105]
 
 
-def test_a_linked_image_needs_both_folders_and_one_in_a_linked_folder_but_its_own(tmp_path: pathlib.Path) -> None:
+def test_a_linked_image_has_both_folders_and_one_in_a_linked_folder_only_its_own(tmp_path: pathlib.Path) -> None:
     store, images = tmp_path / "store", tmp_path / "images"
     store.mkdir()
     images.mkdir()
     (store / "web1.raw").touch()
     (images / "web1.raw").symlink_to(store / "web1.raw")
     (tmp_path / "link").symlink_to(store)
-    assert disk_of(asked(str(images / "web1.raw")))["folders"] == [str(images), str(store)]
-    assert disk_of(asked(str(tmp_path / "link" / "web1.raw")))["folders"] == [str(tmp_path / "link")]
+    assert disk_of(asked(str(images / "web1.raw"))).folders == (str(images), str(store))
+    assert disk_of(asked(str(tmp_path / "link" / "web1.raw"))).folders == (str(tmp_path / "link"),)
 
 
-def test_a_volume_is_what_its_pool_makes_of_it() -> None:
+def test_a_volume_is_located_by_its_pool() -> None:
     located = {name: disk_of(asked(f"{name}/web1", "volume")) for name in ("images", "vg0", "ceph", "unknown")}
-    assert {name: (disk["kind"], disk["path"]) for name, disk in located.items()} == {
+    assert {name: (disk.kind, disk.path) for name, disk in located.items()} == {
         "images": ("file", "/srv/pool/web1"),
         "vg0": ("block", "/dev/vg0/web1"),
         "ceph": ("network", "ceph/web1"),
         "unknown": ("volume", ""),
     }
-    assert located["images"]["folders"] == ["/srv/pool"]
+    assert located["images"].folders == ("/srv/pool",)
 
 
-def test_backing_files_of_a_running_domain_count_and_what_is_no_file_does_not() -> None:
+def test_only_backing_files_of_a_running_domain_count() -> None:
     live = """<domain><devices><disk><target dev='vda'/><source file='/a/top'/><backingStore type='file'><source file='/srv/base/one'/>
               <backingStore type='network'><source name='two'/><backingStore/></backingStore></backingStore></disk></devices></domain>"""
     disk = disk_of(asked("/a/top"), live)
-    assert (disk["backing"], disk["folders"]) == (["/srv/base/one"], ["/a", "/srv/base"])
+    assert (disk.backing, disk.folders) == (("/srv/base/one",), ("/a", "/srv/base"))
 
 
-def test_what_the_images_of_a_domain_that_is_off_are_built_on_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.BlockDevices, "identify", lambda self, path: (None, "lvm:x"))
+def test_backing_files_and_devices_of_an_inactive_domain_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.BlockDevices, "identify_device", lambda self, path: (None, "lvm:x"))
     files = [{"role": "backing", "kind": kind, "source": path} for kind, path in (("file", "/srv/base"), ("block", "/dev/vg0/base"), ("network", ""))]
     disk = disk_of(asked("/a/top", files=files, files_problem="it cannot be read"))
-    assert (disk["backing"], disk["backing_devices"], disk["folders"]) == (["/srv/base"], {"/dev/vg0/base": "lvm:x"}, ["/a", "/srv"])
-    assert disk["backing_problem"] == "it cannot be read"
+    assert (disk.backing, disk.backing_devices, disk.folders) == (("/srv/base",), {"/dev/vg0/base": "lvm:x"}, ("/a", "/srv"))
+    assert disk.backing_problem == "it cannot be read"
 
 
-def test_what_runs_shows_its_whole_chain() -> None:
+def test_a_running_domain_has_no_backing_problem() -> None:
     live = "<domain><devices><disk type='file'><target dev='vda'/><source file='{}'/><backingStore/></disk></devices></domain>"
     unread = asked("/a/top", files=[], files_problem="it cannot be read")
-    assert disk_of(unread, live.format("/a/top"))["backing_problem"] is None
-    assert disk_of(unread, live.format("/a/other"))["backing_problem"] == "it cannot be read"
+    assert disk_of(unread, live.format("/a/top")).backing_problem is None
+    assert disk_of(unread, live.format("/a/other")).backing_problem == "it cannot be read"
 
 
-def test_other_files_have_the_folders_that_prove_them(tmp_path: pathlib.Path) -> None:
+def test_other_needed_files_have_their_folders(tmp_path: pathlib.Path) -> None:
     (tmp_path / "web_VARS.fd").touch()
     needed = [
         ("nvram", "file", tmp_path / "web_VARS.fd"),
@@ -115,21 +121,21 @@ def test_other_files_have_the_folders_that_prove_them(tmp_path: pathlib.Path) ->
         ("filesystem", "dir", tmp_path),
         ("tpm", "device", "/dev/tpm0"),
     ]
-    found = Images([Mount("/", "ext4")]).files([{"what": what, "kind": kind, "path": str(path)} for what, kind, path in needed])
-    assert [file["folders"] for file in found] == [[str(tmp_path)]] * 3 + [[]]
-    assert [file["present"] for file in found[:3]] == [True, False, True]
+    found = ImageLocator([Mount("/", "ext4")]).locate_files([NeededFile(what, kind, str(path)) for what, kind, path in needed])
+    assert [file.folders for file in found] == [(str(tmp_path),)] * 3 + [()]
+    assert [file.present for file in found[:3]] == [True, False, True]
 
 
-def test_a_block_device_is_known_by_what_is_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_device_is_identified_only_by_its_wwn(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"/dev/sdb": "wwn:0x5", "/dev/rbd0": "rbd:pool/image", "/dev/sdc": None}
-    monkeypatch.setattr(module.BlockDevices, "identify", lambda self, path: (None, names[path]))
-    assert {path: disk_of(asked(path, "block"))["wwn"] for path in names} == {"/dev/sdb": "wwn:0x5", "/dev/rbd0": None, "/dev/sdc": None}
+    monkeypatch.setattr(module.BlockDevices, "identify_device", lambda self, path: (None, names[path]))
+    assert {path: disk_of(asked(path, "block")).wwn for path in names} == {"/dev/sdb": "wwn:0x5", "/dev/rbd0": None, "/dev/sdc": None}
 
 
-def test_a_file_system_that_does_not_answer_costs_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_file_system_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: t.List[float] = []
-    monkeypatch.setattr(module, "within", lambda seconds, ask: calls.append(seconds))
-    images = Images([NFS])
-    disks = images.disks([asked("/srv/nfs/web1"), asked("/srv/nfs/web2")], POOLS, None)
-    assert [(disk["folders"], disk["mount"]) for disk in disks] == [(["/srv/nfs"], None)] * 2
+    monkeypatch.setattr(module, "answer_within", lambda seconds, ask: calls.append(seconds))
+    images = ImageLocator([NFS])
+    disks = images.locate_disks([asked("/srv/nfs/web1"), asked("/srv/nfs/web2")], POOLS, None)
+    assert [(disk.folders, disk.mount) for disk in disks] == [(("/srv/nfs",), None)] * 2
     assert len(calls) == 1

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import types
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils import _module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Forbidden, Internal, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import belonging, protect
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import identity
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _host_identity, _module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import protect
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, NotFound
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 
@@ -37,7 +37,7 @@ class DefinitionsHost(FakeHost):
 
     refuse: t.ClassVar[t.Dict[str, Exception]] = {}
 
-    def whole_definition(self, uuid: str, persistent: bool) -> str:
+    def read_whole_definition(self, uuid: str, persistent: bool) -> str:
         domain = self._machine.domain(uuid)
         if domain.name in self.refuse:
             raise self.refuse[domain.name]
@@ -47,14 +47,14 @@ class DefinitionsHost(FakeHost):
 @pytest.fixture
 def fleet(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> FakeFleet:
     fleet = FakeFleet()
-    places = {"belong": belonging.belong, "check_belongs": belonging.check_belongs}
+    places = {"remember_ledger_id": _host_identity.remember_ledger_id, "check_ledger_id": _host_identity.check_ledger_id}
     for name, function in places.items():
         monkeypatch.setattr(protect, name, functools.partial(function, path=str(tmp_path / "ledger-id")))
-    for name, read in (("read_host_id", identity.read_host_id), ("create_host_id", identity.create_host_id)):
+    for name, read in (("read_host_id", _host_identity.read_host_id), ("create_host_id", _host_identity.create_host_id)):
         monkeypatch.setattr(protect, name, functools.partial(read, str(tmp_path / "host-id")))
     monkeypatch.setattr(protect, "require_root", lambda: None)
-    monkeypatch.setattr(protect, "state", Boot)
-    monkeypatch.setattr(protect, "open_definitions_host", lambda uri: DefinitionsHost(fleet, fleet.machine_of(uri), uri))
+    monkeypatch.setattr(protect, "read_guard_state", lambda: types.SimpleNamespace(boot=Boot))
+    monkeypatch.setattr(protect, "open_host", lambda uri: DefinitionsHost(fleet, fleet.machine_of(uri), uri))
     monkeypatch.setattr(Boot, "held", None)
     monkeypatch.setattr(DefinitionsHost, "refuse", {})
     return fleet
@@ -65,12 +65,12 @@ def images(fleet: FakeFleet, tmp_path: pathlib.Path) -> pathlib.Path:
     """Return a folder with the image of the domain web1."""
     folder = tmp_path / "images"
     folder.mkdir()
-    fleet.guest(disks=(h.Disk("vda", "file", str(folder / "web1.qcow2")),))
+    fleet.guest(disks=(domain_states.Disk("vda", "file", str(folder / "web1.qcow2")),))
     return folder
 
 
 def save(**work: t.Any) -> Json:
-    return protect.save(LOCAL_URI, {**ALL, **work})
+    return protect.report_domains(LOCAL_URI, {**ALL, **work})
 
 
 def saved_state(fleet: FakeFleet, **how: t.Any) -> t.Optional[str]:
@@ -78,45 +78,45 @@ def saved_state(fleet: FakeFleet, **how: t.Any) -> t.Optional[str]:
     return t.cast("t.Optional[str]", save()["domains"][0]["state"])
 
 
-def test_tokens_are_left_once_and_seen_by_who_sees_the_folder(images: pathlib.Path) -> None:
-    first = protect.leave(LOCAL_URI, NOTHING)
+def test_storage_tokens_are_written_once_and_seen_in_the_same_folder(images: pathlib.Path) -> None:
+    first = protect.leave_own_tokens(LOCAL_URI, NOTHING)
     assert (first["changed"], list(first["folders"]), first["unwritable"]) == (True, [str(images)], {})
-    again = protect.leave(LOCAL_URI, {**NOTHING, "known": first["folders"]})
+    again = protect.leave_own_tokens(LOCAL_URI, {**NOTHING, "known": first["folders"]})
     assert again == {**first, "changed": False}
     work = {"folders": {first["host_id"]: first["folders"], OTHER: first["folders"]}, "devices": {}, "host_id": None}
-    assert protect.see(LOCAL_URI, work)["sees"] == {first["host_id"]: first["folders"]}
+    assert protect.report_seen_tokens(LOCAL_URI, work)["sees"] == {first["host_id"]: first["folders"]}
 
 
-def test_in_check_mode_nothing_is_made(images: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    answer = protect.leave(LOCAL_URI, {**NOTHING, "check": True})
+def test_check_mode_writes_no_storage_token_and_no_host_id(images: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    answer = protect.leave_own_tokens(LOCAL_URI, {**NOTHING, "check": True})
     assert (answer["changed"], answer["host_id"], answer["folders"]) == (True, None, {})
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["images"]
     assert list(images.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_named_and_the_others_get_theirs(fleet: FakeFleet, images: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    fleet.guest("db1", OTHER, disks=(h.Disk("vda", "file", str(tmp_path / "gone" / "db1")),))
-    answer = protect.leave(LOCAL_URI, NOTHING)
+def test_a_missing_folder_is_reported_and_the_others_get_a_token(fleet: FakeFleet, images: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    fleet.guest("db1", OTHER, disks=(domain_states.Disk("vda", "file", str(tmp_path / "gone" / "db1")),))
+    answer = protect.leave_own_tokens(LOCAL_URI, NOTHING)
     assert (list(answer["folders"]), list(answer["unwritable"])) == ([str(images)], [str(tmp_path / "gone")])
 
 
-def test_a_folder_that_does_not_answer_costs_its_time_once_for_all_peers(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_folder_is_waited_for_once_for_all_peers(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: t.List[float] = []
-    monkeypatch.setattr(protect, "within", lambda seconds, ask: asked.append(seconds))
+    monkeypatch.setattr(protect, "answer_within", lambda seconds, ask: asked.append(seconds))
     work = {"folders": {LEDGER: {"/dead": LEDGER}, OTHER: {"/dead": OTHER}}, "devices": {}, "host_id": None}
-    assert protect.see(LOCAL_URI, work)["sees"] == {}
+    assert protect.report_seen_tokens(LOCAL_URI, work)["sees"] == {}
     assert len(asked) == 1
 
 
-def test_another_ledger_is_refused_before_anything_is_left(images: pathlib.Path) -> None:
-    protect.belong(OTHER)
-    for phase in (protect.identify, protect.leave):
+def test_another_ledger_is_refused_before_a_token_is_written(images: pathlib.Path) -> None:
+    protect.remember_ledger_id(OTHER)
+    for phase in (protect.identify_host, protect.leave_own_tokens):
         with pytest.raises(Conflict, match=OTHER):
             phase(LOCAL_URI, NOTHING)
     assert list(images.iterdir()) == []
 
 
-def test_persistent_domains_have_their_next_start_saved_and_transient_ones_what_runs(fleet: FakeFleet) -> None:
+def test_the_inactive_definition_is_saved_except_for_transient_domains(fleet: FakeFleet) -> None:
     fleet.guest()
     fleet.guest("tmp1", OTHER, persistent=False)
     found = {domain["name"]: domain for domain in save()["domains"]}
@@ -130,28 +130,28 @@ def test_persistent_domains_have_their_next_start_saved_and_transient_ones_what_
     ("how", "state"),
     [
         ({}, "running"),
-        ({"state": h.PAUSED, "reason": "user"}, "paused"),
-        ({"state": h.PAUSED, "reason": "I/O error"}, "running"),
-        ({"state": h.PAUSED, "reason": h.MIGRATION, "job": h.JOB_OUTGOING}, None),
-        ({"state": h.SHUTOFF, "reason": "shutdown"}, "shut off"),
+        ({"state": domain_states.PAUSED, "reason": "user"}, "paused"),
+        ({"state": domain_states.PAUSED, "reason": "I/O error"}, "running"),
+        ({"state": domain_states.PAUSED, "reason": domain_states.MIGRATION, "job": domain_states.JOB_OUTGOING}, None),
+        ({"state": domain_states.SHUTOFF, "reason": "shutdown"}, "shut off"),
     ],
 )
-def test_the_state_is_what_a_person_would_want_back(fleet: FakeFleet, how: Json, state: t.Optional[str]) -> None:
+def test_the_saved_state_ignores_io_errors_migrations_and_jobs(fleet: FakeFleet, how: Json, state: t.Optional[str]) -> None:
     assert saved_state(fleet, **how) == state
 
 
-def test_on_a_held_host_what_is_off_says_nothing(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_inactive_domain_of_a_held_host_has_no_saved_state(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Boot, "held", {"why": "a boot"})
-    assert saved_state(fleet, state=h.SHUTOFF, reason="") is None
+    assert saved_state(fleet, state=domain_states.SHUTOFF, reason="") is None
     assert saved_state(fleet) == "running"
 
 
-def test_what_is_still_arriving_is_not_saved(fleet: FakeFleet) -> None:
-    fleet.guest(state=h.PAUSED, reason=h.MIGRATION, job=h.JOB_INCOMING)
+def test_an_incoming_domain_is_not_saved(fleet: FakeFleet) -> None:
+    fleet.guest(state=domain_states.PAUSED, reason=domain_states.MIGRATION, job=domain_states.JOB_INCOMING)
     assert save() == {"changed": False, "domains": [], "arriving": [UUID], "unreadable": [], "remembered": []}
 
 
-def test_one_that_cannot_be_read_stops_no_other_and_one_that_went_away_is_not_there(fleet: FakeFleet) -> None:
+def test_an_unreadable_domain_does_not_stop_the_others(fleet: FakeFleet) -> None:
     fleet.guest()
     fleet.guest("bad", OTHER)
     fleet.guest("gone", LEDGER)
@@ -161,20 +161,20 @@ def test_one_that_cannot_be_read_stops_no_other_and_one_that_went_away_is_not_th
     assert answer["unreadable"] == [{"uuid": OTHER, "name": "bad", "why": "No secret."}]
 
 
-def test_only_those_that_are_asked_for_are_read(fleet: FakeFleet) -> None:
+def test_only_requested_domains_are_read(fleet: FakeFleet) -> None:
     fleet.guest()
     fleet.guest("db1", OTHER)
     assert [domain["name"] for domain in save(uuids=[OTHER])["domains"]] == ["db1"]
 
 
-def test_a_host_that_is_another_one_by_now_is_a_conflict(fleet: FakeFleet) -> None:
+def test_a_host_with_an_unexpected_host_id_is_a_conflict(fleet: FakeFleet) -> None:
     fleet.guest()
     with pytest.raises(Conflict, match=OTHER):
         save(host_id=OTHER)
 
 
 @pytest.mark.parametrize("phase", sorted(protect.PHASES))
-def test_who_is_not_root_is_told_so(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch, phase: str) -> None:
+def test_every_phase_without_root_is_forbidden(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch, phase: str) -> None:
     monkeypatch.setattr(protect, "require_root", _module.require_root)
     monkeypatch.setattr(_module.os, "geteuid", lambda: 1000)
     with pytest.raises(Forbidden, match="become"):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import pathlib
@@ -14,10 +15,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import notes, tokens
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import restart as r
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images, restart
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.restart import Restart
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import saved_domains as r
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import HostTokens, SavedDisk
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.orders import restart_order
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.starting import UUID, FakeStartingHost, definition
 
 OTHER = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a12"
@@ -34,34 +38,20 @@ class Bench:
         self.images.mkdir()
         self.run.mkdir(mode=0o700)
         (self.images / "web1.qcow2").touch()
-        self.tokens = tokens.leave([str(self.images)], SOURCE)[0]
+        self.tokens = images.leave_tokens([str(self.images)], SOURCE)[0]
         self.clock = FakeClock()
 
-    def order(self, **changes: t.Any) -> dict[str, t.Any]:
+    def order(self, **changes: t.Any) -> r.RestartOrder:
         path = str(self.images / "web1.qcow2")
-        disk = {"target": "vda", "kind": "file", "path": path, "readonly": False, "optional": False, "folders": [str(self.images)], "wwn": None}
-        return {
-            "record": RECORD,
-            "note": {"id": RECORD},
-            "generation": 1,
-            "rejoin": False,
-            "uuid": UUID,
-            "name": "web1",
-            "definition": definition(path=path),
-            "persistent": True,
-            "autostart": True,
-            "wanted": "running",
-            "sources": [["vda", path]],
-            "disks": [disk],
-            "tokens": {"host_id": SOURCE, "folders": self.tokens},
-            **changes,
-        }
+        disk = SavedDisk("vda", "file", path, readonly=False, optional=False, folders=(str(self.images),), wwn=None)
+        order = restart_order(UUID, "web1", definition(path=path), (("vda", path),), (disk,), RECORD)
+        return dataclasses.replace(order, tokens=HostTokens(SOURCE, self.tokens), **changes)
 
-    def restart(self, **changes: t.Any) -> dict[str, t.Any]:
-        return r.Restart(self.host, self.order(**changes), str(self.run), str(self.notes), self.clock, self.clock.sleep).run()
+    def restart(self, **changes: t.Any) -> r.RestartResult:
+        return Restart(self.host, self.order(**changes), str(self.run), str(self.notes), self.clock, self.clock.sleep).carry_out_order()
 
     def note(self) -> str | None:
-        return notes.record_of(UUID, str(self.notes))
+        return restart.read_noted_record(UUID, str(self.notes))
 
 
 @pytest.fixture
@@ -70,24 +60,24 @@ def bench(tmp_path: pathlib.Path) -> Bench:
 
 
 @pytest.mark.parametrize("wanted", ["running", "paused", "shut off"])
-def test_it_gets_the_state_that_is_wanted_and_starts_with_its_host_as_before(bench: Bench, wanted: str) -> None:
+def test_a_domain_gets_the_requested_state_and_keeps_autostart(bench: Bench, wanted: str) -> None:
     result = bench.restart(wanted=wanted)
-    assert (result["outcome"], result["changed"], result["msg"]) == (r.STARTED, True, "")
+    assert (result.outcome, result.changed, result.msg) == (r.STARTED, True, "")
     assert bench.host.guests[UUID] == {"name": "web1", "state": wanted, "persistent": True, "autostart": True}
     assert bench.host.starts == ([] if wanted == "shut off" else [UUID])
     assert bench.note() == RECORD
 
 
-def test_a_transient_one_stays_transient(bench: Bench) -> None:
-    assert bench.restart(persistent=False)["outcome"] == r.STARTED
+def test_a_transient_domain_stays_transient(bench: Bench) -> None:
+    assert bench.restart(persistent=False).outcome == r.STARTED
     assert bench.host.guests[UUID]["persistent"] is False
 
 
-def test_one_that_does_not_start_leaves_nothing(bench: Bench) -> None:
+def test_a_domain_that_does_not_start_is_removed_again(bench: Bench) -> None:
     bench.host.refuses.add("web1")
     result = bench.restart()
-    assert (result["outcome"], result["error_code"]) == (r.FAILED, "internal")
-    assert "no." in result["msg"]
+    assert (result.outcome, result.error_code) == (r.FAILED, "internal")
+    assert "no." in result.msg
     assert bench.host.guests == {}
     assert bench.note() is None
 
@@ -99,129 +89,129 @@ def lock(image: pathlib.Path) -> int:
     return handle
 
 
-def test_a_start_that_qemu_refuses_for_an_accepted_lock_says_how_to_free_it(bench: Bench) -> None:
+def test_a_start_refused_for_an_accepted_lock_names_how_to_free_it(bench: Bench) -> None:
     image = bench.images / "web1.qcow2"
     handle = lock(image)
     try:
         bench.host.refuses.add("web1")
-        result = bench.restart(accepted_locks=[str(image)])
+        result = bench.restart(accepted_locks=(str(image),))
     finally:
         os.close(handle)
-    assert (result["outcome"], result["error_code"]) == (r.FAILED, "unsafe")
-    assert str(image) in result["msg"]
-    assert "no." in result["msg"], "what libvirt said is lost"
-    assert "statd" in result["msg"]
-    assert "evacuate again" in result["msg"]
+    assert (result.outcome, result.error_code) == (r.FAILED, "unsafe")
+    assert str(image) in result.msg
+    assert "no." in result.msg, "what libvirt said is lost"
+    assert "statd" in result.msg
+    assert "evacuate again" in result.msg
     assert bench.host.guests == {}
 
 
-def test_a_start_that_fails_for_another_reason_says_nothing_of_locks(bench: Bench) -> None:
+def test_a_start_that_fails_for_another_reason_does_not_mention_locks(bench: Bench) -> None:
     bench.host.refuses.add("web1")
-    result = bench.restart(accepted_locks=[str(bench.images / "web1.qcow2")])
-    assert (result["outcome"], result["error_code"]) == (r.FAILED, "internal")
-    assert "lock" not in result["msg"]
+    result = bench.restart(accepted_locks=(str(bench.images / "web1.qcow2"),))
+    assert (result.outcome, result.error_code) == (r.FAILED, "internal")
+    assert "lock" not in result.msg
 
 
-def test_one_that_stops_at_once_leaves_nothing(bench: Bench) -> None:
+def test_a_domain_that_stops_at_once_is_removed_again(bench: Bench) -> None:
     bench.host.stops_at_once.add("web1")
     result = bench.restart()
-    assert (result["outcome"], result["error_code"]) == (r.FAILED, "migration_failed")
+    assert (result.outcome, result.error_code) == (r.FAILED, "migration_failed")
     assert bench.host.guests == {}
 
 
 @pytest.mark.parametrize("state", ["running", "shut off"])
-def test_what_is_here_already_is_left_alone(bench: Bench, state: str) -> None:
+def test_a_domain_that_exists_already_is_a_conflict(bench: Bench, state: str) -> None:
     bench.host.add(UUID, "web1", state)
     result = bench.restart()
-    assert (result["outcome"], result["error_code"]) == (r.FAILED, "conflict")
+    assert (result.outcome, result.error_code) == (r.FAILED, "conflict")
     assert bench.host.guests[UUID]["state"] == state
     assert bench.host.starts == []
 
 
-def test_the_name_of_another_is_in_the_way(bench: Bench) -> None:
+def test_another_domain_with_the_same_name_is_a_conflict(bench: Bench) -> None:
     bench.host.add(OTHER, "web1")
     result = bench.restart()
-    assert (result["outcome"], result["error_code"]) == (r.FAILED, "conflict")
-    assert OTHER in result["msg"]
+    assert (result.outcome, result.error_code) == (r.FAILED, "conflict")
+    assert OTHER in result.msg
     assert list(bench.host.guests) == [OTHER]
 
 
-def test_saved_memory_of_that_name_is_never_gone_on_from(bench: Bench) -> None:
+def test_a_managed_save_of_the_same_name_is_a_conflict(bench: Bench) -> None:
     bench.host.memory["web1"] = "/var/lib/libvirt/qemu/save/web1.save"
     result = bench.restart()
-    assert (result["outcome"], result["error_code"]) == (r.FAILED, "conflict")
+    assert (result.outcome, result.error_code) == (r.FAILED, "conflict")
     assert bench.host.guests == {}
 
 
-def test_a_disk_whose_token_is_gone_is_not_started_on(bench: Bench) -> None:
-    pathlib.Path(tokens.token_path(str(bench.images), SOURCE)).unlink()
+def test_a_domain_whose_storage_token_is_gone_is_not_started(bench: Bench) -> None:
+    pathlib.Path(images.token_path(str(bench.images), SOURCE)).unlink()
     result = bench.restart()
-    assert (result["outcome"], result["error_code"]) == (r.FAILED, "unsafe")
-    assert "token" in result["msg"]
+    assert (result.outcome, result.error_code) == (r.FAILED, "unsafe")
+    assert "token" in result.msg
     assert bench.host.guests == {}
 
 
-def test_another_nonce_is_another_store(bench: Bench) -> None:
-    pathlib.Path(tokens.token_path(str(bench.images), SOURCE)).unlink()
-    tokens.leave([str(bench.images)], SOURCE)
-    assert bench.restart()["error_code"] == "unsafe"
+def test_a_storage_token_with_another_nonce_is_unsafe(bench: Bench) -> None:
+    pathlib.Path(images.token_path(str(bench.images), SOURCE)).unlink()
+    images.leave_tokens([str(bench.images)], SOURCE)
+    assert bench.restart().error_code == "unsafe"
 
 
 def test_a_run_after_a_crash_finds_it_running(bench: Bench) -> None:
     """The start had succeeded, and nobody had written so."""
     bench.restart()
     result = bench.restart(rejoin=True)
-    assert (result["outcome"], result["changed"]) == (r.STARTED, False)
-    assert result["generation"] == 2
+    assert (result.outcome, result.changed) == (r.STARTED, False)
+    assert result.generation == 2
     assert bench.host.starts == [UUID]
 
 
-def test_a_run_after_a_crash_goes_on_with_its_own_definition(bench: Bench) -> None:
+def test_a_run_after_a_crash_continues_with_its_own_definition(bench: Bench) -> None:
     bench.restart(wanted="shut off")
     result = bench.restart(rejoin=True)
-    assert result["outcome"] == r.STARTED
+    assert result.outcome == r.STARTED
     assert bench.host.starts == [UUID]
 
 
-def test_a_run_after_a_crash_does_not_touch_a_definition_that_is_not_its_own(bench: Bench) -> None:
+def test_a_run_after_a_crash_leaves_a_foreign_definition(bench: Bench) -> None:
     bench.host.add(UUID, "web1", "shut off")
     result = bench.restart(rejoin=True)
-    assert (result["outcome"], result["error_code"]) == (r.UNKNOWN, "conflict")
+    assert (result.outcome, result.error_code) == (r.UNKNOWN, "conflict")
     assert bench.host.guests[UUID]["state"] == "shut off"
 
 
-def test_an_order_that_comes_after_a_newer_run_does_nothing(bench: Bench) -> None:
+def test_an_order_older_than_the_newest_run_is_overtaken(bench: Bench) -> None:
     bench.host.refuses.add("web1")
-    assert bench.restart(rejoin=True)["outcome"] == r.FAILED
+    assert bench.restart(rejoin=True).outcome == r.FAILED
     bench.host.refuses.clear()
     result = bench.restart()
-    assert (result["outcome"], result["error_code"]) == (r.OVERTAKEN, "conflict")
+    assert (result.outcome, result.error_code) == (r.OVERTAKEN, "conflict")
     assert bench.host.guests == {}
 
 
-def test_a_start_that_is_still_going_on_is_waited_for_and_not_disturbed(bench: Bench) -> None:
+def test_a_start_in_progress_is_not_disturbed(bench: Bench) -> None:
     other = Ownership(UUID, str(bench.run))
     try:
         result = bench.restart(rejoin=True)
     finally:
-        other.release()
-    assert (result["outcome"], result["error_code"]) == (r.UNKNOWN, "conflict")
+        other.release_lock()
+    assert (result.outcome, result.error_code) == (r.UNKNOWN, "conflict")
     assert bench.host.guests == {}
 
 
 @pytest.mark.parametrize(("rejoin", "outcome"), [(False, r.FAILED), (True, r.UNKNOWN)])
-def test_a_lock_that_cannot_be_used_starts_nothing_and_stops_no_other_domain(bench: Bench, rejoin: bool, outcome: str) -> None:
+def test_a_damaged_lock_file_prevents_the_start_of_its_domain(bench: Bench, rejoin: bool, outcome: str) -> None:
     (bench.run / f"{UUID}.lock").write_text("torn {", encoding="ascii")
     result = bench.restart(rejoin=rejoin)
-    assert (result["outcome"], result["error_code"], result["changed"]) == (outcome, "internal", False)
+    assert (result.outcome, result.error_code, result.changed) == (outcome, "internal", False)
     assert bench.host.guests == {}
 
 
 @pytest.mark.parametrize("dies", ["before", "after"])
-def test_a_host_that_is_lost_in_the_start_is_never_called_failed_while_it_may_run(bench: Bench, dies: str) -> None:
+def test_a_host_lost_during_the_start_has_an_unknown_outcome(bench: Bench, dies: str) -> None:
     bench.host.dies = dies
     result = bench.restart()
-    assert (result["outcome"], result["changed"]) == (r.UNKNOWN, True)
+    assert (result.outcome, result.changed) == (r.UNKNOWN, True)
     assert bench.note() == RECORD
     bench.host.dies = None
-    assert bench.restart(rejoin=True)["outcome"] == r.STARTED
+    assert bench.restart(rejoin=True).outcome == r.STARTED

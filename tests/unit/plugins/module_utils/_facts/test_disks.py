@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.disks import disks_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.disks import describe_disks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import Header, Unreadable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import domain
 
 POOLS = [
-    {"name": "default", "type": "dir", "path": "/srv/pool"},
-    {"name": "vg0", "type": "logical", "path": "/dev/vg0"},
-    {"name": "ceph", "type": "rbd", "path": None},
+    StoragePool("default", "dir", path="/srv/pool"),
+    StoragePool("vg0", "logical", path="/dev/vg0"),
+    StoragePool("ceph", "rbd", path=None),
 ]
 
 HEADERS = {
@@ -27,16 +29,16 @@ HEADERS = {
 class Stores:
     """Every file under /nfs is shared, every device has its path as its name."""
 
-    def file(self, path: str) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
+    def locate_file(self, path: str) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
         return path.startswith("/nfs/"), f"nfs4:nas:/export{path[4:]}" if path.startswith("/nfs/") else None
 
-    def block(self, path: str) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
+    def locate_device(self, path: str) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
         return None, f"wwn:{path}"
 
-    def bytes_of(self, path: str, image_format: str) -> t.Optional[int]:
+    def count_copied_bytes(self, path: str, image_format: str) -> t.Optional[int]:
         return 100 if image_format == "raw" else 10
 
-    def header(self, path: str) -> Header:
+    def read_header(self, path: str) -> Header:
         if path == "/srv/sealed":
             raise Unreadable("/srv/sealed cannot be read")
         return HEADERS.get(path, Header())
@@ -47,8 +49,8 @@ def disk(kind: str, source: str, inner: str = "", device: str = "disk", image_fo
 
 
 def one(xml: str, local: bool = True) -> t.Dict[str, t.Any]:
-    (found,) = disks_of(domain(devices=xml), Stores() if local else None, POOLS)
-    return found
+    (found,) = describe_disks(domain(devices=xml), Stores() if local else None, POOLS)
+    return t.cast("t.Dict[str, t.Any]", encode(found))
 
 
 def proof(xml: str, local: bool = True) -> t.Tuple[t.Any, ...]:
@@ -56,21 +58,21 @@ def proof(xml: str, local: bool = True) -> t.Tuple[t.Any, ...]:
     return found["source"], found["shared"], found["store"], found["bytes"]
 
 
-def test_files_by_the_mount_that_they_are_on() -> None:
+def test_image_files_are_classified_by_their_mount() -> None:
     assert proof(disk("file", "<source file='/nfs/a/web1.qcow2'/>")) == ("/nfs/a/web1.qcow2", True, "nfs4:nas:/export/a/web1.qcow2", 10)
     assert proof(disk("file", "<source file='/srv/web1.raw'/>", image_format="raw")) == ("/srv/web1.raw", False, None, 100)
 
 
-def test_from_afar_nothing_is_known_of_files_and_devices() -> None:
+def test_files_and_devices_are_unknown_over_a_remote_connection() -> None:
     assert proof(disk("file", "<source file='/nfs/a.qcow2'/>"), local=False) == ("/nfs/a.qcow2", None, None, None)
     assert proof(disk("block", "<source dev='/dev/sdb'/>"), local=False) == ("/dev/sdb", None, None, None)
 
 
-def test_a_block_device_is_never_proved_to_be_alone() -> None:
+def test_a_block_device_is_never_proved_to_be_local() -> None:
     assert proof(disk("block", "<source dev='/dev/sdb'/>")) == ("/dev/sdb", None, "wwn:/dev/sdb", None)
 
 
-def test_network_disks_are_shared_by_their_nature() -> None:
+def test_network_disks_are_shared() -> None:
     rbd = "<source protocol='rbd' name='pool/image'><host name='mon1'/></source>"
     nbd = "<source protocol='nbd' name='web1'><host name='10.0.0.9' port='10809'/></source>"
     for local in (True, False):
@@ -78,19 +80,19 @@ def test_network_disks_are_shared_by_their_nature() -> None:
         assert proof(disk("network", nbd), local) == ("web1", True, "nbd:10.0.0.9:10809/web1", None)
 
 
-def test_volumes_by_their_pools() -> None:
+def test_volumes_are_classified_by_their_pool() -> None:
     assert proof(disk("volume", "<source pool='default' volume='a.qcow2'/>")) == ("default/a.qcow2", False, None, 10)
     assert proof(disk("volume", "<source pool='vg0' volume='lv1'/>")) == ("vg0/lv1", None, "wwn:/dev/vg0/lv1", None)
     assert proof(disk("volume", "<source pool='ceph' volume='img'/>"))[1] is True
     assert proof(disk("volume", "<source pool='elsewhere' volume='x'/>")) == ("elsewhere/x", None, None, None)
 
 
-def test_a_floppy_is_written_to_unless_it_says_otherwise() -> None:
+def test_a_floppy_is_writable_unless_it_is_readonly() -> None:
     assert one(disk("file", "<source file='/srv/a.img'/>", device="floppy"))["readonly"] is False
     assert one(disk("file", "<source file='/srv/a.img'/>", "<readonly/>", device="floppy"))["readonly"] is True
 
 
-def test_what_a_drive_is() -> None:
+def test_drives_are_readonly_optional_or_shareable() -> None:
     cdrom = one(disk("file", "<source file='/srv/a.iso' startupPolicy='optional'/>", device="cdrom"))
     assert (cdrom["device"], cdrom["readonly"], cdrom["optional"], cdrom["shareable"]) == ("cdrom", True, True, False)
     shareable = one(disk("file", "<source file='/srv/a'/>", "<shareable/>"))
@@ -104,14 +106,14 @@ def needed(xml: str, local: bool = True) -> t.List[t.Tuple[t.Any, ...]]:
     return [(file["role"], file["kind"], file["source"], file["shared"]) for file in found["files"]]
 
 
-def test_what_an_image_is_built_on_is_read_from_the_headers_where_the_definition_is_silent() -> None:
+def test_the_backing_chain_is_read_from_headers_if_the_definition_has_none() -> None:
     chain = [("backing", "file", "/srv/base", False), ("data", "file", "/srv/base.data", False), ("backing", "file", "/srv/oldest", False)]
     assert needed(disk("file", "<source file='/nfs/top'/>")) == chain
     assert needed(disk("file", "<source file='/nfs/remote'/>")) == [("backing", "network", "", True)]
     assert needed(disk("file", "<source file='/nfs/plain'/>")) == []
 
 
-def test_what_the_definition_says_of_the_chain_is_what_qemu_is_given() -> None:
+def test_the_backing_chain_of_the_definition_overrides_the_headers() -> None:
     inner = "<backingStore type='file'><format type='qcow2'/><source file='/nfs/other'/><backingStore/></backingStore>"
     assert needed(disk("file", "<source file='/nfs/top'/>", inner)) == [("backing", "file", "/nfs/other", True)]
     assert needed(disk("file", "<source file='/nfs/top'/>", "<backingStore/>")) == []
@@ -120,19 +122,19 @@ def test_what_the_definition_says_of_the_chain_is_what_qemu_is_given() -> None:
     assert needed(disk("file", "<source file='/nfs/top'/>", block)) == [("backing", "block", "/dev/vg0/base", None)]
 
 
-def test_a_data_file_counts_whoever_tells_of_it() -> None:
+def test_a_data_file_is_found_in_the_definition_or_the_header() -> None:
     store = "<source file='/nfs/a'><dataStore type='file'><format type='raw'/><source file='/srv/a.raw'/></dataStore></source>"
     assert needed(disk("file", store, "<backingStore/>")) == [("data", "file", "/srv/a.raw", False)]
     assert needed(disk("file", "<source file='/srv/base'/>", "<backingStore/>")) == [("data", "file", "/srv/base.data", False)]
 
 
-def test_the_first_bytes_of_a_raw_disk_are_its_guest_s() -> None:
+def test_the_header_of_a_raw_disk_is_not_parsed() -> None:
     assert needed(disk("file", "<source file='/nfs/top'/>", image_format="raw")) == []
 
 
-def test_what_cannot_be_told_is_said() -> None:
+def test_an_unreadable_header_is_reported() -> None:
     for source in ("/srv/sealed", "/nfs/odd"):
         found = one(disk("file", f"<source file='{source}'/>"))
         assert source in found["files_problem"]
-    assert "on its own host alone" in one(disk("file", "<source file='/nfs/top'/>"), local=False)["files_problem"]
+    assert "only on its own host" in one(disk("file", "<source file='/nfs/top'/>"), local=False)["files_problem"]
     assert one(disk("file", "<source file='/srv/sealed'/>", "<backingStore/>"))["files_problem"] is None

@@ -10,10 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import gather as module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.ports import Definition, Roll
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition, DefinitionList
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import Surroundings
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
@@ -28,12 +30,13 @@ def fleet() -> FakeFleet:
 
 
 def facts_of(fleet: FakeFleet, uri: str = LOCAL_URI, seconds: int = 0) -> t.Tuple[t.Dict[str, t.Any], t.List[str]]:
-    return module.gather(fleet.open(uri), seconds)
+    facts, warnings = module.gather_facts(fleet.open(uri), seconds)
+    return encode(facts), warnings
 
 
-def test_every_domain_is_listed_by_name_with_what_it_needs(fleet: FakeFleet) -> None:
-    fleet.guest(memory_bytes=256 * MIB + 1, disks=(h.Disk("vda", "file", "/x"),))
-    fleet.guest("db1", OTHER, state=h.PAUSED, reason=h.MIGRATION, job=h.JOB_INCOMING)
+def test_domains_are_listed_by_name_with_their_requests(fleet: FakeFleet) -> None:
+    fleet.guest(memory_bytes=256 * MIB + 1, disks=(domain_states.Disk("vda", "file", "/x"),))
+    fleet.guest("db1", OTHER, state=domain_states.PAUSED, reason=domain_states.MIGRATION, job=domain_states.JOB_INCOMING)
     facts, warnings = facts_of(fleet)
     assert [(domain["name"], domain["state"], domain["job"]) for domain in facts["domains"]] == [
         ("db1", "paused", "incoming migration"),
@@ -54,9 +57,9 @@ def test_every_domain_is_listed_by_name_with_what_it_needs(fleet: FakeFleet) -> 
     assert warnings == []
 
 
-def test_what_only_a_host_itself_can_tell_is_null_from_afar_and_named(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_facts_are_null_and_unverified_over_a_remote_connection(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "read_host_id", lambda: pytest.fail("was read"))
-    fleet.guest(disks=(h.Disk("vda", "file", "/x"), h.Disk("vdb", "network", "pool/image")))
+    fleet.guest(disks=(domain_states.Disk("vda", "file", "/x"), domain_states.Disk("vdb", "network", "pool/image")))
     facts, warnings = facts_of(fleet, FROM_AFAR)
     for key in ("host_id", "machine_id", "mounts", "bridges", "interfaces"):
         assert facts[key] is None
@@ -65,7 +68,7 @@ def test_what_only_a_host_itself_can_tell_is_null_from_afar_and_named(fleet: Fak
     assert warnings == []
 
 
-def test_a_host_tells_of_its_own_mounts_and_interfaces(fleet: FakeFleet) -> None:
+def test_mounts_and_interfaces_of_the_local_host_are_gathered(fleet: FakeFleet) -> None:
     facts, _warnings = facts_of(fleet)
     assert "lo" in facts["interfaces"]
     assert any(mount["path"] == "/" and mount["capacity_bytes"] > 0 for mount in facts["mounts"])
@@ -84,45 +87,45 @@ def test_a_damaged_identity_is_a_warning_and_the_rest_is_gathered(fleet: FakeFle
     assert len(facts["domains"]) == 1
 
 
-def test_a_domain_without_a_readable_definition_is_listed_and_will_not_be_moved(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Definition(fleet.guest(memory_bytes=3 * GIB).info(), None, problem="Its definition could not be read: it is no XML.")
-    monkeypatch.setattr(FakeHost, "roll", lambda self: Roll([broken], ["db1"]))
+def test_a_domain_without_a_readable_definition_has_a_blocker(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Definition(fleet.guest(memory_bytes=3 * GIB).info(), None, problem="Its definition could not be read: it is not XML.")
+    monkeypatch.setattr(FakeHost, "list_definitions", lambda self: DefinitionList([broken], ["db1"]))
     facts, warnings = facts_of(fleet)
     (domain,) = facts["domains"]
     assert (domain["active"], domain["request"]["memory_mib"]) == (True, 3072)
-    assert domain["request"]["blockers"] == ["Its definition could not be read: it is no XML."]
-    assert "Domain db1 went away" in warnings[0]
+    assert domain["request"]["blockers"] == ["Its definition could not be read: it is not XML."]
+    assert "Domain db1 disappeared" in warnings[0]
     assert "Domain web1" in warnings[1]
 
 
-def test_a_request_has_the_same_keys_whether_its_definition_could_be_read_or_not(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_request_of_an_unreadable_definition_has_all_keys(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     info = fleet.guest().info()
     whole = facts_of(fleet)[0]["domains"][0]["request"]
-    monkeypatch.setattr(FakeHost, "roll", lambda self: Roll([Definition(info, None, problem="It is no XML.")]))
+    monkeypatch.setattr(FakeHost, "list_definitions", lambda self: DefinitionList([Definition(info, None, problem="It is not XML.")]))
     assert set(facts_of(fleet)[0]["domains"][0]["request"]) == set(whole)
 
 
-def test_what_libvirt_has_no_driver_for_is_null_and_named(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeHost, "surroundings", lambda self: {"pools": None, "networks": [], "devices": None, "net_devices": None})
+def test_facts_without_a_libvirt_driver_are_null_and_unverified(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeHost, "read_surroundings", lambda self: Surroundings(None, (), None, None))
     facts, _warnings = facts_of(fleet)
     assert {"pools", "devices", "net_devices"} <= {*facts["unverified"]}
     assert "networks" not in facts["unverified"]
 
 
-def test_a_host_that_goes_away_meanwhile_is_an_error(fleet: FakeFleet) -> None:
+def test_a_host_that_is_lost_during_gathering_is_unreachable(fleet: FakeFleet) -> None:
     host = fleet.open(LOCAL_URI)
     fleet.source.go_dark()
     with pytest.raises(Unreachable):
-        module.gather(host)
+        module.gather_facts(host)
 
 
-def test_the_dirty_rate_is_measured_on_request_and_of_running_domains_without_a_job_alone(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dirty_rate_is_measured_only_for_running_domains_without_a_job(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: t.List[t.Any] = []
-    monkeypatch.setattr(FakeHost, "dirty_rates", lambda self, uuids, seconds: asked.append((list(uuids), seconds)) or {UUID: 40})
+    monkeypatch.setattr(FakeHost, "measure_dirty_rates", lambda self, uuids, seconds: asked.append((list(uuids), seconds)) or {UUID: 40})
     fleet.guest()
-    fleet.guest("db1", OTHER, job=h.JOB_OUTGOING)
-    fleet.guest("db2", OTHER[:-1] + "3", state=h.PAUSED, reason=h.POST_COPY_FAILED)
-    fleet.guest("db3", OTHER[:-1] + "4", state=h.SHUTOFF)
+    fleet.guest("db1", OTHER, job=domain_states.JOB_OUTGOING)
+    fleet.guest("db2", OTHER[:-1] + "3", state=domain_states.PAUSED, reason=domain_states.POST_COPY_FAILED)
+    fleet.guest("db3", OTHER[:-1] + "4", state=domain_states.SHUTOFF)
     rates = {domain["name"]: domain["dirty_rate_mib"] for domain in facts_of(fleet, seconds=2)[0]["domains"]}
     assert rates == {"web1": 40, "db1": None, "db2": None, "db3": None}
     assert asked == [([UUID], 2)]
@@ -130,11 +133,11 @@ def test_the_dirty_rate_is_measured_on_request_and_of_running_domains_without_a_
     assert len(asked) == 1
 
 
-def test_a_definition_that_cannot_be_understood_is_named_and_hinders_no_other(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_definition_is_a_blocker_of_its_own_domain_alone(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     info = fleet.guest().info()
     root = ElementTree.fromstring("<domain><cpu><numa><cell id='first' memory='1'/></numa></cpu></domain>")
-    monkeypatch.setattr(FakeHost, "roll", lambda self: Roll([Definition(info, root)]))
+    monkeypatch.setattr(FakeHost, "list_definitions", lambda self: DefinitionList([Definition(info, root)]))
     facts, warnings = facts_of(fleet)
     (domain,) = facts["domains"]
-    assert "could not be understood: 'first'" in domain["request"]["blockers"][0]
+    assert "could not be parsed: 'first'" in domain["request"]["blockers"][0]
     assert "will not be moved" in warnings[0]

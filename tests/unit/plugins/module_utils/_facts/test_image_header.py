@@ -12,14 +12,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_files import files_below
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.disks import list_files_below
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import (
     FILE,
     NETWORK,
     UNKNOWN,
     Header,
     Unreadable,
-    locate,
+    locate_name,
     parse_header,
     read_header,
 )
@@ -36,19 +36,19 @@ def image(backing: str = "", version: int = 3, features: int = 0, extensions: t.
     return head + said + bytes(8) + name
 
 
-def test_a_header_names_what_the_image_needs() -> None:
+def test_a_header_names_backing_file_format_and_data_file() -> None:
     extensions = [(0xE2792ACA, b"qcow2"), (0x6803F857, b"x" * 13), (0x44415441, b"web.raw")]
     assert parse_header(image("base", extensions=extensions, features=4), "/a") == Header("base", "qcow2", "web.raw")
     assert parse_header(image("base", version=2, extensions=[(0xE2792ACA, b"raw")]), "/a") == Header("base", "raw")
     assert parse_header(image(), "/a") == Header()
 
 
-def test_a_name_of_a_data_file_counts_only_where_the_image_has_one() -> None:
+def test_the_name_of_a_data_file_counts_only_with_its_feature_bit() -> None:
     assert parse_header(image(extensions=[(0x44415441, b"web.raw")]), "/a").data_file is None
 
 
 @pytest.mark.parametrize("content", [b"", b"QFI", bytes(4096), b"QFI\xfa" + bytes(100)])
-def test_what_is_no_image_with_a_header_needs_nothing(content: bytes) -> None:
+def test_an_image_without_a_known_header_needs_nothing(content: bytes) -> None:
     assert parse_header(content, "/a") == Header()
 
 
@@ -62,12 +62,12 @@ def test_what_is_no_image_with_a_header_needs_nothing(content: bytes) -> None:
         b"QED\0" + bytes(100),
     ],
 )
-def test_what_cannot_be_told_is_said(content: bytes) -> None:
+def test_a_broken_or_unsupported_header_is_unreadable(content: bytes) -> None:
     with pytest.raises(Unreadable, match="/a"):
         parse_header(content, "/a")
 
 
-def test_every_beginning_of_a_header_is_read_or_refused() -> None:
+def test_every_truncated_header_is_read_or_refused() -> None:
     whole = image("base", features=4, extensions=[(0xE2792ACA, b"qcow2"), (0x44415441, b"web.raw")])
     for length in range(len(whole)):
         with contextlib.suppress(Unreadable):
@@ -102,15 +102,15 @@ def test_only_files_and_devices_are_opened(tmp_path: pathlib.Path) -> None:
         ("json:{", UNKNOWN, ""),
     ],
 )
-def test_a_name_is_taken_as_qemu_takes_it(name: str, kind: str, path: str) -> None:
-    found = locate(name, "/srv/image")
+def test_backing_names_are_resolved_as_qemu_does(name: str, kind: str, path: str) -> None:
+    found = locate_name(name, "/srv/image")
     assert (found.kind, found.path) == (kind, path)
 
 
-def test_a_relative_name_counts_from_the_link_and_then_from_where_it_leads(tmp_path: pathlib.Path) -> None:
+def test_a_relative_backing_name_is_resolved_from_the_link_and_then_its_target(tmp_path: pathlib.Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "top").write_bytes(image("base"))
     (tmp_path / "link").symlink_to(tmp_path / "store" / "top")
-    assert [file.path for file in files_below(str(tmp_path / "link"))] == [str(tmp_path / "store" / "base")]
+    assert [file.path for file in list_files_below(str(tmp_path / "link"))] == [str(tmp_path / "store" / "base")]
     (tmp_path / "base").touch()
-    assert [file.path for file in files_below(str(tmp_path / "link"))] == [str(tmp_path / "base")]
+    assert [file.path for file in list_files_below(str(tmp_path / "link"))] == [str(tmp_path / "base")]

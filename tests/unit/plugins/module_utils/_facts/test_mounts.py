@@ -7,13 +7,12 @@ from __future__ import annotations
 import os
 import pathlib
 import threading
+import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import mounts as module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.block_devices import BlockDevices
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import LocalStores, store_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.storage import Mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import BlockDevices, LocalStores, Mount, identify_store
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.sto
     ],
 )
 def test_a_store_has_one_name_on_all_hosts(mount: Mount, store: str) -> None:
-    assert store_of(mount) == store
+    assert identify_store(mount) == store
 
 
 @pytest.fixture
@@ -50,35 +49,35 @@ def stores(tree: pathlib.Path) -> LocalStores:
     return LocalStores([Mount("/", "ext4"), *(Mount(str(tree / name), kind, "/", source) for name, (kind, source) in kinds.items())])
 
 
-def test_an_image_is_where_its_links_lead(stores: LocalStores, tree: pathlib.Path) -> None:
-    assert stores.file(str(tree / "nfs/a.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
-    assert stores.file(str(tree / "local/link.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
-    assert stores.file(str(tree / "local/a.qcow2")) == (False, None)
+def test_an_image_is_located_by_the_target_of_its_links(stores: LocalStores, tree: pathlib.Path) -> None:
+    assert stores.locate_file(str(tree / "nfs/a.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
+    assert stores.locate_file(str(tree / "local/link.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
+    assert stores.locate_file(str(tree / "local/a.qcow2")) == (False, None)
 
 
-def test_an_image_that_is_not_there_yet_is_judged_by_its_folder(stores: LocalStores, tree: pathlib.Path) -> None:
-    assert stores.file(str(tree / "nfs/new.qcow2")) == (True, "nfs4:nas:/export/new.qcow2")
-    assert stores.bytes_of(str(tree / "nfs/new.qcow2"), "raw") is None
+def test_a_missing_image_is_located_by_its_folder(stores: LocalStores, tree: pathlib.Path) -> None:
+    assert stores.locate_file(str(tree / "nfs/new.qcow2")) == (True, "nfs4:nas:/export/new.qcow2")
+    assert stores.count_copied_bytes(str(tree / "nfs/new.qcow2"), "raw") is None
 
 
-def test_nothing_is_claimed_of_a_file_system_that_may_be_either(stores: LocalStores, tree: pathlib.Path) -> None:
-    assert stores.file(str(tree / "strange/a.qcow2")) == (None, None)
+def test_an_unknown_file_system_is_neither_shared_nor_local(stores: LocalStores, tree: pathlib.Path) -> None:
+    assert stores.locate_file(str(tree / "strange/a.qcow2")) == (None, None)
 
 
-def test_what_a_copy_would_send(stores: LocalStores, tree: pathlib.Path) -> None:
+def test_copied_bytes_follow_format_and_allocation(stores: LocalStores, tree: pathlib.Path) -> None:
     image = tree / "local/a.qcow2"
-    assert stores.bytes_of(str(image), "raw") == 5000
-    assert stores.bytes_of(str(image), "qcow2") == image.stat().st_blocks * 512
+    assert stores.count_copied_bytes(str(image), "raw") == 5000
+    assert stores.count_copied_bytes(str(image), "qcow2") == image.stat().st_blocks * 512
 
 
-def test_mounts_have_their_room_and_those_without_any_are_left_out(tree: pathlib.Path) -> None:
+def test_mounts_are_described_with_their_free_space(tree: pathlib.Path) -> None:
     table = [Mount("/proc", "proc"), Mount(str(tree / "nfs"), "nfs4", "/", "nas:/export"), Mount(str(tree / "local/a.qcow2"), "ext4")]
-    (mount,) = LocalStores(table).described()
-    assert (mount["path"], mount["kind"], mount["store"]) == (str(tree / "nfs"), "nfs4", "nfs4:nas:/export")
-    assert 0 <= mount["available_bytes"] <= mount["capacity_bytes"]
+    (mount,) = LocalStores(table).describe_mounts()
+    assert (mount.path, mount.kind, mount.store) == (str(tree / "nfs"), "nfs4", "nfs4:nas:/export")
+    assert 0 <= t.cast(int, mount.available_bytes) <= t.cast(int, mount.capacity_bytes)
 
 
-def test_a_server_that_is_gone_is_waited_for_once(stores: LocalStores, tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_file_server_is_waited_for_once(stores: LocalStores, tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     back, asked = threading.Event(), []
     real = os.path.realpath
 
@@ -90,13 +89,13 @@ def test_a_server_that_is_gone_is_waited_for_once(stores: LocalStores, tree: pat
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(module.os.path, "realpath", hang)
     try:
-        assert stores.file(str(tree / "nfs/a.qcow2")) == (None, None)
-        assert stores.file(str(tree / "nfs/b.qcow2")) == (None, None)
+        assert stores.locate_file(str(tree / "nfs/a.qcow2")) == (None, None)
+        assert stores.locate_file(str(tree / "nfs/b.qcow2")) == (None, None)
     finally:
         back.set()
     assert len(asked) == 1
-    (silent,) = [mount for mount in stores.described() if mount["path"] == str(tree / "nfs")]
-    assert (silent["capacity_bytes"], silent["available_bytes"]) == (None, None)
+    (silent,) = [mount for mount in stores.describe_mounts() if mount.path == str(tree / "nfs")]
+    assert (silent.capacity_bytes, silent.available_bytes) == (None, None)
 
 
 @pytest.fixture
@@ -136,5 +135,5 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
         ("gone", None, None),
     ],
 )
-def test_a_device_by_the_names_that_it_has_everywhere(devices: pathlib.Path, device: str, shared: bool, store: str) -> None:
-    assert BlockDevices(str(devices)).identify(str(devices / device)) == (shared, store)
+def test_a_device_is_identified_by_a_host_independent_name(devices: pathlib.Path, device: str, shared: bool, store: str) -> None:
+    assert BlockDevices(str(devices)).identify_device(str(devices / device)) == (shared, store)

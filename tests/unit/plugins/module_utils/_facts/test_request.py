@@ -9,12 +9,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.cpu import cpu_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.ports import Definition
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request import request_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor.domain import info_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
-from ansible_collections.kvmfleet.migration.plugins.module_utils._policy.document import NAMESPACE, parse
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request import build_request
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.requirements import describe_cpu
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reading import read_domain_info
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import POLICY_NAMESPACE, parse_policy
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import VERSIONS, domain
 
 OS = "<os firmware='efi'><type arch='x86_64' machine='pc-q35-7.2'>hvm</type><loader type='pflash'>/usr/share/OVMF.fd</loader>{}</os>"
@@ -23,11 +24,11 @@ TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
 
 
 def request(root: ElementTree.Element, policy: str = "", snapshots: bool = False) -> t.Dict[str, t.Any]:
-    info = h.DomainInfo(uuid="u", name="web1", view=h.NOT_THERE, **info_of(root))
-    return request_of(Definition(info, root, snapshots), parse(policy), VERSIONS, None, ())
+    info = domain_states.DomainInfo(uuid="u", name="web1", view=domain_states.NOT_THERE, **read_domain_info(root))
+    return t.cast("t.Dict[str, t.Any]", encode(build_request(Definition(info, root, snapshots), parse_policy(policy), VERSIONS, None, ())))
 
 
-def test_what_a_definition_needs_of_a_host() -> None:
+def test_a_request_is_read_from_a_definition() -> None:
     needs = request(domain(OS.format("<nvram>/var/lib/nvram/web1.fd</nvram>") + CPU, TPM), snapshots=True)
     assert (needs["memory_mib"], needs["vcpus"], needs["arch"], needs["virt_type"], needs["machine"]) == (4096, 4, "x86_64", "kvm", "pc-q35-7.2")
     assert needs["boot_files"] == [{"what": "loader", "path": "/usr/share/OVMF.fd"}]
@@ -41,19 +42,19 @@ def test_what_a_definition_needs_of_a_host() -> None:
     assert len(needs["blockers"]) == 1
 
 
-def test_nvram_may_be_a_source() -> None:
+def test_nvram_is_read_from_its_text_or_source() -> None:
     assert request(domain(OS.format("<nvram type='file'><source file='/n.fd'/></nvram>")))["nvram"] == "/n.fd"
     assert request(domain(OS.format("")))["nvram"] is None
 
 
-def test_a_definition_without_a_cpu() -> None:
-    assert cpu_of(domain()) == {"mode": None, "model": None, "features": {}, "xml": None, "package_threads": 1, "shows_threads": None}
-    assert cpu_of(domain("<cpu mode='host-passthrough'/>"))["mode"] == "host-passthrough"
+def test_a_definition_without_a_cpu_has_an_empty_cpu_request() -> None:
+    assert encode(describe_cpu(domain())) == {"mode": None, "model": None, "features": {}, "xml": None, "package_threads": 1, "shows_threads": None}
+    assert describe_cpu(domain("<cpu mode='host-passthrough'/>")).mode == "host-passthrough"
 
 
-def test_what_its_policy_says_of_its_place() -> None:
+def test_a_request_has_the_scheduling_fields_of_the_policy() -> None:
     policy = (
-        f"<p:policy xmlns:p='{NAMESPACE}'><p:post_copy>true</p:post_copy><p:priority>7</p:priority><p:drain>leave</p:drain>"
+        f"<p:policy xmlns:p='{POLICY_NAMESPACE}'><p:post_copy>true</p:post_copy><p:priority>7</p:priority><p:drain>leave</p:drain>"
         "<p:group name='web' policy='anti-affinity'/><p:labels><p:label>ssd</p:label></p:labels></p:policy>"
     )
     needs = request(domain(), policy)
@@ -78,17 +79,17 @@ HT = "<feature policy='require' name='ht'/><feature policy='require' name='cmp_l
         ("<topology sockets='1' dies='2' clusters='2' cores='2' threads='1'/>", 8),
     ],
 )
-def test_what_qemu_makes_of_a_topology_no_host_has_to_give(topology: str, threads: int) -> None:
+def test_cpu_features_that_follow_from_the_topology_are_not_requested(topology: str, threads: int) -> None:
     root = domain(f"<cpu mode='custom' match='exact' check='full'><model>EPYC</model>{topology}{HT}</cpu>")
-    cpu = cpu_of(root)
-    assert (cpu["package_threads"], cpu["shows_threads"]) == (threads, True)
-    assert set(cpu["features"]) == ({"aes"} if threads > 1 else {"ht", "cmp_legacy", "aes"})
-    assert ('name="ht"' in cpu["xml"]) == (threads == 1)
+    cpu = describe_cpu(root)
+    assert (cpu.package_threads, cpu.shows_threads) == (threads, True)
+    assert set(cpu.features or ()) == ({"aes"} if threads > 1 else {"ht", "cmp_legacy", "aes"})
+    assert ('name="ht"' in str(cpu.xml)) == (threads == 1)
     assert len(root.findall("cpu/feature")) == 3
 
 
-def test_what_a_guest_sees_of_its_threads_is_known_only_of_one_that_libvirt_asked() -> None:
+def test_visible_threads_are_known_only_with_a_full_cpu_check() -> None:
     topology = "<model>EPYC</model><topology sockets='1' cores='2' threads='1'/>"
-    assert cpu_of(domain(f"<cpu mode='custom' check='full'>{topology}</cpu>"))["shows_threads"] is False
+    assert describe_cpu(domain(f"<cpu mode='custom' check='full'>{topology}</cpu>")).shows_threads is False
     for check in ("", "check='none'", "check='partial'"):
-        assert cpu_of(domain(f"<cpu mode='custom' {check}>{topology}</cpu>"))["shows_threads"] is None
+        assert describe_cpu(domain(f"<cpu mode='custom' {check}>{topology}</cpu>")).shows_threads is None

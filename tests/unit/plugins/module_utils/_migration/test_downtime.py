@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import (
     GIB,
-    Step,
+    DowntimeStep,
     downtime_at,
     downtime_steps,
     effective_timeout_seconds,
@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.down
 )
 
 
-def ramp(seconds: float, *milliseconds: int) -> t.List[Step]:
+def ramp(seconds: float, *milliseconds: int) -> t.List[DowntimeStep]:
     return [(seconds * index, value) for index, value in enumerate(milliseconds)]
 
 
@@ -36,25 +36,25 @@ def ramp(seconds: float, *milliseconds: int) -> t.List[Step]:
         ((100, 10, 75, 2), ramp(150, 10, 19, 28, 37, 46, 55, 64, 73, 82, 91, 100)),
     ],
 )
-def test_the_ramp_of_the_specification(arguments: t.Tuple[int, int, int, float], expected: t.List[Step]) -> None:
+def test_the_ramp_follows_the_specification(arguments: t.Tuple[int, int, int, float], expected: t.List[DowntimeStep]) -> None:
     assert downtime_steps(*arguments) == expected
 
 
 @pytest.mark.parametrize(("downtime", "steps"), [(500, 6), (1000, 6), (400, 22)])
-def test_the_last_step_is_the_full_downtime_also_where_floats_fall_short(downtime: int, steps: int) -> None:
+def test_the_last_step_of_the_ramp_is_exactly_the_full_downtime(downtime: int, steps: int) -> None:
     assert downtime_steps(downtime, steps, 75, 2.0)[-1][1] == downtime
 
 
-def test_with_a_timeout_the_ramp_is_compressed_evenly_to_its_half() -> None:
+def test_a_ramp_is_compressed_to_half_of_the_timeout() -> None:
     assert downtime_steps(500, 10, 75, 8, 600) == ramp(30, 50, 95, 140, 185, 230, 275, 320, 365, 410, 455, 500)
 
 
-def test_a_ramp_that_is_shorter_than_half_the_timeout_stays_as_it_is() -> None:
+def test_a_ramp_shorter_than_half_of_the_timeout_is_not_changed() -> None:
     assert downtime_steps(400, 10, 30, 3.0, 1800) == downtime_steps(400, 10, 30, 3.0)
     assert downtime_steps(400, 10, 30, 3.0, 1799)[-1][0] == pytest.approx(899.5)
 
 
-def test_no_limit_compresses_nothing() -> None:
+def test_a_timeout_of_zero_does_not_compress_the_ramp() -> None:
     assert downtime_steps(500, 10, 75, 8, 0) == downtime_steps(500, 10, 75, 8)
 
 
@@ -90,5 +90,5 @@ def test_the_size_has_a_floor_of_2_gib_for_memory_and_each_copied_disk(memory: i
 
 
 @pytest.mark.parametrize(("given_seconds", "gib", "expected"), [(None, 2.0, 1600), (None, 8, 6400), (600, 8, 600), (0, 8, 0)])
-def test_the_timeout_is_absolute_or_goes_by_the_size(given_seconds: t.Optional[int], gib: float, expected: int) -> None:
+def test_the_timeout_is_given_or_computed_from_the_size(given_seconds: t.Optional[int], gib: float, expected: int) -> None:
     assert effective_timeout_seconds(given_seconds, gib) == expected

@@ -8,7 +8,6 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidArgument, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import (
     EXCLUSIONS,
     GATES,
@@ -17,13 +16,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flag
     check_call,
     check_options,
     check_versions,
-    dotted,
+    format_version,
     migration_flags,
     migration_parameters,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidArgument, NotSupported
 
 
-def test_what_every_move_is_asked_with() -> None:
+def test_every_move_has_the_basic_flags() -> None:
     assert migration_flags(MoveOptions(), persistent=True, auto_converge=False) == ["LIVE", "PEER2PEER", "ABORT_ON_ERROR", "PERSIST_DEST", "UNDEFINE_SOURCE"]
     assert migration_flags(MoveOptions(), persistent=False, auto_converge=False) == ["LIVE", "PEER2PEER", "ABORT_ON_ERROR"]
     assert migration_parameters(MoveOptions()) == {}
@@ -38,7 +38,7 @@ def test_what_every_move_is_asked_with() -> None:
         (MoveOptions(unsafe=True), "UNSAFE"),
     ],
 )
-def test_each_option_adds_its_flag_and_no_other(options: MoveOptions, flag: str) -> None:
+def test_each_option_adds_only_its_own_flag(options: MoveOptions, flag: str) -> None:
     plain = migration_flags(MoveOptions(), True, False)
     assert migration_flags(options, True, False) == [*plain, flag]
 
@@ -49,7 +49,7 @@ def test_auto_converge_is_a_flag_and_never_comes_with_post_copy() -> None:
     assert "POSTCOPY" not in flags
 
 
-def test_the_parameters_have_libvirt_s_keys() -> None:
+def test_options_are_passed_with_the_keys_of_libvirt() -> None:
     options = MoveOptions(bandwidth_mib=32, post_copy_bandwidth_mib=16, parallel_connections=4, compression="zstd", migrate_uri="tcp://10.0.0.2")
     assert migration_parameters(options) == {
         "migrate_uri": "tcp://10.0.0.2",
@@ -74,7 +74,7 @@ def test_the_parameters_have_libvirt_s_keys() -> None:
         {"post_copy_bandwidth_mib": -1},
     ],
 )
-def test_values_out_of_bounds_are_named(options: t.Dict[str, t.Any]) -> None:
+def test_option_values_out_of_bounds_are_refused(options: t.Dict[str, t.Any]) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(options))):
         check_options(MoveOptions(**options))
 
@@ -83,7 +83,7 @@ def test_values_out_of_bounds_are_named(options: t.Dict[str, t.Any]) -> None:
     "options",
     [{"compression": "zlib"}, {"compression": "zstd"}, {"compression": "xbzrle", "parallel_connections": 2}],
 )
-def test_what_no_libvirt_can_combine_is_not_supported(options: t.Dict[str, t.Any]) -> None:
+def test_compression_methods_that_exclude_parallel_connections_are_refused(options: t.Dict[str, t.Any]) -> None:
     with pytest.raises(NotSupported, match=r"compression.*parallel_connections"):
         check_options(MoveOptions(**options))
 
@@ -91,7 +91,7 @@ def test_what_no_libvirt_can_combine_is_not_supported(options: t.Dict[str, t.Any
 @pytest.mark.parametrize(
     "options", [{}, {"bandwidth_mib": 10**7}, {"parallel_connections": 255}, {"compression": "xbzrle"}, {"compression": "zlib", "parallel_connections": 1}]
 )
-def test_what_can_be_done_passes(options: t.Dict[str, t.Any]) -> None:
+def test_valid_options_are_accepted(options: t.Dict[str, t.Any]) -> None:
     check_options(MoveOptions(**options))
 
 
@@ -118,7 +118,7 @@ def flags_of(options: MoveOptions, feature: str = "") -> t.List[str]:
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: str(gate.feature))
-def test_both_sides_must_be_new_enough(gate: t.Any) -> None:
+def test_both_hosts_must_have_the_required_versions(gate: t.Any) -> None:
     options = EXAMPLES[gate.feature]
     flags = flags_of(options, gate.feature)
     # What is needed beside the feature itself is there in any case.
@@ -135,7 +135,7 @@ def test_both_sides_must_be_new_enough(gate: t.Any) -> None:
 
 
 @pytest.mark.parametrize("need", NEEDS, ids=lambda need: f"{need.feature} needs {need.needs}")
-def test_what_means_nothing_alone_is_refused_alone(need: t.Any) -> None:
+def test_an_option_without_the_option_it_needs_is_refused(need: t.Any) -> None:
     options = EXAMPLES[need.feature]
     alone = MoveOptions(
         compression=options.compression, post_copy_bandwidth_mib=options.post_copy_bandwidth_mib, copy_storage_overwrite=options.copy_storage_overwrite
@@ -147,14 +147,14 @@ def test_what_means_nothing_alone_is_refused_alone(need: t.Any) -> None:
             check_options(alone)
 
 
-def test_a_bandwidth_for_post_copy_waits_for_the_policy() -> None:
+def test_a_post_copy_bandwidth_is_checked_against_the_resolved_policy() -> None:
     options = MoveOptions(post_copy_bandwidth_mib=8)
     check_options(options)
     check_versions(options, flags_of(options, "post_copy"), {"kvm1": versions(), "kvm2": versions()})
 
 
 @pytest.mark.parametrize("exclusion", EXCLUSIONS, ids=lambda exclusion: " and ".join(exclusion.features))
-def test_what_excludes_each_other_is_refused_with_the_reason(exclusion: t.Any) -> None:
+def test_options_that_exclude_each_other_are_refused_with_the_reason(exclusion: t.Any) -> None:
     first, second = exclusion.features
     options = MoveOptions(parallel_connections=2, compression="xbzrle" if "xbzrle" in second else None)
     with pytest.raises(NotSupported, match=f"{first} cannot be combined with {second}: {exclusion.why}"):
@@ -162,7 +162,7 @@ def test_what_excludes_each_other_is_refused_with_the_reason(exclusion: t.Any) -
 
 
 @pytest.mark.parametrize(("qemu", "passes"), [((7002000, 7002000), False), ((10001000, 10000000), False), ((10001000, 10001000), True)])
-def test_several_connections_and_post_copy_go_together_from_one_version_on(qemu: t.Tuple[int, int], passes: bool) -> None:
+def test_parallel_connections_with_post_copy_need_qemu_10_1_on_both_hosts(qemu: t.Tuple[int, int], passes: bool) -> None:
     options = MoveOptions(parallel_connections=2)
     hosts = {"kvm1": versions(qemu=qemu[0]), "kvm2": versions(qemu=qemu[1])}
     check_options(options)
@@ -174,7 +174,7 @@ def test_several_connections_and_post_copy_go_together_from_one_version_on(qemu:
 
 
 @pytest.mark.parametrize(("mode", "flag"), [("auto", "NON_SHARED_DISK"), ("full", "NON_SHARED_DISK"), ("incremental", "NON_SHARED_INC")])
-def test_disks_are_copied_by_name_or_not_at_all(mode: str, flag: str) -> None:
+def test_disks_are_copied_only_with_a_list_of_their_targets(mode: str, flag: str) -> None:
     options = MoveOptions(copy_storage=mode)
     assert migration_flags(options, True, False, copied=["vda", "vdb"])[-1] == flag
     assert migration_parameters(options, ["vda", "vdb"]) == {"migrate_disks": ["vda", "vdb"]}
@@ -186,10 +186,10 @@ def test_disks_are_copied_by_name_or_not_at_all(mode: str, flag: str) -> None:
             check_call([flag], parameters)
 
 
-def test_a_plain_move_needs_no_version() -> None:
+def test_a_plain_move_requires_no_version() -> None:
     check_versions(MoveOptions(), migration_flags(MoveOptions(), True, True), {"kvm1": {"libvirt": 1}, "kvm2": {}})
 
 
 @pytest.mark.parametrize(("version", "text"), [(9004000, "9.4.0"), (12005003, "12.5.3"), (0, "0.0.0")])
-def test_versions_read_as_people_write_them(version: int, text: str) -> None:
-    assert dotted(version) == text
+def test_versions_are_formatted_with_dots(version: int, text: str) -> None:
+    assert format_version(version) == text

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The ladder of forcing, poll by poll, without a host."""
+"""The rungs of a forced move, poll by poll, without a host."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.estimate import SWITCHOVER_MS
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import SWITCHOVER_MS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import (
     ForceAction,
-    Forcing,
-    Seen,
+    ForcingPoll,
+    ForcingState,
+    ForcingTerms,
     SetBandwidth,
     StartPostCopy,
     Suspend,
-    Terms,
-    force,
+    decide_forcing,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JobStats
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Abort, SetDowntime
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JobStats
 
 MIB = 1024**2
 BEGAN = 100.0
@@ -35,11 +35,11 @@ class Forced:
 
     def __init__(self, rate_mib: int = 100, capped_mib: int = 0, remaining_mib: int = 100, **terms: t.Any) -> None:
         defaults = {"post_copy": False, "capped": bool(capped_mib), "suspend_seconds": 10, "pause_max_seconds": 30, "downtime_ms": 500}
-        self.terms = Terms(**{**defaults, **terms})
+        self.terms = ForcingTerms(**{**defaults, **terms})
         self.rate, self.cap, self.remaining = rate_mib, capped_mib, remaining_mib * MIB
         self.processed = 0
         self.elapsed = BEGAN
-        self.forcing = Forcing(began_at=BEGAN)
+        self.forcing = ForcingState(began_at=BEGAN)
         self.log: t.List[t.Tuple[float, ForceAction]] = []
 
     def poll(self, paused: bool = False) -> t.List[ForceAction]:
@@ -47,8 +47,8 @@ class Forced:
         stats = JobStats(
             memory_total_bytes=1024 * MIB, memory_processed_bytes=self.processed, memory_remaining_bytes=self.remaining, bandwidth_bytes=rate, iteration=3
         )
-        seen = Seen(stats, self.elapsed, paused, since_sync_seconds=0, dirty_set_bytes=0, allowed_ms=50)
-        actions, self.forcing = force(seen, self.terms, self.forcing)
+        seen = ForcingPoll(stats, self.elapsed, paused, since_sync_seconds=0, dirty_set_bytes=0, allowed_ms=50)
+        actions, self.forcing = decide_forcing(seen, self.terms, self.forcing)
         self.log += [(round(self.elapsed - BEGAN, 2), action) for action in actions]
         if SetBandwidth(0) in actions:
             self.cap = 0
@@ -64,7 +64,7 @@ class Forced:
         return self.log[before:]
 
 
-def test_the_whole_ladder_in_its_order() -> None:
+def test_rungs_are_tried_in_their_order() -> None:
     forced = Forced(capped_mib=32)
     forced.polls(60)
     (at_cap, cap), (at_downtime, downtime), (at_suspend, suspend) = forced.log
@@ -76,40 +76,40 @@ def test_the_whole_ladder_in_its_order() -> None:
     assert (at_suspend, suspend) == (10, Suspend())
 
 
-def test_without_a_cap_the_pause_is_allowed_at_once() -> None:
+def test_without_a_cap_the_downtime_is_raised_at_once() -> None:
     assert [type(action) for action in Forced().poll()] == [SetDowntime]
 
 
-def test_a_known_link_rate_needs_no_measuring_of_the_prediction() -> None:
+def test_a_known_link_rate_is_used_for_the_prediction() -> None:
     forced = Forced(capped_mib=32, link_rate_bytes=400 * MIB)
     forced.polls(3)
     assert forced.forcing.predicted_ms == pytest.approx(SWITCHOVER_MS + 250, abs=5)
 
 
-def test_the_pause_is_predicted_from_the_rate_without_the_cap() -> None:
+def test_the_downtime_is_predicted_from_the_rate_without_the_cap() -> None:
     forced = Forced(capped_mib=32)
     forced.polls(3)
     assert forced.forcing.rung == "downtime"
     assert forced.forcing.predicted_ms == pytest.approx(1020, rel=0.05)
 
 
-def test_while_it_may_still_converge_by_itself_no_more_than_the_allowed_pause_is_predicted() -> None:
+def test_the_bandwidth_rung_predicts_at_most_the_allowed_downtime() -> None:
     forced = Forced(capped_mib=32)
     forced.poll()
     assert forced.forcing.rung == "bandwidth"
     assert 0 < (forced.forcing.predicted_ms or 0) <= 70
 
 
-def test_less_than_the_operator_allows_anyway_is_never_set() -> None:
+def test_the_downtime_rung_never_sets_less_than_downtime_ms() -> None:
     assert Forced(remaining_mib=1).poll() == [SetDowntime(500)]
 
 
-def test_more_than_libvirt_takes_is_never_set() -> None:
+def test_the_downtime_rung_never_exceeds_the_limit_of_libvirt() -> None:
     assert Forced(rate_mib=1, remaining_mib=10**7).poll() == [SetDowntime(2_000_000)]
 
 
 @pytest.mark.parametrize("seconds", [0, 3, 25])
-def test_the_guest_is_stopped_only_after_its_seconds(seconds: int) -> None:
+def test_the_guest_is_suspended_only_after_force_suspend_seconds(seconds: int) -> None:
     forced = Forced(suspend_seconds=seconds)
     forced.polls(40)
     suspended = [at for at, action in forced.log if isinstance(action, Suspend)]
@@ -118,14 +118,14 @@ def test_the_guest_is_stopped_only_after_its_seconds(seconds: int) -> None:
     assert isinstance(forced.log[0][1], SetDowntime), "never the first thing"
 
 
-def test_post_copy_comes_first_and_is_asked_for_until_it_is_done() -> None:
+def test_post_copy_is_the_first_rung_and_requested_until_it_begins() -> None:
     forced = Forced(capped_mib=32, post_copy=True)
     assert {type(action) for _at, action in forced.polls(30)} == {StartPostCopy}
     assert len(forced.log) == 120
     assert forced.forcing.rung == "post_copy"
 
 
-def test_a_job_that_cannot_switch_climbs_the_ladder_instead() -> None:
+def test_a_job_that_cannot_switch_to_post_copy_uses_the_other_rungs() -> None:
     forced = Forced(post_copy=True)
     forced.poll()
     forced.terms = dataclasses.replace(forced.terms, post_copy=False)
@@ -134,8 +134,8 @@ def test_a_job_that_cannot_switch_climbs_the_ladder_instead() -> None:
     assert [type(action) for _at, action in forced.log] == [StartPostCopy, SetDowntime, Suspend]
 
 
-@pytest.mark.parametrize(("predicted_mib", "limit"), [(100, 30), (2000, 60), (10000, 300)], ids=["the floor", "three times", "three times more"])
-def test_a_pause_is_given_up_after_three_times_its_prediction_and_never_before_the_floor(predicted_mib: int, limit: int) -> None:
+@pytest.mark.parametrize(("predicted_mib", "limit"), [(100, 30), (2000, 60), (10000, 300)], ids=["configured minimum", "three times 20 s", "three times 100 s"])
+def test_a_suspend_is_aborted_after_three_times_its_prediction_or_the_minimum(predicted_mib: int, limit: int) -> None:
     forced = Forced(remaining_mib=predicted_mib, suspend_seconds=0)
     forced.polls(1)
     assert forced.forcing.predicted_ms == pytest.approx(predicted_mib * 10 + SWITCHOVER_MS, rel=0.01)
@@ -146,22 +146,22 @@ def test_a_pause_is_given_up_after_three_times_its_prediction_and_never_before_t
     assert limit < aborts[0] <= limit * 1.01 + 1
 
 
-def test_the_operator_s_floor_counts() -> None:
+def test_force_pause_max_seconds_is_the_minimum_before_an_abort() -> None:
     forced = Forced(pause_max_seconds=5, suspend_seconds=0)
     forced.polls(1)
     assert forced.polls(5.25, paused=True) == []
     assert [action for _at, action in forced.polls(1, paused=True)] == [Abort("pause_overrun")]
 
 
-def test_a_guest_that_is_stopped_already_is_asked_for_nothing_more() -> None:
+def test_a_paused_guest_is_not_forced_further() -> None:
     forced = Forced(capped_mib=32)
     assert forced.polls(29, paused=True) == []
 
 
 @pytest.mark.parametrize("rung", ["bandwidth", "downtime"])
-def test_an_adopter_goes_on_where_the_ladder_was(rung: str) -> None:
+def test_a_watcher_that_takes_over_continues_after_the_last_rung(rung: str) -> None:
     forced = Forced(capped_mib=32)
-    forced.forcing = Forcing(began_at=BEGAN, rung=rung, rung_at=BEGAN)
+    forced.forcing = ForcingState(began_at=BEGAN, rung=rung, rung_at=BEGAN)
     forced.polls(15)
     kinds = [type(action) for _at, action in forced.log]
     assert kinds == ([SetDowntime, Suspend] if rung == "bandwidth" else [Suspend])

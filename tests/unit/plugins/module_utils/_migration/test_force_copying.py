@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import Forcing, Seen, SetDowntime, Terms, force
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JobStats
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import ForcingPoll, ForcingState, ForcingTerms, SetDowntime, decide_forcing
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JobStats
 
 MIB = 1024**2
 COPYING = JobStats(elapsed_ms=1000, disk_total_bytes=900 * MIB, disk_remaining_bytes=500 * MIB)
@@ -16,26 +16,26 @@ MOVING = JobStats(
 )
 
 
-def terms(post_copy: bool) -> Terms:
-    return Terms(post_copy=post_copy, capped=False, suspend_seconds=10, pause_max_seconds=30, downtime_ms=500)
+def terms(post_copy: bool) -> ForcingTerms:
+    return ForcingTerms(post_copy=post_copy, capped=False, suspend_seconds=10, pause_max_seconds=30, downtime_ms=500)
 
 
-def seen(stats: JobStats, elapsed: float) -> Seen:
-    return Seen(stats, elapsed, paused=False, since_sync_seconds=0.1, dirty_set_bytes=8 * MIB, allowed_ms=50)
+def seen(stats: JobStats, elapsed: float) -> ForcingPoll:
+    return ForcingPoll(stats, elapsed, paused=False, since_sync_seconds=0.1, dirty_set_bytes=8 * MIB, allowed_ms=50)
 
 
 @pytest.mark.parametrize("post_copy", [False, True])
 def test_nothing_is_forced_while_disks_are_copied(post_copy: bool) -> None:
-    forcing = Forcing(began_at=1.0)
+    forcing = ForcingState(began_at=1.0)
     for elapsed in (1.0, 12.0, 600.0):
-        actions, forcing = force(seen(COPYING, elapsed), terms(post_copy), forcing)
+        actions, forcing = decide_forcing(seen(COPYING, elapsed), terms(post_copy), forcing)
         assert actions == []
         assert forcing.rung is None
 
 
-def test_the_time_until_a_suspend_counts_from_the_end_of_the_copying() -> None:
-    dummy, forcing = force(seen(COPYING, 600.0), terms(False), Forcing(began_at=1.0))
-    actions, forcing = force(seen(MOVING, 601.0), terms(False), forcing)
+def test_force_suspend_seconds_count_from_the_end_of_the_disk_copy() -> None:
+    dummy, forcing = decide_forcing(seen(COPYING, 600.0), terms(False), ForcingState(began_at=1.0))
+    actions, forcing = decide_forcing(seen(MOVING, 601.0), terms(False), forcing)
     assert [type(action) for action in actions] == [SetDowntime]
-    assert force(seen(MOVING, 609.0), terms(False), forcing)[0] == []
-    assert force(seen(MOVING, 611.0), terms(False), forcing)[0] != []
+    assert decide_forcing(seen(MOVING, 609.0), terms(False), forcing)[0] == []
+    assert decide_forcing(seen(MOVING, 611.0), terms(False), forcing)[0] != []

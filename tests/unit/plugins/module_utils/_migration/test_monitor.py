@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JobStats
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import SteppedSchedule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import (
     Abort,
     Action,
     ForceComplete,
     Limits,
+    MonitorState,
     SetDowntime,
-    Watched,
-    abort_was_lost,
-    decide,
-    downtime_was_set,
+    decide_actions,
+    note_downtime,
+    note_lost_abort,
     watch_post_copy,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Stepped
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JobStats
 
 RAMP = ((0.0, 50), (10.0, 100), (20.0, 500))
 
@@ -32,16 +32,16 @@ class Monitored:
     """A monitor that is asked poll by poll."""
 
     def __init__(self, timeout: float = 0, stall: float = 0, refuse: bool = False, force: bool = False) -> None:
-        self.limits = Limits(Stepped(RAMP), timeout, stall, force_on_timeout=force)
-        self.watched = Watched()
+        self.limits = Limits(SteppedSchedule(RAMP), timeout, stall, force_on_timeout=force)
+        self.watched = MonitorState()
         self.refuse = refuse
 
     def poll(self, elapsed: float, processed: int = 0, remaining: int = 1000) -> t.List[Action]:
         stats = JobStats(data_processed_bytes=processed, memory_remaining_bytes=remaining, memory_total_bytes=1000)
-        actions, self.watched = decide(stats, elapsed, self.limits, self.watched)
+        actions, self.watched = decide_actions(stats, elapsed, self.limits, self.watched)
         for action in actions:
             if isinstance(action, SetDowntime) and not self.refuse:
-                self.watched = downtime_was_set(self.watched, action.milliseconds)
+                self.watched = note_downtime(self.watched, action.milliseconds)
         return actions
 
 
@@ -55,11 +55,11 @@ def test_each_step_of_the_ramp_is_set_once() -> None:
     ]
 
 
-def test_a_late_monitor_sets_the_step_of_now() -> None:
+def test_a_monitor_that_starts_late_sets_the_current_step() -> None:
     assert Monitored().poll(15, 1) == [SetDowntime(100)]
 
 
-def test_a_downtime_that_was_refused_is_asked_for_again() -> None:
+def test_a_refused_downtime_is_requested_again() -> None:
     monitor = Monitored(refuse=True)
     assert [monitor.poll(second, 1) for second in (0, 1, 2)] == [[SetDowntime(50)]] * 3
     monitor.refuse = False
@@ -67,23 +67,23 @@ def test_a_downtime_that_was_refused_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize(("elapsed", "fires"), [(59.9, False), (60.0, False), (60.001, True), (6000, True)])
-def test_the_timeout_fires_strictly_after_its_seconds(elapsed: float, fires: bool) -> None:
+def test_the_timeout_is_due_only_after_its_seconds(elapsed: float, fires: bool) -> None:
     assert (Abort("timeout") in Monitored(timeout=60).poll(elapsed, 1)) is fires
 
 
-def test_the_timeout_fires_once_and_nothing_follows_it() -> None:
+def test_the_timeout_aborts_once() -> None:
     monitor = Monitored(timeout=5)
     monitor.poll(0, 1)
     assert monitor.poll(5.1, 2) == [Abort("timeout")]
     assert [monitor.poll(second, 3) for second in (6, 15, 30, 3000)] == [[], [], [], []]
 
 
-def test_zero_is_no_timeout_and_no_stall() -> None:
+def test_zero_disables_timeout_and_stall() -> None:
     monitor = Monitored()
     assert not any(isinstance(action, Abort) for second in range(0, 10**6, 10**4) for action in monitor.poll(second, 1))
 
 
-def test_nothing_stalls_before_the_first_byte() -> None:
+def test_a_stall_is_not_counted_before_the_first_byte() -> None:
     monitor = Monitored(stall=60)
     assert not any(isinstance(action, Abort) for second in range(0, 600, 10) for action in monitor.poll(second, 0))
 
@@ -94,7 +94,7 @@ def test_a_stall_is_counted_from_the_last_byte() -> None:
     assert monitor.poll(161, 7) == [Abort("stalled")]
 
 
-def test_a_remainder_that_falls_is_progress_and_one_that_rises_is_not() -> None:
+def test_only_falling_remaining_bytes_are_progress() -> None:
     monitor = Monitored(stall=60)
     monitor.poll(0, 7, 1000)
     monitor.poll(50, 7, 900)
@@ -102,7 +102,7 @@ def test_a_remainder_that_falls_is_progress_and_one_that_rises_is_not() -> None:
     assert monitor.poll(110, 7, 950) == [Abort("stalled")]
 
 
-def test_the_stall_is_named_before_the_timeout_for_forcing_it_would_pause_the_guest_for_nothing() -> None:
+def test_a_stall_takes_precedence_over_the_timeout() -> None:
     monitor = Monitored(timeout=10, stall=5)
     monitor.poll(0, 7)
     assert monitor.poll(11, 7) == [Abort("stalled")]
@@ -114,7 +114,7 @@ def test_the_stall_is_named_before_the_timeout_for_forcing_it_would_pause_the_gu
     timeout=st.integers(0, 500),
     stall=st.integers(0, 200),
 )
-def test_whatever_comes_there_is_at_most_one_abort_and_never_before_a_limit(polls: t.List[t.Tuple[float, int, int]], timeout: int, stall: int) -> None:
+def test_a_monitor_aborts_at_most_once_and_never_before_a_limit(polls: t.List[t.Tuple[float, int, int]], timeout: int, stall: int) -> None:
     monitor = Monitored(timeout, stall)
     elapsed, processed, aborts = 0.0, 0, []
     for seconds, sent, remaining in polls:
@@ -129,7 +129,7 @@ def test_whatever_comes_there_is_at_most_one_abort_and_never_before_a_limit(poll
 # -- forcing -------------------------------------------------------------------------------------------------------
 
 
-def test_a_timeout_that_forces_fires_once_and_the_watch_goes_on() -> None:
+def test_a_timeout_with_force_complete_forces_once() -> None:
     monitor = Monitored(timeout=5, force=True)
     monitor.poll(0, 1)
     assert monitor.poll(5.1, 2) == [ForceComplete()]
@@ -137,7 +137,7 @@ def test_a_timeout_that_forces_fires_once_and_the_watch_goes_on() -> None:
     assert not any(isinstance(action, (ForceComplete, Abort)) for action in later)
 
 
-def test_a_stall_still_aborts_while_the_move_is_forced() -> None:
+def test_a_stall_aborts_a_move_that_is_being_forced() -> None:
     monitor = Monitored(timeout=5, stall=60, force=True)
     monitor.poll(0, 1)
     monitor.poll(6, 2)
@@ -146,17 +146,17 @@ def test_a_stall_still_aborts_while_the_move_is_forced() -> None:
 
 
 @pytest.mark.parametrize(("timeout", "stall", "reason"), [(5, 0, "timeout"), (0, 5, "stalled")])
-def test_an_abort_that_was_lost_is_due_again_whatever_it_was_for(timeout: int, stall: int, reason: str) -> None:
+def test_a_lost_abort_is_requested_again(timeout: int, stall: int, reason: str) -> None:
     monitor = Monitored(timeout, stall)
     monitor.poll(0, 1)
     assert monitor.poll(6, 1) == [Abort(reason)]
     assert monitor.poll(7, 1) == []
-    monitor.watched = abort_was_lost(monitor.watched)
+    monitor.watched = note_lost_abort(monitor.watched)
     assert monitor.poll(8, 1) == [Abort(reason)]
 
 
-def test_in_post_copy_a_stream_that_stands_still_is_told_once_a_while() -> None:
-    limits, watched, told = Limits(Stepped(RAMP), 1, 60), Watched(), []
+def test_a_stalled_post_copy_stream_is_reported_periodically() -> None:
+    limits, watched, told = Limits(SteppedSchedule(RAMP), 1, 60), MonitorState(), []
     for second in range(200):
         stats = JobStats(data_processed_bytes=min(second + 1, 20), memory_remaining_bytes=5)
         stalled, watched = watch_post_copy(stats, second, limits, watched)
@@ -164,8 +164,8 @@ def test_in_post_copy_a_stream_that_stands_still_is_told_once_a_while() -> None:
     assert told == [79, 139, 199]
 
 
-def test_what_the_guest_writes_over_and_over_is_the_most_that_an_iteration_began_with() -> None:
-    limits, watched = Limits(Stepped(RAMP), 0, 0), Watched()
+def test_the_dirty_set_is_the_largest_begin_of_an_iteration() -> None:
+    limits, watched = Limits(SteppedSchedule(RAMP), 0, 0), MonitorState()
     for second, (iteration, remaining) in enumerate([(1, 1000), (1, 200), (2, 300), (2, 10), (3, 250), (3, 5)]):
-        _actions, watched = decide(JobStats(iteration=iteration, memory_remaining_bytes=remaining), second, limits, watched)
+        _actions, watched = decide_actions(JobStats(iteration=iteration, memory_remaining_bytes=remaining), second, limits, watched)
     assert (watched.dirty_set_bytes, watched.synced_at) == (300, 4)

@@ -8,36 +8,63 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import (
-    DEFAULTS,
     Layer,
+    check_features,
     check_profile,
-    merged,
+    describe_features,
+    merge_layers,
+    resolve_policy,
+    vetoed_features,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import (
+    DEFAULTS,
+    GivenPolicy,
+    features_in,
+    given_policy,
+    has_both_features,
+    read_given_policy,
     required_traits,
-    resolve,
-    value,
-    vetoed,
 )
 
 
-def test_without_a_word_from_anybody_the_defaults_hold() -> None:
-    policy = resolve([("task", {}), ("host", {})])
-    assert {field: entry["value"] for field, entry in policy.items()} == DEFAULTS
-    assert {entry["source"] for entry in policy.values()} == {"default"}
+def entry_of(policy: GivenPolicy, option: str) -> t.Tuple[t.Any, str]:
+    return policy.value_of(option), policy.source_of(option)
 
 
-def test_the_first_layer_with_a_value_wins_field_by_field() -> None:
-    policy = resolve([("task", {"downtime_ms": 300, "stall_seconds": None}), ("host", {"downtime_ms": 100, "stall_seconds": 5, "unknown": 1})])
-    assert policy["downtime_ms"] == {"value": 300, "source": "task"}
-    assert policy["stall_seconds"] == {"value": 5, "source": "host"}
-    assert policy["downtime_steps"]["source"] == "default"
-    assert "unknown" not in policy
+def test_defaults_apply_without_any_layer() -> None:
+    policy = merge_layers([("task", {}), ("host", {})])
+    assert {option: policy.value_of(option) for option in policy.sources} == DEFAULTS
+    assert set(policy.sources.values()) == {"default"}
+
+
+def test_a_policy_with_its_sources_is_read_back_from_a_record() -> None:
+    policy = merge_layers([("task", {"timeout_seconds": 60, "post_copy": True}), ("host", {"downtime_ms": 9})], override=True)
+    document = policy.as_json()
+    assert document["timeout_seconds"] == {"value": 60, "source": "task"}
+    assert document["override_policy"] == {"value": True, "source": "task"}
+    assert list(document) == [*DEFAULTS, "override_policy"]
+    assert read_given_policy(document) == policy
+
+
+@pytest.mark.parametrize("entry", [{"value": "soon", "source": "task"}, {"value": True, "source": "task"}, 60, None])
+def test_an_invalid_value_of_a_policy_in_a_record_counts_as_missing(entry: t.Any) -> None:
+    policy = read_given_policy({"stall_seconds": entry, "timeout_seconds": entry})
+    assert (policy.stall_seconds, policy.timeout_given, policy.sources) == (60, None, {})
+
+
+def test_the_first_layer_with_a_value_takes_precedence_for_each_field() -> None:
+    policy = merge_layers([("task", {"downtime_ms": 300, "stall_seconds": None}), ("host", {"downtime_ms": 100, "stall_seconds": 5, "unknown": 1})])
+    assert entry_of(policy, "downtime_ms") == (300, "task")
+    assert entry_of(policy, "stall_seconds") == (5, "host")
+    assert policy.source_of("downtime_steps") == "default"
+    assert "unknown" not in policy.as_json()
 
 
 @pytest.mark.parametrize(("field", "given"), [("timeout_seconds", 0), ("stall_seconds", 0), ("auto_converge", False), ("downtime_delay_seconds_per_gib", 0)])
-def test_zero_and_false_are_values(field: str, given: t.Any) -> None:
-    assert resolve([("task", {field: given}), ("host", {field: DEFAULTS[field] or 9})])[field] == {"value": given, "source": "task"}
+def test_zero_and_false_count_as_values(field: str, given: t.Any) -> None:
+    assert entry_of(merge_layers([("task", {field: given}), ("host", {field: DEFAULTS[field] or 9})]), field) == (given, "task")
 
 
 @pytest.mark.parametrize(
@@ -52,32 +79,33 @@ def test_zero_and_false_are_values(field: str, given: t.Any) -> None:
 )
 def test_each_number_has_its_bounds(field: str, lowest: int, highest: int) -> None:
     for given in (lowest, highest):
-        assert value(resolve([("task", {field: given})]), field) == given
+        assert merge_layers([("task", {field: given})]).value_of(field) == given
     for given in (lowest - 1, highest + 1, -1, 10**30):
         with pytest.raises(InvalidArgument, match=rf"{field} is -?\d+ \(task\)"):
-            resolve([("task", {field: given})])
+            merge_layers([("task", {field: given})])
 
 
 @pytest.mark.parametrize("given", [True, "60", 1.5, [1], {"a": 1}])
-def test_a_number_is_a_whole_number(given: t.Any) -> None:
+def test_a_numeric_field_must_be_an_integer(given: t.Any) -> None:
     with pytest.raises(InvalidArgument, match=r"stall_seconds is .* \(host\)"):
-        resolve([("task", {}), ("host", {"stall_seconds": given})])
+        merge_layers([("task", {}), ("host", {"stall_seconds": given})])
 
 
 @pytest.mark.parametrize("given", ["yes", 1, "true", []])
-def test_a_switch_is_true_or_false(given: t.Any) -> None:
+def test_a_boolean_field_must_be_true_or_false(given: t.Any) -> None:
     with pytest.raises(InvalidArgument, match="neither true nor false"):
-        resolve([("host", {"auto_converge": given})])
+        merge_layers([("host", {"auto_converge": given})])
 
 
-def test_an_unknown_choice_is_refused_with_what_there_is() -> None:
+def test_an_unknown_choice_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidArgument, match=r"on_timeout is 'explode' \(host\).*abort"):
-        resolve([("host", {"on_timeout": "explode"})])
+        merge_layers([("host", {"on_timeout": "explode"})])
 
 
 def test_a_field_that_an_older_record_lacks_has_the_default() -> None:
-    assert value({}, "downtime_ms") == 500
-    assert value({"downtime_ms": {"value": 9, "source": "task"}}, "downtime_ms") == 9
+    assert read_given_policy({}) == GivenPolicy()
+    policy = read_given_policy({"downtime_ms": {"value": 9, "source": "task"}})
+    assert (policy.downtime_ms, policy.sources) == (9, {"downtime_ms": "task"})
 
 
 # -- who may overrule whom -----------------------------------------------------------------------------------------
@@ -93,6 +121,7 @@ def test_a_field_that_an_older_record_lacks_has_the_default() -> None:
         (True, True, False, None, (True, "task")),
         (True, False, True, None, (False, "domain")),
         (None, True, None, False, (True, "domain")),
+        (None, True, False, None, (True, "domain")),
         (None, None, True, False, (True, "profile")),
         (False, True, None, None, (False, "task")),
         (None, None, None, True, (True, "host")),
@@ -101,46 +130,51 @@ def test_a_field_that_an_older_record_lacks_has_the_default() -> None:
         (None, None, None, None, (False, "default")),
     ],
 )
-def test_a_false_of_the_domain_is_a_veto_and_a_false_of_the_host_is_not(
+def test_false_is_a_veto_of_domain_and_profile_but_not_of_the_host(
     feature: str, task: t.Any, domain: t.Any, profile: t.Any, host: t.Any, expected: t.Tuple[bool, str]
 ) -> None:
     layers = [("task", {feature: task}), ("domain", {feature: domain}), ("profile", {feature: profile}), ("host", {feature: host})]
-    found = resolve(layers)[feature]
-    assert (found["value"], found["source"]) == expected
+    assert entry_of(merge_layers(layers), feature) == expected
 
 
 @pytest.mark.parametrize("feature", ["auto_converge", "post_copy"])
-def test_an_override_lifts_the_veto_and_is_in_the_record(feature: str) -> None:
+def test_override_policy_lifts_a_veto_and_is_recorded(feature: str) -> None:
     layers = [("task", {feature: True}), ("domain", {feature: False})]
-    policy = resolve(layers, override=True)
-    assert policy[feature] == {"value": True, "source": "task"}
-    assert policy["override_policy"] == {"value": True, "source": "task"}
-    assert "override_policy" not in resolve(layers)
+    policy = merge_layers(layers, override=True)
+    assert entry_of(policy, feature) == (True, "task")
+    assert vetoed_features(policy, {feature: True}) == []
+    assert policy.as_json()["override_policy"] == {"value": True, "source": "task"}
+    assert "override_policy" not in merge_layers(layers).as_json()
 
 
-def test_an_override_without_a_word_of_the_task_leaves_the_domain_s() -> None:
-    assert resolve([("task", {}), ("domain", {"post_copy": False}), ("host", {"post_copy": True})], override=True)["post_copy"]["value"] is False
+def test_override_policy_without_a_value_of_the_task_keeps_the_veto() -> None:
+    policy = merge_layers([("task", {}), ("domain", {"post_copy": False}), ("host", {"post_copy": True})], override=True)
+    assert entry_of(policy, "post_copy") == (False, "domain")
 
 
 @pytest.mark.parametrize("first", ["task", "domain", "profile", "host"])
 @pytest.mark.parametrize("second", ["task", "domain", "profile", "host"])
-def test_both_features_from_whatever_mix_of_sources_conflict(first: str, second: str) -> None:
+def test_auto_converge_with_post_copy_conflicts_from_any_sources(first: str, second: str) -> None:
     values: t.Dict[str, t.Dict[str, bool]] = {name: {} for name in ("task", "domain", "profile", "host")}
     values[first]["auto_converge"] = True
     values[second]["post_copy"] = True
+    policy = merge_layers(list(values.items()))
+    assert has_both_features(policy.features)
     with pytest.raises(Conflict, match=f"auto_converge from {first} and post_copy from {second}"):
-        resolve(list(values.items()))
+        check_features(policy)
 
 
-def test_a_veto_comes_before_the_conflict() -> None:
-    policy = resolve([("task", {"auto_converge": True, "post_copy": True}), ("domain", {"post_copy": False})])
-    assert (policy["auto_converge"]["value"], policy["post_copy"]["value"]) == (True, False)
+def test_a_veto_is_applied_before_the_conflict_check() -> None:
+    policy = check_features(merge_layers([("task", {"auto_converge": True, "post_copy": True}), ("domain", {"post_copy": False})]))
+    assert (policy.auto_converge, policy.post_copy) == (True, False)
+    assert describe_features(policy) == "auto_converge from task and post_copy from domain"
 
 
-def test_what_was_asked_for_and_vetoed_is_named() -> None:
+def test_requested_features_with_a_veto_are_named() -> None:
     task = {"post_copy": True, "auto_converge": False}
-    assert vetoed(resolve([("task", task), ("domain", {"post_copy": False})]), task) == ["post_copy"]
-    assert vetoed(resolve([("task", task)]), task) == []
+    for source in ("domain", "profile"):
+        assert vetoed_features(merge_layers([("task", task), (source, {"post_copy": False})]), task) == ["post_copy"]
+    assert vetoed_features(merge_layers([("task", task)]), task) == []
 
 
 @pytest.mark.parametrize(
@@ -149,24 +183,52 @@ def test_what_was_asked_for_and_vetoed_is_named() -> None:
         ({"post_copy": True}, {"post_copy": False}),
         ({"auto_converge": False}, {"auto_converge": True}),
         ({"post_copy": True}, {"auto_converge": True}),
+        ({"auto_converge": True}, {"post_copy": True}),
         ({}, {"auto_converge": True, "post_copy": True}),
     ],
 )
 def test_a_profile_that_contradicts_the_domain_is_a_conflict(own: t.Dict[str, bool], profile: t.Dict[str, bool]) -> None:
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="db"):
         check_profile(own, "db", profile)
 
 
-@pytest.mark.parametrize("own", [{}, {"post_copy": True}, {"post_copy": True, "auto_converge": False}])
-def test_a_profile_that_agrees_or_says_nothing_passes(own: t.Dict[str, bool]) -> None:
-    check_profile(own, "db", {"post_copy": True})
-    check_profile(own, "db", {"downtime_ms": 5})
+@pytest.mark.parametrize(
+    ("own", "profile"),
+    [
+        ({}, {"post_copy": True}),
+        ({"post_copy": True}, {"post_copy": True}),
+        ({"post_copy": True, "auto_converge": False}, {"post_copy": True}),
+        ({"post_copy": True, "auto_converge": False}, {"downtime_ms": 5}),
+        ({"post_copy": False}, {"post_copy": False}),
+        ({"timeout_seconds": 5}, {"timeout_seconds": 6}),
+        ({}, {"post_copy": None}),
+        ({"post_copy": True}, {}),
+    ],
+)
+def test_a_profile_that_does_not_contradict_the_domain_is_accepted(own: t.Dict[str, t.Any], profile: t.Dict[str, t.Any]) -> None:
+    check_profile(own, "db", profile)
 
 
 def test_each_feature_needs_its_trait() -> None:
-    assert required_traits({"post_copy": {"value": True, "source": "task"}, "auto_converge": False}) == ["COMPUTE_MIGRATE_POST_COPY"]
-    assert required_traits(resolve([("host", {"auto_converge": True})])) == ["COMPUTE_MIGRATE_AUTO_CONVERGE"]
-    assert required_traits(DEFAULTS) == []
+    assert required_traits(features_in({"post_copy": True, "auto_converge": False})) == ["COMPUTE_MIGRATE_POST_COPY"]
+    assert required_traits(merge_layers([("host", {"auto_converge": True})]).features) == ["COMPUTE_MIGRATE_AUTO_CONVERGE"]
+    assert required_traits(GivenPolicy().features) == []
+
+
+def test_the_timeout_is_resolved_for_the_size_of_the_guest() -> None:
+    policy = resolve_policy(GivenPolicy(), 16)
+    assert (policy.timeout_seconds, policy.full_downtime_from_seconds, policy.is_stepped, policy.is_forced_on_timeout) == (12800, 6400, False, False)
+    assert resolve_policy(GivenPolicy(timeout_given=0), 16).timeout_seconds == 0
+    assert resolve_policy(GivenPolicy(timeout_given=60, on_timeout="force_complete"), 16).is_forced_on_timeout
+
+
+def test_a_stepped_ramp_takes_at_most_half_of_a_given_or_computed_timeout() -> None:
+    """The plan of a drain and the watcher go by the same limit."""
+    given = given_policy({"downtime_strategy": "stepped"}, {})
+    policy = resolve_policy(given, 16)
+    assert policy.is_stepped
+    assert policy.ramp[-1] == (6400.0, 500)
+    assert resolve_policy(given_policy({"timeout_seconds": 100, "downtime_strategy": "stepped"}, {}), 16).ramp[-1] == (50.0, 500)
 
 
 @pytest.mark.parametrize(
@@ -181,10 +243,10 @@ def test_each_feature_needs_its_trait() -> None:
         ([("task", {"downtime_ms": 300}), ("host", {"downtime_strategy": "adaptive"})], {"value": "adaptive", "source": "host"}),
     ],
 )
-def test_whoever_describes_the_ramp_gets_it_unless_a_strategy_is_named(layers: t.List[Layer], expected: t.Dict[str, t.Any]) -> None:
-    assert merged(layers)["downtime_strategy"] == expected
+def test_downtime_options_select_the_stepped_strategy_unless_one_is_named(layers: t.List[Layer], expected: t.Dict[str, t.Any]) -> None:
+    assert merge_layers(layers).as_json()["downtime_strategy"] == expected
 
 
-def test_a_strategy_is_one_of_two() -> None:
+def test_an_unknown_downtime_strategy_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="Give one of: stepped, adaptive"):
-        merged([("task", {"downtime_strategy": "steep"})])
+        merge_layers([("task", {"downtime_strategy": "steep"})])

@@ -20,17 +20,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Conflict, Internal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._hypervisor import library
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import detach
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import Report, launch
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import Report, launch_process
 
 PATIENCE_SECONDS = 300.0
 RUN = "5a3f0c62-0000-4000-8000-00000000000a"
 
 OWNER = """
     import os, sys, time
-    from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import launch
+    from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.detach import launch_process
 
     def work(report):
         report({"pid": os.getpid(), "session": os.getsid(0), "folder": os.getcwd()})
@@ -41,7 +41,7 @@ OWNER = """
         os.rename(sys.argv[1] + "/done.new", sys.argv[1] + "/done")
 
     import json
-    print(json.dumps({**launch(work, sys.argv[1] + "/log", "run"), "owner": os.getpid(), "owner_session": os.getsid(0)}), flush=True)
+    print(json.dumps({**launch_process(work, sys.argv[1] + "/log", "run"), "owner": os.getpid(), "owner_session": os.getsid(0)}), flush=True)
 """
 
 
@@ -63,10 +63,10 @@ def children() -> t.Set[str]:
 
 
 def launched(work: t.Callable[[Report], None], folder: pathlib.Path) -> t.Dict[str, t.Any]:
-    return launch(work, str(folder / "log"), RUN)
+    return launch_process(work, str(folder / "log"), RUN)
 
 
-def test_the_report_comes_back_and_the_work_goes_on(tmp_path: pathlib.Path) -> None:
+def test_the_launcher_gets_the_report_and_the_work_continues(tmp_path: pathlib.Path) -> None:
     def work(report: Report) -> None:
         report({"taken": {"a": 1}, "pid": os.getpid()})
         (tmp_path / "after").write_text("x", encoding="ascii")
@@ -77,7 +77,7 @@ def test_the_report_comes_back_and_the_work_goes_on(tmp_path: pathlib.Path) -> N
     assert appears(tmp_path / "after")
 
 
-def test_no_child_of_ours_is_left_to_be_reaped(tmp_path: pathlib.Path) -> None:
+def test_launching_leaves_no_child_process(tmp_path: pathlib.Path) -> None:
     with subprocess.Popen(["sleep", "300"]) as bystander:
         before = children()
         assert str(bystander.pid) in before
@@ -86,23 +86,23 @@ def test_no_child_of_ours_is_left_to_be_reaped(tmp_path: pathlib.Path) -> None:
         bystander.kill()
 
 
-def test_an_error_of_ours_that_is_reported_is_raised_here(tmp_path: pathlib.Path) -> None:
+def test_a_reported_error_is_raised_in_the_launcher(tmp_path: pathlib.Path) -> None:
     with pytest.raises(Conflict, match="too late") as caught:
         launched(lambda report: report(Conflict("It came too late.", "Run again.", record="r1").as_result()), tmp_path)
     assert caught.value.result == {"record": "r1"}
 
 
-def test_work_that_dies_before_its_report_is_an_error_and_its_traceback_is_in_the_log(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_work_that_dies_before_its_report_is_an_error_with_a_traceback_in_the_log(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
     def work(report: Report) -> None:
         raise ZeroDivisionError("the cause")
 
-    with capfd.disabled(), pytest.raises(Internal, match="ended before it began"):
+    with capfd.disabled(), pytest.raises(Internal, match="exited before it started"):
         launched(work, tmp_path)
     assert appears(tmp_path / "log")
     assert "ZeroDivisionError: the cause" in (tmp_path / "log").read_text(encoding="utf-8")
 
 
-def test_what_the_work_prints_goes_nowhere_and_its_errors_into_the_log(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_the_work_is_dropped_and_its_errors_are_logged(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
     def work(report: Report) -> None:
         os.write(1, b"to standard output")
         os.write(2, b"to standard error")
@@ -116,11 +116,11 @@ def test_what_the_work_prints_goes_nowhere_and_its_errors_into_the_log(tmp_path:
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_that_is_a_link_is_not_followed_and_no_second_module_runs_on(tmp_path: pathlib.Path) -> None:
+def test_a_log_that_is_a_link_is_an_error_and_the_child_exits(tmp_path: pathlib.Path) -> None:
     (tmp_path / "log").symlink_to(tmp_path / "victim")
     caller = os.getpid()
     try:
-        with pytest.raises(Internal, match="ended before it began"):
+        with pytest.raises(Internal, match="exited before it started"):
             launched(lambda report: report({}), tmp_path)
     finally:
         if os.getpid() != caller:
@@ -130,14 +130,14 @@ def test_a_log_that_is_a_link_is_not_followed_and_no_second_module_runs_on(tmp_p
     assert not (tmp_path / "victim").exists()
 
 
-def test_a_full_disk_for_the_log_lets_no_second_module_run_on(tmp_path: pathlib.Path) -> None:
+def test_a_full_disk_of_the_log_is_an_error_and_the_child_exits(tmp_path: pathlib.Path) -> None:
     def work(report: Report) -> None:
         raise OSError("the cause")
 
     caller = os.getpid()
     try:
-        with pytest.raises(Internal, match="ended before it began"):
-            launch(work, "/dev/full", RUN)
+        with pytest.raises(Internal, match="exited before it started"):
+            launch_process(work, "/dev/full", RUN)
     finally:
         if os.getpid() != caller:
             (tmp_path / "second").write_text("", encoding="ascii")
@@ -145,19 +145,19 @@ def test_a_full_disk_for_the_log_lets_no_second_module_run_on(tmp_path: pathlib.
     assert not (tmp_path / "second").exists()
 
 
-def test_work_that_does_not_begin_in_time_is_an_error(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_does_not_report_in_time_is_an_error(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detach, "READY_TIMEOUT_SECONDS", 0.2)
 
     def work(report: Report) -> None:
         appears(tmp_path / "never mind")
 
     monkeypatch.setitem(globals(), "PATIENCE_SECONDS", 1.0)
-    with pytest.raises(Internal, match="did not begin"):
+    with pytest.raises(Internal, match="did not start"):
         launched(work, tmp_path)
 
 
 @pytest.mark.parametrize("end", ["exit", "group", "hangup"])
-def test_the_work_survives_whoever_began_it(tmp_path: pathlib.Path, end: str) -> None:
+def test_the_work_survives_the_end_of_its_launcher(tmp_path: pathlib.Path, end: str) -> None:
     """By a normal end, by a kill of the whole process group, and by a hangup of the session."""
     script = textwrap.dedent(OWNER) + ("" if end == "exit" else "\nsys.stdin.read()\n")
     owner = subprocess.Popen(
@@ -176,7 +176,7 @@ def test_the_work_survives_whoever_began_it(tmp_path: pathlib.Path, end: str) ->
     assert int((tmp_path / "done").read_text(encoding="ascii")) != report["owner"]
 
 
-def test_who_could_not_leave_the_session_says_so_in_the_report_and_goes_on(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_leave_the_session_reports_a_warning_and_continues(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detach, "join_own_scope", lambda run_id: f"{run_id} stays.")
 
     def work(report: Report) -> None:
@@ -187,7 +187,7 @@ def test_who_could_not_leave_the_session_says_so_in_the_report_and_goes_on(tmp_p
     assert appears(tmp_path / "after")
 
 
-def test_it_leaves_the_session_before_the_work_begins(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_leaves_the_session_before_its_work_begins(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is killed with the session in between has begun nothing."""
 
     def joins(run_id: str) -> None:
@@ -200,7 +200,7 @@ def test_it_leaves_the_session_before_the_work_begins(tmp_path: pathlib.Path, mo
 
 def test_a_process_whose_event_loop_runs_forks_no_watcher(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread of libvirt's event loop is in no fork, and without it nothing notices a host that is gone."""
-    monkeypatch.setattr(library, "_LOOP", [threading.current_thread()])
+    monkeypatch.setattr(connection, "_LOOP", [threading.current_thread()])
     with pytest.raises(Internal, match="keepalive"):
         launched(lambda report: report({}), tmp_path)
     assert not (tmp_path / "log").exists()

@@ -12,20 +12,26 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import Terms
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import AdaptiveSchedule, SteppedSchedule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import ForcingTerms
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Stepped
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import (
+    ABORT,
+    BANDWIDTH,
+    FORCE_COMPLETE,
+    Intent,
+    leave_intent,
+    new_intent,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import POLL_SECONDS, Follower
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, Intent, leave
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import acts, journal_of, record_of, state_in
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import Document, acts, journal_of, record_of, state_in
 
-TERMS = Terms(post_copy=False, capped=False, suspend_seconds=10, pause_max_seconds=30, downtime_ms=200)
+TERMS = ForcingTerms(post_copy=False, capped=False, suspend_seconds=10, pause_max_seconds=30, downtime_ms=200)
 RAMP = ((0.0, 50), (10.0, 100), (20.0, 200))
 
 
@@ -47,10 +53,10 @@ class Following:
         self.folder = folder
         self.guest = self.fleet.guest(dirty_bytes=512 * MIB, dirty_rate_bytes=500 * MIB)
         self.migration = self.fleet.begin_elsewhere(UUID, *flags, bandwidth_mib=cap_mib)
-        limits = Limits(Stepped(RAMP), timeout, stall, force_on_timeout=force)
+        limits = Limits(SteppedSchedule(RAMP), timeout, stall, force_on_timeout=force)
         self.journal = journal_of(record_of(), folder)
         for act in before:
-            self.journal.intend(act)
+            self.journal.intend_act(act)
         terms_now = dataclasses.replace(TERMS, **terms)
         self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, terms_now, self.fleet.clock)
 
@@ -58,13 +64,13 @@ class Following:
         seen = []
         for _poll in range(int(seconds)):
             self.fleet.clock.sleep(1)
-            seen.append(self.follower.poll())
+            seen.append(self.follower.poll_job())
         return seen
 
     def ask(self, act: str, bandwidth_mib: t.Optional[int] = None, generation: int = 1) -> Intent:
         """Leave an intent, as a module of another session would."""
-        intent = Intent(act, self.journal.record["id"], generation, "ann@control", bandwidth_mib)
-        leave(UUID, intent, str(self.folder))
+        intent = new_intent(act, str(self.journal.record.id), generation, "ann@control", bandwidth_mib)
+        leave_intent(UUID, intent, str(self.folder))
         return intent
 
     def answer_to(self, intent: Intent) -> t.Optional[t.Dict[str, t.Any]]:
@@ -74,14 +80,14 @@ class Following:
         return [line["status"] for line in self.record["history"]]
 
     @property
-    def record(self) -> schema.Record:
+    def record(self) -> Document:
         return state_in(self.folder)
 
     def asked(self, call: str) -> t.List[str]:
         return [one for one in self.fleet.source.calls if one.startswith(call)]
 
 
-def test_the_ramp_reaches_libvirt_step_by_step(tmp_path: pathlib.Path) -> None:
+def test_steps_of_the_ramp_are_set_in_libvirt(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     assert following.polls(25) == [True] * 25
     assert following.asked("set_max") == [f"set_max_downtime_ms {UUID} {ms}" for ms in (50, 100, 200)]
@@ -90,7 +96,7 @@ def test_the_ramp_reaches_libvirt_step_by_step(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("error", [InvalidState("no"), TimedOut("job lock"), NotSupported("no")])
-def test_a_downtime_that_libvirt_refuses_is_noted_and_tried_again(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
+def test_a_downtime_that_libvirt_refuses_is_noted_once_and_tried_again(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
     following = Following(tmp_path)
     following.fleet.source.refuse["set_max_downtime_ms"] = error
     asked: t.List[str] = []
@@ -103,28 +109,28 @@ def test_a_downtime_that_libvirt_refuses_is_noted_and_tried_again(tmp_path: path
     assert following.guest.max_downtime_ms == 50
 
 
-def test_the_end_of_the_job_is_the_end(tmp_path: pathlib.Path) -> None:
+def test_following_ends_with_the_job(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.polls(2)
     following.migration.cancel()
     assert following.polls(1) == [False]
 
 
-def test_no_job_was_never_seen_has_no_age(tmp_path: pathlib.Path) -> None:
+def test_a_job_that_was_never_seen_has_no_elapsed_time(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.migration.cancel()
     assert following.polls(1) == [False]
     assert following.follower.elapsed_ms is None
 
 
-def test_the_age_is_the_job_s(tmp_path: pathlib.Path) -> None:
+def test_the_elapsed_time_is_taken_from_the_job(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.fleet.clock.sleep(30)
     following.polls(1)
     assert following.follower.elapsed_ms == pytest.approx(31000, abs=100)
 
 
-def test_an_abort_is_written_before_it_is_asked_for_and_once(tmp_path: pathlib.Path) -> None:
+def test_an_abort_is_recorded_once_before_it_is_requested(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=5)
     seen: t.List[t.List[str]] = []
     following.fleet.before_call = lambda machine, call: seen.append(acts(following.record)) if call == "abort" else None
@@ -141,7 +147,7 @@ def test_an_abort_that_comes_too_late_is_noted(tmp_path: pathlib.Path, error: Kv
     assert [line["status"] for line in following.record["history"]].count("abort: timeout refused") == 1
 
 
-def test_in_post_copy_nothing_is_done_but_figures_are_kept(tmp_path: pathlib.Path) -> None:
+def test_in_post_copy_only_samples_are_kept(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=5, stall=2)
     following.fleet.clock.sleep(1)
     following.migration.start_post_copy()
@@ -151,7 +157,7 @@ def test_in_post_copy_nothing_is_done_but_figures_are_kept(tmp_path: pathlib.Pat
     assert len(following.record["samples"]) == 20
 
 
-def test_a_post_copy_stream_that_stands_still_is_broken_and_never_aborted(tmp_path: pathlib.Path) -> None:
+def test_a_stalled_post_copy_stream_is_paused_and_never_aborted(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=5, stall=10)
     following.fleet.clock.sleep(1)
     following.migration.start_post_copy()
@@ -165,19 +171,19 @@ def test_a_post_copy_stream_that_stands_still_is_broken_and_never_aborted(tmp_pa
     assert following.fleet.source.calls == [f"pause_post_copy {UUID}"]
 
 
-def test_a_source_that_is_silent_may_still_have_the_job(tmp_path: pathlib.Path) -> None:
+def test_a_silent_source_does_not_end_the_follower(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.polls(2)
     following.fleet.source.go_dark()
     assert following.polls(3) == [True] * 3
-    assert following.follower.answers is False
+    assert following.follower.is_answering is False
     assert [line["status"] for line in following.record["history"]].count("source_lost") == 1
     following.fleet.source.come_back()
     assert following.polls(1) == [True]
-    assert following.follower.answers is True
+    assert following.follower.is_answering is True
 
 
-def test_a_timeout_that_passed_while_the_source_was_silent_acts_when_it_is_back(tmp_path: pathlib.Path) -> None:
+def test_a_timeout_during_the_silence_of_the_source_acts_when_it_returns(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=10)
     following.polls(2)
     following.fleet.source.go_dark()
@@ -187,7 +193,7 @@ def test_a_timeout_that_passed_while_the_source_was_silent_acts_when_it_is_back(
     assert following.record["acts"][-1]["act"] == "abort: timeout"
 
 
-def test_an_abort_whose_connection_breaks_is_not_forgotten(tmp_path: pathlib.Path) -> None:
+def test_an_abort_that_loses_its_connection_is_requested_again(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=5)
 
     def cut(machine: t.Any, call: str) -> None:
@@ -203,7 +209,7 @@ def test_an_abort_whose_connection_breaks_is_not_forgotten(tmp_path: pathlib.Pat
 
 
 @pytest.mark.parametrize("error", [TimedOut("job lock"), Internal("QEMU command failed")])
-def test_an_abort_that_failed_otherwise_is_tried_again(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
+def test_a_failed_abort_is_tried_again(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
     following = Following(tmp_path, timeout=5)
     following.fleet.source.refuse["abort"] = error
     assert following.polls(8) == [True] * 8
@@ -213,7 +219,7 @@ def test_an_abort_that_failed_otherwise_is_tried_again(tmp_path: pathlib.Path, e
 
 
 @pytest.mark.parametrize("call", ["job", "state"])
-def test_an_answer_that_is_an_error_does_not_end_the_watch_and_is_noted_once(tmp_path: pathlib.Path, call: str) -> None:
+def test_an_error_while_polling_is_noted_once_and_does_not_end_the_follower(tmp_path: pathlib.Path, call: str) -> None:
     following = Following(tmp_path)
     following.polls(1)
     following.fleet.source.refuse[call] = Internal("migration was active, but no RAM info was set")
@@ -221,13 +227,13 @@ def test_an_answer_that_is_an_error_does_not_end_the_watch_and_is_noted_once(tmp
     assert [line["status"] for line in following.record["history"]].count("source_lost") == 1
     del following.fleet.source.refuse[call]
     assert following.polls(1) == [True]
-    assert following.follower.answers is True
+    assert following.follower.is_answering is True
 
 
 # -- what others ask for -------------------------------------------------------------------------------------------
 
 
-def test_an_abort_is_written_down_done_and_answered(tmp_path: pathlib.Path) -> None:
+def test_an_abort_intent_is_recorded_executed_and_answered(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.polls(2)
     intent = following.ask(ABORT)
@@ -240,7 +246,7 @@ def test_an_abort_is_written_down_done_and_answered(tmp_path: pathlib.Path) -> N
     assert list(tmp_path.glob("*.intent")) == []
 
 
-def test_an_abort_in_post_copy_is_refused_and_nothing_is_touched(tmp_path: pathlib.Path) -> None:
+def test_an_abort_intent_in_post_copy_is_refused(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.fleet.clock.sleep(1)
     following.migration.start_post_copy()
@@ -250,7 +256,7 @@ def test_an_abort_in_post_copy_is_refused_and_nothing_is_touched(tmp_path: pathl
     assert (acts(following.record), following.fleet.source.calls) == ([], [])
 
 
-def test_an_abort_while_the_job_finishes_is_answered_with_libvirt_s_refusal(tmp_path: pathlib.Path) -> None:
+def test_an_abort_intent_while_the_job_finishes_gets_the_refusal_of_libvirt(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.fleet.source.refuse["abort"] = InvalidState("no job is active")
     intent = following.ask(ABORT)
@@ -259,7 +265,7 @@ def test_an_abort_while_the_job_finishes_is_answered_with_libvirt_s_refusal(tmp_
 
 
 @pytest.mark.parametrize("error", [TimedOut("job lock"), Internal("QEMU command failed")])
-def test_an_operator_s_abort_that_did_not_come_through_is_tried_again(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
+def test_a_failed_abort_of_an_operator_is_tried_again(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
     following = Following(tmp_path)
     following.fleet.source.refuse["abort"] = error
     intent = following.ask(ABORT)
@@ -287,14 +293,14 @@ def test_an_operator_s_abort_survives_a_lost_connection(tmp_path: pathlib.Path) 
     assert following.migration.ended.is_set()
 
 
-def test_an_abort_for_another_generation_is_not_heeded(tmp_path: pathlib.Path) -> None:
+def test_an_abort_intent_of_another_generation_is_ignored(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     intent = following.ask(ABORT, generation=7)
     assert following.polls(2) == [True, True]
     assert (following.answer_to(intent), following.asked("abort")) == (None, [])
 
 
-def test_nothing_is_forced_any_more_once_an_abort_was_taken(tmp_path: pathlib.Path) -> None:
+def test_a_move_is_not_forced_after_an_abort(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, suspend_seconds=3)
     following.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
     following.ask(FORCE_COMPLETE)
@@ -316,7 +322,7 @@ def test_the_bandwidth_of_a_running_job_can_be_changed(tmp_path: pathlib.Path, m
     assert "force_complete" not in following.events()
 
 
-def test_a_bandwidth_that_libvirt_refuses_is_answered_so(tmp_path: pathlib.Path) -> None:
+def test_a_bandwidth_that_libvirt_refuses_is_answered_with_an_error(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.fleet.source.refuse["set_bandwidth_mib"] = InvalidState("not now")
     intent = following.ask(BANDWIDTH, bandwidth_mib=7)
@@ -324,7 +330,7 @@ def test_a_bandwidth_that_libvirt_refuses_is_answered_so(tmp_path: pathlib.Path)
     assert (following.answer_to(intent) or {})["error_code"] == "invalid_state"
 
 
-def test_a_bandwidth_that_got_lost_is_answered_and_not_kept_waiting(tmp_path: pathlib.Path) -> None:
+def test_a_bandwidth_intent_that_loses_its_connection_is_answered(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.polls(1)
     first, second = following.ask(BANDWIDTH, bandwidth_mib=7), following.ask(BANDWIDTH, bandwidth_mib=7)
@@ -341,7 +347,7 @@ def test_a_bandwidth_that_got_lost_is_answered_and_not_kept_waiting(tmp_path: pa
     assert sorted(answer.get("error_code", "") for answer in answers) == ["", "unreachable"], "one was lost, and the other had its turn later"
 
 
-def test_what_is_still_asked_at_the_end_is_answered(tmp_path: pathlib.Path) -> None:
+def test_an_intent_that_is_open_at_the_end_is_answered(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.polls(1)
     following.migration.cancel()
@@ -354,7 +360,7 @@ def test_what_is_still_asked_at_the_end_is_answered(tmp_path: pathlib.Path) -> N
 # -- forcing -------------------------------------------------------------------------------------------------------
 
 
-def test_a_timeout_may_force_and_then_aborts_nothing(tmp_path: pathlib.Path) -> None:
+def test_a_timeout_with_force_complete_does_not_abort(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=5, force=True, suspend_seconds=4)
     following.polls(30)
     assert following.migration.ended.is_set()
@@ -365,14 +371,14 @@ def test_a_timeout_may_force_and_then_aborts_nothing(tmp_path: pathlib.Path) -> 
     assert following.record["result"]["predicted_downtime_ms"] > 0
 
 
-def test_polls_are_closer_together_while_forcing(tmp_path: pathlib.Path) -> None:
+def test_polls_are_more_frequent_while_forcing(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
-    before = following.follower.pause
+    before = following.follower.pause_seconds
     following.follower.begin_forcing("ann")
-    assert following.follower.pause < before
+    assert following.follower.pause_seconds < before
 
 
-def test_a_stalled_stream_is_aborted_although_it_is_being_forced(tmp_path: pathlib.Path) -> None:
+def test_a_stalled_stream_is_aborted_while_it_is_being_forced(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=3, stall=5, force=True, suspend_seconds=100)
     following.polls(2)
     following.migration.link_bytes = 0
@@ -382,7 +388,7 @@ def test_a_stalled_stream_is_aborted_although_it_is_being_forced(tmp_path: pathl
     assert following.asked("suspend") == []
 
 
-def test_a_job_that_may_switch_is_switched(tmp_path: pathlib.Path) -> None:
+def test_a_job_with_the_post_copy_flag_is_switched_to_post_copy(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, flags=["POSTCOPY"], post_copy=True)
     following.polls(1)
     following.ask(FORCE_COMPLETE)
@@ -393,7 +399,7 @@ def test_a_job_that_may_switch_is_switched(tmp_path: pathlib.Path) -> None:
     assert following.asked("suspend") == following.asked("set_bandwidth") == []
 
 
-def test_a_switch_that_comes_too_early_is_tried_again_and_noted_once(tmp_path: pathlib.Path) -> None:
+def test_a_switch_to_post_copy_that_is_refused_is_tried_again_and_noted_once(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, flags=["POSTCOPY"], post_copy=True)
     following.fleet.source.refuse["start_post_copy"] = Internal("too early")
     following.follower.begin_forcing("ann")
@@ -405,7 +411,7 @@ def test_a_switch_that_comes_too_early_is_tried_again_and_noted_once(tmp_path: p
     assert acts(following.record) == ["force: post_copy"]
 
 
-def test_a_job_that_was_not_started_so_that_it_may_switch_climbs_the_ladder(tmp_path: pathlib.Path) -> None:
+def test_a_job_without_the_post_copy_flag_is_forced_by_the_other_rungs(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, post_copy=True, suspend_seconds=3)
     following.fleet.clock.sleep(1)
     following.follower.begin_forcing("ann")
@@ -415,7 +421,7 @@ def test_a_job_that_was_not_started_so_that_it_may_switch_climbs_the_ladder(tmp_
 
 
 @pytest.mark.parametrize("call", ["set_max_downtime_ms", "suspend"])
-def test_an_act_that_was_refused_is_asked_for_again(tmp_path: pathlib.Path, call: str) -> None:
+def test_a_refused_act_is_requested_again(tmp_path: pathlib.Path, call: str) -> None:
     following = Following(tmp_path, suspend_seconds=6)
     # So much is written that no pause is long enough, but that of a stopped guest.
     following.fleet.source.refuse[call] = TimedOut("job lock")
@@ -430,7 +436,7 @@ def test_an_act_that_was_refused_is_asked_for_again(tmp_path: pathlib.Path, call
     assert [one.split()[0] for one in following.fleet.source.calls].count(call) == 1
 
 
-def test_an_act_whose_connection_broke_is_asked_for_again(tmp_path: pathlib.Path) -> None:
+def test_an_act_that_loses_its_connection_is_requested_again(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, suspend_seconds=100)
     following.polls(1)
 
@@ -453,31 +459,31 @@ def test_an_act_whose_connection_broke_is_asked_for_again(tmp_path: pathlib.Path
         (["force: downtime", "force: suspend"], "force: suspend"),
     ],
 )
-def test_an_adopter_climbs_the_last_rung_again(tmp_path: pathlib.Path, before: t.List[str], expected: str) -> None:
+def test_a_watcher_that_takes_over_repeats_the_last_rung(tmp_path: pathlib.Path, before: t.List[str], expected: str) -> None:
     following = Following(tmp_path, before=before, suspend_seconds=2)
     following.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
-    assert following.follower.pause < 0.1, "forcing goes on"
+    assert following.follower.pause_seconds < 0.1, "forcing goes on"
     following.polls(8)
     done = acts(following.record)[len(before) :]
     assert done[0] == expected
     assert "force: suspend" in done
 
 
-def test_an_adopter_forces_what_was_asked_for_and_not_begun(tmp_path: pathlib.Path) -> None:
+def test_a_watcher_that_takes_over_starts_a_requested_force(tmp_path: pathlib.Path) -> None:
     first = Following(tmp_path)
     first.follower.begin_forcing("ann")
-    second = Follower(lambda: first.fleet.open(LOCAL_URI), UUID, first.journal, Limits(Stepped(RAMP), 0, 0), TERMS, first.fleet.clock)
-    assert second.pause == first.follower.pause
+    second = Follower(lambda: first.fleet.open(LOCAL_URI), UUID, first.journal, Limits(SteppedSchedule(RAMP), 0, 0), TERMS, first.fleet.clock)
+    assert second.pause_seconds == first.follower.pause_seconds
 
 
-def test_an_abort_of_a_watcher_that_died_is_done(tmp_path: pathlib.Path) -> None:
+def test_the_abort_of_a_dead_watcher_is_executed(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, before=["abort: operator"])
     following.polls(1)
     assert following.migration.ended.is_set()
     assert acts(following.record).count("abort: operator") == 2
 
 
-def test_in_post_copy_nothing_is_forced_any_more(tmp_path: pathlib.Path) -> None:
+def test_a_move_in_post_copy_is_not_forced(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, suspend_seconds=2, before=["force: bandwidth"])
     following.fleet.clock.sleep(1)
     following.migration.start_post_copy()
@@ -487,9 +493,9 @@ def test_in_post_copy_nothing_is_forced_any_more(tmp_path: pathlib.Path) -> None
     assert following.fleet.source.calls == []
 
 
-def test_a_guest_that_was_paused_before_has_no_pause_to_give_up(tmp_path: pathlib.Path) -> None:
+def test_a_guest_that_was_paused_before_has_no_pause_limit(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, pause_max_seconds=2, suspend_seconds=1)
-    following.journal.record["before"] = {"state": "paused"}
+    following.journal.record = dataclasses.replace(following.journal.record, before=Before(state="paused"))
     following.guest.enter("paused", "user")
     following.migration.link_bytes = 10 * MIB
     following.follower.begin_forcing("ann")
@@ -509,19 +515,19 @@ class Adapting(Following):
         self.guest = self.fleet.guest(memory_bytes=320 * MIB, dirty_bytes=32 * MIB, dirty_rate_bytes=500 * MIB)
         self.migration = self.fleet.begin_elsewhere(UUID)
         self.journal = journal_of(record_of(), folder)
-        limits = Limits(Adaptive(50, 500, **schedule), 0, 0)
+        limits = Limits(AdaptiveSchedule(50, 500, **schedule), 0, 0)
         self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, TERMS, self.fleet.clock)
 
     def to_its_end(self, seconds: float) -> bool:
         """Poll as the follower wants it; return whether the job has ended in time."""
         for _poll in range(int(seconds / 0.05)):
-            if not self.follower.poll():
+            if not self.follower.poll_job():
                 return True
-            self.fleet.clock.sleep(self.follower.pause)
+            self.fleet.clock.sleep(self.follower.pause_seconds)
         return False
 
 
-def test_a_guest_that_does_not_converge_is_allowed_what_it_needs(tmp_path: pathlib.Path) -> None:
+def test_a_guest_that_does_not_converge_gets_the_needed_downtime(tmp_path: pathlib.Path) -> None:
     following = Adapting(tmp_path)
     assert following.to_its_end(20)
     first, second = (int(call.split()[-1]) for call in following.asked("set_max"))
@@ -531,7 +537,7 @@ def test_a_guest_that_does_not_converge_is_allowed_what_it_needs(tmp_path: pathl
     assert following.record["samples"][-1]["allowed_downtime_ms"] == second
 
 
-def test_while_a_guest_converges_nothing_more_is_allowed(tmp_path: pathlib.Path) -> None:
+def test_a_converging_guest_gets_no_more_downtime(tmp_path: pathlib.Path) -> None:
     following = Adapting(tmp_path)
     following.guest.dirty_rate_bytes = 50 * MIB
     assert following.to_its_end(20)
@@ -539,25 +545,25 @@ def test_while_a_guest_converges_nothing_more_is_allowed(tmp_path: pathlib.Path)
     assert "downtime_allowed" not in following.events()
 
 
-def test_who_adopts_a_move_goes_on_with_what_was_allowed(tmp_path: pathlib.Path) -> None:
+def test_a_watcher_that_takes_over_keeps_the_allowed_downtime(tmp_path: pathlib.Path) -> None:
     following = Adapting(tmp_path, full_from_seconds=2)
     following.guest.dirty_rate_bytes = 0
     following.migration.link_bytes = MIB
     following.to_its_end(3)
     assert following.guest.max_downtime_ms == 500
-    second = Follower(lambda: following.fleet.open(LOCAL_URI), UUID, following.journal, Limits(Adaptive(50, 500), 0, 0), TERMS, following.fleet.clock)
-    second.poll()
+    second = Follower(lambda: following.fleet.open(LOCAL_URI), UUID, following.journal, Limits(AdaptiveSchedule(50, 500), 0, 0), TERMS, following.fleet.clock)
+    second.poll_job()
     assert following.guest.max_downtime_ms == 500
     assert following.record["samples"][-1]["allowed_downtime_ms"] == 500
 
 
-def test_the_end_of_an_iteration_is_looked_for_and_the_rest_only_now_and_then(tmp_path: pathlib.Path) -> None:
+def test_polls_are_more_frequent_near_the_end_of_an_iteration(tmp_path: pathlib.Path) -> None:
     following = Adapting(tmp_path)
     pauses = []
     for _poll in range(40):
-        following.fleet.clock.sleep(following.follower.pause)
-        following.follower.poll()
-        pauses.append(following.follower.pause)
+        following.fleet.clock.sleep(following.follower.pause_seconds)
+        following.follower.poll_job()
+        pauses.append(following.follower.pause_seconds)
     assert all(0.05 <= pause <= POLL_SECONDS for pause in pauses)
     assert POLL_SECONDS in pauses
     assert len(set(pauses)) > 2

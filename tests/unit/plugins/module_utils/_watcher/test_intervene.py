@@ -13,14 +13,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState, KvmfleetError, NotFound, NotSupported, TimedOut
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, KvmfleetError, NotFound, NotSupported, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import state_path, write_json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import intervene
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import state_path, write_json
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, take
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import ABORT, BANDWIDTH, FORCE_COMPLETE, take_intents
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import start_watcher
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -47,23 +49,23 @@ class Scene:
 
     def intervention(self, act: str, wait_seconds: float = 10, bandwidth_mib: t.Optional[int] = None) -> intervene.Intervention:
         host = self.fleet.open(LOCAL_URI)
-        info = host.find(uuid=UUID)
+        info = host.find_domain(uuid=UUID)
         return intervene.Intervention(host, self.fleet.open, info, act, "ann@control", wait_seconds, self.start_watcher, bandwidth_mib, str(self.folder))
 
-    def start_watcher(self, order: Order) -> t.Dict[str, t.Any]:
+    def start_watcher(self, order: StartOrder) -> t.Dict[str, t.Any]:
         return {**start_watcher([order], RUN, 1, self.fleet.open, str(self.folder)), **self.told}
 
     def watched(self, status: str = s.RUNNING) -> Journal:
         """The move of ours, with this process as its watcher."""
         journal = journal_of(record_of(status=status), self.folder)
-        journal.write()
+        journal.write_state()
         return journal
 
     def heed(self, journal: Journal, error: t.Optional[KvmfleetError] = None) -> t.List[t.Optional[int]]:
         """Take what was left, as a watcher does, and answer it."""
-        taken = take(UUID, journal.record["id"], journal.record["generation"], str(self.folder))
+        taken = take_intents(UUID, str(journal.record.id), journal.record.generation, str(self.folder))
         for intent in taken:
-            journal.answer(intent, error)
+            journal.answer_intent(intent, error)
         return [intent.bandwidth_mib for intent in taken]
 
     def after(self, seconds: float, act: t.Callable[[], object]) -> None:
@@ -88,12 +90,12 @@ def scene(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 def test_a_domain_that_is_not_moving_is_not_found(scene: Scene, act: str) -> None:
     intervention = scene.intervention(act)
     assert intervention.is_migrating() is False
-    for ask in (intervention.current, intervention.carry_out):
+    for ask in (intervention.find_migration, intervention.carry_out):
         with pytest.raises(NotFound, match=r"web1 is not being migrated: it is running \(booted\)"):
             ask()
 
 
-def test_an_abort_in_post_copy_is_not_supported_and_nothing_is_asked(scene: Scene) -> None:
+def test_an_abort_in_post_copy_is_not_supported(scene: Scene) -> None:
     scene.watched(s.RUNNING_POST_COPY)
     scene.begin("POSTCOPY").start_post_copy()
     with pytest.raises(NotSupported) as caught:
@@ -104,7 +106,7 @@ def test_an_abort_in_post_copy_is_not_supported_and_nothing_is_asked(scene: Scen
 
 @pytest.mark.parametrize("act", [FORCE_COMPLETE, BANDWIDTH])
 @pytest.mark.parametrize("status", [s.QUEUED, s.PREPARING])
-def test_what_has_no_job_yet_cannot_be_forced(scene: Scene, act: str, status: str) -> None:
+def test_a_move_without_a_job_cannot_be_forced(scene: Scene, act: str, status: str) -> None:
     scene.watched(status)
     with pytest.raises(InvalidState, match=f"is {status}: there is no job"):
         scene.intervention(act).carry_out()
@@ -112,48 +114,48 @@ def test_what_has_no_job_yet_cannot_be_forced(scene: Scene, act: str, status: st
 
 
 @pytest.mark.parametrize("status", [s.QUEUED, s.PREPARING, s.RUNNING])
-def test_what_is_on_its_way_can_be_aborted(scene: Scene, status: str) -> None:
+def test_a_queued_preparing_or_running_move_can_be_aborted(scene: Scene, status: str) -> None:
     scene.watched(status)
     if status == s.RUNNING:
         scene.begin()
-    assert scene.intervention(ABORT).current()["status"] == status
+    assert scene.intervention(ABORT).find_migration().record.status == status
     assert scene.left() == [], "looking changes nothing"
 
 
 # -- a move of ours ------------------------------------------------------------------------------------------------
 
 
-def test_an_abort_is_asked_of_the_watcher_and_waited_for(scene: Scene) -> None:
+def test_an_abort_is_requested_from_the_watcher_and_awaited(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
     began = scene.fleet.clock()
     scene.after(1, lambda: scene.heed(journal))
-    scene.after(3, lambda: journal.advance(s.CANCELLED, "back", s.REASON_OPERATOR))
-    record = scene.intervention(ABORT).carry_out()
-    assert (record["status"], record["reason"]) == (s.CANCELLED, "operator")
+    scene.after(3, lambda: journal.advance_status(s.CANCELLED, "back", s.REASON_OPERATOR))
+    record = scene.intervention(ABORT).carry_out().record
+    assert (record.status, record.reason) == (s.CANCELLED, "operator")
     assert scene.fleet.clock() - began == pytest.approx(3, abs=0.5)
     assert scene.fleet.source.calls == [], "the watcher acts, nobody else"
 
 
-def test_forcing_waits_for_the_end_whatever_it_is(scene: Scene) -> None:
+def test_forcing_waits_for_the_end_of_the_move(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
     scene.after(1, lambda: scene.heed(journal))
-    scene.after(3, lambda: journal.advance(s.COMPLETED, "arrived"))
-    assert scene.intervention(FORCE_COMPLETE).carry_out()["status"] == s.COMPLETED
+    scene.after(3, lambda: journal.advance_status(s.COMPLETED, "arrived"))
+    assert scene.intervention(FORCE_COMPLETE).carry_out().record.status == s.COMPLETED
 
 
-def test_a_change_of_bandwidth_waits_for_its_answer_only(scene: Scene) -> None:
+def test_a_change_of_bandwidth_waits_only_for_its_answer(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
     given: t.List[t.Optional[int]] = []
     scene.after(1, lambda: given.extend(scene.heed(journal)))
-    assert scene.intervention(BANDWIDTH, bandwidth_mib=7).carry_out()["status"] == s.RUNNING
+    assert scene.intervention(BANDWIDTH, bandwidth_mib=7).carry_out().record.status == s.RUNNING
     assert given == [7]
 
 
 @pytest.mark.parametrize("error", [NotSupported("in post-copy by now"), InvalidState("it is finishing")])
-def test_a_refusal_of_the_watcher_is_the_task_s(scene: Scene, error: KvmfleetError) -> None:
+def test_a_refusal_of_the_watcher_fails_the_task(scene: Scene, error: KvmfleetError) -> None:
     journal = scene.watched()
     scene.begin()
     scene.after(1, lambda: scene.heed(journal, error))
@@ -161,7 +163,7 @@ def test_a_refusal_of_the_watcher_is_the_task_s(scene: Scene, error: KvmfleetErr
         scene.intervention(ABORT).carry_out()
 
 
-def test_a_watcher_that_does_not_answer_is_asked_for_nothing_any_more(scene: Scene) -> None:
+def test_an_intent_without_an_answer_is_withdrawn_at_the_timeout(scene: Scene) -> None:
     scene.watched()
     scene.begin()
     with pytest.raises(TimedOut, match="Nothing was changed"):
@@ -169,109 +171,108 @@ def test_a_watcher_that_does_not_answer_is_asked_for_nothing_any_more(scene: Sce
     assert scene.left() == []
 
 
-def test_an_end_that_takes_too_long_is_a_timeout_that_says_it_goes_on(scene: Scene) -> None:
+def test_a_move_that_does_not_end_in_time_is_a_timeout_and_continues(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
     scene.after(1, lambda: scene.heed(journal))
-    with pytest.raises(TimedOut, match="goes on") as caught:
+    with pytest.raises(TimedOut, match="continues") as caught:
         scene.intervention(FORCE_COMPLETE, wait_seconds=5).carry_out()
     assert caught.value.result["migrations"][0]["status"] == s.RUNNING
 
 
 @pytest.mark.parametrize("heeded", [False, True])
-def test_an_abort_that_loses_the_race_says_so(scene: Scene, heeded: bool) -> None:
+def test_an_abort_that_comes_too_late_is_refused(scene: Scene, heeded: bool) -> None:
     journal = scene.watched()
     scene.begin()
     if heeded:
         scene.after(1, lambda: scene.heed(journal))
-    scene.after(2, lambda: journal.advance(s.COMPLETED, "It arrived."))
+    scene.after(2, lambda: journal.advance_status(s.COMPLETED, "It arrived."))
     with pytest.raises(InvalidState, match=r"too late.*completed\. It arrived") as caught:
         scene.intervention(ABORT).carry_out()
     assert caught.value.result["migrations"][0]["status"] == s.COMPLETED
     assert scene.left() == []
 
 
-def test_a_watcher_that_dies_before_its_answer_is_told(scene: Scene) -> None:
+def test_a_watcher_that_dies_before_its_answer_is_reported(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
-    scene.after(1, lambda: write_json(state_path(UUID, str(scene.folder)), {**journal.record, "watcher": DEAD, "answers": {}}))
+    scene.after(1, lambda: write_json(state_path(UUID, str(scene.folder)), {**encode(journal.record), "watcher": DEAD, "answers": {}}))
     with pytest.raises(InvalidState, match="died before it answered; the migration is running"):
         scene.intervention(ABORT).carry_out()
     assert scene.left() == []
 
 
-def test_a_move_without_a_watcher_is_given_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abort_of_a_move_without_a_watcher_starts_a_new_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervene, "time", time)
-    record = {**record_of(status=s.RUNNING), "connection": {"destination_uri": TO_2}}
-    record["acts"].append({"at": record["created_at"], "act": "migrate"})
+    record = {**encode(record_of(status=s.RUNNING).intend("migrate")), "connection": {"destination_uri": TO_2}}
     write_json(state_path(UUID, str(scene.folder)), {**record, "watcher": DEAD, "answers": {}})
     scene.begin()
-    ended = scene.intervention(ABORT, wait_seconds=30).carry_out()
-    assert (ended["status"], ended["reason"], ended["generation"]) == (s.CANCELLED, "operator", 2)
+    ended = scene.intervention(ABORT, wait_seconds=30).carry_out().record
+    assert (ended.status, ended.reason, ended.generation) == (s.CANCELLED, "operator", 2)
     assert acts(ended) == ["migrate", "abort: operator"]
-    assert "running (booted) on the source" in ended["history"][-1]["detail"]
+    assert "running (booted) on the source" in str(ended.history[-1].detail)
     assert state_in(scene.folder)["watcher"] != DEAD
 
 
 def test_a_new_watcher_that_could_not_leave_the_session_is_a_warning(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervene, "time", time)
     scene.told = {"session_warning": "It stays."}
-    record = {**record_of(status=s.RUNNING), "connection": {"destination_uri": TO_2}}
+    record = {**encode(record_of(status=s.RUNNING)), "connection": {"destination_uri": TO_2}}
     write_json(state_path(UUID, str(scene.folder)), {**record, "watcher": DEAD, "answers": {}})
     scene.begin()
     intervention = scene.intervention(ABORT, wait_seconds=30)
-    assert intervention.result(intervention.carry_out())["warnings"] == ["It stays."]
+    assert intervention.build_result(intervention.carry_out())["warnings"] == ["It stays."]
 
 
-# -- somebody else's move ------------------------------------------------------------------------------------------
+# -- a foreign job -------------------------------------------------------------------------------------------------
 
 
-def test_a_move_that_is_not_ours_is_aborted_through_libvirt(scene: Scene) -> None:
+def test_a_foreign_job_is_aborted_through_libvirt(scene: Scene) -> None:
     migration = scene.begin()
-    record = scene.intervention(ABORT).carry_out()
-    assert (record["status"], record["reason"]) == (s.CANCELLED, "operator")
+    record = scene.intervention(ABORT).carry_out().record
+    assert (record.status, record.reason) == (s.CANCELLED, "operator")
     assert migration.ended.is_set()
     assert scene.guest.view().describe() == "running (booted)"
     assert list(scene.folder.iterdir()) == [], "it has no state file of ours"
 
 
 @pytest.mark.parametrize("error", [InvalidState("no job is active"), NotSupported("in post-copy")])
-def test_libvirt_s_refusal_is_the_task_s(scene: Scene, error: KvmfleetError) -> None:
+def test_a_refusal_of_libvirt_fails_the_task(scene: Scene, error: KvmfleetError) -> None:
     scene.begin()
     scene.fleet.source.refuse["abort"] = error
     with pytest.raises(type(error)):
         scene.intervention(ABORT).carry_out()
 
 
-def test_a_foreign_move_that_arrives_all_the_same_was_too_late_to_abort(scene: Scene) -> None:
+def test_an_abort_of_a_foreign_job_that_arrives_is_too_late(scene: Scene) -> None:
     migration = scene.begin()
     migration.cancel = migration.complete  # type: ignore[method-assign]
     with pytest.raises(InvalidState, match="too late"):
         scene.intervention(ABORT).carry_out()
 
 
-def test_a_foreign_job_that_will_not_go_is_a_timeout(scene: Scene) -> None:
+def test_an_abort_of_a_foreign_job_that_does_not_end_is_a_timeout(scene: Scene) -> None:
     migration = scene.begin()
     migration.cancel = lambda: None  # type: ignore[method-assign]
     with pytest.raises(TimedOut, match="still has its job 3 s after"):
         scene.intervention(ABORT, wait_seconds=3).carry_out()
 
 
-def test_a_foreign_move_s_bandwidth_is_changed(scene: Scene) -> None:
+def test_the_bandwidth_of_a_foreign_job_is_changed(scene: Scene) -> None:
     migration = scene.begin()
     scene.intervention(BANDWIDTH, bandwidth_mib=7).carry_out()
     assert migration.cap_bytes == 7 * MIB
     assert not migration.ended.is_set()
 
 
-def test_a_foreign_move_is_forced_by_post_copy_where_it_may_switch(scene: Scene) -> None:
+def test_a_foreign_job_with_the_post_copy_flag_is_forced_by_post_copy(scene: Scene) -> None:
     migration = scene.begin("POSTCOPY")
     scene.intervention(FORCE_COMPLETE, wait_seconds=60).carry_out()
     assert migration.is_over
     assert [call.split()[0] for call in scene.fleet.source.calls] == ["start_post_copy"]
 
 
-def test_a_foreign_move_that_may_not_switch_is_forced_by_the_ladder(scene: Scene) -> None:
+def test_a_foreign_job_without_the_post_copy_flag_is_forced_by_the_other_rungs(scene: Scene) -> None:
     migration = scene.begin()
     scene.intervention(FORCE_COMPLETE, wait_seconds=60).carry_out()
     assert migration.is_over
@@ -281,18 +282,19 @@ def test_a_foreign_move_that_may_not_switch_is_forced_by_the_ladder(scene: Scene
     assert scene.fleet.destination.domains[UUID].view().describe() == "running (migrated)"
 
 
-def test_a_foreign_guest_that_is_paused_is_not_given_up_for_it(scene: Scene) -> None:
+def test_forcing_a_foreign_job_of_a_paused_guest_does_not_abort_it(scene: Scene) -> None:
     scene.guest.enter("paused", "user")
     migration = scene.begin()
     migration.link_bytes = 10 * MIB
     migration.cap_bytes = MIB
-    scene.intervention(FORCE_COMPLETE, wait_seconds=300).carry_out()
+    record = scene.intervention(FORCE_COMPLETE, wait_seconds=300).carry_out().record
+    assert (record.has_status("force_complete"), record.before.state, record.id) == (True, domain_states.PAUSED, None)
     assert migration.error is None
     assert "abort" not in [call.split()[0] for call in scene.fleet.source.calls]
     assert scene.fleet.destination.domains[UUID].view().describe() == "paused (user)"
 
 
-def test_forcing_a_foreign_move_that_does_not_end_is_a_timeout(scene: Scene) -> None:
+def test_forcing_a_foreign_job_that_does_not_end_is_a_timeout(scene: Scene) -> None:
     scene.begin()
     for call in ("set_max_downtime_ms", "suspend"):
         scene.fleet.source.refuse[call] = TimedOut("job lock")
@@ -300,8 +302,8 @@ def test_forcing_a_foreign_move_that_does_not_end_is_a_timeout(scene: Scene) -> 
         scene.intervention(FORCE_COMPLETE, wait_seconds=20).carry_out()
 
 
-def test_what_others_do_leaves_the_record_s_shape(scene: Scene) -> None:
+def test_a_foreign_job_is_described_like_a_record(scene: Scene) -> None:
     scene.begin()
-    record = scene.intervention(ABORT).current()
-    assert record["id"] is None
-    assert schema.check_record({**record, "id": "x"})["source"]["host"] == "kvm1"
+    found = scene.intervention(ABORT).find_migration().as_json()
+    assert (found["id"], found["watched"]) == (None, False)
+    assert read_record({**found, "id": "x"}).source.host == "kvm1"

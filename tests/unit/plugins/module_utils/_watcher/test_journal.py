@@ -4,20 +4,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import json
 import os
 import pathlib
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Internal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.hypervisor import JobStats
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JobStats
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_start_order, record_in
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal as journal_module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import LAST_WORD_SECONDS, Journal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import order_from
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, acts, journal_of, record_of, state_in, statuses
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import LAST_WRITE_SECONDS, Journal
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, acts, journal_of, order_of, record_of, state_in, statuses
 
 STATS = JobStats(elapsed_ms=2000, downtime_ms=80, setup_ms=5, memory_total_bytes=1000, memory_processed_bytes=900, memory_remaining_bytes=400, iteration=3)
 
@@ -27,49 +30,50 @@ def journal(tmp_path: pathlib.Path) -> Journal:
     return journal_of(record_of(), tmp_path)
 
 
-def test_every_change_is_in_the_state_file_at_once(journal: Journal, tmp_path: pathlib.Path) -> None:
-    journal.advance(s.PREPARING)
+def test_every_change_is_written_to_the_state_file_at_once(journal: Journal, tmp_path: pathlib.Path) -> None:
+    journal.advance_status(s.PREPARING)
     assert (state_in(tmp_path)["status"], state_in(tmp_path)["watcher"]["run_id"]) == (s.PREPARING, RUN)
-    journal.intend("migrate")
+    journal.intend_act("migrate")
     assert acts(state_in(tmp_path)) == ["migrate"]
-    journal.measured(STATS, 2000, 50)
+    journal.write_figures(STATS, 2000, 50)
     assert state_in(tmp_path)["progress"]["percent"] == 60
     assert state_in(tmp_path)["samples"][0]["allowed_downtime_ms"] == 50
 
 
-def test_the_watcher_is_beside_the_record_and_never_in_it(journal: Journal) -> None:
-    journal.write()
-    assert "watcher" not in journal.record
+def test_the_state_file_has_the_watcher_and_the_record_has_not(journal: Journal, tmp_path: pathlib.Path) -> None:
+    journal.write_state()
+    assert "watcher" not in encode(journal.record)
+    assert record_in(state_in(tmp_path)) == encode(journal.record)
 
 
 def test_a_status_is_entered_once(journal: Journal) -> None:
-    journal.enter(s.PREPARING)
-    journal.enter(s.PREPARING)
+    journal.enter_status(s.PREPARING)
+    journal.enter_status(s.PREPARING)
     assert statuses(journal.record) == [s.PREPARING]
 
 
 def test_a_transition_that_is_not_allowed_writes_nothing(journal: Journal, tmp_path: pathlib.Path) -> None:
-    journal.advance(s.PREPARING)
+    journal.advance_status(s.PREPARING)
     with pytest.raises(Internal):
-        journal.advance(s.QUEUED)
+        journal.advance_status(s.QUEUED)
     assert state_in(tmp_path)["status"] == s.PREPARING
 
 
-def test_an_arrival_has_libvirt_s_own_figures(journal: Journal) -> None:
-    journal.enter(s.RUNNING)
-    journal.completed(STATS, 9999, "arrived", None)
-    result = journal.record["result"]
-    assert (result["elapsed_ms"], result["downtime_ms"], result["setup_ms"], result["bytes"], result["iterations"]) == (2000, 80, 5, 900, 3)
-    assert (result["mode"], journal.record["progress"]["percent"], journal.record["progress"]["memory_remaining_bytes"]) == ("pre-copy", 100, 0)
+def test_a_completed_move_has_the_statistics_of_libvirt(journal: Journal) -> None:
+    journal.enter_status(s.RUNNING)
+    journal.write_completed(STATS, 9999, "arrived", None)
+    result = journal.record.result
+    assert (result.elapsed_ms, result.downtime_ms, result.setup_ms, result.bytes, result.iterations) == (2000, 80, 5, 900, 3)
+    assert (result.mode, journal.record.progress.percent, journal.record.progress.memory_remaining_bytes) == ("pre-copy", 100, 0)
 
 
-def test_an_arrival_without_figures_has_what_was_seen(journal: Journal) -> None:
-    journal.enter(s.RUNNING)
-    journal.measured(STATS, 1000, 50)
-    journal.completed(None, 1500, "arrived", "definition_left")
-    result = journal.record["result"]
-    assert (result["elapsed_ms"], result["downtime_ms"], result["iterations"]) == (1500, None, 3)
-    assert (journal.record["status"], journal.record["reason"]) == (s.COMPLETED, "definition_left")
+def test_a_completed_move_without_statistics_has_the_last_sample(journal: Journal) -> None:
+    journal.enter_status(s.RUNNING)
+    journal.write_figures(STATS, 1000, 50)
+    journal.write_completed(None, 1500, "arrived", "definition_left")
+    result = journal.record.result
+    assert (result.elapsed_ms, result.downtime_ms, result.iterations) == (1500, None, 3)
+    assert (journal.record.status, journal.record.reason) == (s.COMPLETED, "definition_left")
 
 
 class FullDisk:
@@ -86,42 +90,46 @@ class FullDisk:
         self._write(path, document)
 
 
-def test_a_move_goes_on_where_its_state_cannot_be_written_and_nothing_is_begun(
-    journal: Journal, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_state_file_prevents_a_start_but_not_a_running_move(journal: Journal, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = FullDisk(monkeypatch)
-    journal.advance(s.PREPARING)
+    journal.advance_status(s.PREPARING)
     with pytest.raises(Internal, match=r"No space left.*Nothing was started"):
         journal.require_written()
     disk.has_room = True
-    journal.note("source_lost")
+    journal.note_event("source_lost")
     journal.require_written()
     assert (state_in(tmp_path)["status"], statuses(state_in(tmp_path))) == (s.PREPARING, [s.PREPARING])
 
 
-def test_the_last_word_is_written_as_soon_as_there_is_room(journal: Journal, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_final_status_is_written_as_soon_as_there_is_free_space(journal: Journal, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, now = FullDisk(monkeypatch), [0.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
         disk.has_room = now[0] > 20
 
-    journal.advance(s.CANCELLED)
-    journal.insist(lambda: now[0], sleep)
+    journal.advance_status(s.CANCELLED)
+    journal.retry_last_write(lambda: now[0], sleep)
     assert (state_in(tmp_path)["status"], 20 < now[0] < 30) == (s.CANCELLED, True)
 
 
-def test_a_last_word_for_which_there_is_never_room_is_given_up(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_the_final_status_is_given_up_after_its_limit(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     FullDisk(monkeypatch)
     now = [0.0]
-    journal.advance(s.CANCELLED)
-    journal.insist(lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
-    assert LAST_WORD_SECONDS <= now[0] <= LAST_WORD_SECONDS + 10
+    journal.advance_status(s.CANCELLED)
+    journal.retry_last_write(lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
+    assert LAST_WRITE_SECONDS <= now[0] <= LAST_WRITE_SECONDS + 10
 
 
-def test_an_order_from_the_control_node_must_hold_a_record() -> None:
-    order = order_from({"record": record_of(), "source_uri": "qemu:///system", "destination_uri": "qemu+tcp://kvm2/system"})
-    assert (order.flags, order.parameters, order.adopt) == ([], {}, False)
-    for wrong in ({}, {**record_of(), "schema": 99}, {**record_of(), "domain": {}}):
+@pytest.mark.parametrize("adopt", [True, False])
+def test_a_start_order_survives_json(adopt: bool) -> None:
+    order = dataclasses.replace(order_of(record_of(), adopt, flags=["POSTCOPY"]), parameters={"bandwidth": 4})
+    assert decode(StartOrder, json.loads(json.dumps(encode(order)))) == order
+
+
+def test_a_start_order_without_a_valid_record_is_refused() -> None:
+    order = read_start_order({"record": encode(record_of()), "source_uri": "qemu:///system", "destination_uri": "qemu+tcp://kvm2/system"})
+    assert (order.flags, order.parameters, order.adopt) == ((), {}, False)
+    for wrong in ({}, {**encode(record_of()), "schema": 99}, {**encode(record_of()), "domain": {}}):
         with pytest.raises(Internal, match="Not a record"):
-            order_from({"record": wrong, "source_uri": "", "destination_uri": ""})
+            read_start_order({"record": wrong, "source_uri": "", "destination_uri": ""})

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import pathlib
@@ -13,17 +14,24 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, MigrationFailed, NotFound, Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.adaptive import Adaptive
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.logins import TRIES
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.schedule import Stepped
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import AdaptiveSchedule, SteppedSchedule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Aborted, Internal, MigrationFailed, NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_state
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import AlreadyWatched, Ownership
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intents import ABORT, BANDWIDTH, FORCE_COMPLETE, Intent, leave
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.calls import MAX_TRIES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import (
+    ABORT,
+    BANDWIDTH,
+    FORCE_COMPLETE,
+    Intent,
+    leave_intent,
+    new_intent,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import CALL_OUTLIVES_SECONDS, UNREACHABLE_SECONDS, limits_of, terms_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership, Watched
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -60,7 +68,7 @@ def slow(fleet: FakeFleet, **how: t.Any) -> None:
 # -- ends ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_idle_guest_arrives(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_move_of_an_idle_guest_completes(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     record = carry_out(fleet, tmp_path)
     assert statuses(record) == [s.PREPARING, s.RUNNING, s.COMPLETED]
@@ -73,19 +81,19 @@ def test_an_idle_guest_arrives(fleet: FakeFleet, tmp_path: pathlib.Path) -> None
     assert fleet.destination.domains[UUID].view().describe() == "running (migrated)"
 
 
-def test_no_connection_stays_open(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_completed_move_closes_all_connections(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     carry_out(fleet, tmp_path)
     assert [host.uri for host in fleet.connections if not host.is_closed] == []
 
 
-def test_no_connection_stays_open_where_nothing_was_started(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    fleet.guest(state=h.SHUTOFF)
+def test_a_move_that_was_not_started_closes_all_connections(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest(state=domain_states.SHUTOFF)
     carry_out(fleet, tmp_path)
     assert [host.uri for host in fleet.connections if not host.is_closed] == []
 
 
-def test_each_migrate_call_has_a_connection_of_its_own(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_migrate_call_has_its_own_connection(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     before: t.List[t.Tuple[str, int]] = []
     fleet.before_call = lambda machine, call: before.append((call, len(fleet.connections)))
@@ -100,21 +108,21 @@ def test_a_transient_guest_stays_transient(fleet: FakeFleet, tmp_path: pathlib.P
     assert fleet.destination.domains[UUID].persistent is False
 
 
-def test_autostart_goes_along(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_autostart_is_set_at_the_destination(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest(autostart=True)
     carry_out(fleet, tmp_path)
     assert fleet.destination.domains[UUID].autostart is True
 
 
 def test_a_paused_guest_arrives_paused(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    fleet.guest(state=h.PAUSED, reason="user")
+    fleet.guest(state=domain_states.PAUSED, reason="user")
     record = carry_out(fleet, tmp_path)
-    assert (record["status"], record["before"]["state"]) == (s.COMPLETED, h.PAUSED)
+    assert (record["status"], record["before"]["state"]) == (s.COMPLETED, domain_states.PAUSED)
     assert fleet.destination.domains[UUID].view().describe() == "paused (user)"
     assert not [call for machine in fleet.machines.values() for call in machine.calls if call.startswith("resume")]
 
 
-def test_the_ramp_ends_what_a_small_downtime_cannot(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_ramp_completes_a_move_that_a_short_downtime_cannot(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.link_mib = 500
     fleet.guest(dirty_bytes=160 * MIB, dirty_rate_bytes=600 * MIB)
     record = carry_out(fleet, tmp_path, timeout_seconds=60)
@@ -138,7 +146,7 @@ def test_a_guest_that_never_converges_is_aborted_after_the_timeout(fleet: FakeFl
     assert record["progress"]["percent"] < 100
 
 
-def test_a_stalled_stream_is_aborted_and_its_timeout_was_not_reached(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_stalled_stream_is_aborted_before_the_timeout(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     fleet.clock.at(4, lambda: setattr(fleet.migrations[0], "link_bytes", 0))
     record = carry_out(fleet, tmp_path, stall_seconds=10)
@@ -146,14 +154,14 @@ def test_a_stalled_stream_is_aborted_and_its_timeout_was_not_reached(fleet: Fake
     assert 13 < fleet.clock() < 17
 
 
-def test_a_stream_that_stalls_for_a_while_only_goes_on(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_stream_that_stalls_briefly_completes(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet, dirty_rate_bytes=0)
     fleet.clock.at(4, lambda: setattr(fleet.migrations[0], "link_bytes", 0))
     fleet.clock.at(12, lambda: setattr(fleet.migrations[0], "link_bytes", 100 * MIB))
     assert carry_out(fleet, tmp_path, stall_seconds=10)["status"] == s.COMPLETED
 
 
-def test_a_failed_job_leaves_the_guest_where_it_was(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_failed_job_leaves_the_guest_on_its_source(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     fleet.clock.at(2, first(fleet, FakeMigration.fail))
     record = carry_out(fleet, tmp_path)
@@ -162,52 +170,54 @@ def test_a_failed_job_leaves_the_guest_where_it_was(fleet: FakeFleet, tmp_path: 
     assert "running (booted) on the source" in record["history"][-1]["detail"]
 
 
-def test_a_call_that_outlives_its_job_is_not_waited_for_for_ever(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_migrate_call_that_outlives_its_job_is_given_up(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     """As where QEMU hangs at the destination: the source has cancelled, and libvirt waits for the other side without a limit."""
     slow(fleet)
 
     def hang(migration: FakeMigration) -> None:
         migration.is_over = True
-        fleet.source.domains[UUID].job = h.JOB_NONE
+        fleet.source.domains[UUID].job = domain_states.JOB_NONE
 
     fleet.clock.at(2, first(fleet, hang))
     record = carry_out(fleet, tmp_path)
     fleet.migrations[0].ended.set()
     assert (record["status"], record["reason"]) == (s.ERROR, "unclear")
     assert fleet.clock() <= 2 + CALL_OUTLIVES_SECONDS + WAIT_SECONDS + 5
-    assert fleet.source.domains[UUID].view().state == h.RUNNING
+    assert fleet.source.domains[UUID].view().state == domain_states.RUNNING
 
 
-def test_somebody_s_abort_is_the_operator_s(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_abort_outside_the_collection_counts_as_operator(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
-    fleet.clock.at(2, lambda: fleet.open(LOCAL_URI).abort(UUID))
+    fleet.clock.at(2, lambda: fleet.open(LOCAL_URI).abort_job(UUID))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.CANCELLED, "operator")
 
 
-def test_a_call_that_failed_after_the_guest_had_arrived_is_no_failure(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_migrate_call_that_fails_after_the_arrival_is_completed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
-    fleet.clock.at(2, lambda: fleet.migrations[0].end(MigrationFailed("client socket is closed"), (h.SHUTOFF, "migrated"), (h.RUNNING, "migrated")))
+    fleet.clock.at(
+        2, lambda: fleet.migrations[0].end(MigrationFailed("client socket is closed"), (domain_states.SHUTOFF, "migrated"), (domain_states.RUNNING, "migrated"))
+    )
     record = carry_out(fleet, tmp_path)
     assert record["status"] == s.COMPLETED
     assert UUID not in fleet.source.domains, "the definition that was left behind"
 
 
-def test_a_call_that_succeeded_while_the_guest_died_is_an_error(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_migrate_call_that_succeeds_while_the_guest_dies_is_an_error(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
 
     def die() -> None:
         fleet.migrations[0].complete()
-        fleet.destination.domains[UUID].enter(h.CRASHED, "panicked")
+        fleet.destination.domains[UUID].enter(domain_states.CRASHED, "panicked")
 
     fleet.clock.at(2, die)
     record = carry_out(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.ERROR, "guest_died")
 
 
-def test_a_guest_that_ended_in_its_own_way_is_not_called_moved(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_guest_that_shuts_down_during_the_move_is_guest_died(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
-    fleet.clock.at(2, lambda: fleet.migrations[0].end(MigrationFailed("domain is not running"), (h.SHUTOFF, "shutdown"), None))
+    fleet.clock.at(2, lambda: fleet.migrations[0].end(MigrationFailed("domain is not running"), (domain_states.SHUTOFF, "shutdown"), None))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.ERROR, "guest_died")
     assert fleet.source.domains[UUID].persistent, "a definition is never removed where no copy runs"
@@ -216,15 +226,15 @@ def test_a_guest_that_ended_in_its_own_way_is_not_called_moved(fleet: FakeFleet,
 # -- before the job ------------------------------------------------------------------------------------------------
 
 
-def test_a_guest_that_is_gone_before_the_start_fails_before_anything_is_done(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_guest_that_is_missing_before_the_start_is_an_error(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     record = carry_out(fleet, tmp_path)
     assert record["status"] == s.ERROR
     assert acts(record) == []
     assert fleet.migrations == []
 
 
-@pytest.mark.parametrize(("state", "reason"), [(h.SHUTOFF, "shutdown"), (h.CRASHED, "panicked")])
-def test_a_guest_that_its_owner_shut_down_meanwhile_is_not_moved(fleet: FakeFleet, tmp_path: pathlib.Path, state: str, reason: str) -> None:
+@pytest.mark.parametrize(("state", "reason"), [(domain_states.SHUTOFF, "shutdown"), (domain_states.CRASHED, "panicked")])
+def test_a_guest_that_is_inactive_before_the_start_is_failed(fleet: FakeFleet, tmp_path: pathlib.Path, state: str, reason: str) -> None:
     fleet.guest(state=state, reason=reason)
     record = carry_out(fleet, tmp_path)
     assert record["status"] == s.FAILED
@@ -232,7 +242,7 @@ def test_a_guest_that_its_owner_shut_down_meanwhile_is_not_moved(fleet: FakeFlee
     assert fleet.migrations == []
 
 
-def test_a_copy_that_runs_at_the_destination_already_stops_it(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_copy_that_is_active_at_the_destination_is_running_twice(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     fleet.guest(on="kvm2")
     record = carry_out(fleet, tmp_path)
@@ -243,7 +253,7 @@ def test_a_copy_that_runs_at_the_destination_already_stops_it(fleet: FakeFleet, 
 
 def test_a_definition_that_was_at_the_destination_before_survives_a_failed_move(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
-    fleet.guest(on="kvm2", state=h.SHUTOFF, reason="shutdown")
+    fleet.guest(on="kvm2", state=domain_states.SHUTOFF, reason="shutdown")
     fleet.clock.at(2, first(fleet, FakeMigration.fail))
     assert carry_out(fleet, tmp_path)["status"] == s.FAILED
     assert UUID in fleet.destination.domains
@@ -251,13 +261,13 @@ def test_a_definition_that_was_at_the_destination_before_survives_a_failed_move(
 
 def test_a_definition_that_the_failed_move_left_at_the_destination_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
-    fleet.clock.at(2, lambda: fleet.migrations[0].end(MigrationFailed("reset"), (h.RUNNING, "booted"), (h.SHUTOFF, "failed")))
+    fleet.clock.at(2, lambda: fleet.migrations[0].end(MigrationFailed("reset"), (domain_states.RUNNING, "booted"), (domain_states.SHUTOFF, "failed")))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], acts(record)[-1]) == (s.FAILED, "undefine_destination")
     assert fleet.destination.domains == {}
 
 
-def test_a_destination_that_does_not_answer_at_the_start_moves_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_destination_that_is_silent_at_the_start_is_unreachable(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     fleet.destination.go_dark()
     record = carry_out(fleet, tmp_path)
@@ -266,7 +276,7 @@ def test_a_destination_that_does_not_answer_at_the_start_moves_nothing(fleet: Fa
     assert fleet.source.domains[UUID].active
 
 
-def test_what_libvirt_refuses_at_once_is_failed_with_its_words(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_migration_that_libvirt_refuses_is_failed_with_its_message(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     fleet.refuse_to_migrate = MigrationFailed("Failed to move domain: unsupported configuration")
     record = carry_out(fleet, tmp_path)
@@ -294,7 +304,7 @@ def dropping(fleet: FakeFleet, times: int, act: t.Callable[[], object] = lambda:
     return called
 
 
-def test_a_call_whose_login_was_dropped_is_made_again(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_migrate_call_whose_login_was_dropped_is_repeated(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     domain = fleet.guest()
     domain.max_downtime_ms = 777
     called = dropping(fleet, 2)
@@ -309,18 +319,18 @@ def test_a_call_whose_login_was_dropped_is_made_again(fleet: FakeFleet, tmp_path
     assert [host.uri for host in fleet.connections if not host.is_closed] == []
 
 
-def test_logins_that_are_always_dropped_end_the_move_where_it_began(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_move_fails_after_the_last_dropped_login(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     domain = fleet.guest()
     domain.max_downtime_ms = 777
     called = dropping(fleet, 100)
     record = carry_out(fleet, tmp_path)
-    assert (record["status"], len(called)) == (s.FAILED, TRIES)
+    assert (record["status"], len(called)) == (s.FAILED, MAX_TRIES)
     assert "kex_exchange_identification" in record["history"][-1]["detail"]
     assert called[-1] < 60
     assert (fleet.source.domains[UUID].view().describe(), domain.max_downtime_ms) == ("running (booted)", 777)
 
 
-def test_whoever_waits_for_the_next_try_is_told_so_and_may_abort(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_move_that_waits_for_its_next_login_reports_it_and_can_be_aborted(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     called = dropping(fleet, 100)
     told: t.List[str] = []
@@ -334,27 +344,27 @@ def test_whoever_waits_for_the_next_try_is_told_so_and_may_abort(fleet: FakeFlee
     mover = mover_of(fleet, order, tmp_path)
     mover.run()
     record = state_in(tmp_path)
-    assert told == ["waits for try 2 of 5: kvm2 dropped the login of this host's libvirt"]
+    assert told == ["waits for attempt 2 of 5: kvm2 dropped the login of this host's libvirt"]
     assert (record["status"], record["reason"], len(called)) == (s.CANCELLED, "operator", 1)
     assert "waits_for" not in record
 
 
-def test_a_guest_that_was_shut_off_before_the_next_try_is_not_moved(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_guest_that_is_shut_off_before_the_next_login_is_not_moved(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     called = dropping(fleet, 100)
-    fleet.clock.at(0.6, lambda: fleet.source.domains[UUID].enter(h.SHUTOFF, "shutdown"))
+    fleet.clock.at(0.6, lambda: fleet.source.domains[UUID].enter(domain_states.SHUTOFF, "shutdown"))
     carry_out(fleet, tmp_path)
     assert (len(called), fleet.migrations) == (1, [])
 
 
-def test_a_connection_that_breaks_once_memory_has_moved_is_not_begun_anew(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_connection_that_breaks_after_memory_was_sent_is_not_repeated(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
-    fleet.clock.at(2, first(fleet, lambda migration: migration.end(DROPPED, (h.RUNNING, "migration canceled"), None)))
+    fleet.clock.at(2, first(fleet, lambda migration: migration.end(DROPPED, (domain_states.RUNNING, "migration canceled"), None)))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], len(fleet.migrations)) == (s.FAILED, 1)
 
 
-def test_a_downtime_that_is_refused_before_the_start_moves_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_downtime_that_is_refused_before_the_start_fails_the_move(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     fleet.source.refuse["set_max_downtime_ms"] = NotFound("no domain")
     assert carry_out(fleet, tmp_path)["status"] == s.FAILED
@@ -364,12 +374,12 @@ def test_a_downtime_that_is_refused_before_the_start_moves_nothing(fleet: FakeFl
 # -- hosts that stop answering -------------------------------------------------------------------------------------
 
 
-def test_a_source_daemon_that_is_started_anew_cancels_and_that_is_a_failure(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_restart_of_the_source_daemon_fails_the_move(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
 
     def restart() -> None:
         fleet.source.go_dark()
-        fleet.migrations[0].end(Unreachable("End of file while reading data"), (h.RUNNING, "migration canceled"), None)
+        fleet.migrations[0].end(Unreachable("End of file while reading data"), (domain_states.RUNNING, "migration canceled"), None)
 
     fleet.clock.at(2, restart)
     fleet.clock.at(5, fleet.source.come_back)
@@ -378,7 +388,7 @@ def test_a_source_daemon_that_is_started_anew_cancels_and_that_is_a_failure(flee
     assert "running (migration canceled) on the source" in record["history"][-1]["detail"]
 
 
-def test_a_source_that_comes_back_in_time_is_followed_on(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_source_that_returns_in_time_is_followed_further(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet, dirty_rate_bytes=0)
     fleet.clock.at(2, fleet.source.go_dark)
     fleet.clock.at(4, fleet.source.come_back)
@@ -387,12 +397,12 @@ def test_a_source_that_comes_back_in_time_is_followed_on(fleet: FakeFleet, tmp_p
     assert [line["status"] for line in record["history"]].count("source_lost") == 1
 
 
-def test_a_destination_that_is_lost_in_the_move_is_unsettled(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_destination_that_is_lost_during_the_move_is_unreachable(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
 
     def lose() -> None:
         fleet.destination.go_dark()
-        fleet.migrations[0].end(MigrationFailed("client socket is closed"), (h.RUNNING, "booted"), (h.PAUSED, h.MIGRATION))
+        fleet.migrations[0].end(MigrationFailed("client socket is closed"), (domain_states.RUNNING, "booted"), (domain_states.PAUSED, domain_states.MIGRATION))
 
     fleet.clock.at(2, lose)
     record = carry_out(fleet, tmp_path)
@@ -401,7 +411,7 @@ def test_a_destination_that_is_lost_in_the_move_is_unsettled(fleet: FakeFleet, t
     assert fleet.source.domains[UUID].active
 
 
-def test_an_adopter_gives_up_on_a_source_that_stays_silent(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_watcher_that_takes_over_gives_up_on_a_silent_source(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     fleet.source.go_dark()
     record = carry_out(fleet, tmp_path, adopt=True, status=s.RUNNING)
@@ -418,7 +428,7 @@ def begun(fleet: FakeFleet, seconds_ago: float) -> FakeMigration:
     return migration
 
 
-def test_a_move_in_flight_is_followed_to_its_end(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_watcher_that_takes_over_follows_a_running_job_to_its_end(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet, dirty_rate_bytes=0)
     begun(fleet, 3)
     record = carry_out(fleet, tmp_path, adopt=True)
@@ -426,7 +436,7 @@ def test_a_move_in_flight_is_followed_to_its_end(fleet: FakeFleet, tmp_path: pat
     assert "migrate" not in acts(record)
 
 
-def test_the_adopter_s_clock_is_the_job_s(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_timeout_of_an_adopted_job_counts_from_its_start(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     begun(fleet, 8)
     record = carry_out(fleet, tmp_path, adopt=True, timeout_seconds=10)
@@ -434,7 +444,7 @@ def test_the_adopter_s_clock_is_the_job_s(fleet: FakeFleet, tmp_path: pathlib.Pa
     assert 10 <= fleet.clock() < 12
 
 
-def test_an_overdue_abort_is_done_at_once_and_once(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_overdue_abort_of_an_adopted_job_is_executed_at_once(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     begun(fleet, 30)
     record = carry_out(fleet, tmp_path, adopt=True, timeout_seconds=10)
@@ -443,25 +453,25 @@ def test_an_overdue_abort_is_done_at_once_and_once(fleet: FakeFleet, tmp_path: p
 
 
 @pytest.mark.parametrize("where", ["kvm1", "kvm2"])
-def test_a_job_that_ended_unseen_is_settled_by_what_both_hosts_say(fleet: FakeFleet, tmp_path: pathlib.Path, where: str) -> None:
+def test_a_job_that_ended_without_a_watcher_is_settled_from_both_hosts(fleet: FakeFleet, tmp_path: pathlib.Path, where: str) -> None:
     fleet.guest(on=where)
     record = carry_out(fleet, tmp_path, adopt=True, status=s.RUNNING)
     assert record["status"] == (s.COMPLETED if where == "kvm2" else s.FAILED)
 
 
-def test_a_move_that_was_never_begun_and_lost_its_run_is_cancelled(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_adopted_move_that_never_began_is_cancelled_as_controller_lost(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     record = carry_out(fleet, tmp_path, adopt=True, status=s.QUEUED)
     assert (record["status"], record["reason"]) == (s.CANCELLED, "controller_lost")
 
 
-def test_an_error_is_settled_once_both_hosts_answer(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_error_is_settled_when_both_hosts_answer(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest(on="kvm2")
     record = carry_out(fleet, tmp_path, adopt=True, status=s.ERROR)
     assert record["status"] == s.COMPLETED
 
 
-def test_post_copy_is_not_timed_out(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_move_in_post_copy_has_no_timeout(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     migration = begun(fleet, 3)
     migration.start_post_copy()
@@ -474,7 +484,7 @@ def test_post_copy_is_not_timed_out(fleet: FakeFleet, tmp_path: pathlib.Path) ->
     assert fleet.clock() > 60
 
 
-def test_a_stalled_post_copy_is_broken_and_resumed_and_never_aborted(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_stalled_post_copy_is_paused_and_resumed_and_never_aborted(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     migration = begun(fleet, 3)
     migration.start_post_copy()
@@ -489,24 +499,24 @@ def test_a_stalled_post_copy_is_broken_and_resumed_and_never_aborted(fleet: Fake
 # -- around --------------------------------------------------------------------------------------------------------
 
 
-def test_the_lock_is_held_for_the_move_and_free_after_it(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_lock_is_held_during_the_move_and_released_after_it(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     mover = mover_of(fleet, order_of(record_of()), tmp_path)
-    with pytest.raises(Watched):
+    with pytest.raises(AlreadyWatched):
         Ownership(UUID, str(tmp_path))
     mover.run()
-    Ownership(UUID, str(tmp_path)).release()
+    Ownership(UUID, str(tmp_path)).release_lock()
 
 
-def test_cancelling_a_move_that_waits_touches_no_host(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_cancelling_a_queued_move_connects_to_no_host(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     mover = mover_of(fleet, order_of(record_of()), tmp_path)
-    mover.cancel("controller_lost", "Nothing was started.")
+    mover.cancel_move("controller_lost", "Nothing was started.")
     assert (state_in(tmp_path)["status"], state_in(tmp_path)["reason"]) == (s.CANCELLED, "controller_lost")
     assert fleet.connections == []
-    Ownership(UUID, str(tmp_path)).release()
+    Ownership(UUID, str(tmp_path)).release_lock()
 
 
-def test_the_intent_is_on_disk_before_libvirt_is_asked(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_migrate_act_is_written_before_libvirt_is_called(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     seen: t.List[t.List[str]] = []
     fleet.on_begin = lambda migration: seen.append(acts(state_in(tmp_path)))
@@ -514,54 +524,64 @@ def test_the_intent_is_on_disk_before_libvirt_is_asked(fleet: FakeFleet, tmp_pat
     assert seen == [["migrate"]]
 
 
-def test_the_limits_are_the_record_s() -> None:
+def test_the_job_of_a_paused_guest_has_no_post_copy_flag_and_the_record_keeps_it(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest(state=domain_states.PAUSED, reason="user")
+    order = dataclasses.replace(order_of(record_of(), flags=["POSTCOPY"]), parameters={"bandwidth.postcopy": 3, "bandwidth": 4})
+    mover = mover_of(fleet, order, tmp_path)
+    mover.run()
+    assert ("POSTCOPY" in mover.order.flags, mover.order.parameters) == (False, {"bandwidth": 4})
+    connection = state_in(tmp_path)["connection"]
+    assert ("POSTCOPY" in connection["flags"], connection["parameters"]) == (True, {"bandwidth": 4})
+    assert "POSTCOPY" in order.flags
+
+
+def test_limits_are_taken_from_the_record() -> None:
     record = record_of(timeout_seconds=600, downtime_ms=400, downtime_steps=10, stall_seconds=7, downtime_strategy="stepped")
-    record["request"]["memory_mib"] = 8 * 1024
+    record = dataclasses.replace(record, request={"memory_mib": 8 * 1024})
     limits = limits_of(order_of(record))
     assert (limits.timeout_seconds, limits.stall_seconds) == (600, 7)
-    assert isinstance(limits.downtime, Stepped)
+    assert isinstance(limits.downtime, SteppedSchedule)
     assert [limits.downtime.ramp[0], limits.downtime.ramp[-1]] == [(0, 40), (300, 400)]
 
 
-def test_the_adaptive_downtime_is_the_record_s() -> None:
+def test_the_adaptive_schedule_is_taken_from_the_record() -> None:
     record = record_of(timeout_seconds=600, downtime_ms=400, downtime_steps=10)
-    record["connection"] = {"link_mib": 100}
-    assert limits_of(order_of(record)).downtime == Adaptive(40, 400, full_from_seconds=300, link_rate_bytes=100 * MIB)
+    record = dataclasses.replace(record, connection=Connection(link_mib=100))
+    assert limits_of(order_of(record)).downtime == AdaptiveSchedule(40, 400, full_from_seconds=300, link_rate_bytes=100 * MIB)
     order = order_of(record_of(timeout_seconds=0))
-    order.flags.append("COMPRESSED")
-    assert limits_of(order).downtime == Adaptive(50, 500, is_compressed=True)
+    assert limits_of(dataclasses.replace(order, flags=(*order.flags, "COMPRESSED"))).downtime == AdaptiveSchedule(50, 500, is_compressed=True)
 
 
-def test_without_a_timeout_the_ramp_reaches_the_full_pause_in_half_the_default_one() -> None:
+def test_the_ramp_without_a_timeout_ends_at_half_of_the_computed_timeout() -> None:
     record = record_of(downtime_strategy="stepped")
-    record["request"]["memory_mib"] = 16 * 1024
+    record = dataclasses.replace(record, request={"memory_mib": 16 * 1024})
     limits = limits_of(order_of(record))
     assert limits.timeout_seconds == 12_800
-    assert isinstance(limits.downtime, Stepped)
+    assert isinstance(limits.downtime, SteppedSchedule)
     assert limits.downtime.ramp[-1] == (6_400, 500)
 
 
-def test_without_a_timeout_the_limit_goes_by_the_guest_s_size() -> None:
+def test_the_limit_without_a_timeout_follows_the_size_of_the_guest() -> None:
     assert limits_of(order_of(record_of())).timeout_seconds == 1600
     assert limits_of(order_of(record_of(timeout_seconds=0))).timeout_seconds == 0
 
 
-def test_an_aborted_call_alone_does_not_say_where_the_guest_is(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_aborted_call_of_a_guest_that_arrived_is_completed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
-    fleet.clock.at(2, lambda: fleet.migrations[0].end(Aborted("canceled by client"), (h.SHUTOFF, "migrated"), (h.RUNNING, "migrated")))
+    fleet.clock.at(2, lambda: fleet.migrations[0].end(Aborted("canceled by client"), (domain_states.SHUTOFF, "migrated"), (domain_states.RUNNING, "migrated")))
     assert carry_out(fleet, tmp_path)["status"] == s.COMPLETED
 
 
 # -- an abort before there is a job --------------------------------------------------------------------------------
 
 
-def asked(order: Order, act: str, folder: pathlib.Path) -> Intent:
-    intent = Intent(act, order.record["id"], order.record["generation"], "ann@control", 7 if act == BANDWIDTH else None)
-    leave(UUID, intent, str(folder))
+def asked(order: StartOrder, act: str, folder: pathlib.Path) -> Intent:
+    intent = new_intent(act, str(order.record.id), order.record.generation, "ann@control", 7 if act == BANDWIDTH else None)
+    leave_intent(UUID, intent, str(folder))
     return intent
 
 
-def test_an_abort_while_it_waits_cancels_it_and_touches_no_host(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_abort_of_a_queued_move_connects_to_no_host(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
     assert mover.heed_while_waiting() is False
@@ -572,11 +592,11 @@ def test_an_abort_while_it_waits_cancels_it_and_touches_no_host(fleet: FakeFleet
     events = [line["status"] for line in state["history"]]
     assert events.index("abort_start") < events.index("abort_end") < events.index(s.CANCELLED)
     assert fleet.connections == []
-    Ownership(UUID, str(tmp_path)).release()
+    Ownership(UUID, str(tmp_path)).release_lock()
 
 
 @pytest.mark.parametrize("act", [FORCE_COMPLETE, BANDWIDTH])
-def test_what_waits_cannot_be_forced_and_waits_on(fleet: FakeFleet, tmp_path: pathlib.Path, act: str) -> None:
+def test_a_queued_move_cannot_be_forced_and_stays_queued(fleet: FakeFleet, tmp_path: pathlib.Path, act: str) -> None:
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
     intent = asked(order, act, tmp_path)
@@ -585,7 +605,7 @@ def test_what_waits_cannot_be_forced_and_waits_on(fleet: FakeFleet, tmp_path: pa
     assert state_in(tmp_path)["status"] == s.QUEUED
 
 
-def test_an_adopted_move_is_never_called_cancelled_while_its_job_runs(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_adopted_move_is_cancelled_only_after_its_job_ended(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     migration = begun(fleet, 3)
     order = order_of(record_of(status=s.RUNNING), adopt=True)
@@ -599,7 +619,7 @@ def test_an_adopted_move_is_never_called_cancelled_while_its_job_runs(fleet: Fak
     assert "running (booted) on the source" in state["history"][-1]["detail"]
 
 
-def test_an_abort_while_it_is_prepared_starts_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_abort_during_the_preparation_starts_no_job(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
@@ -611,7 +631,7 @@ def test_an_abort_while_it_is_prepared_starts_nothing(fleet: FakeFleet, tmp_path
     assert fleet.source.domains[UUID].view().describe() == "running (booted)"
 
 
-def test_an_abort_while_it_runs_has_a_start_and_an_end(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_abort_of_a_running_move_records_its_start_and_end(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
@@ -627,13 +647,12 @@ def test_an_abort_while_it_runs_has_a_start_and_an_end(fleet: FakeFleet, tmp_pat
 # -- forcing -------------------------------------------------------------------------------------------------------
 
 
-def capped(order: Order, mib: int) -> Order:
-    order.parameters["bandwidth"] = mib
-    order.record["connection"] = {"bandwidth_mib": mib}
-    return order
+def capped(order: StartOrder, mib: int) -> StartOrder:
+    record = dataclasses.replace(order.record, connection=Connection(bandwidth_mib=mib))
+    return dataclasses.replace(order, record=record, parameters={**order.parameters, "bandwidth": mib})
 
 
-def test_a_capped_move_that_is_forced_arrives_after_about_the_pause_that_was_predicted(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_forced_move_with_a_cap_has_about_the_predicted_downtime(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.link_mib = 400
     fleet.guest(dirty_bytes=200 * MIB, dirty_rate_bytes=800 * MIB)
     order = capped(order_of(record_of(timeout_seconds=8, on_timeout="force_complete", downtime_ms=100)), 32)
@@ -645,10 +664,9 @@ def test_a_capped_move_that_is_forced_arrives_after_about_the_pause_that_was_pre
     assert fleet.clock() < 15
 
 
-def test_a_move_that_may_switch_is_forced_by_post_copy(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_move_with_the_post_copy_flag_is_forced_by_post_copy(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
-    order = order_of(record_of(timeout_seconds=8, on_timeout="force_complete", post_copy=True))
-    order.flags.append("POSTCOPY")
+    order = order_of(record_of(timeout_seconds=8, on_timeout="force_complete", post_copy=True), flags=["POSTCOPY"])
     mover_of(fleet, order, tmp_path).run()
     record = state_in(tmp_path)
     assert (record["status"], record["result"]["mode"]) == (s.COMPLETED, "post-copy")
@@ -656,7 +674,7 @@ def test_a_move_that_may_switch_is_forced_by_post_copy(fleet: FakeFleet, tmp_pat
     assert record["result"]["downtime_ms"] is not None, "the source told it"
 
 
-def test_a_pause_that_overruns_is_given_up_and_the_guest_runs_on_here(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_pause_overrun_is_aborted_and_the_guest_runs_on_its_source(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
 
     def crawl(machine: t.Any, call: str) -> None:
@@ -668,13 +686,13 @@ def test_a_pause_that_overruns_is_given_up_and_the_guest_runs_on_here(fleet: Fak
     record = carry_out(fleet, tmp_path, timeout_seconds=5, on_timeout="force_complete", force_suspend_seconds=3, force_pause_max_seconds=20)
     assert (record["status"], record["reason"]) == (s.CANCELLED, "pause_overrun")
     assert 28 <= fleet.clock() < 40
-    assert fleet.source.domains[UUID].state == h.RUNNING
+    assert fleet.source.domains[UUID].state == domain_states.RUNNING
 
 
-def test_a_guest_that_we_stopped_is_resumed_where_libvirt_did_not(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_guest_suspended_by_the_watcher_is_resumed_after_a_failure(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     slow(fleet)
     fleet.clock.at(1, lambda: fleet.source.refuse.update(set_max_downtime_ms=Internal("no")))
-    stopped = (h.PAUSED, "user")
+    stopped = (domain_states.PAUSED, "user")
 
     def die(machine: t.Any, call: str) -> None:
         if call == "suspend":
@@ -687,20 +705,19 @@ def test_a_guest_that_we_stopped_is_resumed_where_libvirt_did_not(fleet: FakeFle
     assert acts(record)[-1] == "resume_source"
 
 
-def test_a_guest_that_was_paused_before_is_never_switched(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    fleet.guest(state=h.PAUSED, reason="user")
-    order = order_of(record_of(post_copy=True))
-    order.flags.append("POSTCOPY")
+def test_a_guest_that_was_paused_before_is_never_switched_to_post_copy(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest(state=domain_states.PAUSED, reason="user")
+    order = order_of(record_of(post_copy=True), flags=["POSTCOPY"])
     mover_of(fleet, order, tmp_path).run()
     assert state_in(tmp_path)["status"] == s.COMPLETED
     assert "POSTCOPY" not in fleet.migrations[0].flags
 
 
 @pytest.mark.parametrize(("paused", "expected"), [(False, True), (True, False)])
-def test_the_terms_are_the_record_s(paused: bool, expected: bool) -> None:
+def test_the_terms_of_forcing_are_taken_from_the_record(paused: bool, expected: bool) -> None:
     record = record_of(post_copy=True, force_suspend_seconds=7, force_pause_max_seconds=9, downtime_ms=300)
-    record["connection"] = {"bandwidth_mib": 5, "link_mib": 100}
-    record["before"] = {"state": h.PAUSED if paused else h.RUNNING}
+    connection, before = Connection(bandwidth_mib=5, link_mib=100), Before(state=domain_states.PAUSED if paused else domain_states.RUNNING)
+    record = dataclasses.replace(record, connection=connection, before=before)
     terms = terms_of(order_of(record))
     assert (terms.post_copy, terms.capped, terms.link_rate_bytes) == (expected, True, 100 * MIB)
     assert (terms.suspend_seconds, terms.pause_max_seconds, terms.downtime_ms) == (7, 9, 300)
@@ -709,11 +726,10 @@ def test_the_terms_are_the_record_s(paused: bool, expected: bool) -> None:
 # -- broken post-copy ----------------------------------------------------------------------------------------------
 
 
-def switched(fleet: FakeFleet) -> Order:
+def switched(fleet: FakeFleet) -> StartOrder:
     """A move that goes over to post-copy after 3 s."""
     slow(fleet)
-    order = order_of(record_of(post_copy=True))
-    order.flags.append("POSTCOPY")
+    order = order_of(record_of(post_copy=True), flags=["POSTCOPY"])
     fleet.clock.at(3, first(fleet, FakeMigration.start_post_copy))
     return order
 
@@ -728,7 +744,7 @@ def test_a_post_copy_that_breaks_is_recovered_by_the_same_watcher(fleet: FakeFle
     assert fleet.source.domains == {}
 
 
-def test_a_definition_that_an_unattended_end_left_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_definition_left_by_an_unattended_post_copy_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = switched(fleet)
     fleet.clock.at(5, first(fleet, FakeMigration.leave_unattended))
     mover_of(fleet, order, tmp_path).run()
@@ -737,7 +753,7 @@ def test_a_definition_that_an_unattended_end_left_is_removed(fleet: FakeFleet, t
     assert fleet.source.domains == {}
 
 
-def test_a_post_copy_that_cannot_be_recovered_stays_unsettled_and_another_run_recovers_it(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_broken_post_copy_that_stays_unsettled_is_recovered_by_another_run(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = switched(fleet)
     fleet.clock.at(5, first(fleet, FakeMigration.break_post_copy))
     fleet.clock.at(5, lambda: fleet.destination.versions.update(libvirt=11003000))
@@ -746,7 +762,7 @@ def test_a_post_copy_that_cannot_be_recovered_stays_unsettled_and_another_run_re
     assert (record["status"], record["reason"]) == (s.ERROR, "post_copy_failed")
     assert all(machine.domains[UUID].active for machine in fleet.machines.values())
     fleet.destination.versions["libvirt"] = 11004000
-    again = order_of({key: value for key, value in record.items() if key not in ("watcher", "answers")}, adopt=True)
+    again = order_of(read_state(record).record, adopt=True)
     mover_of(fleet, again, tmp_path).run()
     assert state_in(tmp_path)["status"] == s.COMPLETED
     assert fleet.destination.domains[UUID].view().describe() == "running (migrated)"
@@ -769,18 +785,18 @@ class FullRun:
         self._write(path, document)
 
 
-def test_without_room_for_its_state_no_job_is_started(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_is_started_if_the_state_file_cannot_be_written(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.guest()
     FullRun(monkeypatch)
     mover = mover_of(fleet, order_of(record_of()), tmp_path)
     mover.run()
-    assert (mover.journal.record["status"], fleet.migrations) == (s.FAILED, [])
-    assert "No space left" in mover.journal.record["history"][-1]["detail"]
+    assert (mover.journal.record.status, fleet.migrations) == (s.FAILED, [])
+    assert "No space left" in str(mover.journal.record.history[-1].detail)
     assert fleet.source.domains[UUID].view().describe() == "running (booted)"
-    Ownership(UUID, str(tmp_path)).release()
+    Ownership(UUID, str(tmp_path)).release_lock()
 
 
-def test_a_limit_holds_although_there_is_no_room_any_more(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_is_enforced_while_the_state_file_cannot_be_written(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow(fleet)
     run = FullRun(monkeypatch, is_full=False)
 
@@ -790,6 +806,6 @@ def test_a_limit_holds_although_there_is_no_room_any_more(fleet: FakeFleet, tmp_
     fleet.before_call = fill
     mover = mover_of(fleet, order_of(record_of(timeout_seconds=5)), tmp_path)
     mover.run()
-    assert (mover.journal.record["status"], mover.journal.record["reason"]) == (s.CANCELLED, s.REASON_TIMEOUT)
-    assert fleet.source.domains[UUID].view().state == h.RUNNING
+    assert (mover.journal.record.status, mover.journal.record.reason) == (s.CANCELLED, s.REASON_TIMEOUT)
+    assert fleet.source.domains[UUID].view().state == domain_states.RUNNING
     assert state_in(tmp_path)["status"] == s.PREPARING

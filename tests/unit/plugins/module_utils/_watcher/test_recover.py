@@ -11,8 +11,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidState, KvmfleetError, TimedOut
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, KvmfleetError, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.recover import RECOVER_SECONDS, Recovery
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -33,14 +33,13 @@ class InPostCopy:
         self.fleet.clock.sleep(1)
         self.migration.start_post_copy()
         self.began_at = self.fleet.clock()
-        order = order_of(record_of(status=s.RUNNING_POST_COPY), adopt=True)
-        order.flags.append("POSTCOPY")
+        order = order_of(record_of(status=s.RUNNING_POST_COPY), adopt=True, flags=["POSTCOPY"])
         self.journal = journal_of(order.record, folder)
         clock = self.fleet.clock
         self.recovery = Recovery(order, self.journal, lambda: self.fleet.open(LOCAL_URI), lambda: self.fleet.open(TO_2), clock, clock.sleep)
 
     def recover(self) -> t.Optional[str]:
-        why = self.recovery.recover()
+        why = self.recovery.recover_post_copy()
         assert all(host.is_closed for host in self.fleet.connections)
         return why
 
@@ -64,14 +63,14 @@ def broken(tmp_path: pathlib.Path) -> InPostCopy:
     return InPostCopy(tmp_path)
 
 
-def test_a_stream_that_nobody_attends_to_is_waited_for(broken: InPostCopy) -> None:
+def test_an_unattended_post_copy_stream_is_awaited(broken: InPostCopy) -> None:
     broken.migration.leave_unattended()
     assert broken.recover() is None
     assert broken.has_arrived()
     assert (broken.acts, broken.asked()) == ([], set())
 
 
-def test_a_broken_stream_is_resumed(broken: InPostCopy) -> None:
+def test_a_broken_post_copy_stream_is_resumed(broken: InPostCopy) -> None:
     broken.migration.break_post_copy()
     assert broken.recover() is None
     assert broken.has_arrived()
@@ -80,16 +79,16 @@ def test_a_broken_stream_is_resumed(broken: InPostCopy) -> None:
     assert UUID not in broken.fleet.source.domains, "the flags of the first call hold"
 
 
-def test_hypervisors_that_are_still_at_it_are_left_alone(broken: InPostCopy) -> None:
+def test_a_stream_that_still_runs_is_left_alone(broken: InPostCopy) -> None:
     broken.migration.link_bytes = 20 * MIB
     broken.migration.lose_post_copy_call()
     assert broken.recover() is None
     assert broken.has_arrived()
     assert broken.acts == [RESUME]
-    assert "still running" in next(line["detail"] for line in broken.journal.record["history"] if line["status"] == "resume_refused")
+    assert "still running" in next(str(line.detail) for line in broken.journal.record.history if line.status == "resume_refused")
 
 
-def test_hypervisors_that_are_at_it_and_stand_still_are_paused_and_resumed(broken: InPostCopy) -> None:
+def test_a_stalled_stream_is_paused_and_resumed(broken: InPostCopy) -> None:
     broken.migration.link_bytes = 0
     broken.migration.lose_post_copy_call()
     assert broken.recover() is None
@@ -98,7 +97,7 @@ def test_hypervisors_that_are_at_it_and_stand_still_are_paused_and_resumed(broke
     assert 30 < broken.took < 90
 
 
-def test_an_unattended_stream_that_stands_still_is_paused_and_resumed(broken: InPostCopy) -> None:
+def test_a_stalled_unattended_stream_is_paused_and_resumed(broken: InPostCopy) -> None:
     broken.migration.link_bytes = 0
     broken.migration.leave_unattended()
     assert broken.recover() is None
@@ -106,7 +105,7 @@ def test_an_unattended_stream_that_stands_still_is_paused_and_resumed(broken: In
     assert broken.acts == [PAUSE, RESUME]
 
 
-def test_a_link_that_is_cut_again_after_it_was_resumed_is_recovered_again(broken: InPostCopy) -> None:
+def test_a_stream_that_breaks_again_is_resumed_again(broken: InPostCopy) -> None:
     broken.migration.break_post_copy()
     broken.fleet.clock.after(4, broken.migration.break_post_copy)
     assert broken.recover() is None
@@ -114,7 +113,7 @@ def test_a_link_that_is_cut_again_after_it_was_resumed_is_recovered_again(broken
     assert broken.acts == [RESUME, RESUME]
 
 
-def test_a_resumed_stream_that_stands_still_is_broken_and_resumed_again(broken: InPostCopy) -> None:
+def test_a_resumed_stream_that_stalls_is_paused_and_resumed_again(broken: InPostCopy) -> None:
     broken.migration.break_post_copy()
     broken.fleet.clock.after(4, lambda: setattr(broken.migration, "link_bytes", 0))
     assert broken.recover() is None
@@ -123,7 +122,7 @@ def test_a_resumed_stream_that_stands_still_is_broken_and_resumed_again(broken: 
 
 
 @pytest.mark.parametrize("version", [11002000, 11003000, 11003999])
-def test_a_destination_that_would_crash_is_not_resumed(tmp_path: pathlib.Path, version: int) -> None:
+def test_a_stream_to_a_libvirt_that_would_crash_is_not_resumed(tmp_path: pathlib.Path, version: int) -> None:
     broken = InPostCopy(tmp_path, version)
     broken.migration.break_post_copy()
     why = broken.recover()
@@ -133,21 +132,21 @@ def test_a_destination_that_would_crash_is_not_resumed(tmp_path: pathlib.Path, v
 
 
 @pytest.mark.parametrize("version", [9000000, 11001999, 11004000, 12005000])
-def test_any_other_version_is_resumed(tmp_path: pathlib.Path, version: int) -> None:
+def test_a_stream_to_any_other_libvirt_is_resumed(tmp_path: pathlib.Path, version: int) -> None:
     broken = InPostCopy(tmp_path, version)
     broken.migration.break_post_copy()
     assert broken.recover() is None
     assert broken.has_arrived()
 
 
-def test_waiting_needs_no_version(tmp_path: pathlib.Path) -> None:
+def test_an_unattended_stream_is_awaited_with_any_version(tmp_path: pathlib.Path) -> None:
     broken = InPostCopy(tmp_path, 11003000)
     broken.migration.leave_unattended()
     assert broken.recover() is None
     assert broken.has_arrived()
 
 
-def test_it_is_given_up_in_the_end_and_both_halves_stay(broken: InPostCopy) -> None:
+def test_recovery_is_given_up_at_its_limit_and_both_copies_are_kept(broken: InPostCopy) -> None:
     broken.fleet.link_mib = 0
     broken.migration.break_post_copy()
     why = broken.recover()
@@ -158,7 +157,7 @@ def test_it_is_given_up_in_the_end_and_both_halves_stay(broken: InPostCopy) -> N
     assert all(machine.domains[UUID].active for machine in broken.fleet.machines.values())
 
 
-def test_a_destination_that_never_answers_is_touched_by_nothing(broken: InPostCopy) -> None:
+def test_recovery_without_an_answer_of_the_destination_does_nothing(broken: InPostCopy) -> None:
     broken.migration.break_post_copy()
     broken.fleet.destination.go_dark()
     assert broken.recover() is not None
@@ -167,7 +166,7 @@ def test_a_destination_that_never_answers_is_touched_by_nothing(broken: InPostCo
 
 
 @pytest.mark.parametrize("dark", ["kvm1", "kvm2"])
-def test_a_host_that_comes_back_in_time_is_enough(broken: InPostCopy, dark: str) -> None:
+def test_recovery_continues_when_a_silent_host_returns(broken: InPostCopy, dark: str) -> None:
     broken.migration.break_post_copy()
     broken.fleet.machines[dark].go_dark()
     broken.fleet.clock.after(120, broken.fleet.machines[dark].come_back)
@@ -177,17 +176,17 @@ def test_a_host_that_comes_back_in_time_is_enough(broken: InPostCopy, dark: str)
 
 @pytest.mark.parametrize("call", ["view", "pause_post_copy"])
 @pytest.mark.parametrize("error", [TimedOut("job lock"), InvalidState("its job is not in post-copy")])
-def test_a_refusal_is_noted_once_and_it_goes_on(broken: InPostCopy, call: str, error: KvmfleetError) -> None:
+def test_a_refusal_during_recovery_is_noted_once_and_recovery_continues(broken: InPostCopy, call: str, error: KvmfleetError) -> None:
     broken.migration.link_bytes = 0
     broken.migration.leave_unattended()
     broken.fleet.source.refuse[call] = error
     broken.fleet.clock.after(100, lambda: broken.fleet.source.refuse.pop(call))
     assert broken.recover() is None
     assert broken.has_arrived()
-    assert [line["status"] for line in broken.journal.record["history"]].count("recover_refused") == 1
+    assert [line.status for line in broken.journal.record.history].count("recover_refused") == 1
 
 
-def test_where_the_destination_is_dead_there_is_nothing_to_recover(broken: InPostCopy) -> None:
+def test_a_post_copy_with_a_crashed_destination_is_not_recovered(broken: InPostCopy) -> None:
     broken.migration.break_post_copy()
     broken.fleet.destination.domains[UUID].enter("crashed", "panicked")
     assert broken.recover() is None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A watcher from its orders to its last word, in a process of its own, between fake hosts."""
+"""A watcher from its orders to its final state, in its own process, between fake hosts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Forbidden
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order import Order
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.ownership import Ownership
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.process import is_alive
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import _sweep, start_watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, is_alive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import _sweep_folder, start_watcher
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID, FakeFleet
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, order_of, record_of, state_in
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, Document, order_of, record_of, state_in
 
 OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
 DAY = 24 * 3600
@@ -34,11 +33,11 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "run"
 
 
-def start(orders: t.List[Order], folder: pathlib.Path, fleet: t.Optional[FakeFleet] = None) -> t.Dict[str, t.Any]:
+def start(orders: t.List[StartOrder], folder: pathlib.Path, fleet: t.Optional[FakeFleet] = None) -> t.Dict[str, t.Any]:
     return start_watcher(orders, RUN, 4, (fleet or FakeFleet()).open, str(folder))
 
 
-def ended(folder: pathlib.Path, uuid: str = UUID) -> schema.Record:
+def ended(folder: pathlib.Path, uuid: str = UUID) -> Document:
     limit = time.monotonic() + 300
     while state_in(folder, uuid)["status"] not in s.FINAL:
         assert time.monotonic() < limit, state_in(folder, uuid)
@@ -46,7 +45,7 @@ def ended(folder: pathlib.Path, uuid: str = UUID) -> schema.Record:
     return state_in(folder, uuid)
 
 
-def adopted(uuid: str = UUID, generation: int = 3) -> Order:
+def adopted(uuid: str = UUID, generation: int = 3) -> StartOrder:
     """A move that ended unseen: to be settled, which is soon done."""
     return order_of(record_of(uuid, status=s.RUNNING, generation=generation), adopt=True)
 
@@ -58,17 +57,17 @@ def arrived() -> FakeFleet:
     return fleet
 
 
-def test_what_was_taken_is_reported_by_domain_and_ends(folder: pathlib.Path) -> None:
+def test_accepted_orders_are_reported_by_domain_and_completed(folder: pathlib.Path) -> None:
     report = start([adopted(), adopted(OTHER)], folder, arrived())
     assert (sorted(report["taken"]), report["refused"]) == (sorted([UUID, OTHER]), {})
     assert report["watcher"]["pid"] != os.getpid()
     assert [ended(folder, uuid)["status"] for uuid in (UUID, OTHER)] == [s.COMPLETED, s.COMPLETED]
 
 
-def test_an_adopted_record_has_a_newer_generation_in_the_report_and_the_state_file(folder: pathlib.Path) -> None:
+def test_an_adopted_record_gets_a_higher_generation(folder: pathlib.Path) -> None:
     earlier = Ownership(UUID, str(folder))
-    earlier.begin("another record", 7)
-    earlier.release()
+    earlier.begin_record("another record", 7)
+    earlier.release_lock()
     assert start([adopted(generation=3)], folder, arrived())["taken"] == {UUID: 8}
     assert ended(folder)["generation"] == 8
 
@@ -76,14 +75,14 @@ def test_an_adopted_record_has_a_newer_generation_in_the_report_and_the_state_fi
 BEFORE = {"state": "running", "persistent": True, "autostart": True, "at_destination": False}
 
 
-def begun_and_died(folder: pathlib.Path, order: Order, **changes: t.Any) -> None:
+def begun_and_died(folder: pathlib.Path, order: StartOrder, **changes: t.Any) -> None:
     """Leave the state file of a watcher that has begun the move since the control node read the ledger, and that lives no more."""
-    state = {**schema.copied(order.record), "status": s.RUNNING, "before": BEFORE, "acts": [{"at": "2026-01-01T00:00:00.000Z", "act": "migrate"}], **changes}
+    state = {**encode(order.record), "status": s.RUNNING, "before": BEFORE, "acts": [{"at": "2026-01-01T00:00:00.000Z", "act": "migrate"}], **changes}
     (folder / f"{UUID}.json").write_text(json.dumps({**state, "watcher": {"pid": 1}, "answers": {}}))
 
 
 @pytest.mark.parametrize("status", [s.RUNNING, s.CANCELLED])
-def test_an_adopter_knows_what_a_watcher_wrote_that_began_and_died_after_the_control_node_had_asked(folder: pathlib.Path, status: str) -> None:
+def test_an_adopted_record_includes_what_a_dead_watcher_wrote(folder: pathlib.Path, status: str) -> None:
     order = order_of(record_of(generation=4), adopt=True)
     begun_and_died(folder, order, status=status)
     assert start([order], folder, arrived())["taken"] == {UUID: 5}
@@ -93,17 +92,17 @@ def test_an_adopter_knows_what_a_watcher_wrote_that_began_and_died_after_the_con
 
 
 @pytest.mark.parametrize("changes", [{"id": OTHER}, {"generation": 3}, {"acts": "none"}])
-def test_an_adopter_takes_nothing_from_the_file_of_another_or_older_record_or_a_damaged_one(folder: pathlib.Path, changes: t.Dict[str, t.Any]) -> None:
+def test_state_files_of_other_older_or_damaged_records_are_not_adopted(folder: pathlib.Path, changes: t.Dict[str, t.Any]) -> None:
     order = order_of(record_of(generation=4), adopt=True)
     begun_and_died(folder, order, **changes)
     start([order], folder, arrived())
     assert ended(folder)["before"] == {}
 
 
-def test_one_order_that_is_refused_does_not_stop_the_others(folder: pathlib.Path) -> None:
+def test_a_refused_order_does_not_stop_the_others(folder: pathlib.Path) -> None:
     late = Ownership(UUID, str(folder))
-    late.begin("a newer record", 9)
-    late.release()
+    late.begin_record("a newer record", 9)
+    late.release_lock()
     report = start([order_of(record_of(generation=9)), adopted(OTHER)], folder, arrived())
     assert list(report["taken"]) == [OTHER]
     assert report["refused"][UUID]["error_code"] == "conflict"
@@ -117,23 +116,23 @@ def test_a_domain_that_is_watched_already_is_refused(folder: pathlib.Path) -> No
     try:
         report = start([adopted()], folder)
     finally:
-        watching.release()
+        watching.release_lock()
     assert (report["taken"], report["refused"][UUID]["error_code"]) == ({}, "conflict")
 
 
-def test_the_watcher_is_gone_after_its_last_move_and_the_lock_is_free(folder: pathlib.Path) -> None:
+def test_the_watcher_ends_after_its_last_move_and_releases_the_lock(folder: pathlib.Path) -> None:
     watcher = start([adopted()], folder, arrived())["watcher"]
     ended(folder)
     limit = time.monotonic() + 300
-    while is_alive(watcher):
+    while is_alive(read_watcher(watcher)):
         assert time.monotonic() < limit
         time.sleep(0.05)
-    Ownership(UUID, str(folder)).release()
+    Ownership(UUID, str(folder)).release_lock()
     assert not list(folder.glob("*.heartbeat"))
     assert (folder / f"{RUN}.log").read_text(encoding="utf-8") == ""
 
 
-def test_what_runs_of_other_days_left_is_swept_and_states_and_locks_stay(folder: pathlib.Path) -> None:
+def test_old_files_of_other_runs_are_removed_except_state_files_and_locks(folder: pathlib.Path) -> None:
     old = time.time() - 2 * DAY
     for name in ("a.log", "b.heartbeat", "c.json.77.new", f"{OTHER}.json", f"{OTHER}.lock", "young.log"):
         (folder / name).write_text("{}", encoding="ascii")
@@ -144,7 +143,7 @@ def test_what_runs_of_other_days_left_is_swept_and_states_and_locks_stay(folder:
     assert left - {f"{RUN}.log"} == {f"{OTHER}.json", f"{OTHER}.lock", "young.log"}
 
 
-def test_a_folder_that_others_can_write_starts_nothing(folder: pathlib.Path) -> None:
+def test_a_run_folder_that_others_can_write_prevents_the_start(folder: pathlib.Path) -> None:
     folder.chmod(0o777)
     with pytest.raises(Forbidden):
         start([adopted()], folder)
@@ -174,12 +173,12 @@ class Rival:
 
 
 @pytest.mark.parametrize("comes_before", ["the look", "the removal"])
-def test_two_that_sweep_at_once_do_not_end_each_other(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, comes_before: str) -> None:
+def test_concurrent_removals_of_old_files_do_not_fail(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, comes_before: str) -> None:
     old = time.time() - 2 * DAY
     for name in ("a.log", "b.heartbeat"):
         (folder / name).write_text("", encoding="ascii")
         os.utime(folder / name, (old, old))
     with monkeypatch.context() as patched:
         Rival(patched, comes_before)
-        _sweep(str(folder))
+        _sweep_folder(str(folder))
     assert list(folder.iterdir()) == []

@@ -2,36 +2,50 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The end of a move, found by asking both hosts, with fake ones that change their minds."""
+"""The result of a move, determined from both hosts, with fakes whose answers change."""
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import Aborted, Internal, InvalidState, KvmfleetError, MigrationFailed, Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import hypervisor as h
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.files import record_in
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Aborted,
+    Internal,
+    InvalidState,
+    KvmfleetError,
+    MigrationFailed,
+    Unreachable,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS, Settlement
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.unanswered import AGAIN_SECONDS, ANSWER_SECONDS, SAFE_ANSWER_SECONDS
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import (
+    AGAIN_SECONDS,
+    ANSWER_SECONDS,
+    SAFE_ANSWER_SECONDS,
+    WAIT_SECONDS,
+    Settlement,
+)
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import acts, journal_of, record_of, state_in
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import Document, acts, journal_of, record_of, state_in
 
 TO_2 = "qemu+tcp://kvm2/system"
 Where = t.Optional[t.Tuple[str, str]]
 
-RUNNING = (h.RUNNING, "booted")
-ARRIVED = (h.RUNNING, "migrated")
-HANDED_OVER = (h.PAUSED, h.MIGRATION)
-POST_COPY = (h.PAUSED, h.POST_COPY)
-POST_COPY_FAILED = (h.PAUSED, h.POST_COPY_FAILED)
-POST_COPY_THERE = (h.RUNNING, h.POST_COPY)
+RUNNING = (domain_states.RUNNING, "booted")
+ARRIVED = (domain_states.RUNNING, "migrated")
+HANDED_OVER = (domain_states.PAUSED, domain_states.MIGRATION)
+POST_COPY = (domain_states.PAUSED, domain_states.POST_COPY)
+POST_COPY_FAILED = (domain_states.PAUSED, domain_states.POST_COPY_FAILED)
+POST_COPY_THERE = (domain_states.RUNNING, domain_states.POST_COPY)
 
 
 @pytest.fixture
@@ -46,20 +60,18 @@ def places(fleet: FakeFleet, here: Where, there: Where) -> None:
 
 
 def journal_at_end(folder: pathlib.Path, post_copy: bool = False, **before: t.Any) -> Journal:
-    record = record_of(status=s.RUNNING)
-    record["before"] = before
-    schema.intend(record, "migrate")
+    record = dataclasses.replace(record_of(status=s.RUNNING).intend("migrate"), before=Before(**before))
     if post_copy:
-        schema.advance(record, s.RUNNING_POST_COPY, "test")
+        record = record.advance(s.RUNNING_POST_COPY, "test")
     return journal_of(record, folder)
 
 
-def settlement_of(fleet: FakeFleet, journal: Journal, figures: t.Callable[[], t.Optional[h.JobStats]] = lambda: None) -> Settlement:
+def settlement_of(fleet: FakeFleet, journal: Journal, figures: t.Callable[[], t.Optional[domain_states.JobStats]] = lambda: None) -> Settlement:
     return Settlement(lambda _seconds: fleet.open(LOCAL_URI), lambda _seconds: fleet.open(TO_2), journal, figures, fleet.clock, fleet.clock.sleep)
 
 
-def settle(fleet: FakeFleet, folder: pathlib.Path, error: t.Optional[KvmfleetError] = None, post_copy: bool = False, **before: t.Any) -> schema.Record:
-    assert settlement_of(fleet, journal_at_end(folder, post_copy, **before)).settle(error, 4000) is True
+def settle(fleet: FakeFleet, folder: pathlib.Path, error: t.Optional[KvmfleetError] = None, post_copy: bool = False, **before: t.Any) -> Document:
+    assert settlement_of(fleet, journal_at_end(folder, post_copy, **before)).settle_move(error, 4000) is True
     assert all(host.is_closed for host in fleet.connections)
     return state_in(folder)
 
@@ -72,24 +84,24 @@ def calls(machine: FakeMachine) -> t.List[str]:
     ("here", "there", "post_copy", "expected"),
     [
         (None, ARRIVED, False, (s.COMPLETED, None)),
-        ((h.SHUTOFF, "migrated"), ARRIVED, False, (s.COMPLETED, None)),
+        ((domain_states.SHUTOFF, "migrated"), ARRIVED, False, (s.COMPLETED, None)),
         (None, ARRIVED, True, (s.COMPLETED, None)),
         (RUNNING, None, False, (s.FAILED, None)),
-        (RUNNING, (h.SHUTOFF, "failed"), False, (s.FAILED, None)),
+        (RUNNING, (domain_states.SHUTOFF, "failed"), False, (s.FAILED, None)),
         (HANDED_OVER, ARRIVED, False, (s.COMPLETED, None)),
         (HANDED_OVER, None, False, (s.FAILED, None)),
         (HANDED_OVER, None, True, (s.ERROR, "unclear")),
         (HANDED_OVER, ARRIVED, True, (s.ERROR, "running_twice")),
-        (POST_COPY_FAILED, (h.CRASHED, "panicked"), True, (s.ERROR, "memory_lost")),
+        (POST_COPY_FAILED, (domain_states.CRASHED, "panicked"), True, (s.ERROR, "memory_lost")),
         (POST_COPY_FAILED, None, True, (s.ERROR, "memory_lost")),
         (None, POST_COPY_THERE, True, (s.ERROR, "memory_lost")),
         (RUNNING, ARRIVED, False, (s.ERROR, "running_twice")),
         (RUNNING, HANDED_OVER, False, (s.ERROR, "unclear")),
         (None, None, False, (s.ERROR, "guest_died")),
-        ((h.SHUTOFF, "crashed"), None, False, (s.ERROR, "guest_died")),
+        ((domain_states.SHUTOFF, "crashed"), None, False, (s.ERROR, "guest_died")),
     ],
 )
-def test_where_the_guest_is_gives_the_record_s_last_status(
+def test_the_final_status_follows_the_location_of_the_guest(
     fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, there: Where, post_copy: bool, expected: t.Tuple[str, t.Optional[str]]
 ) -> None:
     places(fleet, here, there)
@@ -98,19 +110,17 @@ def test_where_the_guest_is_gives_the_record_s_last_status(
 
 
 @pytest.mark.parametrize("here", [POST_COPY, POST_COPY_FAILED])
-@pytest.mark.parametrize("there", [POST_COPY_THERE, (h.RUNNING, h.POST_COPY_FAILED), POST_COPY_FAILED])
-def test_a_broken_post_copy_is_to_be_recovered_and_never_destroyed_resumed_or_suspended(
-    fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, there: Where
-) -> None:
+@pytest.mark.parametrize("there", [POST_COPY_THERE, (domain_states.RUNNING, domain_states.POST_COPY_FAILED), POST_COPY_FAILED])
+def test_a_broken_post_copy_is_left_to_recovery_and_no_copy_is_changed(fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, there: Where) -> None:
     places(fleet, here, there)
     journal = journal_at_end(tmp_path, post_copy=True)
-    assert settlement_of(fleet, journal).settle(None, 4000) is False
-    assert (journal.record["status"], acts(journal.record)) == (s.RUNNING_POST_COPY, ["migrate"])
+    assert settlement_of(fleet, journal).settle_move(None, 4000) is False
+    assert (journal.record.status, acts(journal.record)) == (s.RUNNING_POST_COPY, ["migrate"])
     assert calls(fleet.source) == calls(fleet.destination) == []
     assert all(host.is_closed for host in fleet.connections)
 
 
-def test_a_recovery_that_was_given_up_is_an_unsettled_error_that_touches_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_recovery_that_was_given_up_is_an_unsettled_error(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, POST_COPY_FAILED, POST_COPY_THERE)
     settlement_of(fleet, journal_at_end(tmp_path, post_copy=True)).give_up("It took too long.")
     record = state_in(tmp_path)
@@ -119,19 +129,19 @@ def test_a_recovery_that_was_given_up_is_an_unsettled_error_that_touches_nothing
         "post_copy_failed",
         "It took too long. Neither copy was touched.",
     )
-    assert schema.is_unsettled(record)
+    assert record["status"] in s.UNSETTLED
     assert calls(fleet.source) == calls(fleet.destination) == []
 
 
-def test_a_post_copy_that_finishes_unattended_is_waited_for(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_post_copy_that_finishes_unattended_is_awaited(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, POST_COPY, ARRIVED)
-    fleet.clock.at(20, lambda: fleet.source.domains[UUID].enter(h.SHUTOFF, "migrated"))
+    fleet.clock.at(20, lambda: fleet.source.domains[UUID].enter(domain_states.SHUTOFF, "migrated"))
     record = settle(fleet, tmp_path, post_copy=True)
     assert record["status"] == s.COMPLETED
     assert UUID not in fleet.source.domains
 
 
-def test_the_source_s_copy_is_destroyed_only_after_a_second_reading_of_both(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_copy_of_the_source_is_destroyed_only_after_a_second_check_of_both(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, HANDED_OVER, ARRIVED)
     order: t.List[str] = []
     fleet.before_call = lambda machine, call: order.append(f"{machine.name} {call}")
@@ -142,7 +152,7 @@ def test_the_source_s_copy_is_destroyed_only_after_a_second_reading_of_both(flee
     assert calls(fleet.destination) == []
 
 
-def test_the_intent_to_destroy_is_written_first(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_act_to_destroy_is_recorded_first(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, HANDED_OVER, ARRIVED)
     seen: t.List[t.List[str]] = []
     fleet.before_call = lambda machine, call: seen.append(acts(state_in(tmp_path))) if call == "destroy" else None
@@ -150,8 +160,8 @@ def test_the_intent_to_destroy_is_written_first(fleet: FakeFleet, tmp_path: path
     assert seen == [["migrate", "destroy_source"]]
 
 
-@pytest.mark.parametrize("there", [None, (h.SHUTOFF, "failed")])
-def test_the_guest_is_resumed_here_only_after_a_second_reading_of_both(fleet: FakeFleet, tmp_path: pathlib.Path, there: Where) -> None:
+@pytest.mark.parametrize("there", [None, (domain_states.SHUTOFF, "failed")])
+def test_the_guest_is_resumed_only_after_a_second_check_of_both_hosts(fleet: FakeFleet, tmp_path: pathlib.Path, there: Where) -> None:
     places(fleet, HANDED_OVER, there)
     order: t.List[str] = []
     fleet.before_call = lambda machine, call: order.append(f"{machine.name} {call}")
@@ -160,7 +170,7 @@ def test_the_guest_is_resumed_here_only_after_a_second_reading_of_both(fleet: Fa
     assert fleet.source.domains[UUID].view().describe() == "running (unpaused)"
 
 
-def test_a_destination_that_turns_out_to_run_it_between_the_readings_prevents_the_resume(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_guest_found_running_by_the_second_check_is_not_resumed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, HANDED_OVER, None)
     fleet.clock.at(0.1, lambda: fleet.guest(on="kvm2", reason="migrated"))
     record = settle(fleet, tmp_path)
@@ -168,10 +178,10 @@ def test_a_destination_that_turns_out_to_run_it_between_the_readings_prevents_th
     assert (record["status"], calls(fleet.source)[0]) == (s.COMPLETED, "destroy")
 
 
-@pytest.mark.parametrize("end", [lambda fleet: fleet.destination.remove(UUID), lambda fleet: fleet.destination.domains[UUID].enter(h.SHUTOFF, "destroyed")])
-def test_a_guest_that_was_seen_running_there_and_is_gone_is_neither_destroyed_nor_resumed_here(
-    fleet: FakeFleet, tmp_path: pathlib.Path, end: t.Callable[[FakeFleet], object]
-) -> None:
+@pytest.mark.parametrize(
+    "end", [lambda fleet: fleet.destination.remove(UUID), lambda fleet: fleet.destination.domains[UUID].enter(domain_states.SHUTOFF, "destroyed")]
+)
+def test_a_guest_that_ran_at_the_destination_and_vanished_is_unclear(fleet: FakeFleet, tmp_path: pathlib.Path, end: t.Callable[[FakeFleet], object]) -> None:
     places(fleet, HANDED_OVER, ARRIVED)
     fleet.clock.at(0.1, lambda: end(fleet))
     record = settle(fleet, tmp_path)
@@ -179,14 +189,14 @@ def test_a_guest_that_was_seen_running_there_and_is_gone_is_neither_destroyed_no
     assert calls(fleet.source) == []
 
 
-@pytest.mark.parametrize("there", [(h.CRASHED, "panicked"), (h.SHUTOFF, "crashed")])
-def test_a_guest_that_crashed_there_may_have_run_there(fleet: FakeFleet, tmp_path: pathlib.Path, there: Where) -> None:
+@pytest.mark.parametrize("there", [(domain_states.CRASHED, "panicked"), (domain_states.SHUTOFF, "crashed")])
+def test_a_guest_that_crashed_at_the_destination_is_unclear(fleet: FakeFleet, tmp_path: pathlib.Path, there: Where) -> None:
     places(fleet, HANDED_OVER, there)
     record = settle(fleet, tmp_path, at_destination=False)
     assert (record["status"], record["reason"], calls(fleet.source)) == (s.ERROR, "unclear", [])
 
 
-def test_a_destination_that_goes_dark_between_the_readings_prevents_both(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_destination_lost_between_the_two_checks_is_unreachable(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, HANDED_OVER, ARRIVED)
     fleet.clock.at(0.1, fleet.destination.go_dark)
     record = settle(fleet, tmp_path)
@@ -196,18 +206,18 @@ def test_a_destination_that_goes_dark_between_the_readings_prevents_both(fleet: 
 
 def test_a_guest_that_was_paused_before_is_not_resumed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, HANDED_OVER, None)
-    assert settle(fleet, tmp_path, state=h.PAUSED)["status"] == s.FAILED
+    assert settle(fleet, tmp_path, state=domain_states.PAUSED)["status"] == s.FAILED
     assert calls(fleet.source) == []
 
 
-def test_answers_that_never_agree_end_in_an_error_that_touches_nothing(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_answers_that_keep_changing_are_unclear(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, RUNNING, None)
     reasons = ["unpaused", "booted"]
 
     def flip(machine: FakeMachine, call: str) -> None:
         if machine is fleet.source and call == "view":
             reasons.reverse()
-            machine.domains[UUID].enter(h.RUNNING, reasons[0])
+            machine.domains[UUID].enter(domain_states.RUNNING, reasons[0])
 
     fleet.before_call = flip
     record = settle(fleet, tmp_path)
@@ -219,7 +229,7 @@ def test_answers_that_never_agree_end_in_an_error_that_touches_nothing(fleet: Fa
 
 @pytest.mark.parametrize("dark", ["kvm1", "kvm2"])
 @pytest.mark.parametrize("seconds", [30, 145, 570])
-def test_a_host_that_comes_back_in_time_is_asked_again(fleet: FakeFleet, tmp_path: pathlib.Path, dark: str, seconds: int) -> None:
+def test_a_host_that_returns_in_time_is_asked_again(fleet: FakeFleet, tmp_path: pathlib.Path, dark: str, seconds: int) -> None:
     places(fleet, None, ARRIVED)
     fleet.machines[dark].go_dark()
     fleet.clock.at(seconds, fleet.machines[dark].come_back)
@@ -232,8 +242,8 @@ def test_an_aborted_move_is_settled_when_a_slow_destination_answers(fleet: FakeF
     fleet.destination.go_dark()
     fleet.clock.at(145, fleet.destination.come_back)
     journal = journal_at_end(tmp_path)
-    journal.intend("abort: operator")
-    settlement_of(fleet, journal).settle(Aborted("canceled by client"), 4000)
+    journal.intend_act("abort: operator")
+    settlement_of(fleet, journal).settle_move(Aborted("canceled by client"), 4000)
     assert state_in(tmp_path)["status"] == s.CANCELLED
 
 
@@ -243,13 +253,11 @@ def test_an_aborted_move_is_settled_when_a_slow_destination_answers(fleet: FakeF
         (None, ANSWER_SECONDS),
         (HANDED_OVER, ANSWER_SECONDS),
         (POST_COPY_FAILED, ANSWER_SECONDS),
-        ((h.PAUSED, "user"), ANSWER_SECONDS),
+        ((domain_states.PAUSED, "user"), ANSWER_SECONDS),
         (RUNNING, SAFE_ANSWER_SECONDS),
     ],
 )
-def test_a_destination_that_never_answers_is_waited_for_as_long_as_the_guest_needs_it(
-    fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, limit: float
-) -> None:
+def test_the_limit_for_a_silent_destination_depends_on_the_source(fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, limit: float) -> None:
     places(fleet, here, ARRIVED)
     fleet.destination.go_dark()
     record = settle(fleet, tmp_path)
@@ -261,23 +269,23 @@ def test_a_destination_that_never_answers_is_waited_for_as_long_as_the_guest_nee
     assert "run the same task again" in detail
 
 
-def test_a_move_that_was_never_begun_is_not_waited_for_that_long(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_move_that_never_began_waits_only_briefly_for_a_silent_destination(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, RUNNING, None)
     fleet.destination.go_dark()
-    assert settlement_of(fleet, journal_of(record_of(status=s.PREPARING), tmp_path)).settle(None, None)
+    assert settlement_of(fleet, journal_of(record_of(status=s.PREPARING), tmp_path)).settle_move(None, None)
     assert state_in(tmp_path)["reason"] == "unreachable"
     assert fleet.clock() < WAIT_SECONDS + 15
 
 
-def test_a_record_that_was_given_up_before_is_not_waited_for_that_long_again(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_record_in_error_waits_only_briefly_for_a_silent_destination(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, None, ARRIVED)
     fleet.destination.go_dark()
     journal = journal_of(record_of(status=s.ERROR), tmp_path)
-    assert settlement_of(fleet, journal).settle(None, None)
+    assert settlement_of(fleet, journal).settle_move(None, None)
     assert AGAIN_SECONDS <= fleet.clock() < AGAIN_SECONDS + 15
 
 
-def test_who_follows_is_told_whom_the_settling_waits_for_and_the_record_is_not(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_state_file_names_the_host_that_settling_waits_for(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, None, ARRIVED)
     fleet.destination.go_dark()
     told: t.List[t.Mapping[str, t.Any]] = []
@@ -290,11 +298,11 @@ def test_who_follows_is_told_whom_the_settling_waits_for_and_the_record_is_not(f
     assert "waits_for" not in after
 
 
-def test_a_host_that_accepts_connections_slowly_gets_longer_at_each_try(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_slow_host_gets_more_time_at_each_attempt(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, None, ARRIVED)
     given: t.List[float] = []
 
-    def slow(seconds: float) -> h.Host:
+    def slow(seconds: float) -> Host:
         given.append(seconds)
         fleet.clock.sleep(min(seconds, 70))
         if seconds < 70:
@@ -302,11 +310,11 @@ def test_a_host_that_accepts_connections_slowly_gets_longer_at_each_try(fleet: F
         return fleet.open(TO_2)
 
     settlement = Settlement(lambda _seconds: fleet.open(LOCAL_URI), slow, journal_at_end(tmp_path), lambda: None, fleet.clock, fleet.clock.sleep)
-    assert settlement.settle(None, 4000) is True
+    assert settlement.settle_move(None, 4000) is True
     assert (state_in(tmp_path)["status"], given) == (s.COMPLETED, [20, 40, 80])
 
 
-def test_libvirt_has_its_30_seconds_also_when_the_destination_was_silent_before(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_incoming_domain_gets_30_seconds_after_a_silence_of_the_destination(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, RUNNING, HANDED_OVER)
     fleet.destination.go_dark()
     fleet.clock.at(100, fleet.destination.come_back)
@@ -315,37 +323,37 @@ def test_libvirt_has_its_30_seconds_also_when_the_destination_was_silent_before(
 
 
 @pytest.mark.parametrize("dark", ["kvm1", "kvm2"])
-def test_a_host_that_stays_dark_leaves_the_record_unsettled_and_names_what_the_other_said(fleet: FakeFleet, tmp_path: pathlib.Path, dark: str) -> None:
+def test_a_host_that_stays_silent_leaves_the_record_unsettled(fleet: FakeFleet, tmp_path: pathlib.Path, dark: str) -> None:
     places(fleet, RUNNING, ARRIVED)
     fleet.machines[dark].go_dark()
     record = settle(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.ERROR, "unreachable")
     assert "no answer on the " + ("source" if dark == "kvm1" else "destination") in record["history"][-1]["detail"]
-    assert schema.is_unsettled(record)
+    assert record["status"] in s.UNSETTLED
     assert calls(fleet.source) == calls(fleet.destination) == []
 
 
 @pytest.mark.parametrize("side", ["kvm1", "kvm2"])
-def test_an_answer_that_cannot_be_read_is_no_answer(fleet: FakeFleet, tmp_path: pathlib.Path, side: str) -> None:
+def test_an_error_in_an_answer_counts_as_no_answer(fleet: FakeFleet, tmp_path: pathlib.Path, side: str) -> None:
     places(fleet, None, ARRIVED)
     fleet.machines[side].refuse["view"] = Internal("unexpected")
     record = settle(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.ERROR, "unreachable")
 
 
-def test_figures_that_cannot_be_read_do_not_hide_an_arrival(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_unreadable_statistics_do_not_prevent_completed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, None, ARRIVED)
     fleet.destination.refuse["completed_job"] = Internal("unexpected")
     assert settle(fleet, tmp_path)["status"] == s.COMPLETED
 
 
-def test_what_libvirt_was_receiving_is_given_its_30_seconds(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_an_incoming_domain_gets_30_seconds_to_disappear(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, RUNNING, HANDED_OVER)
     fleet.clock.at(31, lambda: fleet.destination.remove(UUID))
     assert settle(fleet, tmp_path)["status"] == s.FAILED
 
 
-def test_a_destroy_that_fails_is_noted_and_ends_in_no_completion(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_a_failed_destroy_is_noted_and_the_record_is_an_error(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, HANDED_OVER, ARRIVED)
     fleet.source.refuse["destroy"] = InvalidState("Failed to destroy domain: device busy")
     record = settle(fleet, tmp_path)
@@ -354,8 +362,8 @@ def test_a_destroy_that_fails_is_noted_and_ends_in_no_completion(fleet: FakeFlee
     assert fleet.destination.domains[UUID].active
 
 
-def test_a_definition_that_cannot_be_removed_is_said_so(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    places(fleet, (h.SHUTOFF, "migrated"), ARRIVED)
+def test_a_definition_that_cannot_be_removed_is_definition_left(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, (domain_states.SHUTOFF, "migrated"), ARRIVED)
     fleet.source.refuse["undefine"] = InvalidState("no")
     record = settle(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.COMPLETED, "definition_left")
@@ -363,13 +371,13 @@ def test_a_definition_that_cannot_be_removed_is_said_so(fleet: FakeFleet, tmp_pa
 
 @pytest.mark.parametrize(("at_destination", "kept"), [(True, True), (False, False)])
 def test_only_a_definition_that_came_with_the_move_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path, at_destination: bool, kept: bool) -> None:
-    places(fleet, RUNNING, (h.SHUTOFF, "failed"))
+    places(fleet, RUNNING, (domain_states.SHUTOFF, "failed"))
     settle(fleet, tmp_path, at_destination=at_destination)
     assert (UUID in fleet.destination.domains) is kept
 
 
-def test_where_nobody_knows_whose_definition_it_is_it_stays(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    places(fleet, RUNNING, (h.SHUTOFF, "failed"))
+def test_a_definition_of_unknown_origin_is_kept(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, RUNNING, (domain_states.SHUTOFF, "failed"))
     settle(fleet, tmp_path)
     assert UUID in fleet.destination.domains
 
@@ -384,64 +392,63 @@ def test_where_nobody_knows_whose_definition_it_is_it_stays(fleet: FakeFleet, tm
         (None, None, (s.FAILED, None)),
     ],
 )
-def test_why_it_did_not_move(
+def test_the_status_of_a_guest_that_stayed_follows_error_and_abort(
     fleet: FakeFleet, tmp_path: pathlib.Path, error: t.Optional[KvmfleetError], abort: t.Optional[str], expected: t.Tuple[str, t.Optional[str]]
 ) -> None:
     places(fleet, RUNNING, None)
-    record = record_of(status=s.RUNNING)
-    schema.intend(record, "migrate")
+    record = record_of(status=s.RUNNING).intend("migrate")
     if abort:
-        schema.intend(record, f"abort: {abort}")
+        record = record.intend(f"abort: {abort}")
     journal = journal_of(record, tmp_path)
-    assert settlement_of(fleet, journal).settle(error, 4000) is True
-    assert (journal.record["status"], journal.record["reason"]) == expected
-    assert journal.record["result"]["elapsed_ms"] == 4000
+    assert settlement_of(fleet, journal).settle_move(error, 4000) is True
+    assert (journal.record.status, journal.record.reason) == expected
+    assert journal.record.result.elapsed_ms == 4000
 
 
 # -- figures, and what the abort's end says ------------------------------------------------------------------------
 
 
-def test_the_source_s_own_figures_come_first(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_statistics_of_the_source_take_precedence(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, None, ARRIVED)
-    fleet.destination.domains[UUID].completed = h.JobStats(downtime_ms=99)
-    settlement_of(fleet, journal_at_end(tmp_path), lambda: h.JobStats(downtime_ms=12)).settle(None, 4000)
+    fleet.destination.domains[UUID].completed = domain_states.JobStats(downtime_ms=99)
+    settlement_of(fleet, journal_at_end(tmp_path), lambda: domain_states.JobStats(downtime_ms=12)).settle_move(None, 4000)
     assert state_in(tmp_path)["result"]["downtime_ms"] == 12
 
 
-def test_without_them_the_destination_s_serve(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_statistics_of_the_destination_are_used_if_the_source_has_none(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, None, ARRIVED)
-    fleet.destination.domains[UUID].completed = h.JobStats(downtime_ms=99)
+    fleet.destination.domains[UUID].completed = domain_states.JobStats(downtime_ms=99)
     assert settle(fleet, tmp_path)["result"]["downtime_ms"] == 99
 
 
-def test_after_post_copy_the_event_is_given_its_time_and_only_then(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_the_completion_event_is_awaited_only_after_post_copy(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     for post_copy in (True, False):
         other = FakeFleet()
         places(other, None, ARRIVED)
-        told = [None, None, h.JobStats(downtime_ms=7)]
+        told = [None, None, domain_states.JobStats(downtime_ms=7)]
         folder = tmp_path / str(post_copy)
         folder.mkdir()
-        settlement_of(other, journal_at_end(folder, post_copy), lambda told=told: told.pop(0)).settle(None, 4000)  # type: ignore[misc]
+        settlement_of(other, journal_at_end(folder, post_copy), lambda told=told: told.pop(0)).settle_move(None, 4000)  # type: ignore[misc]
         assert state_in(folder)["result"]["downtime_ms"] == (7 if post_copy else None)
 
 
-def test_an_operator_s_abort_has_its_end_in_the_history_and_others_do_not(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+def test_only_an_abort_of_an_operator_records_its_end(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     for reason, count in (("operator", 1), ("timeout", 0)):
         other = FakeFleet()
         places(other, RUNNING, None)
         folder = tmp_path / reason
         folder.mkdir()
         journal = journal_at_end(folder)
-        journal.intend(f"abort: {reason}")
-        settlement_of(other, journal).settle(Aborted("canceled by client"), 4000)
+        journal.intend_act(f"abort: {reason}")
+        settlement_of(other, journal).settle_move(Aborted("canceled by client"), 4000)
         assert [line["status"] for line in state_in(folder)["history"]].count("abort_end") == count
 
 
 @pytest.mark.parametrize(("ours", "expected"), [(True, ["resume"]), (False, [])])
-def test_only_a_guest_that_we_stopped_is_let_run_again(fleet: FakeFleet, tmp_path: pathlib.Path, ours: bool, expected: t.List[str]) -> None:
-    places(fleet, (h.PAUSED, "user"), None)
-    journal = journal_at_end(tmp_path, state=h.RUNNING)
+def test_only_a_guest_suspended_by_the_watcher_is_resumed(fleet: FakeFleet, tmp_path: pathlib.Path, ours: bool, expected: t.List[str]) -> None:
+    places(fleet, (domain_states.PAUSED, "user"), None)
+    journal = journal_at_end(tmp_path, state=domain_states.RUNNING)
     if ours:
-        journal.intend("force: suspend")
-    settlement_of(fleet, journal).settle(MigrationFailed("reset"), 4000)
+        journal.intend_act("force: suspend")
+    settlement_of(fleet, journal).settle_move(MigrationFailed("reset"), 4000)
     assert (calls(fleet.source), state_in(tmp_path)["status"]) == (expected, s.FAILED)

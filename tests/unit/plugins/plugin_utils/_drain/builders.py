@@ -6,10 +6,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 import uuid
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import (
+    PLAN_SCHEMA,
+    DrainPlan,
+    PlannedMove,
+    PlannedShutdown,
+    PlanOptions,
+    SkippedDomain,
+    UnplacedDomain,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import read_facts
 
 GIB = 1024**3
 
@@ -51,15 +64,37 @@ def facts(name: str, *domains: dict[str, t.Any], gib: int = 8) -> dict[str, t.An
     }
 
 
-def record(domain_name: str, source: str, destination: str, status: str = "running", memory_mib: int = 256, **changes: t.Any) -> dict[str, t.Any]:
+def host_facts(name: str, *domains: dict[str, t.Any], gib: int = 8) -> HostFacts:
+    """The facts of a host as they are read."""
+    return read_facts(facts(name, *domains, gib=gib))
+
+
+def record(domain_name: str, source: str, destination: str, status: str = "running", memory_mib: int = 256, **changes: t.Any) -> MoveRecord:
     """A live migration's record."""
-    made = schema.new_record(
+    made = new_record(
         "live-migration",
-        {"uuid": uuid_of(domain_name), "name": domain_name},
-        schema.place(source, None, uuid_of(source)),
-        schema.place(destination, None, uuid_of(destination)),
+        DomainRef(uuid_of(domain_name), domain_name),
+        HostRef(source, None, uuid_of(source)),
+        HostRef(destination, None, uuid_of(destination)),
         {},
         "test",
         {"memory_mib": memory_mib, "vcpus": 1},
     )
-    return {**made, "status": status, **changes}
+    return dataclasses.replace(made, status=status, **changes)
+
+
+_NOTHING = {"reason": "", "rejected": (), "warnings": (), "request": {}, "memory_mib": 0, "priority": 0, "order": 1, "predicted_seconds": 0, "state": ""}
+_KINDS = {"moves": PlannedMove, "shutdowns": PlannedShutdown, "unplaced": UnplacedDomain, "skipped": SkippedDomain}
+
+
+def sealed_plan(**parts: t.Any) -> DrainPlan:
+    """Return a plan with these parts. What an entry of them does not say has a value that says nothing."""
+    entries = {key: tuple(_plan_entry(kind, one) for one in parts.pop(key, ())) for key, kind in _KINDS.items()}
+    options = PlanOptions(**{"parallel": 4, "n_plus_one": False, "moves": {}, **parts.pop("options", {})})
+    given = {"created_at": "now", "sources": ("kvm1",), "candidates": (), "settings": {}, "n_plus_one": None, "predicted_seconds": {}, **parts}
+    return DrainPlan(PLAN_SCHEMA, "", options=options, **entries, **given).seal()
+
+
+def _plan_entry(kind: t.Any, given: dict[str, t.Any]) -> t.Any:
+    values = {"predicted_downtime_ms": None, **_NOTHING, **given}
+    return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values})

@@ -12,15 +12,18 @@ import re
 import typing as t
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kvmfleet.migration.plugins.filter.drain_apply import FilterModule as Apply
 from ansible_collections.kvmfleet.migration.plugins.filter.plan_drain import FilterModule as Plan
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.drift import apply_saved_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import record
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 plan_drain = Plan().filters()["plan_drain"]
-drain_apply = Apply().filters()["drain_apply"]
 
 Facts = dict[str, dict[str, t.Any]]
 
@@ -32,6 +35,12 @@ PLAN = plan_drain(FACTS, **HOSTS)
 FILE = json.dumps(PLAN, indent=2)
 
 
+def drain_apply(saved: t.Any, facts: t.Any, sources: list[str], candidates: list[str], **arguments: t.Any) -> dict[str, t.Any]:
+    given = {key: arguments.pop(key) for key in ("parallel", "n_plus_one", "options") if key in arguments}
+    with readable_facts():
+        return t.cast("dict[str, t.Any]", encode(apply_saved_plan(saved, DrainInputs(facts, **arguments), sources, candidates, given)))
+
+
 def now() -> Facts:
     return copy.deepcopy(FACTS)
 
@@ -41,7 +50,7 @@ def of(facts: Facts, name: str, host: str = "kvm1") -> dict[str, t.Any]:
 
 
 def drifted(facts: Facts, saved: t.Any = FILE, **arguments: t.Any) -> str:
-    with pytest.raises(AnsibleFilterError) as caught:
+    with pytest.raises(KvmfleetError) as caught:
         drain_apply(saved, facts, **{**HOSTS, **arguments})
     assert "Nothing was moved." in str(caught.value)
     return str(caught.value)
@@ -53,33 +62,33 @@ def moved(facts: Facts, name: str, host: str) -> None:
     facts[host]["domains"].append(guest)
 
 
-def test_where_nothing_has_changed_the_plan_is_applied_as_it_is() -> None:
+def test_a_plan_without_drift_is_applied_unchanged() -> None:
     assert drain_apply(FILE, now(), **HOSTS) == PLAN
     assert drain_apply(PLAN, now(), parallel=4, options={}, n_plus_one=False, **HOSTS) == PLAN
 
 
-def test_a_domain_at_its_destination_already_is_done_and_no_drift() -> None:
+def test_a_domain_that_is_at_its_destination_already_is_no_drift() -> None:
     facts = now()
     for move in PLAN["moves"]:
         moved(facts, move["name"], move["destination"])
     assert drain_apply(FILE, facts, **HOSTS) == PLAN
 
 
-def test_a_domain_that_was_shut_down_already_is_done_and_no_drift() -> None:
+def test_a_domain_that_was_shut_down_already_is_no_drift() -> None:
     facts = now()
     of(facts, "batch").update(active=False, state="shut off")
     of(facts, "pinned").update(active=False, state="shut off")
     assert drain_apply(FILE, facts, **HOSTS) == PLAN
 
 
-def test_a_domain_on_its_way_to_its_destination_is_no_drift_and_elsewhere_is() -> None:
+def test_a_domain_that_moves_to_another_destination_is_drift() -> None:
     facts, way = now(), {move["name"]: move["destination"] for move in PLAN["moves"]}["web"]
     of(facts, "web").update(job="outgoing migration")
     assert drain_apply(FILE, facts, records=[record("web", "kvm1", way)], **HOSTS) == PLAN
     assert f"web is on its way to kvm9, and not to {way}." in drifted(facts, records=[record("web", "kvm1", "kvm9")])
 
 
-def test_a_domain_that_is_gone_is_named() -> None:
+def test_a_domain_that_left_the_host_is_drift() -> None:
     facts = now()
     moved(facts, "db", "kvm3" if PLAN["moves"][0]["destination"] == "kvm2" else "kvm2")
     of(facts, "web").update(active=False, state="shut off")
@@ -88,22 +97,22 @@ def test_a_domain_that_is_gone_is_named() -> None:
     assert "web is shut off on kvm1, and not active on" in text
 
 
-def test_a_new_domain_is_named_also_one_that_was_off() -> None:
+def test_a_domain_that_became_active_is_drift() -> None:
     facts = now()
     facts["kvm1"]["domains"].append(f.domain("new"))
     of(facts, "off").update(active=True, state="running")
     text = drifted(facts)
-    assert "new is active on kvm1, and was not when the plan was made." in text
-    assert "off is active on kvm1, and was not when the plan was made." in text
+    assert "new is active on kvm1, but was not when the plan was made." in text
+    assert "off is active on kvm1, but was not when the plan was made." in text
 
 
-def test_a_new_domain_that_is_off_is_no_drift() -> None:
+def test_a_new_inactive_domain_is_no_drift() -> None:
     facts = now()
     facts["kvm1"]["domains"].append(f.domain("new", state="shut off", active=False))
     assert drain_apply(FILE, facts, **HOSTS) == PLAN
 
 
-def test_memory_vcpus_and_the_rest_of_a_request_are_named() -> None:
+def test_changes_of_a_request_are_drift() -> None:
     facts = now()
     of(facts, "web")["request"].update(memory_mib=1025, vcpus=2, machine="pc-q35-7.1", networks=[])
     text = drifted(facts)
@@ -112,7 +121,7 @@ def test_memory_vcpus_and_the_rest_of_a_request_are_named() -> None:
     assert "its machine, networks changed" in text
 
 
-def test_the_growing_of_an_image_is_no_drift() -> None:
+def test_a_larger_image_is_no_drift() -> None:
     facts = now()
     of(facts, "web")["request"]["disks"][0]["bytes"] += 4096
     assert drain_apply(FILE, facts, **HOSTS) == PLAN
@@ -124,17 +133,17 @@ def test_the_growing_of_an_image_is_no_drift() -> None:
         ("web", {"drain": "leave"}, "web was to move to .* will not be safe to reboot"),
         ("web", {"drain": "shutdown"}, "web was to move to .*drain: shutdown"),
         ("batch", {}, "batch on kvm1 had the drain strategy shutdown. It is to be moved now"),
-        ("pinned", {"drain": "shutdown"}, "pinned on kvm1 had the drain strategy leave. Its policy is to be shut down"),
+        ("pinned", {"drain": "shutdown"}, "pinned on kvm1 had the drain strategy leave. Its policy shuts it down"),
         ("web", {"priority": 4}, "its priority changed"),
     ],
 )
-def test_another_policy_is_named(name: str, policy: dict[str, t.Any], words: str) -> None:
+def test_a_changed_drain_policy_is_drift(name: str, policy: dict[str, t.Any], words: str) -> None:
     facts = now()
     of(facts, name).update(policy=policy)
     assert re.search(words, drifted(facts))
 
 
-def test_a_domain_that_can_no_longer_move_is_named_with_the_reason() -> None:
+def test_a_domain_that_can_no_longer_move_is_drift() -> None:
     facts = now()
     of(facts, "web").update(state="crashed", reason="panicked")
     assert "web was to move to" in drifted(facts)
@@ -144,44 +153,47 @@ def test_a_domain_that_can_no_longer_move_is_named_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"entries": [{"name": "kvm2", "state": "maintenance", "reason": "new disks"}]}, "kvm2 cannot take db any more: It is in maintenance (new disks)."),
-        ({"unreachable": {"kvm2": "No route to host"}}, "kvm2 cannot take db any more: It did not answer: No route to host."),
-        ({"candidates": ["kvm3"]}, "kvm2, where db was to move, is no candidate any more."),
-        ({"scheduler": {"kvm2": {"reserved_memory_mib": 4000}}}, "kvm2 cannot take db any more: It is"),
+        (
+            {"entries": [host_entry({"name": "kvm2", "state": "maintenance", "reason": "new disks"})]},
+            "kvm2 can no longer accept db: It is in maintenance (new disks).",
+        ),
+        ({"unreachable": {"kvm2": "No route to host"}}, "kvm2 can no longer accept db: It did not answer: No route to host."),
+        ({"candidates": ["kvm3"]}, "kvm2, where db was to move, is no longer a candidate."),
+        ({"scheduler": {"kvm2": {"reserved_memory_mib": 4000}}}, "kvm2 can no longer accept db: It is"),
         ({"scheduler": {"kvm3": {"labels": ["ssd"]}}}, "kvmfleet_scheduler of kvm3 is new since the plan was made."),
         ({"options": {"unsafe": True}}, "The option moves.unsafe is True now; the plan was made with None."),
         ({"parallel": 1}, "The option parallel is 1 now; the plan was made with 4."),
     ],
 )
-def test_destinations_settings_and_options_that_changed_are_named(arguments: dict[str, t.Any], words: str) -> None:
+def test_changed_destinations_settings_and_options_are_drift(arguments: dict[str, t.Any], words: str) -> None:
     assert words in drifted(now(), **arguments)
 
 
-def test_a_destination_that_is_fuller_is_named_with_what_is_short() -> None:
+def test_a_destination_without_capacity_is_drift() -> None:
     facts = now()
     facts["kvm2"]["domains"].append(f.domain("other", 4000))
-    assert "kvm2 cannot take db any more: It is 1952 MiB short of memory" in drifted(facts)
+    assert "kvm2 can no longer accept db: It is 1952 MiB short of memory" in drifted(facts)
 
 
-def test_moves_of_the_plan_count_for_each_other() -> None:
+def test_capacity_is_checked_for_all_moves_of_the_plan_together() -> None:
     facts: Facts = {"kvm1": f.host("kvm1", domains=[f.domain("a", 600), f.domain("b", 500)]), "kvm2": f.host("kvm2", 1100)}
     hosts: dict[str, t.Any] = {"sources": ["kvm1"], "candidates": ["kvm2"]}
     plan = plan_drain(facts, **hosts)
     facts["kvm2"] = f.host("kvm2", 1099)
     text = drifted(facts, plan, **hosts)
-    assert "kvm2 cannot take b any more" in text
-    assert "cannot take a " not in text
+    assert "kvm2 can no longer accept b" in text
+    assert "can no longer accept a" not in text
 
 
-def test_another_setting_of_a_host_is_named_by_its_key() -> None:
+def test_a_changed_scheduler_setting_is_named_by_its_key() -> None:
     plan = plan_drain(FACTS, scheduler={"kvm2": {"reserved_memory_mib": 256}}, **HOSTS)
     assert drain_apply(plan, now(), scheduler={"kvm2": {"reserved_memory_mib": "256"}}, **HOSTS) == plan
     text = drifted(now(), plan, scheduler={"kvm2": {"reserved_memory_mib": 300}})
     assert "In kvmfleet_scheduler of kvm2 reserved_memory_mib is 300 now; the plan was made with 256." in text
-    assert "kvmfleet_scheduler of kvm2 was taken away" in drifted(now(), plan)
+    assert "kvmfleet_scheduler of kvm2 was removed" in drifted(now(), plan)
 
 
-def test_a_loss_that_would_no_longer_be_absorbed_is_named() -> None:
+def test_n_plus_one_that_no_longer_holds_is_drift() -> None:
     facts = now()
     of(facts, "huge").update(active=False, state="shut off")
     plan = plan_drain(facts, n_plus_one=True, **HOSTS)
@@ -191,7 +203,7 @@ def test_a_loss_that_would_no_longer_be_absorbed_is_named() -> None:
     assert plan["n_plus_one"]["holds"] is True
     assert drain_apply(plan, wide, **HOSTS) == plan
     other = f.domain("other", 5500)
-    assert "N+1 held, and does not any more" in drifted({**wide, "kvm2": f.host("kvm2", 9000, domains=[other])}, plan)
+    assert "N+1 no longer holds" in drifted({**wide, "kvm2": f.host("kvm2", 9000, domains=[other])}, plan)
 
 
 def test_a_plan_of_other_hosts_is_refused() -> None:
@@ -199,21 +211,21 @@ def test_a_plan_of_other_hosts_is_refused() -> None:
     assert "made to drain kvm1, and not kvm1, kvm2" in drifted(now(), sources=["kvm2", "kvm1"])
 
 
-def test_everything_that_drifted_is_named_at_once() -> None:
+def test_all_drift_is_named_at_once() -> None:
     facts = now()
     facts["kvm1"]["domains"].append(f.domain("new"))
     of(facts, "web")["request"].update(memory_mib=2)
     moved(facts, "db", "kvm3")
-    text = drifted(facts, entries=[{"name": "kvm2", "state": "fenced"}])
+    text = drifted(facts, entries=[host_entry({"name": "kvm2", "state": "fenced"})])
     assert all(words in text for words in ("new is active", "web has 2 MiB", "db is no longer on kvm1"))
 
 
-def test_an_edited_file_is_refused_before_anything_is_compared() -> None:
+def test_an_edited_plan_is_refused_before_it_is_compared() -> None:
     text = drifted(now(), FILE.replace('"kvm2"', '"kvm3"'))
-    assert "not as it was when it was made" in text
+    assert "was changed after it was made" in text
 
 
 @pytest.mark.parametrize("facts", [[], {"kvm1": {"host_uuid": "x"}}, {"kvm1": None}, {}])
-def test_wrong_facts_are_a_sentence(facts: t.Any) -> None:
-    with pytest.raises(AnsibleFilterError, match="drain_apply: "):
+def test_invalid_facts_are_refused_with_a_message(facts: t.Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"expected form|no facts"):
         drain_apply(FILE, facts, **HOSTS)

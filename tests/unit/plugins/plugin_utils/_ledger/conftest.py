@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import time
 import typing as t
@@ -17,35 +16,38 @@ from pathlib import Path
 import pytest
 from kvmlab.etcd import Cluster
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records.schema import advance, new_record, place
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.address import parse
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.options import Options
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.store import Ledger, Stored
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import EtcdOptions, parse_address
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore, FileStore, Store
 
-KVM1 = place("kvm1", "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-0000000000a1")
-KVM2 = place("kvm2", "22222222-0000-4000-8000-000000000002", "22222222-0000-4000-8000-0000000000a2")
+KVM1 = HostRef("kvm1", "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-0000000000a1")
+KVM2 = HostRef("kvm2", "22222222-0000-4000-8000-000000000002", "22222222-0000-4000-8000-0000000000a2")
 CHILD_SECONDS = 60
 
 
 @pytest.fixture
 def etcd(member: Cluster) -> EtcdStore:
-    """A prefix that nothing uses yet."""
-    return EtcdStore(parse(member.location(f"/tests/{uuid.uuid4()}")), Options())
+    """An unused prefix of etcd."""
+    return EtcdStore(parse_address(member.location(f"/tests/{uuid.uuid4()}")), EtcdOptions())
 
 
 @pytest.fixture(params=["file", "etcd"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """Each of the stores, with no ledger in it yet."""
+    """Each of the stores, without a ledger."""
     return FileStore(tmp_path / "ledger") if request.param == "file" else request.getfixturevalue("etcd")
 
 
 @pytest.fixture(params=["to-file", "to-etcd"])
-def elsewhere(request: pytest.FixtureRequest, tmp_path: Path, member: Cluster) -> Store:
-    """Each of the stores, at another place where there is nothing yet."""
+def other_store(request: pytest.FixtureRequest, tmp_path: Path, member: Cluster) -> Store:
+    """Each of the stores, at another location, without a ledger."""
     return (
-        FileStore(tmp_path / "elsewhere" / "ledger") if request.param == "to-file" else EtcdStore(parse(member.location(f"/tests/{uuid.uuid4()}")), Options())
+        FileStore(tmp_path / "elsewhere" / "ledger")
+        if request.param == "to-file"
+        else EtcdStore(parse_address(member.location(f"/tests/{uuid.uuid4()}")), EtcdOptions())
     )
 
 
@@ -55,25 +57,24 @@ def ledger(store: Store) -> Ledger:
 
 
 @pytest.fixture
-def new_move() -> Callable[..., dict[str, t.Any]]:
+def new_move() -> Callable[..., MoveRecord]:
     """Make a record: of a domain by name, from kvm1 to kvm2 unless said otherwise."""
 
-    def make(name: str = "web1", domain_uuid: t.Optional[str] = None, record_type: str = s.LIVE_MIGRATION, **ends: t.Any) -> dict[str, t.Any]:
-        domain = {"uuid": domain_uuid or str(uuid.uuid4()), "name": name}
+    def make(name: str = "web1", domain_uuid: t.Optional[str] = None, record_type: str = s.LIVE_MIGRATION, **ends: HostRef) -> MoveRecord:
+        domain = DomainRef(domain_uuid or str(uuid.uuid4()), name)
         return new_record(record_type, domain, ends.get("source", KVM1), ends.get("destination", KVM2), {}, by="root@control pid 1")
 
     return make
 
 
 @pytest.fixture
-def go() -> Callable[..., Stored]:
-    """Lead a stored record through statuses."""
+def advance_record() -> Callable[..., Stored]:
+    """Return a function that takes a stored record through statuses."""
 
     def lead(ledger: Ledger, stored: Stored, *statuses: str, by: str = "root@control pid 1") -> Stored:
         for status in statuses:
-            record = copy.deepcopy(stored.record)
-            advance(record, status, by)
-            stored = ledger.update(stored, record)
+            record = stored.record.advance(status, by)
+            stored = ledger.update_record(stored, record)
         return stored
 
     return lead

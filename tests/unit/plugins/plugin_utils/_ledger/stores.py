@@ -7,33 +7,41 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_ledger import DocumentLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.encoding import encode
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.address import Address
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import CopyTarget
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.client import Client
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import delete, delete_all, end_of, many, one, put
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.options import Options
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.session import closed_keys
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import EtcdAddress, EtcdOptions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.copying import EtcdTarget
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import (
+    delete_key,
+    delete_prefix,
+    key_read,
+    put_key,
+    range_end,
+    range_read,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.target import EtcdTarget
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.transaction import closed_keys
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.copying import FileTarget
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.target import FileTarget
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.layout import closed_place
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.target import Target
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import closed_record_path
 
 
 class Store(abc.ABC):
     """What a ledger is kept in. Documents are named by their path, e.g. C(hosts/<uuid>.json)."""
 
     @abc.abstractmethod
-    def open(self, create: bool = True, moved: bool = False) -> DocumentLedger:
+    def open(self, create: bool = True, moved: bool = False) -> Ledger:
         """Return a new access to the ledger, as another process has it."""
 
     @abc.abstractmethod
-    def target(self) -> Target:
+    def target(self) -> CopyTarget:
         """Return the place as one that a ledger is copied to."""
 
     @abc.abstractmethod
@@ -60,10 +68,10 @@ class Store(abc.ABC):
     def set_lines(self, lines: list[str]) -> None:
         """Put other lines in their place."""
 
-    def put_closed(self, record: dict[str, t.Any], at: str) -> dict[str, t.Any]:
+    def put_closed(self, record: MoveRecord, at: str) -> MoveRecord:
         """Keep a record as one that was closed at that time."""
-        record = {**record, "status": "completed", "created_at": at, "updated_at": at}
-        self.write(f"migrations/closed/{at[:4]}/{at[5:7]}/{record['id']}.json", encode(record, 6))
+        record = dataclasses.replace(record, status="completed", created_at=at, updated_at=at)
+        self.write(f"migrations/closed/{at[:4]}/{at[5:7]}/{record.id}.json", encode_document(record, 6))
         return record
 
 
@@ -104,7 +112,7 @@ class FileStore(Store):
 class EtcdStore(Store):
     """The keys under a prefix."""
 
-    def __init__(self, address: Address, options: Options) -> None:
+    def __init__(self, address: EtcdAddress, options: EtcdOptions) -> None:
         self.address = address
         self.options = options
         self.client = Client(address, options)
@@ -116,36 +124,36 @@ class EtcdStore(Store):
         return EtcdTarget(self.address, self.options)
 
     def read(self, path: str) -> t.Optional[bytes]:
-        found = self.client.range(one(self.address.prefix + path)).found
+        found = self.client.read_range(key_read(self.address.prefix + path)).found
         return found[0].value if found else None
 
     def write(self, path: str, data: bytes) -> None:
-        self.client.transaction([], [put(self.address.prefix + path, data)], [])
+        self.client.run_transaction([], [put_key(self.address.prefix + path, data)], [])
 
     def remove(self, path: str) -> None:
-        self.client.transaction([], [delete(self.address.prefix + path)], [])
+        self.client.run_transaction([], [delete_key(self.address.prefix + path)], [])
 
     def names(self, folder: str = "") -> list[str]:
         start = f"{self.address.prefix}{folder}{'/' if folder else ''}"
-        return [found.key[len(self.address.prefix) :] for found in self.client.range(many(start, end_of(start))).found]
+        return [found.key[len(self.address.prefix) :] for found in self.client.read_range(range_read(start, range_end(start))).found]
 
-    def put_closed(self, record: dict[str, t.Any], at: str) -> dict[str, t.Any]:
+    def put_closed(self, record: MoveRecord, at: str) -> MoveRecord:
         kept = super().put_closed(record, at)
-        for key, value in closed_keys(closed_place(kept), kept).items():
+        for key, value in closed_keys(closed_record_path(kept), kept).items():
             self.write(key, value.encode())
         return kept
 
     def clear(self) -> None:
         """Remove everything."""
-        self.client.transaction([], [delete_all(self.address.prefix)], [])
+        self.client.run_transaction([], [delete_prefix(self.address.prefix)], [])
 
     def lines(self) -> list[str]:
         start = f"{self.address.prefix}audit/"
-        return [found.value.decode() for found in self.client.range(many(start, end_of(start))).found]
+        return [found.value.decode() for found in self.client.read_range(range_read(start, range_end(start))).found]
 
     def set_lines(self, lines: list[str]) -> None:
         """For one chain, of one domain."""
         names = self.names("audit")
-        self.client.transaction([], [delete(f"{self.address.prefix}{name}") for name in names], [])
+        self.client.run_transaction([], [delete_key(f"{self.address.prefix}{name}") for name in names], [])
         for number, line in enumerate(lines, 1):
             self.write(f"{names[0].rpartition('/')[0]}/{number:012d}", line.encode())

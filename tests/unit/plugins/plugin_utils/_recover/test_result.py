@@ -4,90 +4,103 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._hosts.identity import Identity
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import failed_items, moved_home, problems, result_lines
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.withheld import keeping_out, withholding
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import DomainsResult
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import MoveBack
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import find_keeping_out, find_withholding
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import (
+    DomainTurn,
+    HostRecovery,
+    ReportedDomain,
+    list_failed,
+    list_moved_back,
+    list_problems,
+    result_lines,
+)
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import record, uid
 
 Body = dict[str, t.Any]
-KVM1 = Identity("kvm1", uid("id kvm1"), uid("libvirt kvm1"), "m1")
+KVM1 = HostIdentity("kvm1", uid("id kvm1"), uid("libvirt kvm1"), "m1")
 
 
-def evacuation(status: str, source: str = "kvm1", **changes: t.Any) -> Body:
-    made = record("web1", source, "kvm2", status, kind=s.EVACUATION)
-    return {**made, **changes}
+def evacuation(status: str, by_name: str = "kvm1", **changes: t.Any) -> MoveRecord:
+    return dataclasses.replace(record("web1", by_name, "kvm2", status, kind=s.EVACUATION), **changes)
 
 
 @pytest.mark.parametrize("status", [s.ACCEPTED, s.PRE_MIGRATING, s.DONE, s.ERROR])
-def test_an_open_evacuation_withholds_its_source_also_a_superseded_one(status: str) -> None:
+def test_an_open_evacuation_withholds_the_release_of_its_source(status: str) -> None:
     for one in (evacuation(status), evacuation(status, superseded_by="newer")):
-        assert withholding([one], KVM1) == [one]
-        assert keeping_out([one], KVM1) == [one]
+        assert find_withholding([one], KVM1) == [one]
+        assert find_keeping_out([one], KVM1) == [one]
 
 
 @pytest.mark.parametrize("one", [evacuation(s.COMPLETED), evacuation(s.FAILED), evacuation(s.DONE, "kvm3"), record("web1", "kvm1", "kvm2", s.RUNNING)])
-def test_others_do_not(one: Body) -> None:
-    assert withholding([one], KVM1) == []
+def test_closed_foreign_and_live_migration_records_do_not_withhold(one: MoveRecord) -> None:
+    assert find_withholding([one], KVM1) == []
 
 
-def test_a_record_without_a_host_id_forbids_by_name_or_libvirt_uuid() -> None:
-    for source in ({"host": "kvm1", "host_id": None, "host_uuid": None}, {"host": "old", "host_id": None, "host_uuid": KVM1.host_uuid}):
-        assert withholding([{**evacuation(s.DONE), "source": source}], KVM1)
-        assert withholding([{**evacuation(s.DONE), "source": {**source, "host_id": uid("id other")}}], KVM1) == []
+def test_a_record_without_a_host_id_withholds_by_name_or_libvirt_uuid() -> None:
+    for source in (HostRef("kvm1", None, None), HostRef("old", None, KVM1.host_uuid)):
+        assert find_withholding([evacuation(s.DONE, source=source)], KVM1)
+        assert find_withholding([evacuation(s.DONE, source=dataclasses.replace(source, host_id=uid("id other")))], KVM1) == []
 
 
-def test_unsettled_moves_at_either_end_keep_a_host_out_and_a_tombstone_of_another_source_does_not() -> None:
+def test_unsettled_moves_of_a_host_keep_it_in_maintenance() -> None:
     leaving, coming = record("web1", "kvm1", "kvm2", s.ERROR), record("web1", "kvm3", "kvm1", s.RUNNING)
     taken = record("web1", "kvm3", "kvm1", s.DONE, kind=s.EVACUATION)
-    assert keeping_out([leaving, coming, taken, record("web1", "kvm1", "kvm2")], KVM1) == [leaving, coming]
+    assert find_keeping_out([leaving, coming, taken, record("web1", "kvm1", "kvm2")], KVM1) == [leaving, coming]
 
 
 ITEM = {"uuid": uid("web1"), "name": "web1"}
 
 
-def test_failed_and_unreachable_items_are_told_with_their_reason() -> None:
+def test_failed_and_unreachable_items_are_reported_with_their_reason() -> None:
     results = [{"item": ITEM, "failed": False}, {"item": ITEM, "failed": True, "msg": "no"}, {"item": ITEM, "unreachable": True, "msg": "gone"}]
-    assert [entry["reason"] for entry in failed_items(results, "start")] == ["no", "gone"]
+    assert [entry.reason for entry in list_failed([decode(DomainTurn, result) for result in results], "start")] == ["no", "gone"]
 
 
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        ({"migrations": [record("web1", "kvm2", "kvm1")]}, None),
-        ({"failed": True, "migrations": [record("web1", "kvm2", "kvm1")], "failures": [{"uuid": uid("db1"), "msg": "no"}]}, None),
+        ({"migrations": [encode(record("web1", "kvm2", "kvm1"))]}, None),
+        ({"failed": True, "migrations": [encode(record("web1", "kvm2", "kvm1"))], "failures": [{"uuid": uid("db1"), "msg": "no"}]}, None),
         ({"migrations": []}, None),
         ({"failed": True, "failures": [{"uuid": uid("web1"), "msg": "refused"}]}, "refused"),
         ({"failed": True, "msg": "broken"}, "broken"),
         ({"unreachable": True, "msg": "gone"}, "gone"),
-        ({"failed": True, "failures": [{"uuid": uid("db1"), "msg": "no"}], "migrations": [record("web1", "kvm2", "kvm1", s.CANCELLED)]}, "'cancelled'"),
+        ({"failed": True, "failures": [{"uuid": uid("db1"), "msg": "no"}], "migrations": [encode(record("web1", "kvm2", "kvm1", s.CANCELLED))]}, "'cancelled'"),
     ],
 )
-def test_what_came_home(result: Body, reason: t.Optional[str]) -> None:
-    told = moved_home([{**ITEM, "source": "kvm2"}], [{"item": "kvm2", **result}])
+def test_each_planned_move_moved_back_or_failed_with_a_reason(result: Body, reason: t.Optional[str]) -> None:
+    brought_home, failed = list_moved_back([MoveBack(**ITEM, source="kvm2")], [decode(DomainsResult, {"item": "kvm2", **result})])
     if reason is None:
-        assert (told["brought_home"], told["failed"]) == ([{**ITEM, "source": "kvm2"}], [])
+        assert (brought_home, failed) == ([ReportedDomain(**ITEM, source="kvm2")], [])
     else:
-        assert (told["brought_home"], reason in told["failed"][0]["reason"]) == ([], True)
+        assert (brought_home, reason in str(failed[0].reason)) == ([], True)
 
 
-def test_a_source_that_was_never_asked_has_sent_nothing_but_in_check_mode_would() -> None:
-    moves = [{**ITEM, "source": "kvm2"}]
-    assert "not started" in moved_home(moves, [])["failed"][0]["reason"]
-    assert moved_home(moves, [], check_mode=True)["brought_home"] == moves
+def test_a_move_of_a_source_that_was_not_asked_is_failed_except_in_check_mode() -> None:
+    moves = [MoveBack(**ITEM, source="kvm2")]
+    assert "not started" in str(list_moved_back(moves, [])[1][0].reason)
+    assert list_moved_back(moves, [], check_mode=True)[0] == [ReportedDomain(**ITEM, source="kvm2")]
 
 
-def own(**changes: t.Any) -> Body:
+def host_result(**changes: t.Any) -> HostRecovery:
     lists: Body = {key: [] for key in ("cleaned", "superseded", "deleted", "kept", "refused", "started", "brought_home", "skipped", "failed", "notes")}
-    return {**lists, "released": True, "enabled": True, "error": "", **changes}
+    return decode(HostRecovery, {**lists, "released": True, "enabled": True, "error": "", **changes})
 
 
-def test_lines_and_problems_name_domain_host_and_reason() -> None:
-    result = own(
+def test_lines_and_problems_of_a_recovery_name_domain_host_and_reason() -> None:
+    result = host_result(
         started=[ITEM],
         refused=[{**ITEM, "reason": "It is active here."}],
         failed=[{"what": "start", **ITEM, "reason": "It may run on kvm9."}],
@@ -98,6 +111,6 @@ def test_lines_and_problems_name_domain_host_and_reason() -> None:
     )
     lines = result_lines({"kvm1": result})
     assert {"STARTED web1 on kvm1", "BACK    web1 on kvm1: It has come back.", "DELETED /a/disk of web1 on kvm1"} <= set(lines)
-    assert lines[-1] == "kvm1: 0 cleaned, 1 started, 0 brought home, 1 failed. Its boot is released, and it does NOT take domains."
-    assert problems(result) == ["Stopped.", "Failed to start web1: It may run on kvm9.", "web1 was not cleaned up: It is active here."]
-    assert problems(own()) == []
+    assert lines[-1] == "kvm1: 0 cleaned, 1 started, 0 brought home, 1 failed. Its boot is released, and it does NOT accept domains."
+    assert list_problems(result) == ["Stopped.", "Failed to start web1: It may run on kvm9.", "web1 was not cleaned up: It is active here."]
+    assert list_problems(host_result()) == []

@@ -6,26 +6,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._records import schema
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters import DEFAULT, Finding
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.base import PASS
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.host_state import HostState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import CopiedStorage, DiskCopy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.base import PASS, Finding
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import DEFAULT_FILTERS
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 MIB = 1024**2
 SOURCE = "kvm1"
-FILTERS = {rule.name: rule for rule in DEFAULT}
+FILTERS = {rule.name: rule for rule in DEFAULT_FILTERS}
 uuid_of = f.uuid_of
 
 
 def request(name: str = "web1", copied: t.Optional[Mapping[str, int]] = None, copy_paths: t.Optional[Mapping[str, str]] = None, **needs: t.Any) -> Request:
     """A domain of kvm1 that wants a place."""
-    return Request.of(f.request(**needs), uuid_of(name), name, SOURCE, uuid_of(SOURCE), copied, copy_paths=copy_paths)
+    return Request.from_needs(f.request(**needs), uuid_of(name), name, SOURCE, uuid_of(SOURCE), copied, copy_paths=copy_paths)
 
 
 def domain(name: str, memory_mib: int = 1024, vcpus: int = 1, **changes: t.Any) -> f.Document:
@@ -37,20 +43,28 @@ def host(
     name: str = "kvm2",
     *domains: f.Document,
     memory_mib: int = 8192,
-    records: Sequence[Mapping[str, t.Any]] = (),
+    records: Sequence[MoveRecord] = (),
     entry: t.Optional[Mapping[str, t.Any]] = None,
     settings: t.Any = None,
     paths: t.Optional[Mapping[str, bool]] = None,
-    cpu_verdicts: t.Optional[Mapping[str, t.Any]] = None,
+    cpu_verdicts: t.Optional[Mapping[str, CpuVerdict]] = None,
     **facts: t.Any,
 ) -> HostState:
     """A host that has so much memory for guests beside what is reserved for itself."""
-    return HostState.of(name, f.host(name, memory_mib, domains=domains, **facts), records, entry, settings, paths, cpu_verdicts)
+    return HostState.from_facts(
+        name,
+        decode(HostFacts, f.host(name, memory_mib, domains=domains, **facts)),
+        records,
+        None if entry is None else host_entry(entry),
+        settings,
+        paths,
+        cpu_verdicts,
+    )
 
 
-def silent(name: str = "kvm3", why: str = "no route to host.") -> HostState:
-    """A host that did not answer."""
-    return HostState.of(name, {"answered": False, "msg": why})
+def silent_host(name: str = "kvm3", why: str = "no route to host.") -> HostState:
+    """Return a host that did not answer."""
+    return HostState.from_facts(name, HostFacts(answered=False, msg=why))
 
 
 def fleet(*states: HostState, leaving: Sequence[str] = ()) -> Fleet:
@@ -58,20 +72,21 @@ def fleet(*states: HostState, leaving: Sequence[str] = ()) -> Fleet:
     return Fleet({state.name: state for state in states}, frozenset(map(uuid_of, leaving)))
 
 
-def record(name: str, source: str, destination: str, status: str = "scheduled", copies: t.Optional[Mapping[str, int]] = None, **changes: t.Any) -> f.Document:
+def record(name: str, source: str, destination: str, status: str = "scheduled", copies: t.Optional[Mapping[str, int]] = None, **changes: t.Any) -> MoveRecord:
     """A live migration's record, with the request that the domain has.
 
     :arg copies: path at the destination to bytes.
     """
     needs = {key: changes.pop(key) for key in tuple(changes) if key in f.request()}
-    ends = (schema.place(end, None, uuid_of(end)) for end in (source, destination))
-    made = schema.new_record("live-migration", {"uuid": uuid_of(name), "name": name}, *ends, {}, "test", f.request(**needs))
+    ends = (HostRef(end, None, uuid_of(end)) for end in (source, destination))
+    made = new_record("live-migration", DomainRef(uuid_of(name), name), *ends, {}, "test", f.request(**needs))
     if copies:
-        made["storage"] = {"mode": "full", "disks": [{"target": "vda", "path": path, "bytes": size} for path, size in copies.items()]}
-    return {**made, "status": status, **changes}
+        disks = tuple(DiskCopy("vda", path, "qcow2", size, size, "create") for path, size in copies.items())
+        made = dataclasses.replace(made, storage=CopiedStorage("full", disks))
+    return dataclasses.replace(made, status=status, **changes)
 
 
-def judged(rule: str, asked: Request, there: HostState, *others: HostState, leaving: Sequence[str] = ()) -> Finding:
-    """What the filter of that name says of a host within a fleet."""
+def judge_with(rule: str, asked: Request, there: HostState, *others: HostState, leaving: Sequence[str] = ()) -> Finding:
+    """Return the finding of the filter of that name about a host within a fleet."""
     found = FILTERS[rule]
-    return found.judge(asked, there, fleet(there, *others, leaving=leaving)) if found.concerns(asked) else PASS
+    return found.judge_host(asked, there, fleet(there, *others, leaving=leaving)) if found.applies_to(asked) else PASS

@@ -13,7 +13,7 @@ GROUP = {"name": "web", "policy": "affinity"}
 
 
 def names(all_hosts: Fleet, group: str) -> dict[str, set[str]]:
-    return {name: {guest.name for guest in there.values()} for name, there in all_hosts.members(group).items()}
+    return {name: {guest.name for guest in there.values()} for name, there in all_hosts.group_members(group).items()}
 
 
 def test_members_of_a_group_are_found_by_host() -> None:
@@ -22,16 +22,16 @@ def test_members_of_a_group_are_found_by_host() -> None:
     assert names(hosts, "nobody") == {}
 
 
-def test_placing_and_taking_away_keeps_the_groups_right() -> None:
+def test_adding_and_removing_domains_updates_the_groups() -> None:
     hosts = fleet(host("kvm1", domain("web1", group=GROUP)), host("kvm2"), leaving=["web1"])
     assert names(hosts, "web") == {}
-    placed = hosts.taking(request(group=GROUP), "kvm2")
+    placed = hosts.with_domain(request(group=GROUP), "kvm2")
     assert names(placed, "web") == {"kvm2": {"web1"}}
-    assert names(placed.without(uuid_of("web1"), "kvm2"), "web") == {}
+    assert names(placed.without_domain(uuid_of("web1"), "kvm2"), "web") == {}
     assert names(hosts, "web") == {}
 
 
-def test_the_source_is_found_by_uuid_and_else_by_name() -> None:
+def test_the_source_is_found_by_uuid_or_else_by_name() -> None:
     hosts = fleet(host("kvm1"), host("other", host_uuid=uuid_of("kvm9")))
     assert hosts.source_of(request()) is hosts.states["kvm1"]
     assert hosts.source_of(Request("u", "n", "kvm1", uuid_of("kvm9"), 1)) is hosts.states["other"]
@@ -39,9 +39,9 @@ def test_the_source_is_found_by_uuid_and_else_by_name() -> None:
     assert hosts.source_of(Request("u", "n", "kvm1", "unknown", 1)) is None
 
 
-def test_the_policies_of_a_group_are_known_with_those_who_say_so() -> None:
+def test_policies_of_a_group_are_listed_with_their_members() -> None:
     hosts = fleet(host("kvm1", domain("web1", group=GROUP)), host("kvm2", domain("web2", group={**GROUP, "policy": "soft-affinity"})))
-    assert hosts.policies("web") == {"affinity": {"web1"}, "soft-affinity": {"web2"}}
+    assert hosts.group_policies("web") == {"affinity": {"web1"}, "soft-affinity": {"web2"}}
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(["take", "drop"]), st.sampled_from(["g0", "g1", "g2"]), st.sampled_from(["kvm1", "kvm2"])), max_size=12)
@@ -49,16 +49,16 @@ STEPS = st.lists(st.tuples(st.sampled_from(["take", "drop"]), st.sampled_from(["
 
 @settings(deadline=None)
 @given(STEPS)
-def test_a_fleet_changed_step_by_step_is_the_one_made_at_once(steps: list[tuple[str, str, str]]) -> None:
+def test_a_fleet_changed_step_by_step_equals_one_built_at_once(steps: list[tuple[str, str, str]]) -> None:
     groups = {"g0": {"name": "a", "policy": "affinity"}, "g1": {"name": "a", "policy": "affinity"}, "g2": None}
     hosts = fleet(host("kvm1"), host("kvm2"))
     present: dict[str, set[str]] = {"kvm1": set(), "kvm2": set()}
     for step, name, where in steps:
         if step == "take":
-            hosts = hosts.taking(request(name, group=groups[name]), where)
+            hosts = hosts.with_domain(request(name, group=groups[name]), where)
             present[where].add(name)
         else:
-            hosts = hosts.without(uuid_of(name), where)
+            hosts = hosts.without_domain(uuid_of(name), where)
             present[where].discard(name)
     expected = {where: there & {"g0", "g1"} for where, there in present.items() if there & {"g0", "g1"}}
     assert names(hosts, "a") == expected

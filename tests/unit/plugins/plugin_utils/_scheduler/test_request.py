@@ -5,44 +5,45 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.check import check
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import check_host
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import Request, f, fleet, host, request, uuid_of
 
 SMALL = {"memory_mib": 256, "vcpus": 1}
 
 
-def test_a_request_is_read_and_written_alike() -> None:
+def test_a_request_is_read_and_written_back() -> None:
     needs = f.request(priority=3, drain="shutdown", labels=["ssd"])
-    asked = Request.of(json.loads(json.dumps(needs)), "u", "web1", "kvm1", "h")
+    asked = Request.from_needs(json.loads(json.dumps(needs)), "u", "web1", "kvm1", "h")
     assert (asked.uuid, asked.name, asked.source, asked.source_uuid, asked.memory_mib, asked.vcpus) == ("u", "web1", "kvm1", "h", 1024, 1)
     assert (asked.priority, asked.drain, asked.labels) == (3, "shutdown", {"ssd"})
     assert asked.as_json() == needs
 
 
-def test_a_saved_request_brings_its_own_uuid_and_name() -> None:
-    asked = Request.of({**SMALL, "uuid": "u", "name": "web1"})
+def test_a_saved_request_has_its_own_uuid_and_name() -> None:
+    asked = Request.from_needs({**SMALL, "uuid": "u", "name": "web1"})
     assert (asked.uuid, asked.name, asked.source) == ("u", "web1", "")
-    assert Request.of(SMALL).name == "The domain"
+    assert Request.from_needs(SMALL).name == "The domain"
 
 
-def test_copied_disks_are_in_what_a_record_keeps() -> None:
-    assert Request.of(SMALL, copied={"vda": 5}).as_json() == {**SMALL, "copied_disk_bytes": {"vda": 5}}
+def test_copied_disks_are_kept_in_the_request_of_a_record() -> None:
+    assert Request.from_needs(SMALL, copied={"vda": 5}).as_json() == {**SMALL, "copied_disk_bytes": {"vda": 5}}
 
 
-def test_what_a_request_does_not_say_it_does_not_need() -> None:
-    asked = Request.of(SMALL, "u", "web1", "kvm1", uuid_of("kvm1"))
-    assert check(asked, host(), fleet(host())).warnings == ()
-    assert check(asked, host(), fleet(host())).passed
+def test_missing_keys_of_a_request_require_nothing() -> None:
+    asked = Request.from_needs(SMALL, "u", "web1", "kvm1", uuid_of("kvm1"))
+    assert check_host(asked, host(), fleet(host())).warnings == ()
+    assert check_host(asked, host(), fleet(host())).passed
 
 
-def test_pins_and_bindings_are_read() -> None:
+def test_pinned_cpus_and_numa_bindings_are_read() -> None:
     asked = request(
         memory_mib=3000,
         pinning={"vcpus": {"0": [2], "1": [3, 4], "2": []}, "emulator": [0]},
@@ -69,9 +70,9 @@ WRONG: list[tuple[t.Any, str]] = [
     ({**SMALL, "group": {"policy": "affinity"}}, "request.group has no name."),
     ({**SMALL, "group": "web"}, "request.group is 'web'."),
     ({**SMALL, "group": {"name": "web", "policy": "affinity", "max_per_host": 0}}, "request.group.max_per_host is 0."),
-    ({**SMALL, "labels": "ssd"}, "In the request: labels is 'ssd'."),
-    ({**SMALL, "priority": "high"}, "In the request: priority is 'high'."),
-    ({**SMALL, "drain": "kill"}, "request.drain is 'kill'."),
+    ({**SMALL, "labels": "ssd"}, "request.labels is 'ssd'."),
+    ({**SMALL, "priority": "high"}, "request.priority is 'high'."),
+    ({**SMALL, "drain": "kill"}, "In the request: drain is 'kill'."),
     ({**SMALL, "disks": [{"source": "/a"}]}, "request.disks[0] has no target."),
     ({**SMALL, "disks": [{"target": "vda", "bytes": -1}]}, "request.disks[0].bytes is -1."),
     ({**SMALL, "disks": {"vda": 1}}, "request.disks is {'vda': 1}."),
@@ -86,23 +87,43 @@ WRONG: list[tuple[t.Any, str]] = [
 
 
 @pytest.mark.parametrize(("needs", "words"), WRONG)
-def test_what_no_request_can_hold_is_refused_with_a_sentence(needs: t.Any, words: str) -> None:
+def test_an_invalid_request_is_refused_with_a_message(needs: t.Any, words: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        Request.of(needs)
+        Request.from_needs(needs)
     assert str(caught.value).startswith(words)
-    assert " Give " in str(caught.value)
+    assert re.search(r" (Give|Use) ", str(caught.value))
 
 
 @pytest.mark.parametrize("copied", [[1], {"vda": -1}, {"vda": None}, {"vda": True}])
-def test_copied_disks_have_a_number_of_bytes(copied: t.Any) -> None:
+def test_invalid_sizes_of_copied_disks_are_refused(copied: t.Any) -> None:
     with pytest.raises(InvalidArgument, match="The disks to copy are"):
-        Request.of(SMALL, copied=copied)
+        Request.from_needs(SMALL, copied=copied)
 
 
 def test_a_very_long_value_is_cut_in_the_message() -> None:
     with pytest.raises(InvalidArgument) as caught:
-        Request.of({**SMALL, "machine": ["x" * 100000]})
+        Request.from_needs({**SMALL, "machine": ["x" * 100000]})
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"blockers": ["x" * 65537]}, "request.blockers is"),
+        ({"traits": ["x"] * 10001}, "request.traits has 10001 entries."),
+        ({"pinning": {"vcpus": {"0": list(range(10001))}}}, "request.pinning has 10001 entries."),
+    ],
+)
+def test_a_request_with_oversized_values_is_refused(changes: dict[str, t.Any], words: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        Request.from_needs({**SMALL, **changes})
+    assert str(caught.value).startswith(words)
+    assert len(str(caught.value)) < 200
+
+
+def test_unknown_keys_of_a_request_are_kept() -> None:
+    needs = {**SMALL, "later": ["x"] * 10001}
+    assert Request.from_needs(needs).as_json() == needs
 
 
 ANYTHING = st.recursive(
@@ -134,12 +155,12 @@ def spoilt(draw: st.DrawFn) -> t.Any:
 
 @settings(max_examples=400, deadline=None)
 @given(ANYTHING | spoilt())
-def test_any_json_is_refused_with_a_sentence_or_can_be_judged(needs: t.Any) -> None:
+def test_any_json_is_refused_or_can_be_checked(needs: t.Any) -> None:
     try:
-        asked = Request.of(needs, "u", "web1", "kvm1", "h")
+        asked = Request.from_needs(needs, "u", "web1", "kvm1", "h")
     except InvalidArgument:
         return
     cells = [{"id": 0, "total_mib": 4096, "free_mib": 1, "cpus": [0], "pages": [{"size_kib": 2048, "total": 9, "free": 9}]}]
-    there = host(numa_cells=cells).taking(asked)
-    verdict = check(asked, there, fleet(there, host("kvm1")))
+    there = host(numa_cells=cells).with_domain(asked)
+    verdict = check_host(asked, there, fleet(there, host("kvm1")))
     assert verdict.passed == (not verdict.failures)

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.weighers import DEFAULT, weigh
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.weighers import DEFAULT_WEIGHERS, weigh_hosts
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import HostState, Request, domain, fleet, host, record, request
 
-WEIGHERS = {weigher.name: weigher for weigher in DEFAULT}
+WEIGHERS = {weigher.name: weigher for weigher in DEFAULT_WEIGHERS}
 
 
 def raw(name: str, asked: Request, there: HostState, *others: HostState) -> float:
-    return WEIGHERS[name].raw(asked, [there], fleet(there, *others))[0]
+    return WEIGHERS[name].raw_weights(asked, [there], fleet(there, *others))[0]
 
 
-def test_free_memory_and_free_cpus_are_what_is_left_without_the_domain() -> None:
+def test_free_memory_and_free_cpu_exclude_the_domain_itself() -> None:
     there = host("kvm2", domain("db1", 512, 2), records=[record("web1", "kvm1", "kvm2", memory_mib=700, vcpus=3)])
     assert raw("free_memory", request(), there) == 8192 - 512
     assert raw("free_cpu", request(), there) == 64 - 2
@@ -31,32 +31,32 @@ def test_soft_groups_count_the_other_members(policy: str, expected: int) -> None
     assert raw("soft_groups", request(), there) == 0
 
 
-def test_moves_are_those_that_have_begun_both_ways() -> None:
+def test_the_moves_weigher_counts_started_moves_in_both_directions() -> None:
     records = [record("a", "kvm1", "kvm2", "running"), record("b", "kvm2", "kvm3", "running"), record("c", "kvm1", "kvm2", "queued")]
     assert raw("moves", request(), host(records=records)) == 2
     assert raw("moves", request("a"), host(records=records)) == 1
 
 
-def test_weights_are_made_comparable_between_the_hosts_that_passed() -> None:
+def test_weights_are_normalized_over_the_hosts_that_passed() -> None:
     hosts = [host("a", memory_mib=1000, cpus=8), host("b", memory_mib=2000, cpus=12), host("c", memory_mib=3000, cpus=16)]
-    assert weigh(request(), hosts, fleet(*hosts)) == {"a": 0.0, "b": 1.0, "c": 2.0}
-    assert weigh(request(), hosts[:2], fleet(*hosts)) == {"a": 0.0, "b": 2.0}
+    assert weigh_hosts(request(), hosts, fleet(*hosts)) == {"a": 0.0, "b": 1.0, "c": 2.0}
+    assert weigh_hosts(request(), hosts[:2], fleet(*hosts)) == {"a": 0.0, "b": 2.0}
 
 
-def test_equal_hosts_have_no_weight_and_no_hosts_have_none() -> None:
+def test_equal_hosts_have_the_weight_zero() -> None:
     hosts = [host("a"), host("b")]
-    assert weigh(request(), hosts, fleet(*hosts)) == {"a": 0.0, "b": 0.0}
-    assert weigh(request(), hosts[:1], fleet(*hosts)) == {"a": 0.0}
-    assert weigh(request(), [], fleet()) == {}
+    assert weigh_hosts(request(), hosts, fleet(*hosts)) == {"a": 0.0, "b": 0.0}
+    assert weigh_hosts(request(), hosts[:1], fleet(*hosts)) == {"a": 0.0}
+    assert weigh_hosts(request(), [], fleet()) == {}
 
 
-def test_a_host_s_own_multipliers_count_for_it() -> None:
+def test_multipliers_of_a_host_apply_to_its_own_weights() -> None:
     wish = {"weights": {"free_memory": 3, "free_cpu": 0}}
     hosts = [host("a", memory_mib=1000), host("b", memory_mib=2000, settings=wish), host("c", memory_mib=3000)]
-    assert weigh(request(), hosts, fleet(*hosts)) == {"a": 0.0, "b": 1.5, "c": 1.0}
+    assert weigh_hosts(request(), hosts, fleet(*hosts)) == {"a": 0.0, "b": 1.5, "c": 1.0}
 
 
-def test_a_host_with_moves_in_flight_comes_later() -> None:
+def test_a_host_with_running_moves_has_a_lower_weight() -> None:
     busy = host("a", records=[record("x", "kvm1", "a", "running", memory_mib=1)], settings={"weights": {"free_memory": 0, "free_cpu": 0}})
     idle = host("b", settings={"weights": {"free_memory": 0, "free_cpu": 0}})
-    assert weigh(request(), [busy, idle], fleet(busy, idle)) == {"a": -1.0, "b": 0.0}
+    assert weigh_hosts(request(), [busy, idle], fleet(busy, idle)) == {"a": -1.0, "b": 0.0}

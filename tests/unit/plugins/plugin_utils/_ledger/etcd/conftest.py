@@ -10,8 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.address import Address, parse
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.options import Options
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import EtcdAddress, EtcdOptions, parse_address
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.etcd.proxy import Proxy
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore
@@ -34,7 +33,7 @@ def proxy(store: EtcdStore) -> t.Iterator[Proxy]:
 
 
 @pytest.fixture
-def far(proxy: Proxy, store: EtcdStore) -> EtcdLedger:
+def proxied_ledger(proxy: Proxy, store: EtcdStore) -> EtcdLedger:
     """The ledger as it is seen through the proxy."""
-    where: Address = parse(f"etcd://{proxy.endpoint}{store.address.prefix}")
-    return EtcdLedger(where, Options())
+    where: EtcdAddress = parse_address(f"etcd://{proxy.endpoint}{store.address.prefix}")
+    return EtcdLedger(where, EtcdOptions())

@@ -9,42 +9,42 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import MIB, Finding, f, host, judged, request
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import MIB, Finding, f, host, judge_with, request
 
 PATH = "/srv/images/vda.qcow2"
 LOCAL_PATH = "/var/lib/libvirt/images/vda.qcow2"
 LOCAL_MOUNT = {"path": "/", "kind": "ext4", "store": None, "capacity_bytes": MIB, "available_bytes": MIB}
 
 
-def of(disk: dict[str, t.Any], copied: dict[str, int] | None = None, **there: t.Any) -> Finding:
-    return judged("storage", request(disks=[disk], copied=copied), host(**there))
+def judge_disk(disk: dict[str, t.Any], copied: dict[str, int] | None = None, **there: t.Any) -> Finding:
+    return judge_with("storage", request(disks=[disk], copied=copied), host(**there))
 
 
-def test_an_image_that_was_looked_for_and_is_absent_refuses() -> None:
-    assert of(f.disk("vda"), paths={PATH: False}).reason == f"The image {PATH} of disk vda is not there."
+def test_a_missing_image_is_refused() -> None:
+    assert judge_disk(f.disk("vda"), paths={PATH: False}).reason == f"The image {PATH} of disk vda is not there."
 
 
 @pytest.mark.parametrize("disk", [f.disk("sda", optional=True, source=PATH), f.disk("sda", source=""), f.disk("sda", kind="network", source="rbd/vda")])
-def test_what_may_be_missing_or_has_no_path_passes(disk: dict[str, t.Any]) -> None:
-    finding = of(disk, paths={PATH: False, "": False, "rbd/vda": False})
+def test_optional_empty_and_network_disks_pass(disk: dict[str, t.Any]) -> None:
+    finding = judge_disk(disk, paths={PATH: False, "": False, "rbd/vda": False})
     assert (finding.reason, finding.warnings) == (None, ())
 
 
-def test_a_disk_that_is_copied_need_not_be_there() -> None:
-    finding = of(f.disk("vda"), {"vda": MIB}, paths={PATH: False})
+def test_the_image_of_a_copied_disk_need_not_exist() -> None:
+    finding = judge_disk(f.disk("vda"), {"vda": MIB}, paths={PATH: False})
     assert (finding.reason, finding.warnings) == (None, ())
 
 
 @pytest.mark.parametrize("shared", [False, None])
-def test_what_is_present_and_not_proved_shared_is_a_warning(shared: bool | None) -> None:
-    finding = of(f.disk("vda", shared), paths={f.disk("vda", shared)["source"]: True})
+def test_an_existing_image_that_is_not_proved_shared_is_a_warning(shared: bool | None) -> None:
+    finding = judge_disk(f.disk("vda", shared), paths={f.disk("vda", shared)["source"]: True})
     assert finding.reason is None
     assert "not proved" in finding.warnings[0]
 
 
-def test_what_is_present_and_shared_or_read_only_passes_silently() -> None:
+def test_an_existing_shared_or_read_only_image_passes_without_a_warning() -> None:
     for disk in (f.disk("vda"), f.disk("vda", store=None), f.disk("sda", None, readonly=True, source=PATH)):
-        finding = of(disk, paths={PATH: True})
+        finding = judge_disk(disk, paths={PATH: True})
         assert (finding.reason, finding.warnings) == (None, ())
 
 
@@ -52,51 +52,51 @@ DEVICE = f.disk("vdb", None, kind="block", source="/dev/vg0/web", store="lvm:x")
 
 
 @pytest.mark.parametrize("paths", [{}, {DEVICE["source"]: True}], ids=["not looked up", "present"])
-def test_a_device_is_a_warning_until_protect_has_seen_it_on_both_hosts(paths: dict[str, bool]) -> None:
+def test_a_block_device_is_a_warning_until_protect_found_it_on_both_hosts(paths: dict[str, bool]) -> None:
     there = host(paths=paths)
-    assert "disk vdb" in judged("storage", request(disks=[DEVICE]), there).warnings[0]
-    finding = judged("storage", request(disks=[DEVICE]), dataclasses.replace(there, seen_devices=frozenset([DEVICE["source"]])))
+    assert "disk vdb" in judge_with("storage", request(disks=[DEVICE]), there).warnings[0]
+    finding = judge_with("storage", request(disks=[DEVICE]), dataclasses.replace(there, seen_devices=frozenset([DEVICE["source"]])))
     assert (finding.reason, finding.warnings) == (None, ())
 
 
-def test_a_device_that_was_seen_and_is_absent_now_refuses() -> None:
+def test_a_proved_block_device_that_is_missing_now_is_refused() -> None:
     there = dataclasses.replace(host(paths={DEVICE["source"]: False}), seen_devices=frozenset([DEVICE["source"]]))
-    assert "is not there" in (judged("storage", request(disks=[DEVICE]), there).reason or "")
+    assert "is not there" in (judge_with("storage", request(disks=[DEVICE]), there).reason or "")
 
 
-def test_what_is_present_on_a_store_of_another_name_is_a_warning() -> None:
-    finding = of(f.disk("vda"), paths={PATH: True}, mounts=[{"path": "/srv/images", "kind": "nfs4", "store": "nfs4:other:/images"}])
+def test_an_existing_image_on_a_differently_named_store_is_a_warning() -> None:
+    finding = judge_disk(f.disk("vda"), paths={PATH: True}, mounts=[{"path": "/srv/images", "kind": "nfs4", "store": "nfs4:other:/images"}])
     assert finding.reason is None
     assert "nfs4:nas:/images/vda.qcow2, and there nfs4:other:/images/vda.qcow2" in finding.warnings[0]
 
 
-def test_where_nobody_looked_the_same_store_passes_silently() -> None:
-    finding = of(f.disk("vda"))
+def test_an_unchecked_image_on_the_same_store_passes_without_a_warning() -> None:
+    finding = judge_disk(f.disk("vda"))
     assert (finding.reason, finding.warnings) == (None, ())
 
 
-def test_a_store_that_is_mounted_deeper_or_higher_is_the_same() -> None:
+def test_a_store_mounted_at_another_depth_is_the_same() -> None:
     deeper = [{"path": "/srv", "kind": "ext4", "store": None}, {"path": "/srv/images/", "kind": "nfs4", "store": "nfs4:nas:/images"}]
-    assert of(f.disk("vda"), mounts=deeper).reason is None
+    assert judge_disk(f.disk("vda"), mounts=deeper).reason is None
     higher = [{"path": "/srv", "kind": "nfs4", "store": "nfs4:nas:"}]
-    assert of(f.disk("vda"), mounts=higher).reason is None
+    assert judge_disk(f.disk("vda"), mounts=higher).reason is None
 
 
-def test_of_two_file_systems_at_one_point_the_later_one_counts() -> None:
-    assert of(f.disk("vda"), mounts=[{"path": "/srv/images", "kind": "ext4", "store": None}, NFS_MOUNT]).reason is None
-    assert of(f.disk("vda"), mounts=[NFS_MOUNT, {"path": "/srv/images", "kind": "ext4", "store": None}]).reason
+def test_the_later_of_two_mounts_at_one_path_counts() -> None:
+    assert judge_disk(f.disk("vda"), mounts=[{"path": "/srv/images", "kind": "ext4", "store": None}, NFS_MOUNT]).reason is None
+    assert judge_disk(f.disk("vda"), mounts=[NFS_MOUNT, {"path": "/srv/images", "kind": "ext4", "store": None}]).reason
 
 
 @pytest.mark.parametrize(
     ("mounts", "words"),
     [
-        ([{"path": "/srv/images", "kind": "nfs4", "store": "nfs4:other:/images"}], "nfs4:other:/images/vda.qcow2 is another"),
-        ([LOCAL_MOUNT, {"path": "/srv/images2", "kind": "nfs4", "store": "nfs4:nas:/images"}], "ext4 at / is not shared"),
+        ([{"path": "/srv/images", "kind": "nfs4", "store": "nfs4:other:/images"}], "that path is on nfs4:other:/images/vda.qcow2, which is different storage"),
+        ([LOCAL_MOUNT, {"path": "/srv/images2", "kind": "nfs4", "store": "nfs4:nas:/images"}], "that path is on ext4 at /, which is not shared"),
     ],
 )
-def test_another_store_or_none_refuses_and_names_both(mounts: list[dict[str, t.Any]], words: str) -> None:
-    reason = of(f.disk("vda"), mounts=mounts).reason
-    assert "lies on nfs4:nas:/images/vda.qcow2" in str(reason)
+def test_another_store_at_the_path_is_refused(mounts: list[dict[str, t.Any]], words: str) -> None:
+    reason = judge_disk(f.disk("vda"), mounts=mounts).reason
+    assert "is on nfs4:nas:/images/vda.qcow2" in str(reason)
     assert words in str(reason)
 
 
@@ -105,35 +105,35 @@ NFS_MOUNT = {"path": "/srv/images", "kind": "nfs4", "store": "nfs4:nas:/images"}
 
 
 def linked(there: list[dict[str, t.Any]], at_source: list[dict[str, t.Any]]) -> Finding:
-    return judged("storage", request(disks=[LINKED]), host(mounts=there), host("kvm1", mounts=at_source))
+    return judge_with("storage", request(disks=[LINKED]), host(mounts=there), host("kvm1", mounts=at_source))
 
 
-def test_a_path_that_goes_through_a_link_may_do_so_on_the_other_host_too() -> None:
+def test_a_path_through_a_link_is_a_warning() -> None:
     finding = linked([LOCAL_MOUNT, NFS_MOUNT], [LOCAL_MOUNT, NFS_MOUNT])
     assert finding.reason is None
     assert "is not known" in finding.warnings[0]
 
 
-def test_a_link_leads_nowhere_on_a_host_that_does_not_have_the_store() -> None:
+def test_a_path_through_a_link_is_refused_on_a_host_without_the_store() -> None:
     for other in ([LOCAL_MOUNT], [LOCAL_MOUNT, {**NFS_MOUNT, "store": "nfs4:nas:/image"}]):
         assert "is not shared" in str(linked(other, [LOCAL_MOUNT, NFS_MOUNT]).reason)
 
 
-def test_a_path_that_goes_through_no_link_must_lead_to_the_store() -> None:
+def test_a_path_without_a_link_must_be_on_the_store() -> None:
     assert linked([LOCAL_MOUNT, NFS_MOUNT], [LOCAL_MOUNT, {**NFS_MOUNT, "path": "/images"}]).reason
 
 
 @pytest.mark.parametrize(
     ("disk", "mounts"), [(f.disk("vda"), None), (f.disk("vda", None), [LOCAL_MOUNT]), (f.disk("vda", False), [LOCAL_MOUNT]), (f.disk("vda"), [])]
 )
-def test_nothing_to_compare_is_a_warning(disk: dict[str, t.Any], mounts: list[dict[str, t.Any]] | None) -> None:
-    finding = of(disk, mounts=mounts)
+def test_an_image_that_cannot_be_compared_is_a_warning(disk: dict[str, t.Any], mounts: list[dict[str, t.Any]] | None) -> None:
+    finding = judge_disk(disk, mounts=mounts)
     assert finding.reason is None
-    assert "is there on kvm2 is not known" in finding.warnings[0]
+    assert "exists on kvm2 is not known" in finding.warnings[0]
 
 
-def test_a_block_device_is_not_looked_for_among_file_systems() -> None:
-    finding = of(f.disk("vda", None, kind="block", source="/dev/disk/by-id/wwn-0x5000", store="wwn:0x5000"), mounts=[LOCAL_MOUNT])
+def test_a_block_device_is_not_compared_with_mounts() -> None:
+    finding = judge_disk(f.disk("vda", None, kind="block", source="/dev/disk/by-id/wwn-0x5000", store="wwn:0x5000"), mounts=[LOCAL_MOUNT])
     assert finding.reason is None
     assert finding.warnings
 
@@ -149,21 +149,21 @@ VOLUME = f.disk("vda", kind="volume", source="images/vda.qcow2")
         ([{"name": "images", "type": "netfs", "active": True, "path": "/srv"}], None),
     ],
 )
-def test_the_pool_of_a_volume_must_be_there_and_active(pools: list[dict[str, t.Any]], words: str | None) -> None:
-    reason = of(VOLUME, pools=pools).reason
+def test_the_pool_of_a_volume_must_exist_and_be_active(pools: list[dict[str, t.Any]], words: str | None) -> None:
+    reason = judge_disk(VOLUME, pools=pools).reason
     assert reason is None if words is None else words in str(reason)
 
 
-def test_a_pool_of_the_same_name_proves_nothing() -> None:
+def test_a_pool_of_the_same_name_is_a_warning() -> None:
     pools = [{"name": "images", "type": "dir", "active": True, "path": "/srv"}]
-    assert "not proved" in of({**VOLUME, "shared": None}, pools=pools).warnings[0]
-    assert of({**VOLUME, "shared": None, "readonly": True}, pools=pools).warnings == ()
-    assert of(VOLUME, pools=None).warnings
+    assert "not proved" in judge_disk({**VOLUME, "shared": None}, pools=pools).warnings[0]
+    assert judge_disk({**VOLUME, "shared": None, "readonly": True}, pools=pools).warnings == ()
+    assert judge_disk(VOLUME, pools=None).warnings
 
 
-def test_all_disks_that_are_missing_are_named() -> None:
+def test_all_missing_disks_are_named() -> None:
     disks = [f.disk("vda"), f.disk("vdb")]
-    reason = str(judged("storage", request(disks=disks), host(paths={disk["source"]: False for disk in disks})).reason)
+    reason = str(judge_with("storage", request(disks=disks), host(paths={disk["source"]: False for disk in disks})).reason)
     assert "disk vda" in reason
     assert "disk vdb" in reason
 
@@ -176,16 +176,16 @@ def overlay(shared: bool | None, **more: t.Any) -> dict[str, t.Any]:
     return {**f.disk("vda"), "files": [{"role": "backing", "kind": "file", "source": BASE, "shared": shared, "store": store}], **more}
 
 
-def test_what_a_disk_is_built_on_is_judged_like_the_disk() -> None:
-    assert of(overlay(False), paths={PATH: True, BASE: False}).reason == f"The backing file {BASE} of disk vda is not there."
-    finding = of(overlay(False), paths={PATH: True, BASE: True})
+def test_backing_files_are_checked_like_disks() -> None:
+    assert judge_disk(overlay(False), paths={PATH: True, BASE: False}).reason == f"The backing file {BASE} of disk vda is not there."
+    finding = judge_disk(overlay(False), paths={PATH: True, BASE: True})
     assert finding.reason is None
-    assert f"The backing file {BASE} of disk vda is there on" in finding.warnings[0]
-    assert of(overlay(True), paths={PATH: True, BASE: True}).warnings == ()
-    assert of(overlay(False), {"vda": MIB}, paths={PATH: False, BASE: False}).reason is None
+    assert f"The backing file {BASE} of disk vda exists on" in finding.warnings[0]
+    assert judge_disk(overlay(True), paths={PATH: True, BASE: True}).warnings == ()
+    assert judge_disk(overlay(False), {"vda": MIB}, paths={PATH: False, BASE: False}).reason is None
 
 
-def test_a_chain_that_is_not_known_is_a_warning() -> None:
-    finding = of({**f.disk("vda"), "files_problem": "/x cannot be read"}, paths={PATH: True})
+def test_an_unknown_backing_chain_is_a_warning() -> None:
+    finding = judge_disk({**f.disk("vda"), "files_problem": "/x cannot be read"}, paths={PATH: True})
     assert finding.reason is None
-    assert "is built on is not known: /x cannot be read" in finding.warnings[0]
+    assert "are not known: /x cannot be read" in finding.warnings[0]

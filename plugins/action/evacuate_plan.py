@@ -1,0 +1,82 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""C(evacuate_plan) decides for all survivors of a dead host together. The decisions are in C(plugin_utils/_evacuate)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ansible.utils.display import Display
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import (
+    EVACUATE_ASSESS,
+    EVACUATE_CHECK,
+    EVACUATE_PROVE,
+    EVACUATE_SURVIVORS,
+    Spec,
+    evacuate_plan_spec,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment, read_moment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotSupported
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import EvacuationRequest, EvacuationTask, Shares, plan_evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import plan_lines
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+
+
+class ActionModule(EvacuationAction):
+    """Action plugin of the module of the same name."""
+
+    MODULE = "evacuate_plan"
+
+    def argument_spec(self) -> Spec:
+        """Return the module's options."""
+        return evacuate_plan_spec()
+
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Do one step towards a plan."""
+        self._refuse_free_strategy()
+        with readable_results():
+            task = decode(EvacuationTask, args)
+        step, request = task.step, EvacuationRequest.from_task(task)
+        if step == EVACUATE_CHECK:
+            request.check_options()
+            return {"changed": False, "assess_first": request.must_assess_first(self.settings(task_vars).is_known(request.source))}
+        if step == EVACUATE_SURVIVORS:
+            return {"changed": False, "survivors": request.find_survivors(self.settings(task_vars).facts)}
+        run = self.prepare_evacuation(task, task_vars)
+        if step == EVACUATE_PROVE:
+            run.context.options = dataclasses.replace(run.context.options, fencing=request.given_evidence(run.source.name, bool(self._task.check_mode)))
+        run.probe_fleet()
+        if step == EVACUATE_ASSESS:
+            return self.with_warnings(run, {**encode(build_assessment(run)), "changed": False})
+        return self.with_warnings(run, self._take_evidence(run) if step == EVACUATE_PROVE else self._share_domains(run, task))
+
+    def _take_evidence(self, run: Evacuation) -> JsonObject:
+        """Take the evidence. Nothing is fenced without need."""
+        if run.open_jobs():
+            run.prove_source_off(starts=False)
+        return {**encode(add_proof(run, boot_moment())), "changed": bool(run.proofs.all_evidence) and not run.check}
+
+    def _share_domains(self, run: Evacuation, task: EvacuationTask) -> JsonObject:
+        """Make the shares of the survivors, and show them."""
+        shares = Shares({}, [])
+        if run.open_jobs():
+            run.reuse_evidence()
+        if run.open_jobs():
+            shares = plan_evacuation(run, task.survivors or [run.context.target_host], read_moment(task.since or None))
+        plan = add_shares(run, shares)
+        if not self._task.no_log:
+            for line in plan_lines(plan):
+                Display().display(line)
+        return {**encode(plan), "changed": False}
+
+    def _refuse_free_strategy(self) -> None:
+        if str(self._task.get_play().strategy).rpartition(".")[2] in ("free", "host_pinned"):
+            raise NotSupported("With the strategy of this play, its hosts cannot share the work.", "Remove strategy from the play. Nothing was started.")

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Checks on shared storage whether a person has revoked the clean-shutdown token of this host while the host was off.
+
+This file is a standalone program that uses only the standard library: it is installed on the host as it is, and the boot guard runs it. It is a separate
+program, so that storage that hangs cannot hang the guard.
+
+The grant of a token names folders that other hosts see too, each with the nonce of the file that this host has left there. A revocation is a
+file beside that one, the tombstone of the grant. A folder without this host's own file is other storage, or is not mounted yet: it proves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import typing as t
+import uuid as uuid_module
+
+HOST_TOKEN_PREFIX = ".kvmfleet-host-"  # noqa: S105 - it names a file
+TOMBSTONE_PREFIX = ".kvmfleet-revoked-"
+
+# The exit codes of the program. Python's own failures end with 1 or 2.
+CONFIRMED = 0
+REVOKED = 10
+UNREADABLE = 11
+
+_LONGEST_BYTES = 4096
+
+if t.TYPE_CHECKING:
+    Json = t.Union[bool, int, float, str, t.Sequence["Json"], t.Mapping[str, "Json"], None]
+
+
+class Grant(t.TypedDict):
+    """The right to leave clean-shutdown tokens: its ID, its host, and the folders that confirm it, each with the nonce of that host's token there."""
+
+    grant: str
+    host_id: str
+    folders: t.Mapping[str, str]
+
+
+def is_grant(grant: Json) -> bool:
+    """Whether this is a grant that can be confirmed: C(grant) and C(host_id), both UUIDs, and C(folders) (absolute path: nonce), at least one."""
+    if not isinstance(grant, dict) or not (_is_uuid(grant.get("grant")) and _is_uuid(grant.get("host_id"))):
+        return False
+    folders = grant.get("folders")
+    return isinstance(folders, dict) and bool(folders) and all(os.path.isabs(folder) and isinstance(nonce, str) for folder, nonce in folders.items())
+
+
+def judge_grant(grant: Grant) -> t.Tuple[int, str]:
+    """Return L(CONFIRMED), L(REVOKED) or L(UNREADABLE), and why. One tombstone revokes; every folder has to be read before a grant is confirmed."""
+    findings = {folder: _read_tombstone(grant, folder) for folder in sorted(grant["folders"])}
+    for folder, (is_revoked, _problem) in findings.items():
+        if is_revoked:
+            return REVOKED, f"the clean-shutdown token was revoked while this host was off (tombstone in {folder})"
+    problems = "; ".join(f"{folder}: {problem}" for folder, (_is_revoked, problem) in findings.items() if problem)
+    return (UNREADABLE, f"shared storage does not confirm that nobody has revoked the clean-shutdown token ({problems})") if problems else (CONFIRMED, "")
+
+
+def has_tombstone(folder: str, grant: str, host_id: str, nonce: str) -> bool:
+    """Whether the grant was revoked by a file in this folder. Raises C(OSError) or C(ValueError) when the folder cannot be read or is another store."""
+    # Both files are read through one descriptor: they are of one store, even if another one is mounted over the path meanwhile.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if _read_nonce(descriptor, host_id) != nonce:
+            raise ValueError("this host's file there has another nonce")
+        return _file_exists(f"{TOMBSTONE_PREFIX}{grant}", descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def main(arguments: t.Sequence[str]) -> int:
+    """Judge the grant in the only argument, which is JSON; print why it is not confirmed."""
+    grant = json.loads(arguments[0])
+    code, why = judge_grant(grant) if is_grant(grant) else (UNREADABLE, "the grant names no shared storage")
+    sys.stdout.write(f"{why}\n")
+    return code
+
+
+def _read_tombstone(grant: Grant, folder: str) -> t.Tuple[bool, str]:
+    """Return whether this folder has the tombstone of the grant, and the problem if that is not known."""
+    try:
+        return has_tombstone(folder, grant["grant"], grant["host_id"], grant["folders"][folder]), ""
+    except (OSError, ValueError) as error:
+        return False, getattr(error, "strerror", None) or str(error)
+
+
+def _read_nonce(descriptor: int, host_id: str) -> Json:
+    handle = os.open(f"{HOST_TOKEN_PREFIX}{host_id}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=descriptor)
+    with os.fdopen(handle, "rb") as stream:
+        token = json.loads(stream.read(_LONGEST_BYTES))
+    return token.get("nonce") if isinstance(token, dict) and token.get("host_id") == host_id else None
+
+
+def _file_exists(name: str, descriptor: int) -> bool:
+    try:
+        os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_uuid(value: Json) -> bool:
+    try:
+        return isinstance(value, str) and str(uuid_module.UUID(value)) == value
+    except ValueError:
+        return False
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

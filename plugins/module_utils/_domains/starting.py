@@ -1,0 +1,170 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Starts a domain that is defined on this host. It never starts a domain that moves, and never starts one twice.
+
+Notes on the host name the domains that are to be started again because a drain has shut them down, or a boot was held. They survive boots.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import typing as t
+
+from .._files import replace_file, sync_folder
+from .._libvirt.host import open_host
+from .._libvirt.interface import Host
+from .._model import domain_states
+from .._model.boot_guard import StartNote
+from .._model.clock import utc_now
+from .._model.codec import ShapeError, decode, encode
+from .._model.errors import Forbidden, InvalidArgument, InvalidState, KvmfleetError
+from .._model.references import canonical_uuid, parse_uuid
+from .._model.statuses import FINAL
+from .._model.watched_moves import read_watcher
+from .._module import check_domain_name, require_local, require_root
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_alive, prepare_run_folder, read_json, state_path
+
+NOTES_FOLDER = "/var/lib/kvmfleet/start-again"
+NOTED_BY_DRAIN = "drain"
+
+
+def note_start(uuid: str, name: t.Optional[str], why: t.Sequence[str], folder: str = NOTES_FOLDER) -> bool:
+    """Note on disk that the domain is to be started again; return whether that was new. Reasons are added to those of an earlier note."""
+    path = _note_path(uuid, folder)
+    try:
+        before = _read_note(path, uuid)
+        whys = tuple(sorted({*(before.why if before else ()), *why}))
+        if before and before.why == whys:
+            return False
+        noted = before or StartNote(parse_uuid(uuid), name, whys, utc_now())
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        replace_file(path, f"{json.dumps(encode(dataclasses.replace(noted, name=name, why=whys)))}\n", 0o600)
+        return True
+    except OSError as error:
+        raise Forbidden(f"Cannot record in {folder} that domain {name} is to be started again: {error.strerror}.", "Set become: true.") from error
+
+
+def forget_note(uuid: str, folder: str = NOTES_FOLDER) -> bool:
+    """Remove the note of the domain. Return whether it had one."""
+    try:
+        os.unlink(_note_path(uuid, folder))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise Forbidden(f"The note of domain {uuid} in {folder} cannot be removed: {error.strerror}.", "Set become: true.") from error
+    sync_folder(folder)
+    return True
+
+
+def is_noted(uuid: str, folder: str = NOTES_FOLDER) -> bool:
+    """Whether the domain has a note."""
+    return _read_note(_note_path(uuid, folder), uuid) is not None
+
+
+def list_notes(folder: str = NOTES_FOLDER) -> t.Tuple[t.List[StartNote], t.List[str]]:
+    """Return the notes by name, and the paths of files that are not notes."""
+    found, damaged = [], []
+    for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        stem, suffix = os.path.splitext(entry)
+        if suffix == ".json":
+            path = os.path.join(folder, entry)
+            noted = _read_note(path, stem)
+            if noted:
+                found.append(noted)
+            elif os.path.lexists(path):
+                damaged.append(path)
+    return sorted(found, key=lambda one: (str(one.name), one.uuid)), damaged
+
+
+def _read_note(path: str, uuid: str) -> t.Optional[StartNote]:
+    """Return the note; null if the file does not exist, or is torn or edited."""
+    with contextlib.suppress(ShapeError, InvalidArgument):
+        noted = decode(StartNote, read_json(path))
+        return noted if noted.uuid == uuid.lower() and parse_uuid(uuid) else None
+    return None
+
+
+def _note_path(uuid: str, folder: str) -> str:
+    return os.path.join(folder, f"{parse_uuid(uuid)}.json")
+
+
+class StartOptions(t.TypedDict):
+    """The options of the module C(domain_start) that select a domain."""
+
+    uri: str
+    name: t.Optional[str]
+    uuid: t.Optional[str]
+
+
+@dataclasses.dataclass
+class DomainStart:
+    """One domain that is to run."""
+
+    host: Host
+    info: domain_states.DomainInfo
+    folder: str = RUN_FOLDER
+    notes_folder: str = NOTES_FOLDER
+
+    @property
+    def domain_text(self) -> str:
+        return f"Domain {self.info.name} on {self.host.read_hostname()}"
+
+    def is_active(self) -> bool:
+        return self.info.view.active
+
+    def check_startable(self) -> None:
+        """Raise L(InvalidState) if the domain is being moved."""
+        state = read_json(state_path(self.info.uuid, self.folder))
+        if isinstance(state, dict) and state.get("status") not in FINAL and is_alive(read_watcher(state.get("watcher"))):
+            raise self._being_moved()
+
+    def carry_out(self) -> t.Dict[str, str]:
+        """Start the domain, and return its C(state) and C(reason) afterwards. No move of the domain can begin on this host during the start."""
+        try:
+            ownership = Ownership(self.info.uuid, self.folder)
+        except AlreadyWatched:
+            raise self._being_moved() from None
+        try:
+            view = self._start_domain()
+        finally:
+            ownership.release_lock()
+        self.forget_start()
+        return {"state": view.state, "reason": view.reason}
+
+    def forget_start(self) -> None:
+        """Forget that the domain was to be started again: it is active."""
+        forget_note(self.info.uuid, self.notes_folder)
+
+    def _start_domain(self) -> domain_states.DomainView:
+        try:
+            self.host.start_domain(self.info.uuid)
+        except KvmfleetError as error:
+            if self.host.view_domain(self.info.uuid).active:
+                return self.host.view_domain(self.info.uuid)
+            error.next_step = error.next_step or "It is off. Repair what libvirt reports, then run the task again."
+            raise
+        view = self.host.view_domain(self.info.uuid)
+        if not view.active:
+            raise InvalidState(
+                f"{self.domain_text} was started and is {view.describe()} already.", "Look at its log in /var/log/libvirt/qemu and run the task again."
+            )
+        return view
+
+    def _being_moved(self) -> InvalidState:
+        return InvalidState(f"{self.domain_text} is being moved.", "It was not started: wait for the end of the move.")
+
+
+def start_of(params: StartOptions) -> DomainStart:
+    """Return the start that a module's options ask for. Raises what is wrong with them, L(Forbidden), or L(NotFound)."""
+    check_domain_name(params["name"])
+    uuid = canonical_uuid(params["uuid"])
+    require_root()
+    prepare_run_folder()
+    host = open_host(require_local(params["uri"]))
+    return DomainStart(host, host.find_domain(name=params["name"], uuid=uuid))

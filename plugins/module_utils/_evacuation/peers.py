@@ -1,0 +1,126 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The answers of other hosts: their domains, over libvirt, from all hosts at once; and whether anything answers at the SSH port of a host."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import socket
+import typing as t
+
+from .._model.clock import BootMoment, boot_moment
+from .._model.errors import KvmfleetError, Unreachable
+from .._model.evidence import SshEndpoint
+from .._model.references import DomainPresence, HostAnswer, silent_answer
+from .._model.saved_domains import PeerAnswers
+from .._time_limits import answer_within
+
+if t.TYPE_CHECKING:
+    from .._libvirt.interface import Host
+
+MAX_AT_ONCE = 32
+# A busy host may take 60 s to open a connection, and a daemon that is starting a domain answers nothing until that domain runs. Such a connection stays alive.
+PATIENCE_SECONDS = 90.0
+
+
+def ask_fleet(
+    uris: t.Mapping[str, str],
+    open_host: t.Callable[[str], Host],
+    uuids: t.Optional[t.Collection[str]] = None,
+    patience_seconds: float = PATIENCE_SECONDS,
+    identify: bool = True,
+) -> t.Dict[str, HostAnswer]:
+    """Return the answer of each host by its name.
+
+    :arg uris: name of each host to its URI.
+    :arg uuids: the domains to query, each with a call of its own: a list of all domains waits for every domain that the host is starting. None means all.
+    :arg identify: whether to read each host's own ID; otherwise C(host_id) is null.
+    :arg patience_seconds: a host that has not answered by then is silent.
+    """
+    names = sorted(uris)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(MAX_AT_ONCE, len(names)))) as pool:
+        return dict(zip(names, pool.map(lambda name: _ask_in_time(uris[name], open_host, uuids, patience_seconds, identify), names)))
+
+
+def _ask_in_time(uri: str, open_host: t.Callable[[str], Host], uuids: t.Optional[t.Collection[str]], seconds: float, identify: bool) -> HostAnswer:
+    answer = answer_within(seconds, lambda: _ask_host(uri, open_host, uuids, identify))
+    return answer or silent_answer(Unreachable(f"libvirt at {uri} did not answer within {seconds:.0f} s."))
+
+
+def _ask_host(uri: str, open_host: t.Callable[[str], Host], uuids: t.Optional[t.Collection[str]], identify: bool) -> HostAnswer:
+    try:
+        host = open_host(uri)
+    except KvmfleetError as error:
+        return silent_answer(error)
+    try:
+        domains = {uuid: DomainPresence(active) for uuid, active in _read_domains(host, uuids).items()}
+        return HostAnswer(True, host.host_id() if identify else None, host.host_uuid(), domains)
+    except KvmfleetError as error:
+        return silent_answer(error)
+    finally:
+        host.close()
+
+
+def _read_domains(host: Host, uuids: t.Optional[t.Collection[str]]) -> t.Dict[str, bool]:
+    """Return the domains of the host, or only the given ones, and whether they are active."""
+    if uuids is None:
+        return {entry["uuid"]: entry["active"] for entry in host.list_sizes()}
+    views = ((uuid, host.view_domain(uuid)) for uuid in sorted(uuids))
+    return {uuid: view.active for uuid, view in views if view.present}
+
+
+SSH_ANSWERS, SSH_REFUSED, SSH_SILENT, SSH_UNKNOWN = "answers", "refused", "silent", "unknown"
+SSH_SECONDS = 5.0
+# Errors that come from a machine that is on and has the address.
+SSH_ALIVE = (SSH_ANSWERS, SSH_REFUSED)
+
+
+def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
+    """Return L(SSH_ANSWERS) if a connection was accepted, L(SSH_REFUSED), L(SSH_SILENT) without an answer, L(SSH_UNKNOWN) for an unknown name."""
+    try:
+        with socket.create_connection((address, port), timeout=seconds):
+            return SSH_ANSWERS
+    except ConnectionRefusedError:
+        return SSH_REFUSED
+    except (socket.gaierror, UnicodeError):
+        return SSH_UNKNOWN
+    except OSError:
+        return SSH_SILENT
+
+
+def probe_ssh_endpoints(doors: t.Sequence[SshEndpoint], ask: t.Callable[[str, int], str] = probe_ssh) -> t.Tuple[SshEndpoint, ...]:
+    """Return the doors with their answers. All are tried at once, so that a silent one does not delay the others."""
+    with concurrent.futures.ThreadPoolExecutor(max(1, len(doors))) as pool:
+        answers = pool.map(lambda door: ask(door.address, door.port), doors)
+        return tuple(dataclasses.replace(door, says=says) for door, says in zip(doors, answers))
+
+
+# Slow hosts may take longer to answer than the proof of a silent source is valid. Answers are valid longer: the ledger's records keep every other task
+# from starting these domains meanwhile.
+ANSWERS_VALID_SECONDS = 120.0
+
+Uuids = t.AbstractSet[str]
+
+
+def ask_peers(uris: t.Mapping[str, str], uuids: Uuids, open_host: t.Callable[[str], Host]) -> PeerAnswers:
+    """Return what the other hosts answer about these domains.
+
+    :arg uris: name of each host to its URI.
+    """
+    asked_at = boot_moment()
+    answers = ask_fleet(uris, open_host, uuids, identify=False)
+    active = {uuid: name for name, answer in answers.items() for uuid in answer.active_uuids}
+    silent = tuple(f"{name}: {answer.msg}" for name, answer in answers.items() if not answer.answered)
+    return PeerAnswers(active, silent, tuple(sorted(uuids)), asked_at)
+
+
+def are_answers_valid(answers: t.Optional[PeerAnswers], uuids: Uuids, now: BootMoment) -> bool:
+    """Whether answers of an earlier call still hold for these domains: every host had answered, in this boot and not too long ago."""
+    if answers is None or answers.silent or not uuids <= set(answers.uuids):
+        return False
+    age = now.seconds_since(answers.moment)
+    return age is not None and 0 <= age < ANSWERS_VALID_SECONDS

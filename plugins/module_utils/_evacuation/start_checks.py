@@ -1,0 +1,195 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Checks before a domain of a dead host is started on this host: the saved definition is its own, and this host sees the disks and files that it names.
+
+The ledger may be a folder of files that anybody can edit. Disks and files are proved by tokens and identities that were read while all hosts were healthy.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import typing as t
+from xml.etree import ElementTree
+
+from .._facts.disks import list_files_below
+from .._facts.image_header import RAW, Unreadable
+from .._model.definition_files import describe_file, source_of
+from .._model.errors import Unsafe
+from .._model.libvirt_formats import NotXml, parse_xml
+from .._model.saved_domains import HostTokens, RestartOrder, SavedDisk, SavedFile
+from .._time_limits import answer_within
+from . import images, qemu_locks
+from .images import STORAGE_SECONDS, ImageLocator
+
+
+def check_definition(order: RestartOrder, emulators: t.Collection[str]) -> None:
+    """Raise L(Unsafe) unless the definition is one of this domain, with exactly the disks that were proved.
+
+    :arg emulators: the programs that this host runs guests with.
+    """
+    root = _parse_definition(order)
+    found_uuid, found_name = (root.findtext("uuid") or "").strip().lower(), (root.findtext("name") or "").strip()
+    for what, found, wanted in (("UUID", found_uuid, order.uuid), ("name", found_name, order.name)):
+        if found != wanted:
+            raise _unusable_definition(order, f"it belongs to a domain with the {what} {found[:80]!r}")
+    emulator = root.findtext("devices/emulator")
+    if emulator is not None and emulator.strip() not in emulators:
+        raise _unusable_definition(order, f"its emulator is {emulator.strip()[:80]!r}, which this host does not have ({', '.join(emulators)})")
+    there = sorted((_read_target(disk), source_of(disk.find("source"))) for disk in root.findall("devices/disk"))
+    if there != sorted((target, source) for target, source in order.sources):
+        raise _unusable_definition(order, f"its disks are {_format_disks(there)}, not those that were saved with it: {_format_disks(order.sources)}")
+    proved = {disk.target: disk for disk in order.disks}
+    strange = [target for target, source in there if target not in proved or not _has_source(proved[target], source)]
+    if strange or len(proved) != len(there):
+        raise _unusable_definition(order, f"the proved disks are not those of the definition: they differ in {', '.join(strange) or 'all of them'}")
+
+
+def _parse_definition(order: RestartOrder) -> ElementTree.Element:
+    text = order.definition
+    if not text or not text.strip():
+        raise _unusable_definition(order, "there is none")
+    try:
+        root = parse_xml(text)
+    except NotXml as error:
+        raise _unusable_definition(order, str(error)) from error
+    if root.tag != "domain":
+        raise _unusable_definition(order, f"it is not a domain but {root.tag[:80]!r}")
+    return root
+
+
+def _read_target(disk: ElementTree.Element) -> str:
+    target = disk.find("target")
+    return target.get("dev", "") if target is not None else ""
+
+
+def _has_source(disk: SavedDisk, source: str) -> bool:
+    # A volume was saved as its file or device in the pool.
+    return disk.path == source or not source.startswith("/")
+
+
+def _format_disks(disks: t.Iterable[t.Sequence[str]]) -> str:
+    return ", ".join(f"{target} on {source[:200] or 'nothing'}" for target, source in disks) or "none"
+
+
+def _unusable_definition(order: RestartOrder, why: str) -> Unsafe:
+    return Unsafe(
+        f"The saved definition of domain {order.name} ({order.uuid}) cannot be used: {why}. It was not started.",
+        "See its document in the ledger; protect the host that has the domain again once it is back.",
+    )
+
+
+_BLOCK, _NETWORK, _FILE = "block", "network", "file"
+
+Image = t.Union[SavedDisk, SavedFile]
+
+
+class WantedDomain(t.Protocol):
+    """What a host must have before it starts a domain; see L(RestartOrder)."""
+
+    @property
+    def disks(self) -> t.Tuple[SavedDisk, ...]:
+        """Its disks, as they were saved."""
+
+    @property
+    def files(self) -> t.Tuple[SavedFile, ...]:
+        """The proved files that it needs beside its disks."""
+
+    @property
+    def fresh(self) -> t.Tuple[str, ...]:
+        """The paths of files that the start has to create."""
+
+    @property
+    def tokens(self) -> HostTokens:
+        """The tokens of the host that the domain was saved on."""
+
+
+def find_unproved(domain: WantedDomain) -> t.Dict[str, str]:
+    """Return, by the name for messages, why a disk or file that a start would use is not proved to be the saved one; empty if all are."""
+    disks = {f"disk {target}": why for target, why in find_unproved_disks(domain.disks, domain.tokens).items()}
+    return {**disks, **find_unproved_files(domain.files, domain.tokens), **find_stale_files(domain.fresh)}
+
+
+def find_unproved_disks(disks: t.Iterable[SavedDisk], tokens_of_host: HostTokens) -> t.Dict[str, str]:
+    """Return, by target, why a needed disk is not proved to be that of the saved definition; empty if all are.
+
+    :arg tokens_of_host: those of the host that the domain was saved on.
+    """
+    images = ImageLocator()
+    reasons = {disk.target: _explain_unproved(disk, tokens_of_host, images) or _explain_new_backing(disk) for disk in disks if disk.is_needed}
+    return {target: why for target, why in reasons.items() if why}
+
+
+def find_unproved_files(files: t.Iterable[SavedFile], tokens_of_host: HostTokens) -> t.Dict[str, str]:
+    """Return, by name, why a file that a domain needs beside its disks is not proved to be the one that was saved; empty if all are."""
+    images = ImageLocator()
+    reasons = {describe_file(file.what, file.path): _explain_unproved(file, tokens_of_host, images) or _explain_absence(file) for file in files}
+    return {name: why for name, why in reasons.items() if why}
+
+
+def find_stale_files(paths: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return, by path, why a start would not create a fresh file: one exists already, from an earlier stay or of another owner."""
+    return {path: "it already exists on this host, and would be used instead of a fresh one: move it away" for path in paths if _path_exists(path)}
+
+
+def _explain_absence(file: SavedFile) -> str:
+    # libvirt creates missing firmware variables, and QEMU missing persistent memory.
+    return "it no longer exists on this host" if file.is_expected and not _path_exists(file.path) else ""
+
+
+def _path_exists(path: str) -> bool:
+    return bool(answer_within(STORAGE_SECONDS, lambda: os.path.lexists(path)))
+
+
+def _explain_unproved(image: Image, tokens_of_host: HostTokens, images: ImageLocator) -> str:
+    missing = [folder for folder in image.folders if not _is_token_seen(folder, tokens_of_host)]
+    if missing:
+        return f"the token that its host left in {', '.join(missing)} is not visible on this host"
+    lacking = [wwn or path for path, wwn in _required_devices(image).items() if not wwn or images.find_device_identity(path) != wwn]
+    if lacking:
+        return f"the device {', '.join(lacking)} is not on this host"
+    if not (image.folders or image.kind in (_BLOCK, _NETWORK)):
+        return f"a disk of the kind {image.kind!r} cannot be proved to be the same one on this host"
+    return ""
+
+
+def _required_devices(image: Image) -> t.Dict[str, t.Optional[str]]:
+    """Return the identity of each device that this host must have."""
+    below = image.backing_devices if isinstance(image, SavedDisk) else None
+    own = {image.path: image.wwn or None} if image.kind == _BLOCK else {}
+    return {**(below or {}), **own}
+
+
+def _explain_new_backing(disk: SavedDisk) -> str:
+    """Return which backing files the image has now that it did not have when it was saved: they are not proved."""
+    if disk.kind != _FILE or not disk.format or disk.format == RAW:
+        return ""
+    known = {*(disk.backing or ()), *(disk.backing_devices or ())}
+    others = sorted(set(answer_within(STORAGE_SECONDS, lambda: _list_backing_files(disk.path)) or ()) - known)
+    return f"it is built on {', '.join(others)} now, but was not when it was saved" if others else ""
+
+
+def _list_backing_files(path: str) -> t.List[str]:
+    try:
+        return [file.path for file in list_files_below(path) if file.path]
+    except Unreadable:
+        return []
+
+
+def _is_token_seen(folder: str, tokens_of_host: HostTokens) -> bool:
+    nonce = tokens_of_host.folders.get(folder)
+    return bool(nonce) and bool(answer_within(STORAGE_SECONDS, lambda: images.is_token_seen(folder, tokens_of_host.host_id, str(nonce))))
+
+
+def read_lock_states(paths: t.Iterable[str], may_take: bool) -> t.Dict[str, t.Dict[str, str]]:
+    """Return C(state) (L(LOCKED), L(FREE), L(UNPROVABLE)) and C(why) of each image.
+
+    :arg may_take: true only when the host that had the images is proved to be off; see L(probe_lock).
+    """
+    silent = qemu_locks.LockFinding(qemu_locks.UNPROVABLE, f"its file system did not answer within {STORAGE_SECONDS:.0f} s")
+    probes = {path: functools.partial(qemu_locks.probe_lock, path, may_take) for path in sorted(set(paths))}
+    found = {path: answer_within(STORAGE_SECONDS, probe) or silent for path, probe in probes.items()}
+    return {path: {"state": finding.state, "why": finding.why} for path, finding in found.items()}

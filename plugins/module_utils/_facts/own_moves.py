@@ -1,0 +1,161 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The moves that began on this host.
+
+libvirt and the state files of watchers have the moves in progress; the last move of each domain is kept until the next boot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+from .._libvirt.interface import Host
+from .._migration.monitor import measure_progress
+from .._model import domain_states
+from .._model import statuses as s
+from .._model.codec import Json, JsonObject, encode
+from .._model.errors import Internal, InvalidArgument
+from .._model.records import MoveRecord, new_record
+from .._model.references import DomainRef, HostRef, canonical_uuid
+from .._model.watched_moves import StateFile, read_state
+from .._run_folder import RUN_FOLDER, is_alive, is_locked, read_json
+
+
+def read_state_files(folder: str) -> t.Optional[t.Dict[str, StateFile]]:
+    """Return all state files by domain UUID, without those that are torn or have another domain's name; null if this user may not read them."""
+    documents = read_documents(folder)
+    if documents is None:
+        return None
+    read = {uuid: _state_or_none(document) for uuid, document in documents.items()}
+    return {uuid: state for uuid, state in read.items() if state and state.record.domain.uuid == uuid}
+
+
+def read_documents(folder: str) -> t.Optional[t.Dict[str, Json]]:
+    """Return the content of each state file by the domain UUID in its name; null if this user may not read them."""
+    try:
+        names = [name for name in os.listdir(folder) if name.endswith(".json")]
+        return {name[: -len(".json")]: read_json(os.path.join(folder, name)) for name in names}
+    except FileNotFoundError:
+        return {}
+    except PermissionError:
+        return None
+
+
+def _state_or_none(document: Json) -> t.Optional[StateFile]:
+    try:
+        return read_state(document)
+    except Internal:
+        return None
+
+
+# Beside the definitions, which outlive a boot as well.
+NOTES_FOLDER = "/var/lib/kvmfleet/evacuations"
+
+_SUMMARY_KEYS = ("id", "generation", "type", "status", "updated_at", "domain", "source", "destination")
+
+
+def list_remembered(folder: str = RUN_FOLDER, notes_folder: str = NOTES_FOLDER) -> t.Optional[t.List[JsonObject]]:
+    """Return of each move and evacuation what a ledger can be compared with, its C(ledger_id) with it; null if this user may not read that."""
+    moves, notes = _read_kept_states(folder), _read_kept_states(notes_folder)
+    if moves is None or notes is None:
+        return None
+    return [_summarize_record(state.record) for state in [*moves, *notes]]
+
+
+def find_remembered(record_id: str, folder: str = RUN_FOLDER, notes_folder: str = NOTES_FOLDER) -> t.Optional[JsonObject]:
+    """Return the complete C(record), and in C(watched) whether a process on this host still acts for it; null if this host does not remember the record."""
+    for state in _read_kept_states(folder) or ():
+        if state.record.id == record_id:
+            return {"record": encode(state.record), "watched": is_alive(state.watcher)}
+    for note in _read_kept_states(notes_folder) or ():
+        if note.record.id == record_id:
+            return {"record": encode(note.record), "watched": is_locked(note.record.domain.uuid, folder)}
+    return None
+
+
+def _summarize_record(record: MoveRecord) -> JsonObject:
+    return {**{key: encode(getattr(record, key)) for key in _SUMMARY_KEYS}, "ledger_id": record.ledger_id or None}
+
+
+def _read_kept_states(folder: str) -> t.Optional[t.List[StateFile]]:
+    """Return the moves that are kept in a folder, in the order of the file names; notes of evacuations name no watcher."""
+    found = read_state_files(folder)
+    return None if found is None else [state for uuid, state in sorted(found.items()) if _has_canonical_ids(state.record)]
+
+
+def _has_canonical_ids(record: MoveRecord) -> bool:
+    try:
+        return canonical_uuid(record.id) == record.id and canonical_uuid(record.domain.uuid) == record.domain.uuid
+    except InvalidArgument:
+        return False
+
+
+States = t.Mapping[str, StateFile]
+
+
+@dataclasses.dataclass(frozen=True)
+class Migration:
+    """A migration away from this host.
+
+    :arg record: of a foreign job it has no ID, and no destination, because libvirt does not report it.
+    :arg watched: whether one of our watchers follows it; null if the state files are not readable.
+    """
+
+    record: MoveRecord
+    watched: t.Optional[bool]
+
+    def as_json(self) -> JsonObject:
+        """Return what a module returns of it."""
+        return {**encode(self.record), "watched": self.watched}
+
+
+def read_unfinished_states(folder: str = RUN_FOLDER) -> t.Optional[t.Dict[str, StateFile]]:
+    """Return the state files of unfinished moves by domain UUID; null if this user may not read them."""
+    states = read_state_files(folder)
+    return None if states is None else {uuid: state for uuid, state in states.items() if state.record.status not in s.FINAL}
+
+
+def list_in_progress(host: Host, states: t.Optional[States], uuid: t.Optional[str] = None) -> t.List[Migration]:
+    """Return each migration away from the host, with figures of this moment.
+
+    :arg states: as L(read_unfinished_states) returns them.
+    :arg uuid: only this domain.
+    """
+    leaving = [info for info in host.list_domains() if _is_leaving(info.view) and uuid in (None, info.uuid)]
+    found = [_describe_running(host, info, (states or {}).get(info.uuid), states is None) for info in leaving]
+    seen = {info.uuid for info in leaving}
+    waiting = [state for state in (states or {}).values() if state.record.domain.uuid not in seen and is_alive(state.watcher)]
+    found += [Migration(state.record, True) for state in waiting if uuid in (None, state.record.domain.uuid)]
+    return sorted(found, key=lambda migration: (migration.record.domain.name or "", migration.record.domain.uuid))
+
+
+def _is_leaving(view: domain_states.DomainView) -> bool:
+    in_post_copy = view.state == domain_states.PAUSED and view.reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
+    return view.active and (view.job == domain_states.JOB_OUTGOING or in_post_copy)
+
+
+def _describe_running(host: Host, info: domain_states.DomainInfo, state: t.Optional[StateFile], unreadable: bool) -> Migration:
+    watched = None if unreadable else bool(state and is_alive(state.watcher))
+    record = state.record if state else _describe_foreign(host, info)
+    in_post_copy = info.view.reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
+    stats = host.read_job(info.uuid)
+    progress = record.progress if stats is None else measure_progress(stats, record.progress.percent, info.memory_bytes)
+    return Migration(dataclasses.replace(record, status=s.RUNNING_POST_COPY if in_post_copy else s.RUNNING, progress=progress), watched)
+
+
+def _describe_foreign(host: Host, info: domain_states.DomainInfo) -> MoveRecord:
+    record = new_record(
+        s.LIVE_MIGRATION,
+        DomainRef(info.uuid, info.name),
+        HostRef(host.read_hostname(), None, host.host_uuid()),
+        HostRef(None, None, None),
+        {},
+        "libvirt",
+        detail="found in progress; libvirt does not report its destination",
+    )
+    return dataclasses.replace(record, id=None)

@@ -1,0 +1,206 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The parts of the requirements of a definition: the CPU, the placement of vCPUs and memory, host devices, and networks.
+
+The CPU of an active guest is the one that the guest really has.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import typing as t
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from .._model.errors import Internal
+from .._model.libvirt_formats import format_pci_address, parse_device_number, parse_ids, parse_number, parse_size, parse_vcpu_count, round_up_to_mib
+from .._model.requests import DeviceNeed, GuestCell, GuestCpu, HugepageNeed, NetworkNeed, NumaPlacement, Pinning
+
+# Features that QEMU adds if a processor package has several threads, and reports since 10.0 (docs/libvirt.md, "Processors").
+_OF_THREADS = ("ht", "cmp_legacy")
+_PARTS = ("dies", "clusters", "cores", "threads")
+
+
+# A definition without a CPU means QEMU's default.
+NO_CPU = GuestCpu(mode=None, model=None, features={}, xml=None, package_threads=1, shows_threads=None)
+
+
+def describe_cpu(root: ElementTree.Element) -> GuestCpu:
+    """Return the CPU of a definition.
+
+    QEMU itself makes features of the threads of a processor package. They are left out: no host has to give them.
+    """
+    found = root.find("cpu")
+    if found is None:
+        return NO_CPU
+    threads, shown = _count_package_threads(found), found.find("feature[@name='ht']") is not None
+    cpu = _remove_thread_features(found) if threads > 1 else found
+    model = (cpu.findtext("model") or "").strip() or None
+    return GuestCpu(
+        mode=cpu.get("mode") or ("custom" if model else None),
+        model=model,
+        features={feature.get("name", ""): feature.get("policy", "require") for feature in cpu.findall("feature")},
+        xml=ElementTree.tostring(cpu, encoding="unicode").strip(),
+        package_threads=threads,
+        shows_threads=shown if cpu.get("check") == "full" else None,
+    )
+
+
+def has_loose_tsc(root: ElementTree.Element, cpu: GuestCpu) -> bool:
+    """Whether the guest sees an invariant TSC whose frequency is not fixed: it would run at another speed elsewhere."""
+    is_fixed = any(timer.get("name") == "tsc" and timer.get("frequency") for timer in root.findall("clock/timer"))
+    return (cpu.features or {}).get("invtsc") in ("require", "force") and not is_fixed
+
+
+def _count_package_threads(cpu: ElementTree.Element) -> int:
+    topology = cpu.find("topology")
+    if topology is None:
+        return 1
+    return math.prod(max(1, parse_vcpu_count(topology.get(part), 1)) for part in _PARTS)
+
+
+def _remove_thread_features(cpu: ElementTree.Element) -> ElementTree.Element:
+    cpu = copy.deepcopy(cpu)
+    for feature in [feature for feature in cpu.findall("feature") if feature.get("name") in _OF_THREADS]:
+        cpu.remove(feature)
+    return cpu
+
+
+# A guest with as many vCPUs as the largest hosts have CPUs, each pinned to all of them.
+_MOST_PINS = 2**22
+
+
+def read_pinning(root: Element, vcpus: int) -> t.Optional[Pinning]:
+    """Return the pinning, or null if nothing is pinned. A set for all vCPUs counts for those without one."""
+    vcpu = root.find("vcpu")
+    common = tuple(parse_ids(vcpu.get("cpuset"))) if vcpu is not None and vcpu.get("placement") != "auto" else ()
+    pins = {str(number): common for number in range(vcpus)} if common else {}
+    named = len(common) * vcpus
+    _check_pins(named)
+    for pin in root.findall("cputune/vcpupin"):
+        pins[pin.get("vcpu", "")] = tuple(parse_ids(pin.get("cpuset")))
+        named += len(pins[pin.get("vcpu", "")])
+        _check_pins(named)
+    emulator = root.find("cputune/emulatorpin")
+    emulator_ids = tuple(parse_ids(emulator.get("cpuset"))) if emulator is not None else common or None
+    return Pinning(pins, emulator_ids) if pins or emulator_ids else None
+
+
+def _check_pins(named: int) -> None:
+    if named > _MOST_PINS:
+        raise Internal(f"A definition pins vCPUs to more host CPUs, counted one by one, than are supported ({_MOST_PINS}).")
+
+
+def read_numa(root: Element) -> t.Optional[NumaPlacement]:
+    """Return how the memory is bound, and the guest's own cells, or null if the definition does not mention NUMA."""
+    memory = root.find("numatune/memory")
+    nodes = {node.get("cellid"): tuple(parse_ids(node.get("nodeset"))) for node in root.findall("numatune/memnode")}
+    cells = tuple(_read_cell(cell, number, nodes) for number, cell in enumerate(root.findall("cpu/numa/cell")))
+    if memory is None and not cells:
+        return None
+    mode = memory.get("mode", "strict") if memory is not None else None
+    return NumaPlacement(mode, tuple(parse_ids(memory.get("nodeset"))) if memory is not None else (), cells)
+
+
+def _read_cell(cell: Element, number: int, nodes: t.Mapping[t.Optional[str], t.Tuple[int, ...]]) -> GuestCell:
+    identifier = cell.get("id", str(number))
+    return GuestCell(
+        id=parse_number(identifier),
+        memory_mib=round_up_to_mib(parse_size(cell.get("memory"), cell.get("unit"))),
+        vcpus=tuple(parse_ids(cell.get("cpus"))),
+        nodeset=nodes.get(identifier),
+    )
+
+
+def read_hugepages(root: Element, memory_mib: int, numa: t.Optional[NumaPlacement]) -> t.List[HugepageNeed]:
+    """Return the parts of the guest's memory that have to be in huge pages."""
+    if root.find("memoryBacking/hugepages") is None:
+        return []
+    cells = {cell.id: cell.memory_mib for cell in (numa.cells if numa else None) or ()}
+    left = memory_mib
+    found: t.List[HugepageNeed] = []
+    pages = root.findall("memoryBacking/hugepages/page")
+    for page in [page for page in pages if page.get("nodeset")]:
+        size = sum(cells.get(number, 0) for number in parse_ids(page.get("nodeset")))
+        found.append(HugepageNeed(size, _page_kib(page)))
+        left -= size
+    others: t.List[t.Optional[int]] = [_page_kib(page) for page in pages if not page.get("nodeset")]
+    others += [] if pages else [None]
+    return [*(HugepageNeed(left, size) for size in others[:1] if left > 0), *(need for need in found if need.mib)]
+
+
+def _page_kib(page: Element) -> int:
+    return parse_size(page.get("size"), page.get("unit")) // 1024
+
+
+_NETWORK_SOURCES = ("network", "bridge", "dev", "path", "name", "portgroupid")
+
+
+def list_host_devices(root: Element) -> t.List[DeviceNeed]:
+    """Return every host device of the guest, network interfaces of that kind included."""
+    hostdevs = [_describe_hostdev(device) for device in root.findall("devices/hostdev[@mode='subsystem']")]
+    return hostdevs + [_describe_device("pci", _format_pci(interface)) for interface in root.findall("devices/interface[@type='hostdev']")]
+
+
+def list_networks(root: Element) -> t.List[NetworkNeed]:
+    """Return what every network interface is plugged into, except for those that are host devices."""
+    interfaces = [interface for interface in root.findall("devices/interface") if interface.get("type") != "hostdev"]
+    return [NetworkNeed(_network_type(interface), _network_source(interface)) for interface in interfaces]
+
+
+def _network_type(interface: Element) -> str:
+    # If a guest runs on a network with a bridge of its host, libvirt shows the bridge; the destination must have the network.
+    source = interface.find("source")
+    return "network" if source is not None and source.get("network") else interface.get("type", "")
+
+
+def _network_source(interface: Element) -> str:
+    source = interface.find("source")
+    attributes = source.attrib if source is not None else {}
+    return next((attributes[key] for key in _NETWORK_SOURCES if key in attributes), "")
+
+
+def _describe_hostdev(device: Element) -> DeviceNeed:
+    kind = device.get("type", "")
+    return _describe_device(kind, _ADDRESSES.get(kind, _format_other)(device), device)
+
+
+def _describe_device(kind: str, address: str, device: t.Optional[Element] = None) -> DeviceNeed:
+    vendor = device.find("source/vendor") if device is not None else None
+    product = device.find("source/product") if device is not None else None
+    return DeviceNeed(kind, address, vendor.get("id") if vendor is not None else None, product.get("id") if product is not None else None)
+
+
+def _format_pci(device: Element) -> str:
+    return format_pci_address(device.find("source/address"))
+
+
+def _format_usb(device: Element) -> str:
+    address = device.find("source/address")
+    return f"{parse_device_number(address.get('bus'))}:{parse_device_number(address.get('device'))}" if address is not None else ""
+
+
+def _format_mdev(device: Element) -> str:
+    address = device.find("source/address")
+    return address.get("uuid", "").lower() if address is not None else ""
+
+
+def _format_scsi(device: Element) -> str:
+    adapter, address = device.find("source/adapter"), device.find("source/address")
+    if adapter is None or address is None:
+        return _format_other(device)
+    host = adapter.get("name", "").replace("scsi_host", "")
+    return f"{host}:{address.get('bus', '0')}:{address.get('target', '0')}:{address.get('unit', '0')}"
+
+
+def _format_other(device: Element) -> str:
+    source = device.find("source")
+    attributes = source.attrib if source is not None else {}
+    return next((attributes[key] for key in ("wwpn", "name") if key in attributes), "")
+
+
+_ADDRESSES: t.Dict[str, t.Callable[[Element], str]] = {"pci": _format_pci, "usb": _format_usb, "mdev": _format_mdev, "scsi": _format_scsi}

@@ -1,0 +1,319 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The survey on which the control node decides about moves: both hosts are queried, and nothing is changed.
+
+It has the phase of C(scheduler_check), which only reads, over any URI, and the phase by which C(live_migrate) prepares moves on their source host.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import os
+import typing as t
+
+from .._libvirt.host import LibvirtHost, open_host
+from .._libvirt.interface import Host
+from .._migration.shared_storage import inspect_images
+from .._model import domain_states
+from .._model.codec import Json, JsonObject, decode, encode
+from .._model.definition_files import list_boot_paths
+from .._model.errors import KvmfleetError, NotFound, Unreachable
+from .._model.facts import GuestPlatform, HostFacts
+from .._model.libvirt_formats import check_uri, is_local
+from .._model.policy_documents import parse_policy
+from .._model.requests import DiskFile, DiskNeed, DomainRequest
+from .._model.watched_moves import (
+    CpuVerdict,
+    PresentDomain,
+    Survey,
+    SurveyedDomain,
+    SurveyQuestion,
+    UnprovedDevice,
+    UnsharedFile,
+    WatchReport,
+    read_watcher,
+)
+from .._module import Result, require_local, require_root
+from .._run_folder import is_alive, read_json, state_path
+from .._time_limits import answer_within, limit_questions
+from .gather import gather_facts
+from .mounts import is_on_shared_mount, read_mounts
+
+H = t.TypeVar("H", bound=Host)
+OpenSurveyedHost = t.Callable[[str], H]
+Describe = t.Callable[[H], HostFacts]
+# Examines a domain's images on both hosts, given the domain's UUID, its source and a destination.
+Examine = t.Callable[[str, H, H], t.Sequence[JsonObject]]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Destination(t.Generic[H]):
+    """A host that may be a destination; one that did not answer has no connection."""
+
+    facts: HostFacts
+    host: t.Optional[H] = None
+
+
+_Destinations = t.Mapping[str, _Destination[H]]
+
+# The limit for the first queries of a destination: about ten calls, for which libvirt may start QEMU.
+DESTINATION_SECONDS = 90.0
+_COMPARED_MODES = ("custom", "host-model")
+_PATH_KINDS = ("file", "dir", "block")
+_DEVICE_KINDS = ("block", "volume")
+
+
+def survey_hosts(
+    source: H,
+    questions: t.Sequence[SurveyQuestion],
+    open_host: OpenSurveyedHost[H],
+    is_shared: t.Callable[[str], bool],
+    describe: Describe[H],
+    examine: t.Optional[Examine[H]] = None,
+) -> Survey:
+    """Return the reports of the hosts for these moves.
+
+    :arg is_shared: whether a file of this host lies on shared storage.
+    :arg examine: asked for C(storage) of a move that says C(copy_storage), once for each destination that can take it.
+    """
+    uris = sorted({uri for question in questions for uri in question.destination_uris})
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
+        destinations = dict(zip(uris, pool.map(lambda uri: _survey_in_time(uri, open_host, describe), uris)))
+    try:
+        here = describe_host(source, describe)
+        domains = tuple(_survey_domain(source, here, question, destinations, is_shared, examine) for question in questions)
+        return Survey(here, {uri: destination.facts for uri, destination in destinations.items()}, domains)
+    finally:
+        for destination in destinations.values():
+            if destination.host is not None:
+                destination.host.close()
+
+
+def describe_host(host: H, describe: Describe[H]) -> HostFacts:
+    """Return the facts of a host that answers."""
+    return dataclasses.replace(describe(host), answered=True)
+
+
+def _survey_in_time(uri: str, open_host: OpenSurveyedHost[H], describe: Describe[H]) -> _Destination[H]:
+    """Query each destination with a time limit, so that one that hangs does not block the others."""
+    found = answer_within(DESTINATION_SECONDS, lambda: _survey_destination(uri, open_host, describe))
+    return found or _Destination(_silent_facts(Unreachable(f"libvirt at {uri} did not answer within {DESTINATION_SECONDS:.0f} s.")))
+
+
+def _survey_destination(uri: str, open_host: OpenSurveyedHost[H], describe: Describe[H]) -> _Destination[H]:
+    try:
+        host = open_host(uri)
+        return _Destination(describe_host(host, describe), host)
+    except KvmfleetError as error:
+        return _Destination(_silent_facts(error))
+
+
+def _silent_facts(error: KvmfleetError) -> HostFacts:
+    return decode(HostFacts, {"answered": False, **error.as_result()})
+
+
+def _survey_domain(
+    source: H,
+    here: HostFacts,
+    question: SurveyQuestion,
+    destinations: _Destinations[H],
+    is_shared: t.Callable[[str], bool],
+    examine: t.Optional[Examine[H]],
+) -> SurveyedDomain:
+    # The source under another name is not another host.
+    asked = {uri: destinations[uri] for uri in question.destination_uris if not destinations[uri].facts.host.is_same_answer(here.host)}
+    if question.request:
+        cpu, paths = _ask_fit(question.request, asked)
+        return SurveyedDomain(False, _find_presence(asked, [str(question.uuid)]), request=question.request, cpu=cpu, paths=paths)
+    try:
+        info = source.find_domain(name=question.name or None, uuid=question.uuid or None)
+    except NotFound:
+        return SurveyedDomain(False, _find_presence(asked, question.uuids))
+    listed = here.find_domain(info.uuid)
+    request = listed.needs if listed else None
+    is_movable = info.view.active and info.view.job == domain_states.JOB_NONE
+    cpu, paths = _ask_fit(request, asked) if request and is_movable else ({}, {})
+    return SurveyedDomain(
+        found=True,
+        info=info,
+        policy=parse_policy(info.policy_xml),
+        request=request,
+        cpu=cpu,
+        paths=paths,
+        unshared_disks=tuple(disk.target for disk in info.disks if _is_unshared(disk, is_shared)),
+        unproved_devices=tuple(unproved_devices(info.disks, request)),
+        unshared_files=tuple(unshared_files(request, is_shared)) if request else (),
+        storage=_examine_storage(source, info, asked, examine) if examine and question.copy_storage else {},
+        there=_find_presence(asked, [info.uuid]),
+        name_taken={uri: uuid for uri, uuid in ((uri, _find_name_owner(asked[uri].facts, info)) for uri in asked) if uuid},
+    )
+
+
+def _ask_fit(request: DomainRequest, destinations: _Destinations[H]) -> t.Tuple[t.Dict[str, CpuVerdict], t.Dict[str, t.Dict[str, bool]]]:
+    """Return for each destination that answered its verdict about the CPU of the domain, and which paths of its disks and of their backing files exist there.
+
+    Unknown values are left out. A domain that has a job or is off is skipped, because it cannot be moved now.
+    """
+    others = _find_answering(destinations)
+    verdicts = {uri: compare_cpu(host, request) for uri, host in others.items()}
+    return {uri: verdict for uri, verdict in verdicts.items() if verdict}, {uri: _find_paths(host, request) for uri, host in others.items()}
+
+
+def _find_answering(destinations: _Destinations[H]) -> t.Dict[str, H]:
+    return {uri: destination.host for uri, destination in destinations.items() if destination.host is not None}
+
+
+def compare_cpu(host: Host, request: DomainRequest) -> t.Optional[CpuVerdict]:
+    """Return the verdict of the host, or null. libvirt does not compare a CPU that is passed through from the host."""
+    cpu = request.cpu
+    if not cpu or cpu.mode not in _COMPARED_MODES or not (cpu.xml and request.arch and request.virt_type):
+        return None
+    try:
+        return host.compare_cpu(GuestPlatform(request.arch, request.virt_type, request.machine or None), cpu.xml)
+    except KvmfleetError:
+        return None
+
+
+def _find_paths(host: Host, request: DomainRequest) -> t.Dict[str, bool]:
+    disks = request.disks or ()
+    images = [*((disk.kind, disk.source) for disk in disks), *((file.kind, file.source) for disk in disks for file in disk.files or ())]
+    found = {source for kind, source in images if kind in _PATH_KINDS and source}
+    paths = sorted(found.union(list_boot_paths(request)))
+    try:
+        answers = {path: host.has_path(path) for path in paths}
+    except KvmfleetError:
+        return {}
+    return {path: is_there for path, is_there in answers.items() if is_there is not None}
+
+
+def _examine_storage(source: H, info: domain_states.DomainInfo, destinations: _Destinations[H], examine: Examine[H]) -> t.Dict[str, Json]:
+    """Return, by URI, what is known of the images, or C(msg) if nothing could be determined.
+
+    A domain with a job, or that is off, is not going to be moved now.
+    """
+    if not info.view.active or info.view.job != domain_states.JOB_NONE:
+        return {}
+    return {uri: _try_examine(info.uuid, source, host, examine) for uri, host in _find_answering(destinations).items()}
+
+
+def _try_examine(uuid: str, source: H, destination: H, examine: Examine[H]) -> Json:
+    try:
+        return examine(uuid, source, destination)
+    except KvmfleetError as error:
+        return error.as_result()
+
+
+def _find_presence(destinations: _Destinations[H], uuids: t.Sequence[str]) -> t.Dict[str, PresentDomain]:
+    """Return, by URI, the destination's view of the first of these domains that it has; a name alone proves nothing."""
+    there: t.Dict[str, PresentDomain] = {}
+    for uri, destination in destinations.items():
+        uuid = next((uuid for uuid in uuids if destination.facts.find_domain(uuid)), None)
+        if uuid is not None and destination.host is not None:
+            there[uri] = PresentDomain(uuid, destination.host.view_domain(uuid).active)
+    return there
+
+
+def _find_name_owner(destination: HostFacts, info: domain_states.DomainInfo) -> t.Optional[str]:
+    """Return the UUID of another domain that has this one's name at the destination."""
+    return next((domain.uuid for domain in destination.domains or () if domain.name == info.name and domain.uuid != info.uuid), None)
+
+
+def _is_unshared(disk: domain_states.Disk, is_shared: t.Callable[[str], bool]) -> bool:
+    return disk.kind in ("file", "dir") and bool(disk.source) and not disk.readonly and not is_shared(disk.source)
+
+
+def unproved_devices(disks: t.Iterable[domain_states.Disk], request: t.Optional[DomainRequest]) -> t.List[UnprovedDevice]:
+    """Return each device or volume that a domain writes to and that other hosts are not known to see. Libvirt takes every device for shared."""
+    known = {disk.target: disk for disk in (request.disks if request else None) or ()}
+    written = [disk for disk in disks if disk.kind in _DEVICE_KINDS and disk.source and not disk.readonly]
+    found = [(disk, known.get(disk.target, DiskNeed(disk.target))) for disk in written]
+    return [UnprovedDevice(disk.target, need.source or disk.source, need.store or None) for disk, need in found if need.shared is not True]
+
+
+def unshared_files(request: DomainRequest, is_shared: t.Callable[[str], bool]) -> t.List[UnsharedFile]:
+    """Return the backing files of disks that other hosts are not known to see."""
+    found = []
+    for disk in request.disks or ():
+        files = [file for file in disk.files or () if not _is_file_shared(file, is_shared)]
+        found += [UnsharedFile(disk.target, file.role, file.source, None) for file in files]
+        if disk.files_problem:
+            found.append(UnsharedFile(disk.target, None, None, disk.files_problem))
+    return found
+
+
+def _is_file_shared(file: DiskFile, is_shared: t.Callable[[str], bool]) -> bool:
+    return is_shared(file.source) if file.kind in ("file", "dir") else file.shared is True
+
+
+def survey_moves(uri: str, questions: t.Sequence[SurveyQuestion], may_examine: bool) -> Survey:
+    """Return what L(survey_hosts) finds for these moves.
+
+    :arg uri: of the host that the moves start from.
+    :arg may_examine: whether the storage of both hosts may be tested if a move copies disks; this requires root and a local URI.
+    """
+    mounts = read_mounts() if is_local(uri) else None
+    source = open_host(uri)
+    try:
+        return survey_hosts(
+            source,
+            questions,
+            open_host,
+            lambda path: mounts is not None and is_on_shared_mount(path, mounts),
+            lambda host: gather_facts(host)[0],
+            _inspect_images if may_examine else None,
+        )
+    finally:
+        source.close()
+
+
+def _inspect_images(uuid: str, source: LibvirtHost, destination: LibvirtHost) -> t.Sequence[JsonObject]:
+    return inspect_images(source.list_images(uuid), destination)
+
+
+class _SurveyCandidates(t.TypedDict):
+    """The input of L(survey_candidates)."""
+
+    wanted: Json
+
+
+@limit_questions
+def survey_candidates(uri: str, work: _SurveyCandidates) -> t.Dict[str, Json]:
+    """Return the C(survey) of what C(work["wanted"]) names."""
+    may_examine = is_local(check_uri(uri, "uri")) and os.geteuid() == 0
+    return {"changed": False, "survey": encode(survey_moves(uri, [decode(SurveyQuestion, work["wanted"], "wanted")], may_examine))}
+
+
+class _PrepareMoves(t.TypedDict):
+    """The input of L(prepare_moves)."""
+
+    wanted: t.Sequence[Json]
+
+
+@limit_questions
+def prepare_moves(uri: str, work: _PrepareMoves) -> Result:
+    """Survey both ends of the moves in C(work["wanted"]), with what a watcher has written about each. Leaves both hosts as they were."""
+    require_root()
+    questions = [decode(SurveyQuestion, question, "wanted") for question in work["wanted"]]
+    found = survey_moves(require_local(uri), questions, may_examine=True)
+    domains = tuple(_add_watch(domain, question) for domain, question in zip(found.domains, questions))
+    return {"changed": False, "survey": encode(dataclasses.replace(found, domains=domains))}
+
+
+def _add_watch(domain: SurveyedDomain, question: SurveyQuestion) -> SurveyedDomain:
+    """Return the domain with the state of its last move on this host."""
+    uuids = [domain.uuid] if domain.uuid else question.uuids
+    return dataclasses.replace(domain, watch=next(filter(None, map(_read_watch, uuids)), None))
+
+
+def _read_watch(uuid: str) -> t.Optional[WatchReport]:
+    state = read_json(state_path(uuid))
+    if not isinstance(state, dict):
+        return None
+    return WatchReport(state, is_alive(read_watcher(state.get("watcher"))))
+
+
+PHASES: t.Dict[str, t.Callable[..., t.Dict[str, Json]]] = {"survey": survey_candidates}

@@ -1,0 +1,231 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Connections to libvirt: the binding with its event loop, its errors, and opening a host.
+
+Errors are mapped to errors of the collection once, and by code: messages change between releases.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import random
+import re
+import socket
+import threading
+import time
+import types
+import typing as t
+import urllib.parse
+
+from .._model.errors import (
+    Aborted,
+    Conflict,
+    Forbidden,
+    Internal,
+    InvalidArgument,
+    InvalidState,
+    KvmfleetError,
+    NotFound,
+    NotSupported,
+    TimedOut,
+    Unreachable,
+    Unsafe,
+)
+from .._model.libvirt_formats import check_uri
+from .._time_limits import own_time_limit, timed_question
+
+try:
+    import libvirt
+except ImportError:
+    _libvirt: t.Optional[types.ModuleType] = None
+else:
+    _libvirt = libvirt
+
+_LOOP: t.List[threading.Thread] = []
+_LOOP_LOCK = threading.Lock()
+
+
+def libvirt_binding() -> types.ModuleType:
+    """Return the libvirt module. Raises L(NotSupported) if this Python does not have it."""
+    if _libvirt is None:
+        raise NotSupported(
+            "This host's Python has no libvirt binding.",
+            "Install python3-libvirt there, or point ansible_python_interpreter at a Python that has it (usually /usr/bin/python3).",
+        )
+    return _libvirt
+
+
+def start_event_loop() -> None:
+    """Silence the C library's own messages and run its event loop, which keepalive needs. Once a process, never before a fork."""
+    binding = libvirt_binding()
+    with _LOOP_LOCK:
+        if _LOOP:
+            return
+        binding.registerErrorHandler(lambda context, error: None, None)
+        binding.virEventRegisterDefaultImpl()
+        loop = threading.Thread(target=_run_loop, args=(binding,), name="libvirt-events", daemon=True)
+        _LOOP.append(loop)
+        loop.start()
+
+
+def require_no_event_loop() -> None:
+    """Raise L(Internal) if the event loop runs in this process: the C library's loop belongs to one thread, and no fork has that thread."""
+    if _LOOP:
+        raise Internal(
+            "A watcher cannot be forked from a process that has used libvirt: its keepalive would not run.", "Nothing was started. Report this error."
+        )
+
+
+def _run_loop(binding: types.ModuleType) -> None:
+    while True:
+        binding.virEventRunDefaultImpl()
+
+
+# Numbers from virErrorNumber, so that a client library older than a code does not matter.
+_BY_CODE: t.Dict[int, t.Type[KvmfleetError]] = {
+    3: NotSupported,  # NO_SUPPORT
+    5: Unreachable,  # NO_CONNECT
+    6: Unreachable,  # INVALID_CONN
+    8: InvalidArgument,  # INVALID_ARG
+    29: Forbidden,  # OPERATION_DENIED
+    38: Unreachable,  # SYSTEM_ERROR: sockets that do not connect, or end
+    39: Unreachable,  # RPC
+    42: NotFound,  # NO_DOMAIN
+    45: Forbidden,  # AUTH_FAILED
+    55: InvalidState,  # OPERATION_INVALID
+    68: TimedOut,  # OPERATION_TIMEOUT
+    74: NotSupported,  # ARGUMENT_UNSUPPORTED
+    78: Aborted,  # OPERATION_ABORTED
+    79: Forbidden,  # AUTH_CANCELLED
+    81: Unsafe,  # MIGRATE_UNSAFE
+    84: NotSupported,  # OPERATION_UNSUPPORTED
+    88: Forbidden,  # ACCESS_DENIED
+    91: Conflict,  # CPU_INCOMPATIBLE
+}
+
+_RPC_DOMAIN = 7
+
+
+def translate_error(error: libvirt.libvirtError, attempt: str) -> KvmfleetError:
+    """Return the error of the collection for a libvirt error. C(attempt) names the operation, e.g. C(look up domain web1 on kvm1)."""
+    code = error.get_error_code()
+    text = (error.get_error_message() or str(error)).strip()
+    cls = _BY_CODE.get(code, Internal)
+    if code == 1 and error.get_error_domain() == _RPC_DOMAIN:
+        cls = Unreachable  # "client socket is closed" comes as an internal error of the RPC layer
+    return cls(f"Failed to {attempt}: {text} (libvirt error {code}).", libvirt_code=code)
+
+
+@contextlib.contextmanager
+def libvirt_errors(attempt: str) -> t.Iterator[None]:
+    """Turn any libvirt error inside the block into one of ours that names the attempt."""
+    try:
+        with timed_question(attempt):
+            yield
+    except libvirt_binding().libvirtError as error:
+        raise translate_error(error, attempt) from error
+
+
+# What OpenSSH's client prints in this case, for which it has no separate exit code.
+DROPPED_LOGIN = r"kex_exchange_identification|banner exchange|Connection (closed|reset) by \S+ port"
+
+# A host that does not answer is noticed after interval x (count + 1) seconds.
+KEEPALIVE_INTERVAL_SECONDS = 5
+KEEPALIVE_COUNT = 3
+OPEN_TIMEOUT_SECONDS = 20.0
+# A slow or busy host needs longer to log in a client. Unlike a dead one, it still accepts connections at its port.
+BUSY_OPEN_TIMEOUT_SECONDS = 60.0
+_PORTS = {"tcp": 16509, "tls": 16514}
+_SSH_PORT = 22
+_PORT_SECONDS = 3.0
+# What OpenSSH reports for a login that the server dropped, or libvirt when its SSH program had ended before libvirt could send anything. The latter has
+# other causes, too; the next try shows them.
+_DROPPED_LOGIN = re.compile(rf"{DROPPED_LOGIN}|Broken pipe|End of file while reading data")
+# The number of simultaneous logins of this process at one host.
+_LOGINS_AT_ONCE = 4
+# No try begins so shortly before the limit, so that the failure is reported with its cause.
+_LAST_TRY_SECONDS = 3.0
+_FIRST_PAUSE_SECONDS = 0.3
+_LONGEST_PAUSE_SECONDS = 2.0
+_RANDOM = random.SystemRandom()
+
+_LOGINS: t.DefaultDict[str, threading.Semaphore] = collections.defaultdict(lambda: threading.Semaphore(_LOGINS_AT_ONCE))
+
+
+def open_connection(uri: str, timeout_seconds: t.Optional[float] = None) -> libvirt.virConnect:
+    """Open a read-write connection. Raises L(Unreachable) when libvirt refuses, or has not answered within the limit.
+
+    The URI is checked here, also one of a record or of another host: L(InvalidArgument).
+    Libvirt's own call can block for minutes on a host that is down, so it runs in a thread that is then abandoned.
+    A login that the SSH server drops because of too many others is tried again until the limit.
+
+    :arg timeout_seconds: the limit; none means 20 s, and 60 s for a remote host whose port accepts connections.
+    """
+    check_uri(uri, "The URI of a libvirt host")
+    start_event_loop()
+    outcome: t.List[t.Union[libvirt.virConnect, KvmfleetError]] = []
+    limit = OPEN_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+    opener = threading.Thread(target=_collect_outcome, args=(uri, outcome, time.monotonic() + limit), name="libvirt-open", daemon=True)
+    opener.start()
+    opener.join(limit)
+    if timeout_seconds is None and not outcome and _accepts_connections(uri):
+        limit = BUSY_OPEN_TIMEOUT_SECONDS
+        opener.join(BUSY_OPEN_TIMEOUT_SECONDS - OPEN_TIMEOUT_SECONDS)
+    if not outcome:
+        raise Unreachable(
+            f"libvirt at {uri} did not answer within {limit:.0f} s.",
+            "Check that the host is up and that its libvirt daemon listens for this transport.",
+        )
+    if isinstance(outcome[0], KvmfleetError):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _accepts_connections(uri: str) -> bool:
+    """Whether the port of the URI accepts connections from this host. It does not if the host is only reachable through a jump host."""
+    parts = urllib.parse.urlsplit(uri)
+    if not parts.hostname:
+        return False
+    port = parts.port or _PORTS.get(parts.scheme.partition("+")[2], _SSH_PORT)
+    try:
+        with socket.create_connection((parts.hostname, port), timeout=_PORT_SECONDS):
+            return True
+    except (OSError, UnicodeError):
+        return False
+
+
+def _collect_outcome(uri: str, outcome: t.List[t.Union[libvirt.virConnect, KvmfleetError]], until: float) -> None:
+    try:
+        with own_time_limit(), libvirt_errors(f"connect to libvirt at {uri}"):
+            connection = _open_with_retries(uri, until)
+            connection.setKeepAlive(KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_COUNT)
+    except KvmfleetError as error:
+        outcome.append(Unreachable(error.message, "Check the URI, that the host is up, and that this user may connect."))
+    else:
+        outcome.append(connection)
+
+
+def _open_with_retries(uri: str, until: float) -> libvirt.virConnect:
+    """Return the connection; a login that is dropped before it is authenticated is repeated, at growing and random intervals."""
+    parts = urllib.parse.urlsplit(uri)
+    if not parts.scheme.endswith("+ssh"):
+        return _open_once(uri)
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            with _LOGINS[parts.netloc]:
+                return _open_once(uri)
+        except libvirt_binding().libvirtError as error:
+            if not _DROPPED_LOGIN.search(str(error.get_error_message() or "")) or time.monotonic() + pause + _LAST_TRY_SECONDS > until:
+                raise
+        time.sleep(pause * _RANDOM.uniform(0.5, 1.5))
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _open_once(uri: str) -> libvirt.virConnect:
+    connection: libvirt.virConnect = libvirt_binding().open(uri)
+    return connection

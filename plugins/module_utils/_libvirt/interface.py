@@ -1,0 +1,306 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The interface of a host: protocols, and the values that their calls return.
+
+L(LibvirtHost) and the fakes of the unit tests implement the protocols.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from xml.etree.ElementTree import Element
+
+from .._model import domain_states
+from .._model.codec import JsonObject
+from .._model.domain_states import DomainInfo, DomainView, JobStats
+from .._model.facts import GuestPlatform, HardwareFacts, Surroundings
+from .._model.watched_moves import CpuVerdict
+
+
+class DomainState(t.TypedDict):
+    """A domain in a list of all domains of a host."""
+
+    uuid: str
+    name: str
+    active: bool
+    state: str
+    reason: str
+    autostart: bool
+
+
+class DomainSize(t.TypedDict):
+    """What a domain takes of the capacity of its host."""
+
+    uuid: str
+    name: str
+    active: bool
+    memory_bytes: int
+    vcpus: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+    """A domain with its definition, the live one where it is active; C(root) is null, with C(problem) a sentence, where libvirt could not give it."""
+
+    info: domain_states.DomainInfo
+    root: t.Optional[Element] = None
+    has_snapshots: bool = False
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class DefinitionList:
+    """Every domain of a host, defined or active, and the names of those that went away while they were read."""
+
+    definitions: t.List[Definition]
+    vanished: t.List[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """The image behind a domain's disk. Sizes in bytes: what the guest sees, and what is allocated of it.
+
+    C(backing) are the paths of the files below it, where these are files.
+    """
+
+    target: str
+    kind: str
+    path: str
+    format: str
+    capacity_bytes: int
+    allocation_bytes: int
+    shareable: bool = False
+    has_backing: bool = False
+    backing: t.Tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Volume:
+    """A file of a folder. C(changed_at) is its ctime in seconds."""
+
+    name: str
+    format: str
+    capacity_bytes: int
+    allocation_bytes: int
+    backing_path: str = ""
+    changed_at: float = 0.0
+
+
+class Folder(t.Protocol):
+    """A folder of a host, as a storage pool shows it."""
+
+    path: str
+
+    def refresh_listing(self) -> None:
+        """Read the folder again; later calls use this listing."""
+
+    def available_bytes(self) -> int:
+        """The free space in bytes."""
+
+    def find_volume(self, name: str) -> t.Optional[Volume]:
+        """The file of that name, if it exists."""
+
+    def find_users(self, path: str) -> t.List[str]:
+        """The files of the folder that have this one as their backing file."""
+
+    def read_piece(self, name: str, offset: int = 0, length: int = 4096) -> bytes:
+        """A piece of a file; less where the file ends."""
+
+    def create_image(self, name: str, image_format: str, capacity_bytes: int) -> None:
+        """Make a new image. Raises L(Conflict) if the name is taken."""
+
+    def remove_file(self, name: str) -> None:
+        """Remove a file; nothing happens where it is gone."""
+
+
+class Host(t.Protocol):
+    """One libvirt host behind one connection. Every call may raise L(Unreachable) when the connection is gone."""
+
+    uri: str
+
+    def is_connected(self) -> bool:
+        """Whether the connection is still open, as far as is known without a query."""
+
+    def host_id(self) -> t.Optional[str]:
+        """The host's own ID, null if it has none, or where it cannot be read."""
+
+    def host_uuid(self) -> str:
+        """Libvirt's UUID of the host."""
+
+    def read_hostname(self) -> str:
+        """The host's own name."""
+
+    def read_versions(self) -> t.Dict[str, int]:
+        """C(libvirt) and C(hypervisor) as libvirt's numbers, e.g. 9000000."""
+
+    def find_domain(self, name: t.Optional[str] = None, uuid: t.Optional[str] = None) -> DomainInfo:
+        """The domain of that UUID, or else of that name. Raises L(NotFound)."""
+
+    def list_states(self) -> t.List[DomainState]:
+        """C({uuid, name, active, state, reason, autostart}) of every domain, in one answer and without their definitions."""
+
+    def view_domain(self, uuid: str) -> DomainView:
+        """The current state of the domain; L(NOT_THERE) if it has none."""
+
+    def read_state(self, uuid: str) -> t.Tuple[str, str]:
+        """Only state and reason of the domain, for every poll; C(shut off) if it does not exist."""
+
+    def read_job(self, uuid: str) -> t.Optional[JobStats]:
+        """Figures of the outgoing migration of the domain; null without such a job."""
+
+    def completed_job(self, uuid: str) -> t.Optional[JobStats]:
+        """Figures of the migration that the domain has just ended, where the host still has them."""
+
+    def is_incoming(self, uuid: str) -> bool:
+        """Whether the domain is an incoming domain of this host."""
+
+    def migrate_domain(self, uuid: str, destination_uri: str, flags: t.Sequence[str], parameters: JsonObject) -> None:
+        """Move the domain peer-to-peer and wait for the end. Raises L(MigrationFailed) or L(Aborted). Neither states where the guest is."""
+
+    def abort_job(self, uuid: str) -> None:
+        """Cancel the outgoing migration. Raises L(InvalidState) without a migration, L(NotSupported) in post-copy."""
+
+    def max_downtime_ms(self, uuid: str) -> int:
+        """The downtime that the domain's migrations are allowed."""
+
+    def set_max_downtime_ms(self, uuid: str, milliseconds: int) -> None:
+        """Allow that downtime, at once."""
+
+    def set_bandwidth_mib(self, uuid: str, mib: int) -> None:
+        """Cap the running job's memory stream at so many MiB/s, at once; 0 is no cap."""
+
+    def start_post_copy(self, uuid: str) -> None:
+        """Switch the running job over. Raises L(InvalidState) if it was not started so that it may."""
+
+    def pause_post_copy(self, uuid: str) -> None:
+        """Break a post-copy migration that is under way, so that it can be resumed over a new link."""
+
+    def suspend_domain(self, uuid: str) -> None:
+        """Stop the domain, also while it is being moved."""
+
+    def listen_for_completion(self, uuid: str) -> None:
+        """Remember the host's event of the end of the domain's job, for L(completed_job)."""
+
+    def listen_for_arrivals(self, arrived: t.Callable[[str], None]) -> None:
+        """Call the function, from another thread, with the UUID of each domain that runs on this host with all of its memory after a migration."""
+
+    def resume_domain(self, uuid: str) -> None:
+        """Let the paused domain run. Never for a domain with a job: libvirt would do it later."""
+
+    def destroy_domain(self, uuid: str) -> None:
+        """Kill this host's copy of the domain."""
+
+    def undefine_domain(self, uuid: str) -> None:
+        """Remove an inactive definition; NVRAM and TPM state are kept. Nothing happens where the domain is active or gone."""
+
+    def set_autostart(self, uuid: str, autostart: bool) -> None:
+        """Set whether the domain starts with its host."""
+
+    def emulator_uid(self) -> t.Optional[int]:
+        """The user ID that QEMU runs as, null if libvirt does not report it."""
+
+    def read_memory(self) -> t.Dict[str, int]:
+        """C(total_bytes) and C(free_bytes)."""
+
+    def count_cpus(self) -> int:
+        """Number of active CPUs."""
+
+    def read_hardware(self) -> HardwareFacts:
+        """CPUs, NUMA cells, and the kinds of guests that can run."""
+
+    def read_surroundings(self) -> Surroundings:
+        """Pools, networks and devices; null for what libvirt could not report."""
+
+    def list_definitions(self) -> DefinitionList:
+        """Every domain of the host, each definition read once."""
+
+    def measure_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
+        """The dirty rate of each of these domains in MiB/s, measured for so many seconds, all at once; domains that cannot be measured are left out."""
+
+    def list_domains(self) -> t.List[domain_states.DomainInfo]:
+        """Every domain, defined or active."""
+
+    def list_sizes(self) -> t.List[DomainSize]:
+        """C({uuid, name, active, ...}) of every domain."""
+
+    def compare_cpu(self, platform: GuestPlatform, cpu_xml: str) -> CpuVerdict:
+        """Whether the host can run a guest with that CPU. Raises L(KvmfleetError) if that is unknown."""
+
+    def has_path(self, path: str) -> t.Optional[bool]:
+        """Whether the host has that file, folder or device; null if that is unknown."""
+
+    def list_images(self, uuid: str) -> t.List[Image]:
+        """The images that the domain writes to. Raises L(NotFound)."""
+
+    def users_of(self, path: str) -> t.List[str]:
+        """The names of all domains, active or not, whose definition has that file, also as a backing file."""
+
+    def open_folder(self, path: str) -> t.ContextManager[Folder]:
+        """The folder of that path. Raises L(NotFound) if the host cannot open it."""
+
+    def find_uuid(self, name: str) -> t.Optional[str]:
+        """The UUID of the domain that has this name."""
+
+    def list_emulators(self) -> t.List[str]:
+        """The programs that it runs guests with."""
+
+    def saved_memory(self, name: str) -> t.Optional[str]:
+        """The file of a saved memory image from which a start of that name would resume."""
+
+    def define_domain(self, definition: str) -> None:
+        """Create a persistent definition on this host."""
+
+    def start_domain(self, uuid: str, paused: bool = False) -> None:
+        """Start a domain that is defined on this host."""
+
+    def create_domain(self, definition: str, paused: bool) -> None:
+        """Start a transient domain."""
+
+    def undefine_if_inactive(self, uuid: str) -> None:
+        """Remove an inactive definition, and nothing else."""
+
+    def on_poweroff(self, uuid: str) -> str:
+        """What libvirt does when the guest has switched itself off: C(destroy), C(restart), C(preserve)."""
+
+    def listen_for_stop(self, uuid: str) -> None:
+        """Remember how the domain stops, for L(stopped_by)."""
+
+    def stopped_by(self, uuid: str) -> t.Optional[str]:
+        """How the domain stopped, by the words that virsh has for it (C(shutdown), C(migrated)...); null until the event arrives."""
+
+    def shut_down(self, uuid: str) -> None:
+        """Ask the guest to shut down, by its agent where it has one, else by its power button. Nothing happens where it has stopped meanwhile."""
+
+    def read_whole_definition(self, uuid: str, persistent: bool) -> str:
+        """The definition with its passwords, the inactive one of a persistent domain. Raises L(NotFound)."""
+
+    def read_definition(self, uuid: str) -> str:
+        """The inactive definition, without passwords. Raises L(NotFound)."""
+
+    def iterate_definitions(self) -> t.Iterator[t.Tuple[str, str, str]]:
+        """UUID, name and definition of every domain; of an active one both."""
+
+    def has_managed_save(self, uuid: str) -> bool:
+        """Whether the next start would restore a saved memory image."""
+
+    def count_snapshots(self, uuid: str) -> t.Tuple[int, int]:
+        """How many snapshots and checkpoints libvirt knows of the domain."""
+
+    def keeps_tpm(self) -> bool:
+        """Whether undefining can keep the state of an emulated TPM."""
+
+    def undefine_inactive(self, uuid: str) -> None:
+        """Undefine an inactive domain and delete nothing of it."""
+
+    def close(self) -> None:
+        """Close the connection; never raises."""
+
+
+class OpenHost(t.Protocol):
+    """Opens a host within the given seconds, or within the default limit of a connection. Raises L(Unreachable)."""
+
+    def __call__(self, uri: str, timeout_seconds: t.Optional[float] = None) -> Host: ...

@@ -1,0 +1,197 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Reports a libvirt host in one pass with as few calls as possible, because a host may have hundreds of domains; and the images of its domains."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import typing as t
+from xml.etree import ElementTree
+
+from .._model import domain_states
+from .._model.errors import KvmfleetError, NotFound
+from .._model.facts import GuestPlatform, HardwareFacts, Surroundings
+from .._model.libvirt_formats import parse_libvirt_xml
+from .._model.watched_moves import CpuVerdict
+from .connection import libvirt_errors
+from .folders import HostPaths, LibvirtFolder, open_folder
+from .hardware import compare_cpu, read_hardware, read_surroundings
+from .interface import Definition, DefinitionList, Image
+from .reading import LibvirtReader, parse_domain_xml, read_domain_info, state_words
+
+if t.TYPE_CHECKING:
+    import libvirt
+
+# virConnectListAllDomainsFlags, virDomainStatsTypes, virConnectGetAllDomainStatsFlags.
+_PERSISTENT, _AUTOSTART, _WITH_SNAPSHOT = 4, 1024, 4096
+_STATE, _DIRTY_RATE = 1, 512
+_NO_WAIT = 1 << 29
+# virDomainDirtyRateStatus: measured.
+_MEASURED = 2
+_SLACK_SECONDS = 3.0
+_POLL_SECONDS = 0.2
+
+
+class LibvirtReporter(LibvirtReader):
+    """The calls of L(Host) that describe the whole host."""
+
+    def __init__(self, uri: str, timeout_seconds: t.Optional[float] = None) -> None:
+        super().__init__(uri, timeout_seconds)
+        self._hardware: t.Optional[HardwareFacts] = None
+        self._paths = HostPaths(self._connection, uri)
+
+    def read_hardware(self) -> HardwareFacts:
+        if self._hardware is None:
+            self._hardware = read_hardware(self._connection, self.uri, self._read_capabilities())
+        return self._hardware
+
+    def read_surroundings(self) -> Surroundings:
+        return read_surroundings(self._connection, self.uri)
+
+    def has_path(self, path: str) -> t.Optional[bool]:
+        """Return whether the host has that file, folder or device; null if libvirt cannot determine it."""
+        return self._paths.has_path(path)
+
+    def compare_cpu(self, platform: GuestPlatform, cpu_xml: str) -> CpuVerdict:
+        """Return whether the host can run a guest with that CPU; see L(cpus.compare_cpu)."""
+        kinds = [kind for kind in self.read_hardware().platforms if (kind.arch, kind.virt_type) == (platform.arch, platform.virt_type)]
+        able = next((kind.cpu.features or () for kind in kinds if kind.cpu), ())
+        return compare_cpu(self._connection, self.uri, platform, cpu_xml, able)
+
+    def list_definitions(self) -> DefinitionList:
+        with libvirt_errors(f"list the domains of {self.uri}"):
+            states = self._connection.getAllDomainStats(_STATE, _NO_WAIT)
+            persistent, autostart, with_snapshot = (
+                {domain.UUIDString() for domain in self._connection.listAllDomains(flag)} for flag in (_PERSISTENT, _AUTOSTART, _WITH_SNAPSHOT)
+            )
+        roll = DefinitionList([])
+        for domain, stats in states:
+            uuid = domain.UUIDString()
+            try:
+                view = self._view_from_stats(domain, stats, uuid in persistent)
+                roll.definitions.append(self._read_definition(domain, view, uuid in autostart, uuid in with_snapshot))
+            except NotFound:
+                roll.vanished.append(domain.name())
+        return roll
+
+    def measure_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
+        measured = [domain for domain in map(self._start_measuring(seconds), uuids) if domain is not None]
+        if not measured:
+            return {}
+        time.sleep(seconds)
+        deadline = time.monotonic() + _SLACK_SECONDS
+        while True:
+            with libvirt_errors(f"read the dirty rates of {self.uri}"):
+                stats = {domain.UUIDString(): found for domain, found in self._connection.domainListGetStats(measured, _DIRTY_RATE, _NO_WAIT)}
+            rates = {uuid: int(found["dirtyrate.megabytes_per_second"]) for uuid, found in stats.items() if _is_measured(found)}
+            if len(rates) == len(measured) or time.monotonic() > deadline:
+                return rates
+            time.sleep(_POLL_SECONDS)
+
+    def _start_measuring(self, seconds: int) -> t.Callable[[str], t.Optional[libvirt.virDomain]]:
+        """Return a function that starts the measurement of a domain and returns it, or null if that is not possible.
+
+        The call would wait 30 s for a domain with a job, so the job is read just before (docs/libvirt.md, "A domain with a job").
+        """
+
+        def start_one(uuid: str) -> t.Optional[libvirt.virDomain]:
+            try:
+                with libvirt_errors(f"measure the dirty rate of domain {uuid} on {self.uri}"):
+                    domain = self._connection.lookupByUUIDString(uuid)
+                    if self._job_of(domain) != domain_states.JOB_NONE:
+                        return None
+                    domain.startDirtyRateCalc(seconds, 0)
+                    return domain
+            except KvmfleetError:
+                return None
+
+        return start_one
+
+    def _view_from_stats(self, domain: libvirt.virDomain, stats: t.Mapping[str, int], persistent: bool) -> domain_states.DomainView:
+        active = domain.ID() >= 0
+        state, reason = state_words(stats.get("state.state", -1), stats.get("state.reason", -1))
+        with libvirt_errors(f"read the job of domain {domain.name()} on {self.uri}"):
+            job = self._job_of(domain) if active else domain_states.JOB_NONE
+        return domain_states.DomainView(present=True, active=active, persistent=persistent, state=state, reason=reason, job=job)
+
+    def _read_definition(self, domain: libvirt.virDomain, view: domain_states.DomainView, autostart: bool, has_snapshots: bool) -> Definition:
+        known = domain_states.DomainInfo(domain.UUIDString(), domain.name(), view, view.persistent and autostart)
+        try:
+            # Of an active domain the plain definition is the live one, with the CPU that the guest really sees: that is what a destination is held to.
+            # The migratable one names the requested CPU, which may have more features than even its own host provided.
+            with libvirt_errors(f"read the definition of domain {domain.name()} on {self.uri}"):
+                root = parse_domain_xml(domain.XMLDesc(0))
+            return Definition(dataclasses.replace(known, **read_domain_info(root)), root, has_snapshots)
+        except NotFound:
+            raise
+        except KvmfleetError as error:
+            problem = f"Its definition could not be read: {error}"
+        with libvirt_errors(f"read domain {domain.name()} of {self.uri}"):
+            _state, memory_kib, _used, vcpus, _time = domain.info()
+        return Definition(dataclasses.replace(known, memory_bytes=memory_kib * 1024, vcpus=vcpus), None, has_snapshots, problem)
+
+    def list_images(self, uuid: str) -> t.List[Image]:
+        with libvirt_errors(f"read the disks of domain {uuid} on {self.uri}"):
+            domain = self._connection.lookupByUUIDString(uuid)
+            return [_describe_image(disk, domain) for disk in _list_disks(domain.XMLDesc()) if _is_written(disk)]
+
+    def users_of(self, path: str) -> t.List[str]:
+        users = []
+        for domain in self._all_domains():
+            with contextlib.suppress(NotFound), libvirt_errors(f"read the disks of a domain of {self.uri}"):
+                if path in _list_source_paths(domain.XMLDesc()):
+                    users.append(domain.name())
+        return users
+
+    def open_folder(self, path: str) -> t.ContextManager[LibvirtFolder]:
+        return open_folder(self._connection, path, self.uri)
+
+
+def _is_measured(stats: t.Mapping[str, int]) -> bool:
+    return stats.get("dirtyrate.calc_status") == _MEASURED and "dirtyrate.megabytes_per_second" in stats
+
+
+def _list_disks(xml: str) -> t.List[ElementTree.Element]:
+    return parse_libvirt_xml(xml, "a domain definition").findall("devices/disk")
+
+
+def _list_source_paths(xml: str) -> t.Set[str]:
+    """Return the files and devices that a definition has as images or backing files."""
+    sources = [source for disk in _list_disks(xml) for source in disk.iter("source")]
+    return {source.attrib[key] for source in sources for key in ("file", "dev", "dir") if key in source.attrib}
+
+
+def _is_written(disk: ElementTree.Element) -> bool:
+    return disk.get("device", "disk") in ("disk", "lun") and disk.find("readonly") is None and disk.find("source") is not None
+
+
+def _describe_image(disk: ElementTree.Element, domain: libvirt.virDomain) -> Image:
+    source, driver, target = disk.find("source"), disk.find("driver"), disk.find("target")
+    kind, name = disk.get("type", ""), target.get("dev", "") if target is not None else ""
+    attributes = source.attrib if source is not None else {}
+    # A block or network disk is never copied: its size does not matter.
+    capacity, allocation = domain.blockInfo(name)[:2] if kind == "file" else (0, 0)
+    return Image(
+        target=name,
+        kind=kind,
+        path=next((attributes[key] for key in ("file", "dev", "dir", "volume", "name") if key in attributes), ""),
+        format=driver.get("type", "raw") if driver is not None else "raw",
+        capacity_bytes=capacity,
+        allocation_bytes=allocation,
+        shareable=disk.find("shareable") is not None,
+        has_backing=disk.find("backingStore/source") is not None,
+        backing=tuple(_list_backing_files(disk)),
+    )
+
+
+def _list_backing_files(disk: ElementTree.Element) -> t.Iterator[str]:
+    """Yield the paths of the files that libvirt has open below the image; empty for what is not a file."""
+    below = disk.find("backingStore")
+    while below is not None and below.find("source") is not None:
+        yield below.find("source").get("file", "")  # type: ignore[union-attr]
+        below = below.find("backingStore")

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Determines which images two hosts share, by a token test from both sides.
+
+A name that nobody has used before is created next to the images on the source and searched at the destination, and the other way round. A name that
+is found on the other side proves shared storage. If neither is found, the storage is not shared: the second search is a lookup by name on the source, and no
+cache of a network file system has an answer for a new name. No image is opened for the test, and no file is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import typing as t
+import uuid as uuid_module
+
+from .._files import sync_folder
+from .._libvirt.interface import Folder, Host, Image, Volume
+from .._model.codec import Json
+from .._model.definition_files import SEPARATE, SHARED, UNPROVED
+from .._model.errors import KvmfleetError, NotFound, Unreachable
+
+_FILE_PREFIX = ".kvmfleet-token-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """The result of the test. C(why) states why it proved nothing."""
+
+    verdict: str
+    why: str = ""
+
+
+def compare_folders(path: str, folder: Folder) -> Finding:
+    """Return whether the folder of this host's image and that folder of the other host are one store. Raises L(Unreachable)."""
+    folders = sorted({os.path.dirname(path), os.path.dirname(os.path.realpath(path))})
+    try:
+        is_seen = any(_is_seen_there(own, folder) for own in folders) or _is_seen_here(folders, folder)
+    except OSError as error:
+        return Finding(UNPROVED, f"no token could be written next to {path}: {error.strerror}")
+    except Unreachable:
+        raise
+    except KvmfleetError as error:
+        return Finding(UNPROVED, f"no token could be written or read there: {error.message.rstrip('.')}")
+    return Finding(SHARED if is_seen else SEPARATE)
+
+
+def _is_seen_there(own: str, folder: Folder) -> bool:
+    with _temporary_token(own) as name:
+        folder.refresh_listing()
+        return folder.find_volume(name) is not None
+
+
+def _is_seen_here(own: t.Sequence[str], folder: Folder) -> bool:
+    name = _new_name()
+    folder.create_image(name, "raw", 0)
+    try:
+        return any(os.path.lexists(os.path.join(place, name)) for place in own)
+    finally:
+        folder.remove_file(name)
+
+
+@contextlib.contextmanager
+def _temporary_token(place: str) -> t.Iterator[str]:
+    name = _new_name()
+    path = os.path.join(place, name)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.fsync(handle)
+        os.close(handle)
+        sync_folder(place)
+        yield name
+    finally:
+        os.unlink(path)
+
+
+def _new_name() -> str:
+    return f"{_FILE_PREFIX}{uuid_module.uuid4().hex}"
+
+
+Facts = t.Dict[str, Json]
+
+# How much of a base is compared: so many pieces of it, evenly spread.
+_SAMPLES, _SAMPLE_BYTES = 64, 65536
+# A client of a network file system may delay its writes, and with them the file's time of change, for so long.
+_SETTLED_SECONDS = 30.0
+
+
+def inspect_images(images: t.Sequence[Image], destination: Host) -> t.List[Facts]:
+    """Return for each image C({image, verdict, why, existing, used_by, available_bytes, same_file, other_base}), as JSON can carry it.
+
+    Runs on the source. C(existing) is the file of that path at the destination, C(used_by) the domains and images there that use it, C(same_file)
+    why that file may be the image itself, reached another way, C(other_base) why its backing file there is a different one.
+    """
+    with contextlib.ExitStack() as stack:
+        folders = _ComparedFolders(destination, stack)
+        return [{"image": dataclasses.asdict(image), **_inspect_image(image, destination, folders)} for image in images]
+
+
+class _ComparedFolders:
+    """Opens each folder of the destination once, and compares it once."""
+
+    def __init__(self, host: Host, stack: contextlib.ExitStack) -> None:
+        self._host = host
+        self._stack = stack
+        self._known: t.Dict[str, t.Tuple[t.Optional[Folder], Finding]] = {}
+
+    def open_compared(self, path: str) -> t.Tuple[t.Optional[Folder], Finding]:
+        # Two images of one folder can be links into two stores.
+        place = f"{os.path.dirname(path)}\0{os.path.dirname(os.path.realpath(path))}"
+        if place not in self._known:
+            self._known[place] = self._open_folder(path)
+        return self._known[place]
+
+    def _open_folder(self, path: str) -> t.Tuple[t.Optional[Folder], Finding]:
+        place = os.path.dirname(path)
+        try:
+            folder = self._stack.enter_context(self._host.open_folder(place))
+        except NotFound:
+            return None, Finding(UNPROVED, f"the destination has no folder {place}")
+        return folder, compare_folders(path, folder)
+
+
+def _inspect_image(image: Image, destination: Host, folders: _ComparedFolders) -> Facts:
+    if image.kind == "network":
+        return _describe_finding(Finding(SHARED))
+    if image.kind != "file" or not os.path.isabs(image.path):
+        return _describe_finding(Finding(UNPROVED, f"its kind is {image.kind!r}: only a person can know whether both hosts see the same data"))
+    folder, finding = folders.open_compared(image.path)
+    if folder is None or finding.verdict != SEPARATE:
+        return _describe_finding(finding)
+    existing = folder.find_volume(os.path.basename(image.path))
+    other_base = next(filter(None, (_explain_other_base(path, folders) for path in image.backing)), "") if existing else ""
+    return {
+        **_describe_finding(finding),
+        "existing": dataclasses.asdict(existing) if existing else None,
+        "used_by": [*destination.users_of(image.path), *folder.find_users(image.path)],
+        "available_bytes": folder.available_bytes(),
+        "same_file": _explain_same_file(image.path, existing) if existing else "",
+        "other_base": other_base,
+    }
+
+
+def _describe_finding(finding: Finding) -> Facts:
+    return {"verdict": finding.verdict, "why": finding.why, "existing": None, "used_by": [], "available_bytes": 0, "same_file": "", "other_base": ""}
+
+
+def _explain_other_base(path: str, folders: _ComparedFolders) -> str:
+    """Return why the destination's file at the path of a base is not that base; empty if it is one store, or where no sample differs.
+
+    A base is never copied, and reading all of it would cost what an incremental copy saves. Samples suffice, because different images differ almost everywhere.
+    """
+    if not path:
+        return "one of its backing images is not a file"
+    folder, finding = folders.open_compared(path)
+    if finding.verdict == SHARED:
+        return ""
+    if folder is None or folder.find_volume(os.path.basename(path)) is None:
+        return f"{path} is not there"
+    try:
+        return _find_difference(path, folder)
+    except OSError as error:
+        return f"{path} cannot be read on the source: {error.strerror}"
+    except KvmfleetError as error:
+        return f"{path} cannot be read on the destination: {error.message}"
+
+
+def _find_difference(path: str, folder: Folder) -> str:
+    with open(path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        last = max(0, size - _SAMPLE_BYTES)
+        for offset in sorted({last * number // (_SAMPLES - 1) for number in range(_SAMPLES)}):
+            stream.seek(offset)
+            # One byte more at the end shows a longer file.
+            length = _SAMPLE_BYTES + 1
+            if stream.read(length) != folder.read_piece(os.path.basename(path), offset, length):
+                return f"{path} on the destination is another file: its content at byte {offset} differs"
+    return ""
+
+
+def _explain_same_file(path: str, existing: Volume) -> str:
+    """Return why the destination's file may be this image, reached by a link: one file has the same time of change on both hosts."""
+    try:
+        # Opened, because a network file system then queries its server again.
+        with open(path, "rb") as stream:
+            changed_at = os.fstat(stream.fileno()).st_ctime
+    except OSError as error:
+        return f"the image itself cannot be examined: {error.strerror}"
+    if abs(existing.changed_at - changed_at) <= _SETTLED_SECONDS:
+        return f"the file on the destination was changed within {_SETTLED_SECONDS:.0f} s of the image itself"
+    return ""

@@ -1,0 +1,206 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The copy of an evacuated domain on its returned host: what the halves of C(evacuation_cleanup) exchange, and the manifest of a quarantine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+from .codec import ABSENT, Absent, JsonObject, ShapeError
+from .references import DomainRef
+from .saved_domains import SavedDisk
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanupQuestion:
+    """A domain that was evacuated from this host.
+
+    :arg record: the ID of the record of that evacuation.
+    :arg defined: the evacuation was to define the domain, not to start it.
+    :arg came_back: by a newer record this host has the domain again.
+    :arg expected: the hosts that have the domain by the ledger.
+    :arg saved: the disks as they were saved of this host.
+    """
+
+    uuid: str
+    name: t.Optional[str]
+    record: str
+    defined: bool
+    came_back: bool
+    expected: t.Tuple[JsonObject, ...]
+    saved: t.Tuple[SavedDisk, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskVerdict:
+    """The verdict about a disk of the copy.
+
+    :arg quarantine: whether the disk may be quarantined; C(reason) states why not.
+    :arg only_copy: whether it may be the only copy of its data.
+    """
+
+    target: str
+    path: str
+    quarantine: bool
+    reason: str
+    only_copy: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanupPlan:
+    """What may be done to a copy.
+
+    :arg kind: C(clean), C(refuse), C(alarm) or C(superseded); C(reason) is a part of a sentence.
+    :arg where: the host that has the domain now.
+    :arg managed_save: the path of a saved memory image. C(nvram) and C(tpm) are paths, too.
+    """
+
+    uuid: str
+    name: t.Optional[str]
+    record: str
+    kind: str
+    reason: str
+    where: t.Optional[str]
+    present: bool
+    managed_save: t.Optional[str]
+    nvram: t.Optional[str]
+    tpm: t.Optional[str]
+    disks: t.Tuple[DiskVerdict, ...]
+
+    @property
+    def domain(self) -> DomainRef:
+        """The domain."""
+        return DomainRef(self.uuid, self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class QuarantinedDisk:
+    """A file that was put aside, or would be.
+
+    :arg target: the device of a disk; null for a saved memory image.
+    :arg quarantine: where the file is now; null for one that would be put aside.
+    """
+
+    target: t.Optional[str]
+    path: str
+    quarantine: t.Optional[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptDisk:
+    """A disk that was not touched, and why."""
+
+    target: str
+    path: str
+    reason: str
+    only_copy: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanupDone:
+    """What was done to a copy.
+
+    :arg undefined: whether the domain was undefined for this record, now or by an earlier run.
+    :arg restore: the shell command that puts everything back.
+    """
+
+    changed: bool
+    undefined: bool
+    quarantined: t.Tuple[QuarantinedDisk, ...]
+    kept: t.Tuple[KeptDisk, ...]
+    restore: t.Optional[str]
+
+
+QUARANTINE_SCHEMA = 1
+# WORKING: files are being moved. COMPLETE: all of them were moved. DELETED: they were deleted after their retention.
+WORKING, COMPLETE, DELETED = "working", "complete", "deleted"
+_QUARANTINE_STATES = (WORKING, COMPLETE, DELETED)
+
+
+@dataclasses.dataclass(frozen=True)
+class QuarantinedFile:
+    """A file that is put aside.
+
+    :arg kind: C(disk) or C(managed_save).
+    :arg target: the device of a disk.
+    :arg source: the path of the file before, C(destination) its path in the quarantine.
+    """
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"source": "from", "destination": "to"}
+    kind: str
+    target: t.Optional[str]
+    source: str
+    destination: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for a path that depends on the folder of a process."""
+        for key, path in (("from", self.source), ("to", self.destination)):
+            if not os.path.isabs(path):
+                raise ShapeError(key, "an absolute path")
+
+
+@dataclasses.dataclass(frozen=True)
+class QuarantineManifest:
+    """All files that are put aside for one record of an evacuation.
+
+    :arg record: the ID of that record.
+    :arg definition: the path of the definition that was kept; null if the domain was not defined any more.
+    :arg restore: the shell command that puts everything back.
+    """
+
+    schema: int
+    record: str
+    domain: DomainRef
+    host_id: str
+    created_at: str
+    definition: t.Optional[str]
+    items: t.Tuple[QuarantinedFile, ...]
+    state: str
+    completed_at: t.Optional[str]
+    restore: t.Optional[str]
+    deleted_at: t.Union[str, Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for a schema or a state that this version does not know."""
+        if self.schema != QUARANTINE_SCHEMA:
+            raise ShapeError("schema", str(QUARANTINE_SCHEMA))
+        if self.state not in _QUARANTINE_STATES:
+            raise ShapeError("state", f"one of {', '.join(_QUARANTINE_STATES)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class QuarantineEntry:
+    """What a host lists of the quarantine of one record; of a damaged manifest the ID of the record alone.
+
+    :arg paths: where the files are.
+    :arg reason: why they are kept.
+    """
+
+    record: str
+    uuid: t.Union[str, Absent] = ABSENT
+    name: t.Union[str, Absent, None] = ABSENT
+    paths: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    reason: t.Union[str, Absent] = ABSENT
+
+
+@dataclasses.dataclass(frozen=True)
+class QuarantineListing:
+    """All that was put aside whole on a host, and manifests that cannot be read."""
+
+    quarantined: t.Tuple[QuarantineEntry, ...]
+    kept: t.Tuple[QuarantineEntry, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class QuarantineExpiry:
+    """What was deleted after its retention, and what was kept all the same."""
+
+    deleted: t.Tuple[QuarantineEntry, ...]
+    kept: t.Tuple[QuarantineEntry, ...]

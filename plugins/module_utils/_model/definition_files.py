@@ -1,0 +1,175 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The files, folders and devices of its host that a definition names.
+
+A start on another host uses whatever has that path there, or creates a new file: libvirt does not check whether it is the same.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from xml.etree.ElementTree import Element
+
+from .facts import StoragePool
+from .requests import BootFile, DomainRequest
+from .saved_domains import NVRAM, TPM, NeededFile
+
+Pools = t.Sequence[StoragePool]
+
+# Pools whose volumes are files, and those whose volumes are block devices; all others are of the network.
+_FILE_POOLS = ("dir", "fs", "netfs")
+_BLOCK_POOLS = ("logical", "disk", "iscsi", "scsi", "mpath", "zfs")
+
+
+def source_of(source: t.Optional[Element]) -> str:
+    """Return where a disk's bytes are: a path, C(pool/volume), or the name of a network disk; empty for an empty drive."""
+    attributes = source.attrib if source is not None else {}
+    if "pool" in attributes:
+        return f"{attributes['pool']}/{attributes.get('volume', '')}"
+    return next((attributes[key] for key in ("file", "dev", "name", "dir", "path") if key in attributes), "")
+
+
+def locate_source(kind: str, source: t.Optional[Element], pools: Pools) -> t.Tuple[str, str]:
+    """Return kind and path of a source of that kind, those of what it is in its pool for a volume; both empty if the pool is not known."""
+    where = source_of(source)
+    return locate_volume(where, pools) if kind == "volume" else (kind, where)
+
+
+def locate_volume(where: str, pools: Pools) -> t.Tuple[str, str]:
+    """Return kind and path of C(pool/volume); both empty if the pool is not known, no path where it has none."""
+    name, _slash, volume = where.partition("/")
+    pool = next((pool for pool in pools if pool.name == name), None)
+    if pool is None:
+        return "", ""
+    if pool.type not in _FILE_POOLS + _BLOCK_POOLS:
+        return "network", ""
+    return "file" if pool.type in _FILE_POOLS else "block", f"{pool.path}/{volume}" if pool.path else ""
+
+
+# Models of memory that keeps its content in a file.
+PERSISTENT_MEMORY = ("nvdimm", "virtio-pmem")
+# What a person calls them.
+FILE_LABELS = {
+    NVRAM: "firmware variables",
+    TPM: "TPM state",
+    "filesystem": "shared folder",
+    "memory": "persistent memory",
+    "loader": "firmware",
+    "kernel": "kernel",
+    "initrd": "initial ramdisk",
+    "dtb": "device tree",
+    "acpi": "ACPI table",
+    "fw_cfg": "firmware configuration",
+}
+
+# Where libvirt keeps what a definition gives no path for.
+_NVRAM_PATH = "/var/lib/libvirt/qemu/nvram/{name}_VARS.fd"
+_TPM_PATH = "/var/lib/libvirt/swtpm/{uuid}"
+# Files below these folders belong to packages of the distribution, which every host has itself.
+_OF_PACKAGES = "/usr/"
+
+
+def list_needed_files(root: Element) -> t.List[NeededFile]:
+    """Return each file, folder or device that the domain needs."""
+    found = [*_find_nvram(root), *_find_tpm(root), *_find_shared_folders(root), *_find_memory_files(root), *_find_own_boot_files(root)]
+    return [file for file in found if file.path or file.kind == "network"]
+
+
+def list_boot_files(root: Element) -> t.List[BootFile]:
+    """Return each file that QEMU reads when it starts the domain: firmware, kernel and the files that they are given."""
+    return [BootFile(what, path) for what, path in _find_boot_files(root)]
+
+
+def nvram_folder(nvram: t.Optional[str]) -> t.Optional[str]:
+    """Return the folder in which libvirt creates a guest's firmware variables when it arrives; null for libvirt's own folder, or without variables."""
+    folder = os.path.dirname(nvram or "")
+    return folder if folder.startswith("/") and folder != os.path.dirname(_NVRAM_PATH) else None
+
+
+def list_boot_paths(request: DomainRequest) -> t.List[str]:
+    """Return the paths that must exist on a host before its QEMU can receive a domain with that request."""
+    folder = nvram_folder(request.nvram or None)
+    return [*(file.path for file in request.boot_files or ()), *([folder] if folder else [])]
+
+
+def describe_file(what: str, path: str) -> str:
+    """Return what a message calls a needed file."""
+    return f"{FILE_LABELS.get(what, what)} {path}".rstrip()
+
+
+def _find_nvram(root: Element) -> t.Iterator[NeededFile]:
+    nvram = root.find("os/nvram")
+    if nvram is not None:
+        source = nvram.find("source")
+        path = (nvram.text or "").strip() or source_of(source)
+        if path:
+            yield NeededFile(NVRAM, nvram.get("type", "file"), path)
+            return
+    varstore = root.find("os/varstore")
+    if varstore is not None and varstore.get("path"):
+        yield NeededFile(NVRAM, "file", varstore.get("path", ""))
+    elif _keeps_variables(root):
+        yield NeededFile(NVRAM, "file", _NVRAM_PATH.format(name=root.findtext("name") or ""))
+
+
+def _keeps_variables(root: Element) -> bool:
+    """Whether the firmware keeps variables although the definition names no file for them."""
+    system, loader = root.find("os"), root.find("os/loader")
+    if loader is not None and (loader.get("stateless") == "yes" or loader.get("type") == "rom"):
+        return False
+    is_flash = loader is not None and loader.get("type") == "pflash" and loader.get("readonly") == "yes"
+    return is_flash or (system is not None and system.get("firmware") == "efi")
+
+
+def _find_tpm(root: Element) -> t.Iterator[NeededFile]:
+    for backend in root.findall("devices/tpm/backend"):
+        if backend.get("type") == "emulator":
+            source = backend.find("source")
+            given = source.get("path") if source is not None else None
+            yield NeededFile(TPM, "file", given or _TPM_PATH.format(uuid=(root.findtext("uuid") or "").strip()))
+        elif backend.get("type") == "passthrough":
+            device = backend.find("device")
+            yield NeededFile(TPM, "device", device.get("path", "") if device is not None else "")
+
+
+def _find_shared_folders(root: Element) -> t.Iterator[NeededFile]:
+    kinds = {"dir": "dir", "file": "file", "dev": "block", "name": "dir"}
+    for filesystem in root.findall("devices/filesystem"):
+        source = filesystem.find("source")
+        for key, value in (source.attrib if source is not None else {}).items():
+            if key in kinds and filesystem.get("type", "mount") != "ram":
+                yield NeededFile("filesystem", kinds[key], value)
+
+
+def _find_memory_files(root: Element) -> t.Iterator[NeededFile]:
+    for memory in root.findall("devices/memory"):
+        if memory.get("model") in PERSISTENT_MEMORY:
+            path = (memory.findtext("source/path") or "").strip()
+            yield NeededFile("memory", "device" if path.startswith("/dev/") else "file", path)
+
+
+def _find_own_boot_files(root: Element) -> t.Iterator[NeededFile]:
+    for what, path in _find_boot_files(root):
+        if not path.startswith(_OF_PACKAGES):
+            yield NeededFile(what, "file", path)
+
+
+def _find_boot_files(root: Element) -> t.Iterator[t.Tuple[str, str]]:
+    named = [(what, root.findtext(f"os/{what}")) for what in ("loader", "kernel", "initrd", "dtb")]
+    named += [("acpi", table.text) for table in root.findall("os/acpi/table")]
+    named += [("fw_cfg", entry.get("file")) for entry in root.findall("sysinfo/entry")]
+    for what, text in named:
+        path = (text or "").strip()
+        if path:
+            yield what, path
+
+
+BACKING, DATA = "backing", "data"
+
+SHARED = "shared"
+SEPARATE = "separate"
+UNPROVED = "unproved"

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What a host reports about a domain: its states, its job, the figures of a migration, and its disks."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+# States of a domain and why it is in them, by the names that virsh prints.
+RUNNING = "running"
+PAUSED = "paused"
+SHUTOFF = "shut off"
+CRASHED = "crashed"
+OTHER_STATE = "other"
+
+MIGRATION = "migration"
+STARTING_UP = "starting up"
+POST_COPY = "post-copy"
+POST_COPY_FAILED = "post-copy failed"
+
+# The job of a domain, from the point of view of the host that was queried.
+JOB_NONE = "none"
+JOB_OUTGOING = "outgoing migration"
+JOB_INCOMING = "incoming migration"
+JOB_OTHER = "other"
+
+
+@dataclasses.dataclass(frozen=True)
+class DomainView:
+    """The answer of one host about one domain.
+
+    If C(answered) is false, the host did not answer, and all other fields are meaningless.
+    """
+
+    IS_WHOLE: t.ClassVar[bool] = True
+
+    answered: bool = True
+    present: bool = False
+    active: bool = False
+    persistent: bool = False
+    state: str = SHUTOFF
+    reason: str = ""
+    job: str = JOB_NONE
+
+    def describe(self) -> str:
+        """Return the view in a few words, e.g. C(paused (migration)) or C(not there)."""
+        if not self.answered:
+            return "no answer"
+        if not self.present:
+            return "not there"
+        return f"{self.state} ({self.reason})" if self.reason else self.state
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job has the domain: then whatever changes it would wait in libvirt, and be done later, unasked."""
+        return self.job != JOB_NONE or self.reason in (POST_COPY, POST_COPY_FAILED)
+
+
+NO_ANSWER = DomainView(answered=False)
+NOT_THERE = DomainView()
+
+
+@dataclasses.dataclass(frozen=True)
+class JobStats:
+    """Figures of a running outgoing migration, or of a completed one (docs/libvirt.md, "Figures of a job")."""
+
+    elapsed_ms: int = 0
+    downtime_ms: t.Optional[int] = None
+    setup_ms: t.Optional[int] = None
+    data_processed_bytes: int = 0
+    memory_total_bytes: int = 0
+    memory_processed_bytes: int = 0
+    memory_remaining_bytes: int = 0
+    disk_total_bytes: int = 0
+    disk_processed_bytes: int = 0
+    disk_remaining_bytes: int = 0
+    bandwidth_bytes: int = 0
+    dirty_rate_bytes: int = 0
+    iteration: int = 0
+    throttle_percent: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk:
+    """A disk of a domain: its target (C(vda)), kind (file, block, network, volume), where its bytes are, and how it may be used."""
+
+    IS_WHOLE: t.ClassVar[bool] = True
+
+    target: str
+    kind: str
+    source: str
+    readonly: bool = False
+    shareable: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class DomainInfo:
+    """What is known of a domain at its host before it moves."""
+
+    IS_WHOLE: t.ClassVar[bool] = True
+
+    uuid: str
+    name: str
+    view: DomainView
+    autostart: bool = False
+    memory_bytes: int = 0
+    vcpus: int = 0
+    disks: t.Tuple[Disk, ...] = ()
+    has_nvram: bool = False
+    has_tpm: bool = False
+    policy_xml: str = ""

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Evidence for an evacuation, as records keep it. The origin states whether a fence agent, a tasks file or a person provided it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .codec import ABSENT, Absent
+
+# A fence agent of the inventory; a tasks file of the operator's own; a person.
+AGENT, TASKS, PERSON = "fence_agent", "tasks", "person"
+ORIGINS = (AGENT, TASKS, PERSON)
+ACCEPTED_SILENCE = "accepted_silence"
+SILENCE = "silence"
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """A host is off.
+
+    :arg origin: AGENT, TASKS or PERSON.
+    :arg agent: the program that was called.
+    :arg action: C(off), or C(status) if the host was already off.
+    :arg output: what the agent printed, without secrets.
+    :arg ttl_seconds: how long the evidence is valid from C(at) on.
+    :arg reason: how the person knows this.
+    """
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"origin": "kind"}
+    origin: str
+    host: str
+    host_id: t.Optional[str]
+    agent: t.Optional[str]
+    action: str
+    status: str
+    output: str
+    at: str
+    by: str
+    ttl_seconds: int
+    reason: t.Optional[str]
+
+    @property
+    def is_of_agent(self) -> bool:
+        """Whether the evidence is from an agent, which can be called again."""
+        return self.origin == AGENT
+
+    @property
+    def is_of_person(self) -> bool:
+        """Whether it is a person's word."""
+        return self.origin == PERSON
+
+
+@dataclasses.dataclass(frozen=True)
+class AcceptedSilence:
+    """A person accepts that these hosts do not answer.
+
+    :arg origin: ACCEPTED_SILENCE.
+    """
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"origin": "kind"}
+    origin: str
+    hosts: t.Tuple[str, ...]
+    by: str
+    at: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SshEndpoint:
+    """An address and a port at which a host would answer.
+
+    :arg says: the answer, see L(probe_ssh).
+    """
+
+    address: str
+    port: int
+    says: t.Union[str, Absent] = ABSENT
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceSilence:
+    """A dead host does not answer.
+
+    :arg origin: SILENCE.
+    :arg asked_from: who has knocked.
+    """
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"origin": "kind", "asked_from": "from"}
+    origin: str
+    host: str
+    asked_from: str
+    doors: t.Tuple[SshEndpoint, ...]
+    at: str
+
+
+def accept_silence(hosts: t.Sequence[str], by: str, at: str) -> AcceptedSilence:
+    """Return that a person accepts that these hosts do not answer."""
+    return AcceptedSilence(ACCEPTED_SILENCE, tuple(hosts), by, at)

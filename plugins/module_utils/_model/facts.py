@@ -1,0 +1,277 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The facts that C(host_facts) returns about a host: C(kvmfleet_host). A fact that could not be determined is null."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing as t
+
+from .codec import ABSENT, Absent, JsonObject, Maybe, decode
+from .references import HostRef
+from .requests import DomainRequest
+
+
+@dataclasses.dataclass(frozen=True)
+class HugepagePool:
+    """The huge pages of one size in a NUMA cell, counted in pages."""
+
+    size_kib: int
+    total: int
+    free: int
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class NumaCell:
+    """A NUMA cell, with the CPUs of it that are in use."""
+
+    id: int
+    total_mib: int
+    free_mib: t.Union[int, Absent] = ABSENT
+    cpus: t.Union[t.Tuple[int, ...], Absent] = ABSENT
+    pages: t.Union[t.Tuple[HugepagePool, ...], Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class CpuFacts:
+    """A CPU, with the names of the features that it has.
+
+    :arg usable_models: of the most that a guest can be given, the CPU models that the host can run.
+    :arg microcode: of the host's own CPU, the version of its microcode.
+    """
+
+    model: Maybe[str] = ABSENT
+    vendor: Maybe[str] = ABSENT
+    features: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    usable_models: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    microcode: Maybe[int] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Platform:
+    """A kind of guest that the host runs.
+
+    :arg virt_type: C(kvm) or C(qemu).
+    :arg max_vcpus: how many vCPUs a guest can have.
+    :arg cpu: the most that the host can give a guest.
+    """
+
+    arch: str
+    virt_type: str
+    emulator: Maybe[str] = ABSENT
+    machines: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    max_vcpus: Maybe[int] = ABSENT
+    cpu: Maybe[CpuFacts] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class StoragePool:
+    """A storage pool.
+
+    :arg type: as libvirt names kinds of pools.
+    """
+
+    name: str
+    type: str
+    active: t.Union[bool, Absent] = ABSENT
+    path: Maybe[str] = ABSENT
+    capacity_bytes: Maybe[int] = ABSENT
+    available_bytes: Maybe[int] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class MountFacts:
+    """A mounted file system.
+
+    :arg store: the identity of the file system, the same on every host; null if it has none.
+    """
+
+    path: str
+    kind: t.Union[str, Absent] = ABSENT
+    store: Maybe[str] = ABSENT
+    capacity_bytes: Maybe[int] = ABSENT
+    available_bytes: Maybe[int] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class LibvirtNetwork:
+    """A network of libvirt's."""
+
+    name: str
+    active: t.Union[bool, Absent] = ABSENT
+    bridge: Maybe[str] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class HostDevice:
+    """A device that can be handed to a guest.
+
+    :arg kind: C(pci), C(usb), C(scsi) or C(mdev).
+    """
+
+    kind: str
+    address: Maybe[str] = ABSENT
+    vendor: Maybe[str] = ABSENT
+    product: Maybe[str] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class HardwareFacts:
+    """The hardware of a host, and what kinds of guests can run on it."""
+
+    arch: str
+    cpu_ids: t.Tuple[int, ...]
+    numa_cells: t.Tuple[NumaCell, ...]
+    platforms: t.Tuple[Platform, ...]
+    host_cpu: t.Optional[CpuFacts]
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """What is around the domains of a host; null is what libvirt has no driver for.
+
+    :arg net_devices: network interfaces, with an underscore for every character that is no letter or digit.
+    """
+
+    pools: t.Optional[t.Tuple[StoragePool, ...]]
+    networks: t.Optional[t.Tuple[LibvirtNetwork, ...]]
+    devices: t.Optional[t.Tuple[HostDevice, ...]]
+    net_devices: t.Optional[t.Tuple[str, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class TraitFacts:
+    """The migration traits of a host.
+
+    :arg unverified: traits that only the host itself can determine.
+    :arg missing_traits: why the host lacks a trait.
+    """
+
+    traits: t.Tuple[str, ...]
+    unverified: t.Tuple[str, ...]
+    missing_traits: t.Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class DomainDisk:
+    """A disk of a domain as its definition has it.
+
+    :arg source: where its bytes are.
+    """
+
+    target: str
+    kind: t.Union[str, Absent] = ABSENT
+    source: t.Union[str, Absent] = ABSENT
+    readonly: t.Union[bool, Absent] = ABSENT
+    shareable: t.Union[bool, Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class DomainFacts:
+    """A domain of a host.
+
+    :arg job: the kind of job that libvirt has for it.
+    :arg policy: the values of its own policy; C(policy_problems) are its errors, by element.
+    :arg request: what it needs of a host, without what a profile adds. Of a thousand domains few are read: see C(needs).
+    :arg dirty_rate_mib: how many MiB a second it writes anew; null if that was not measured.
+    """
+
+    uuid: str
+    name: str
+    active: bool
+    state: t.Union[str, Absent] = ABSENT
+    reason: t.Union[str, Absent] = ABSENT
+    persistent: t.Union[bool, Absent] = ABSENT
+    autostart: t.Union[bool, Absent] = ABSENT
+    job: t.Union[str, Absent] = ABSENT
+    memory_mib: t.Union[int, Absent] = ABSENT
+    vcpus: t.Union[int, Absent] = ABSENT
+    disks: t.Union[t.Tuple[DomainDisk, ...], Absent] = ABSENT
+    policy: Maybe[JsonObject] = ABSENT
+    policy_problems: t.Union[t.Mapping[str, str], Absent] = ABSENT
+    request: Maybe[JsonObject] = ABSENT
+    dirty_rate_mib: Maybe[float] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def needs(self) -> t.Optional[DomainRequest]:
+        """The request of the domain; null if the host did not report it. Raises L(ShapeError) if it is invalid."""
+        return decode(DomainRequest, self.request, "request") if self.request else None
+
+
+@dataclasses.dataclass(frozen=True)
+class HostFacts:
+    """A host and its domains, or why it did not answer. A fact of another form is treated as undetermined.
+
+    :arg answered: whether the host answered; only where it is one of several that were asked. C(msg) is why not.
+    :arg gathered_at: by the host's own clock.
+    :arg host_uuid: libvirt's UUID; C(host_id) is the host's own ID.
+    :arg versions: C(libvirt) and C(hypervisor), as libvirt's numbers.
+    :arg memory: C(total_bytes) and C(free_bytes).
+    :arg unverified: traits and facts that could not be told.
+    :arg remembered: the records of moves that the host remembers.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    gathered_at: t.Union[str, Absent] = ABSENT
+    name: Maybe[str] = ABSENT
+    host_uuid: Maybe[str] = ABSENT
+    hostname: Maybe[str] = ABSENT
+    versions: Maybe[t.Mapping[str, int]] = ABSENT
+    memory: Maybe[t.Mapping[str, int]] = ABSENT
+    cpus: Maybe[int] = ABSENT
+    arch: Maybe[str] = ABSENT
+    cpu_ids: Maybe[t.Tuple[int, ...]] = ABSENT
+    numa_cells: Maybe[t.Tuple[NumaCell, ...]] = ABSENT
+    platforms: Maybe[t.Tuple[Platform, ...]] = ABSENT
+    host_cpu: Maybe[CpuFacts] = ABSENT
+    pools: Maybe[t.Tuple[StoragePool, ...]] = ABSENT
+    networks: Maybe[t.Tuple[LibvirtNetwork, ...]] = ABSENT
+    devices: Maybe[t.Tuple[HostDevice, ...]] = ABSENT
+    net_devices: Maybe[t.Tuple[str, ...]] = ABSENT
+    host_id: Maybe[str] = ABSENT
+    machine_id: Maybe[str] = ABSENT
+    mounts: Maybe[t.Tuple[MountFacts, ...]] = ABSENT
+    bridges: Maybe[t.Tuple[str, ...]] = ABSENT
+    interfaces: Maybe[t.Tuple[str, ...]] = ABSENT
+    traits: Maybe[t.Tuple[str, ...]] = ABSENT
+    unverified: Maybe[t.Tuple[str, ...]] = ABSENT
+    missing_traits: Maybe[t.Mapping[str, str]] = ABSENT
+    remembered: Maybe[t.Tuple[JsonObject, ...]] = ABSENT
+    domains: Maybe[t.Tuple[DomainFacts, ...]] = ABSENT
+    answered: t.Union[bool, Absent] = ABSENT
+    msg: t.Union[str, Absent] = ABSENT
+    error_code: t.Union[str, Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    @property
+    def host(self) -> HostRef:
+        """The host, without the name that the inventory has for it."""
+        return HostRef(None, self.host_id or None, self.host_uuid or None)
+
+    def find_domain(self, uuid: str) -> t.Optional[DomainFacts]:
+        """Return a domain of the host; null if the host has none of that UUID."""
+        return next((domain for domain in self.domains or () if domain.uuid == uuid), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestPlatform:
+    """What a guest's CPU is compared for."""
+
+    arch: str
+    virt_type: str
+    machine: t.Optional[str]

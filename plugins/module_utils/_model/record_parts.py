@@ -1,0 +1,181 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The parts of a record of a move: its acts, history, figures, connection and copied disks."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .codec import ABSENT, Absent, JsonObject
+
+
+@dataclasses.dataclass(frozen=True)
+class Act:
+    """An act on the guest (suspend, abort, resume), written down before it is done."""
+
+    at: str
+    act: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class HistoryLine:
+    """A status that the record has had, or an event that changed none."""
+
+    IS_LENIENT: t.ClassVar[bool] = True
+    at: str
+    status: str
+    by: t.Union[str, Absent, None] = ABSENT
+    detail: t.Union[str, Absent, None] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    @property
+    def writer(self) -> t.Optional[str]:
+        """Who wrote the line, if the line states this."""
+        return self.by if isinstance(self.by, str) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """The figures of a job (bytes, bytes a second, percent)."""
+
+    memory_total_bytes: int
+    memory_processed_bytes: int
+    memory_remaining_bytes: int
+    disk_total_bytes: int
+    disk_processed_bytes: int
+    disk_remaining_bytes: int
+    percent: int
+    iteration: int
+    dirty_rate_bytes: int
+    bandwidth_bytes: int
+    throttle_percent: int
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The outcome of a move (milliseconds, bytes); null if it is not known, as before its end."""
+
+    IS_LENIENT: t.ClassVar[bool] = True
+    elapsed_ms: t.Optional[int]
+    downtime_ms: t.Optional[int]
+    predicted_downtime_ms: t.Optional[int]
+    setup_ms: t.Optional[int]
+    bytes: t.Optional[int]
+    iterations: t.Optional[int]
+    mode: t.Union[str, Absent, None] = ABSENT
+    rung: t.Union[str, Absent, None] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """The figures of one poll, kept thinned (bytes, bytes a second, milliseconds, percent)."""
+
+    IS_LENIENT: t.ClassVar[bool] = True
+    # A watcher continues with this figure; the others were never required.
+    NEEDED: t.ClassVar[t.Tuple[str, ...]] = ("allowed_downtime_ms",)
+    elapsed_ms: t.Optional[int] = None
+    remaining_bytes: t.Optional[int] = None
+    bandwidth_bytes: t.Optional[int] = None
+    dirty_rate_bytes: t.Optional[int] = None
+    allowed_downtime_ms: t.Optional[int] = None
+    throttle_percent: t.Optional[int] = None
+    iteration: t.Optional[int] = None
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Before:
+    """The guest before the move; empty until it was read.
+
+    :arg state: of the guest; C(reason) is libvirt's.
+    :arg max_downtime_ms: the maximum downtime that was set in libvirt.
+    :arg at_destination: whether the destination had a definition of it.
+    :arg state_at: of an evacuation: when the state was seen. C(saved_at) is when the definition was saved, C(disks) are those of it.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+    state: t.Union[str, Absent, None] = ABSENT
+    reason: t.Union[str, Absent, None] = ABSENT
+    persistent: t.Union[bool, Absent, None] = ABSENT
+    autostart: t.Union[bool, Absent, None] = ABSENT
+    max_downtime_ms: t.Union[int, Absent, None] = ABSENT
+    at_destination: t.Union[bool, Absent, None] = ABSENT
+    state_at: t.Union[str, Absent, None] = ABSENT
+    saved_at: t.Union[str, Absent, None] = ABSENT
+    disks: t.Union[t.Tuple[JsonObject, ...], Absent, None] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Connection:
+    """The migrate call of the move: C(flags) and C(parameters) at the start of its job."""
+
+    IS_LENIENT: t.ClassVar[bool] = True
+    destination_uri: t.Union[str, Absent, None] = ABSENT
+    bandwidth_mib: t.Union[int, Absent, None] = ABSENT
+    link_mib: t.Union[int, Absent, None] = ABSENT
+    flags: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
+    parameters: t.Union[JsonObject, Absent, None] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskCopy:
+    """A disk that the move copies.
+
+    :arg bytes: how many have room at the destination.
+    :arg action: how the target comes to be.
+    :arg made: whether this move has made the target, and has to remove it where it fails.
+    """
+
+    target: str
+    path: str
+    format: str
+    capacity_bytes: int
+    bytes: int
+    action: str
+    made: t.Union[bool, Absent, None] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class CopiedStorage:
+    """The storage of a move that copies disks."""
+
+    mode: str
+    disks: t.Tuple[DiskCopy, ...]
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """What a run reports about a move that waits for its admission. Times are RFC 3339, UTC.
+
+    :arg limits: the limits that apply to the move, by name.
+    :arg until: when its run gives up; null for never.
+    :arg seen_at: the time of this report.
+    """
+
+    limits: t.Mapping[str, int]
+    since: str
+    until: t.Optional[str]
+    seen_at: str
+    waits_for: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+NO_PROGRESS = Progress(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+NO_RESULT = Result(None, None, None, None, None, None, mode=None, rung=None)
+
+
+# What becomes of the target: made, removed and made again, or filled as it is.
+CREATE = "create"
+REPLACE = "replace"
+FILL = "fill"

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The types, statuses and reasons of records, which statuses hold the domain, and which status may follow another."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .errors import Internal
+
+LIVE_MIGRATION = "live-migration"
+EVACUATION = "evacuation"
+TYPES = (LIVE_MIGRATION, EVACUATION)
+
+ACCEPTED = "accepted"
+SCHEDULED = "scheduled"
+QUEUED = "queued"
+PREPARING = "preparing"
+RUNNING = "running"
+RUNNING_POST_COPY = "running (post-copy)"
+COMPLETED = "completed"
+CONFLICT = "conflict"
+FAILED = "failed"
+CANCELLED = "cancelled"
+ERROR = "error"
+PRE_MIGRATING = "pre-migrating"
+DONE = "done"
+
+# Nothing of such a record can still happen by itself or by us.
+CLOSED = frozenset({COMPLETED, CONFLICT, FAILED, CANCELLED})
+# Kept among the open documents, yet it holds no lock: a tombstone for the source of an evacuation.
+TOMBSTONE = frozenset({DONE})
+# The domain is ours until this is settled: one such live migration a domain is the lock.
+UNSETTLED = frozenset({ACCEPTED, SCHEDULED, QUEUED, PREPARING, RUNNING, RUNNING_POST_COPY, ERROR, PRE_MIGRATING})
+# No libvirt job was requested yet.
+BEFORE_JOB = frozenset({ACCEPTED, SCHEDULED, QUEUED})
+# A watcher's last word.
+FINAL = CLOSED | {ERROR}
+
+# Lines of a history that are no status.
+ABORT_START = "abort_start"
+
+REASON_OPERATOR = "operator"
+REASON_TIMEOUT = "timeout"
+REASON_STALLED = "stalled"
+REASON_PAUSE_OVERRUN = "pause_overrun"
+REASON_CONTROLLER_LOST = "controller_lost"
+REASON_QUEUE_TIMEOUT = "queue_timeout"
+CANCEL_REASONS = (REASON_OPERATOR, REASON_TIMEOUT, REASON_STALLED, REASON_PAUSE_OVERRUN, REASON_CONTROLLER_LOST, REASON_QUEUE_TIMEOUT)
+
+_END_OF_MOVE = (FAILED, CANCELLED, ERROR)
+
+_NEXT: t.Dict[str, t.Dict[str, t.Tuple[str, ...]]] = {
+    LIVE_MIGRATION: {
+        # An adopted job enters at running; a settling run may find a move that never began, or one that ended unseen.
+        ACCEPTED: (CONFLICT, SCHEDULED, RUNNING, RUNNING_POST_COPY, COMPLETED) + _END_OF_MOVE,
+        SCHEDULED: (CONFLICT, QUEUED, RUNNING, RUNNING_POST_COPY, COMPLETED) + _END_OF_MOVE,
+        QUEUED: (PREPARING, RUNNING, RUNNING_POST_COPY, COMPLETED) + _END_OF_MOVE,
+        PREPARING: (RUNNING, RUNNING_POST_COPY, COMPLETED) + _END_OF_MOVE,
+        RUNNING: (RUNNING_POST_COPY, COMPLETED) + _END_OF_MOVE,
+        RUNNING_POST_COPY: (COMPLETED,) + _END_OF_MOVE,
+        ERROR: (RUNNING, RUNNING_POST_COPY, COMPLETED, FAILED, CANCELLED),
+    },
+    EVACUATION: {
+        ACCEPTED: (CONFLICT, PRE_MIGRATING, FAILED, ERROR),
+        PRE_MIGRATING: (DONE, FAILED, ERROR),
+        DONE: (COMPLETED, ERROR),
+        ERROR: (PRE_MIGRATING, DONE, COMPLETED, FAILED),
+    },
+}
+
+
+def may_follow(record_type: str, status: str, following: str) -> bool:
+    """Whether a record of that type in C(status) may be written with status C(following) (the same one always may)."""
+    return status == following or following in _NEXT[record_type].get(status, ())
+
+
+def check_transition(record_type: str, status: str, following: str) -> None:
+    """Raise L(Internal) if C(following) may not come after C(status)."""
+    if not may_follow(record_type, status, following):
+        raise Internal(f"A {record_type} record cannot change from '{status}' to '{following}'.")

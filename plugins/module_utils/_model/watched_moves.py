@@ -1,0 +1,336 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""A move on the wire between the halves: the survey of both hosts, the start order of the control node, and the state file on the source host."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode, encode
+from .domain_states import DomainInfo
+from .errors import Internal
+from .facts import HostFacts
+from .policy_documents import OwnPolicy
+from .record_parts import Connection
+from .records import MoveRecord, read_record
+from .requests import DomainRequest
+
+
+@dataclasses.dataclass(frozen=True)
+class SurveyQuestion:
+    """A domain that may move.
+
+    :arg known_uuids: the UUIDs that the ledger has for the name.
+    :arg destination_uris: of the destination, or of all candidates.
+    :arg copy_storage: whether disks are to be copied.
+    :arg request: a saved request; then only the candidates are queried.
+    """
+
+    name: t.Union[str, Absent, None]
+    uuid: t.Union[str, Absent, None]
+    destination_uris: t.Tuple[str, ...]
+    known_uuids: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    copy_storage: t.Union[bool, Absent] = ABSENT
+    request: t.Union[DomainRequest, Absent, None] = ABSENT
+
+    @property
+    def uuids(self) -> t.List[str]:
+        """The UUIDs under which the domain may be known."""
+        return [uuid for uuid in (self.uuid, *(self.known_uuids or ())) if uuid]
+
+
+@dataclasses.dataclass(frozen=True)
+class CpuVerdict:
+    """Whether a host can run a guest with its CPU; C(reason) states why not."""
+
+    passed: bool
+    reason: t.Optional[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class UnprovedDevice:
+    """A device or volume that the domain writes to, and that other hosts are not known to see.
+
+    :arg store: the identity of the device, the same on every host that has it; null if it has none.
+    """
+
+    target: str
+    path: str
+    store: t.Optional[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class UnsharedFile:
+    """A file that a disk is built on, and that other hosts are not known to see.
+
+    :arg role: C(backing) or C(data); null if the file is not known.
+    :arg why: why the file is not known.
+    """
+
+    target: str
+    role: t.Optional[str]
+    path: t.Optional[str]
+    why: t.Optional[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class PresentDomain:
+    """A domain that a destination has."""
+
+    uuid: str
+    active: bool
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class WatchReport:
+    """What the source keeps of a domain's last move: the JSON of its state file, and whether the watcher lives."""
+
+    record: JsonObject
+    alive: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class SurveyedImage:
+    """The image behind a disk. Sizes in bytes: what the guest sees, and what is allocated of it."""
+
+    target: str
+    kind: str
+    path: str
+    format: str
+    capacity_bytes: int
+    allocation_bytes: int
+    shareable: bool
+    has_backing: bool
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExistingImage:
+    """A file that a destination has at the path of an image."""
+
+    format: str
+    capacity_bytes: int
+    allocation_bytes: int
+    backing_path: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class SurveyedDisk:
+    """A disk of a domain as both hosts see it.
+
+    :arg verdict: whether both hosts have its image in one store; C(why) tells a person why that is not proved.
+    :arg used_by: the domains and images of the destination that use the path of the image.
+    :arg available_bytes: the free space in the folder of that path.
+    :arg same_file: why the file there may be the image itself; C(other_base) why its backing file there is a different one.
+    """
+
+    image: SurveyedImage
+    verdict: str
+    why: str
+    existing: t.Optional[ExistingImage]
+    used_by: t.Tuple[str, ...]
+    available_bytes: int
+    same_file: str
+    other_base: t.Union[str, Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class SurveyedDomain:
+    """What source and destinations report about one domain. Values that depend on a destination are by its URI.
+
+    :arg found: whether the source has the domain. Without it, there is only C(there), and C(request) with what belongs to it.
+    :arg there: what a destination has of the domain.
+    :arg info: the domain as its source has it.
+    :arg policy: the domain's own policy.
+    :arg request: what the domain needs of a host.
+    :arg cpu: whether the destination can run the domain's CPU.
+    :arg paths: which paths of the domain exist at the destination.
+    :arg unshared_disks: targets of disks that are files of the source.
+    :arg storage: the disks as L(SurveyedDisk), or C(msg) where they could not be examined.
+    :arg name_taken: UUID of another domain that has the name at the destination.
+    :arg watch: the state of the domain's last move on the source, and whether its watcher lives.
+    :arg seen_devices: by name of a destination, the paths of devices that it has according to the ledger. The control node adds them.
+    """
+
+    found: bool
+    there: t.Mapping[str, PresentDomain]
+    info: t.Union[DomainInfo, Absent] = ABSENT
+    policy: t.Union[OwnPolicy, Absent] = ABSENT
+    request: t.Union[DomainRequest, Absent, None] = ABSENT
+    cpu: t.Union[t.Mapping[str, CpuVerdict], Absent] = ABSENT
+    paths: t.Union[t.Mapping[str, t.Mapping[str, bool]], Absent] = ABSENT
+    unshared_disks: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    unproved_devices: t.Union[t.Tuple[UnprovedDevice, ...], Absent] = ABSENT
+    unshared_files: t.Union[t.Tuple[UnsharedFile, ...], Absent] = ABSENT
+    storage: t.Union[t.Mapping[str, Json], Absent] = ABSENT
+    name_taken: t.Union[t.Mapping[str, str], Absent] = ABSENT
+    watch: t.Union[WatchReport, Absent, None] = ABSENT
+    seen_devices: t.Union[t.Mapping[str, t.Tuple[str, ...]], Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    @property
+    def at_source(self) -> t.Optional[DomainInfo]:
+        """The domain as its source has it; null if the source does not have it."""
+        return self.info if self.found and self.info else None
+
+    @property
+    def source_info(self) -> DomainInfo:
+        """The domain as its source has it. Raises L(Internal) if the source does not have it."""
+        if self.at_source is None:
+            raise Internal("The source does not have the domain.")
+        return self.at_source
+
+    @property
+    def uuid(self) -> t.Optional[str]:
+        """The UUID of a domain that the source has."""
+        return self.info.uuid if self.info else None
+
+    def is_active_at(self, uri: str) -> bool:
+        """Whether the destination of that URI has the domain active."""
+        return uri in self.there and self.there[uri].active
+
+
+# A domain of which nothing was asked.
+NOT_SURVEYED: t.Final = SurveyedDomain(found=False, there={})
+
+
+@dataclasses.dataclass(frozen=True)
+class Survey:
+    """The answers of all hosts.
+
+    :arg source: the facts of the source.
+    :arg destinations: by URI the facts of each destination, or why it did not answer.
+    """
+
+    source: HostFacts
+    destinations: t.Mapping[str, HostFacts]
+    domains: t.Tuple[SurveyedDomain, ...]
+
+
+def read_survey(document: Json) -> Survey:
+    """Return the survey of a JSON document. Raises L(Internal) for any other."""
+    try:
+        return decode(Survey, document, "survey")
+    except ShapeError as exc:
+        raise Internal(f"The answer of the source host cannot be read: {exc}.", "Report this as a bug. Nothing was moved.") from exc
+
+
+# Keys of a state, or of what a host reports of one, that are no part of the record.
+_BESIDE = ("watcher", "answers", "waits_for", "alive", "watched")
+
+
+@dataclasses.dataclass(frozen=True)
+class Watcher:
+    """The process that watches a move. Its start time distinguishes it from a later process with the same ID.
+
+    :arg start_ticks: in clock ticks since boot.
+    :arg run_id: the run that it works for.
+    """
+
+    pid: int
+    start_ticks: t.Union[int, Absent, None] = ABSENT
+    run_id: t.Union[str, Absent, None] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class StateFile:
+    """The record of a move with its watcher.
+
+    :arg watcher: null if the file names no process.
+    :arg answers: the answers by the IDs of intents: an error, or an empty object.
+    :arg waits_for: what the move waits for, a phrase.
+    """
+
+    record: MoveRecord
+    watcher: t.Optional[Watcher]
+    answers: t.Mapping[str, JsonObject] = dataclasses.field(default_factory=dict)
+    waits_for: t.Optional[str] = None
+
+    def as_json(self) -> t.Dict[str, Json]:
+        """Return the JSON object that the file holds."""
+        record = encode(self.record)
+        further = {key: record.pop(key) for key in self.record.extra}
+        waits = {"waits_for": self.waits_for} if self.waits_for else {}
+        return {**record, "watcher": encode(self.watcher), "answers": encode(self.answers), **waits, **further}
+
+
+def read_state(document: Json) -> StateFile:
+    """Return the state that a JSON document is. Raises L(Internal) if it holds no record."""
+    if not isinstance(document, t.Mapping):
+        raise Internal("Not a record: the document must be a JSON object.")
+    answers, waits_for = document.get("answers"), document.get("waits_for")
+    return StateFile(
+        read_record(record_in(document)),
+        read_watcher(document.get("watcher")),
+        {key: one for key, one in answers.items() if isinstance(one, dict)} if isinstance(answers, dict) else {},
+        waits_for if isinstance(waits_for, str) else None,
+    )
+
+
+def record_in(document: JsonObject) -> t.Dict[str, Json]:
+    """Return the JSON of the record in a state, without its watcher."""
+    return {key: value for key, value in document.items() if key not in _BESIDE}
+
+
+def read_watcher(value: Json) -> t.Optional[Watcher]:
+    """Return the process that a state file names; null if it names none."""
+    try:
+        return decode(Watcher, value)
+    except ShapeError:
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class StartOrder:
+    """One move: its record, and the flags and parameters for libvirt.
+
+    :arg flags: libvirt's, by their names.
+    :arg parameters: libvirt's migration parameters.
+    :arg adopt: the move has already begun: it is followed, or settled if its job has ended.
+    :arg waits: the move may not begin before its run admits it.
+    """
+
+    record: MoveRecord
+    source_uri: str
+    destination_uri: str
+    flags: t.Tuple[str, ...]
+    parameters: JsonObject
+    adopt: bool
+    waits: bool
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    @property
+    def uuid(self) -> str:
+        """The domain's UUID."""
+        return self.record.domain.uuid
+
+    @property
+    def name(self) -> str:
+        """The domain's name, for messages."""
+        return str(self.record.domain.name)
+
+
+def read_start_order(document: JsonObject) -> StartOrder:
+    """Return the order of a document that came from the control node; a move that was begun before is asked for as it was then.
+
+    Raises L(Internal) if its record is invalid.
+    """
+    record = read_record(document["record"])
+    begun = record.connection or Connection()
+    return StartOrder(
+        record=record,
+        source_uri=str(document["source_uri"]),
+        destination_uri=str(document["destination_uri"]),
+        flags=begun.flags or tuple(t.cast(t.Sequence[str], document.get("flags", ()))),
+        parameters=begun.parameters or t.cast(JsonObject, document.get("parameters", {})),
+        adopt=bool(document.get("adopt", False)),
+        waits=bool(document.get("waits", False)),
+    )

@@ -1,0 +1,207 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The folder /run/kvmfleet on a source host: its files, the locks that decide which process may act on a domain, and whether a watcher is alive."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import stat
+import typing as t
+
+from ._files import replace_volatile_file
+from ._model.codec import ABSENT, Json
+from ._model.errors import Conflict, Forbidden, Internal
+from ._model.references import parse_uuid
+from ._model.watched_moves import StateFile, Watcher, read_state
+
+RUN_FOLDER = "/run/kvmfleet"
+
+
+def prepare_run_folder(folder: str = RUN_FOLDER) -> str:
+    """Return the folder, made where missing. Raises L(Forbidden) if it is not a folder of ours that only we can write."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        status = os.lstat(folder)
+    except OSError as error:
+        raise Forbidden(f"{folder} cannot be used: {error.strerror}.", "The module needs root on the host: set become.") from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise Forbidden(f"{folder} is not a folder that only this user can write.", "Remove it and run again.")
+    if status.st_mode & 0o077:
+        # A guard of version 0.1.0 that ran first has made it readable for all.
+        os.chmod(folder, 0o700)
+    return folder
+
+
+def state_path(domain_uuid: str, folder: str = RUN_FOLDER) -> str:
+    """Return the path of the state file of that domain."""
+    return os.path.join(folder, f"{parse_uuid(domain_uuid)}.json")
+
+
+def lock_path(domain_uuid: str, folder: str = RUN_FOLDER) -> str:
+    """Return the lock of that domain."""
+    return os.path.join(folder, f"{parse_uuid(domain_uuid)}.lock")
+
+
+def heartbeat_path(run_id: str, folder: str = RUN_FOLDER) -> str:
+    """Return the path of the heartbeat of a run."""
+    return os.path.join(folder, f"{parse_uuid(run_id)}.heartbeat")
+
+
+def admissions_path(run_id: str, folder: str = RUN_FOLDER) -> str:
+    """Return the path of the file in which a run lists which of its waiting moves are admitted."""
+    return os.path.join(folder, f"{parse_uuid(run_id)}.turns")
+
+
+def seen_path(run_id: str, folder: str = RUN_FOLDER) -> str:
+    """Return where a run's watcher writes, at its end, who is on the hosts of its moves."""
+    return os.path.join(folder, f"{parse_uuid(run_id)}.seen")
+
+
+def log_path(run_id: str, folder: str = RUN_FOLDER) -> str:
+    """Return where a watcher's own troubles are written."""
+    return os.path.join(folder, f"{parse_uuid(run_id)}.log")
+
+
+def write_json(path: str, document: Json) -> None:
+    """Replace the file in one step: a reader sees the old document or the new one, on one line."""
+    replace_volatile_file(path, json.dumps(document, separators=(",", ":")) + "\n", 0o600)
+
+
+def read_json(path: str) -> Json:
+    """Return the document of a file; null if the file does not exist or is not JSON."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            document: Json = json.load(stream)
+            return document
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+
+
+def read_state_file(domain_uuid: str, folder: str = RUN_FOLDER) -> t.Optional[StateFile]:
+    """Return the state file of that domain; null if it does not exist or is invalid."""
+    try:
+        return read_state(read_json(state_path(domain_uuid, folder)))
+    except Internal:
+        return None
+
+
+_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
+_HIGHEST_PID = 2**22
+
+
+def read_start_ticks(pid: int) -> t.Optional[int]:
+    """Return the start time of that process in clock ticks since boot (proc(5), field 22); null if it does not exist."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+            return parse_start_ticks(stream.read())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def parse_start_ticks(stat_line: str) -> t.Optional[int]:
+    """Return the start time from a line of /proc/PID/stat; the name in it may hold blanks and brackets."""
+    fields = stat_line.rpartition(")")[2].split()
+    return parse_number(fields[19]) if len(fields) > 19 else None
+
+
+def parse_number(text: str) -> t.Optional[int]:
+    """Return a number as the kernel writes it; null if the text is not a number."""
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def identify_watcher(run_id: str) -> Watcher:
+    """Return this process as a state file names it: pid, start time, and the run it works for."""
+    pid = os.getpid()
+    return Watcher(pid, read_start_ticks(pid), run_id)
+
+
+def is_alive(watcher: t.Optional[Watcher]) -> bool:
+    """Whether the process that a state file names still runs."""
+    if watcher is None or not 0 < watcher.pid <= _HIGHEST_PID:
+        return False
+    return watcher.start_ticks not in (None, ABSENT) and read_start_ticks(watcher.pid) == watcher.start_ticks
+
+
+class AlreadyWatched(Conflict):
+    """Another process holds the lock: a watcher lives."""
+
+
+def is_locked(domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
+    """Whether a process holds the lock of that domain. Makes no lock."""
+    try:
+        descriptor = os.open(lock_path(domain_uuid, folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+class Ownership:
+    """The lock of one domain, held until L(release_lock) or the end of the process."""
+
+    def __init__(self, domain_uuid: str, folder: str = RUN_FOLDER) -> None:
+        """Take the lock. Raises L(AlreadyWatched) at once where another process has it."""
+        self._domain_uuid = domain_uuid
+        self._descriptor = os.open(lock_path(domain_uuid, folder), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._descriptor)
+            raise AlreadyWatched(f"The move of domain {domain_uuid} is already watched on this host.") from error
+
+    def begin_record(self, record_id: str, generation: int) -> None:
+        """Write that this record acts now. Raises L(Conflict) if it, or a newer one, has already begun on this host."""
+        record, newest = self._read_generation()
+        if generation <= newest:
+            self.release_lock()
+            raise Conflict(
+                f"Record {record_id} (generation {generation}) of domain {self._domain_uuid} came too late: "
+                f"record {record} (generation {newest}) was started on this host.",
+                "Nothing was started. Run the task again.",
+            )
+        self._write_generation(record_id, generation)
+
+    def take_over(self, record_id: str, generation: int) -> int:
+        """Write a generation newer than any before for this record, and return it."""
+        newest = max(self._read_generation()[1], generation) + 1
+        self._write_generation(record_id, newest)
+        return newest
+
+    def release_lock(self) -> None:
+        """Give the lock up; what was written in it stays."""
+        os.close(self._descriptor)
+
+    def _read_generation(self) -> t.Tuple[t.Optional[str], int]:
+        content = os.pread(self._descriptor, 4096, 0)
+        if not content:
+            return None, 0
+        try:
+            document = json.loads(content)
+            return document["record"], int(document["generation"])
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise Internal(
+                f"The lock file of domain {self._domain_uuid} is damaged, so the newest move is not known.",
+                "Make sure that no migration of the domain runs, remove the file under /run/kvmfleet and run again.",
+            ) from error
+
+    def _write_generation(self, record_id: str, generation: int) -> None:
+        content = json.dumps({"record": record_id, "generation": generation}).encode()
+        try:
+            os.pwrite(self._descriptor, content.ljust(128) + b"\n", 0)
+        except OSError as error:
+            self.release_lock()
+            raise Internal(
+                f"The lock file of domain {self._domain_uuid} cannot be written: {error.strerror}.",
+                "Nothing was started. Free space under /run/kvmfleet on this host, then run the task again.",
+            ) from error

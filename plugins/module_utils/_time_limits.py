@@ -1,0 +1,104 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Time limits for queries to file servers that do not answer, and to libvirt daemons that hang while their connection is open."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import functools
+import os
+import threading
+import time
+import typing as t
+
+from ._model.errors import Unreachable
+
+T = t.TypeVar("T")
+Work = t.TypeVar("Work", bound=t.Callable[..., t.Any])
+
+# Libvirt itself waits 30 s for a domain that is busy, and starts a QEMU or two to learn what it can.
+QUESTION_SECONDS = 120.0
+_CHECK_SECONDS = 1.0
+_END_SECONDS = 5.0
+
+# By thread: the call of libvirt, and its start. Threads with another time limit are in the set instead.
+_questions: t.Dict[int, t.Tuple[str, float]] = {}
+_limited_threads: t.Set[int] = set()
+
+
+def answer_within(seconds: float, ask: t.Callable[[], T]) -> t.Optional[T]:
+    """Return the answer; null if the query failed (OSError, ValueError) or timed out. In the latter case, its thread is abandoned."""
+    answer: t.List[T] = []
+
+    def run() -> None:
+        with own_time_limit(), contextlib.suppress(OSError, ValueError):
+            answer.append(ask())
+
+    thread = threading.Thread(target=run, name="patience", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return answer[0] if answer else None
+
+
+@contextlib.contextmanager
+def own_time_limit() -> t.Iterator[None]:
+    """Declare that another thread waits for this one with a time limit of its own."""
+    thread = threading.get_ident()
+    _limited_threads.add(thread)
+    try:
+        yield
+    finally:
+        _limited_threads.discard(thread)
+
+
+@contextlib.contextmanager
+def timed_question(attempt: str) -> t.Iterator[None]:
+    """Declare that the block calls libvirt to C(attempt)."""
+    thread = threading.get_ident()
+    if thread in _limited_threads:
+        yield
+        return
+    before = _questions.get(thread)
+    _questions[thread] = (attempt, time.monotonic())
+    try:
+        yield
+    finally:
+        del _questions[thread]
+        if before:
+            _questions[thread] = (before[0], time.monotonic())
+
+
+def limit_questions(work: Work) -> Work:
+    """Let a function that changes nothing end with L(Unreachable) when libvirt leaves one question unanswered for C(QUESTION_SECONDS).
+
+    Its call cannot be ended, so it runs in a thread that is left behind then.
+    """
+
+    @functools.wraps(work)
+    def ask_limited(*arguments: t.Any, **options: t.Any) -> t.Any:
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        answer = pool.submit(work, *arguments, **options)
+        pool.shutdown(wait=False)
+        while not concurrent.futures.wait([answer], _CHECK_SECONDS).done:
+            _check_questions()
+        return answer.result()
+
+    return t.cast(Work, ask_limited)
+
+
+def _check_questions() -> None:
+    attempt, since = min(tuple(_questions.values()), key=lambda asked: asked[1], default=("", time.monotonic()))
+    if time.monotonic() - since < QUESTION_SECONDS:
+        return
+    # At its end Python waits for the threads of its pools, and libvirt will never answer this one.
+    end = threading.Timer(_END_SECONDS, os._exit, args=(1,))
+    end.daemon = True
+    end.start()
+    raise Unreachable(
+        f"Failed to {attempt}: libvirt did not answer within {QUESTION_SECONDS:.0f} s, although its connection is alive.",
+        "Its daemon hangs: check its log, and restart it (domains keep running). Nothing was changed.",
+    )

@@ -1,0 +1,176 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The files by which other processes control a watcher: the heartbeat of its run, the admissions of waiting moves, and intents about one move.
+
+An intent is taken once; its answer is in the state file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import typing as t
+import uuid as uuid_module
+
+from .._model.codec import Json, ShapeError, decode, encode
+from .._run_folder import RUN_FOLDER, admissions_path, heartbeat_path, read_json, state_path, write_json
+
+FRESH_SECONDS = 60.0
+
+
+class Heartbeat:
+    """Reads one run's counter. A clock that jumps does not matter: only a change of the counter counts."""
+
+    def __init__(self, run_id: str, clock: t.Callable[[], float], folder: str = RUN_FOLDER) -> None:
+        self._path = heartbeat_path(run_id, folder)
+        self._clock = clock
+        self._counter = self._read_counter()
+        self._changed_at = clock()
+
+    def is_fresh(self) -> bool:
+        """Whether the counter has changed within the last 60 s."""
+        counter = self._read_counter()
+        if counter is not None and counter != self._counter:
+            self._counter = counter
+            self._changed_at = self._clock()
+        return self._clock() - self._changed_at <= FRESH_SECONDS
+
+    def remove_file(self) -> None:
+        """Remove the counter's file at the end of the run."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    def _read_counter(self) -> t.Optional[str]:
+        try:
+            with open(self._path, encoding="ascii", errors="replace") as stream:
+                return stream.read(64)
+        except FileNotFoundError:
+            return None
+
+
+ADMITTED_KEY = "given"
+GIVEN_UP_KEY = "ended"
+
+
+class Admissions:
+    """Reads one run's file, C({given, ended}): id of a record to a sentence for the move's history."""
+
+    def __init__(self, run_id: str, folder: str = RUN_FOLDER) -> None:
+        self._path = admissions_path(run_id, folder)
+        self._told: t.Dict[str, Json] = {}
+
+    def read_file(self) -> None:
+        """Read the newest content. A torn file changes nothing."""
+        told = read_json(self._path)
+        if isinstance(told, dict):
+            self._told = told
+
+    def admission_of(self, record_id: str) -> t.Optional[str]:
+        """Return why that record's move may begin now; None if it has to wait."""
+        return self._sentence_of(ADMITTED_KEY, record_id)
+
+    def cancellation_of(self, record_id: str) -> t.Optional[str]:
+        """Return why that record's move is cancelled while it waits; None if it is not."""
+        return self._sentence_of(GIVEN_UP_KEY, record_id)
+
+    def remove_file(self) -> None:
+        """Remove the file at the end of the run."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    def _sentence_of(self, key: str, record_id: str) -> t.Optional[str]:
+        said = self._told.get(key)
+        sentence = said.get(record_id) if isinstance(said, dict) else None
+        return sentence if isinstance(sentence, str) else None
+
+
+ABORT = "abort"
+FORCE_COMPLETE = "force_complete"
+BANDWIDTH = "bandwidth"
+
+_ACTS = (ABORT, FORCE_COMPLETE, BANDWIDTH)
+_SUFFIX = ".intent"
+
+
+@dataclasses.dataclass(frozen=True)
+class Intent:
+    """A request for one move: for the record of that ID in that generation, and for no other.
+
+    :arg record: the ID of the record.
+    :arg bandwidth_mib: of C(bandwidth) and C(force_complete): the cap from then on, 0 for none.
+    """
+
+    act: str
+    record: str
+    generation: int
+    by: str
+    bandwidth_mib: t.Optional[int]
+    id: str
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for an act that this version does not know."""
+        if self.act not in _ACTS:
+            raise ShapeError("act", f"one of {', '.join(_ACTS)}")
+
+
+def new_intent(act: str, record: str, generation: int, by: str, bandwidth_mib: t.Optional[int] = None) -> Intent:
+    """Return an intent with a new ID."""
+    return Intent(act, record, generation, by, bandwidth_mib, str(uuid_module.uuid4()))
+
+
+def leave_intent(domain_uuid: str, intent: Intent, folder: str = RUN_FOLDER) -> None:
+    """Write an intent for the domain's watcher."""
+    write_json(_intent_path(domain_uuid, intent.id, folder), encode(intent))
+
+
+def withdraw_intent(domain_uuid: str, intent: Intent, folder: str = RUN_FOLDER) -> bool:
+    """Withdraw an intent; false if the watcher has already taken it."""
+    try:
+        os.unlink(_intent_path(domain_uuid, intent.id, folder))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def take_intents(domain_uuid: str, record: str, generation: int, folder: str = RUN_FOLDER) -> t.List[Intent]:
+    """Return the intents for this move and remove them; those for another record or generation are removed and ignored."""
+    found = []
+    for path in _list_intents(domain_uuid, folder):
+        intent = _parse_intent(read_json(path))
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            # The intent was withdrawn in the meantime: the process that removes the file decides, and the requester knows that nothing happens.
+            continue
+        if intent and (intent.record, intent.generation) == (record, generation):
+            found.append(intent)
+    return found
+
+
+def _list_intents(domain_uuid: str, folder: str) -> t.List[str]:
+    """Return the paths of all intents of that domain; none if the folder was removed."""
+    prefix = _intent_prefix(domain_uuid, folder)
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    return [os.path.join(folder, name) for name in names if name.startswith(prefix) and name.endswith(_SUFFIX)]
+
+
+def _parse_intent(document: Json) -> t.Optional[Intent]:
+    try:
+        return decode(Intent, document)
+    except ShapeError:
+        return None
+
+
+def _intent_path(domain_uuid: str, intent_id: str, folder: str) -> str:
+    return os.path.join(folder, f"{_intent_prefix(domain_uuid, folder)}{uuid_module.UUID(intent_id)}{_SUFFIX}")
+
+
+def _intent_prefix(domain_uuid: str, folder: str) -> str:
+    return os.path.basename(state_path(domain_uuid, folder))[: -len("json")]

@@ -1,0 +1,234 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: evacuate_plan
+short_description: Assess and fence a dead host, and plan its evacuation
+version_added: 0.1.0
+description:
+  - Makes the decisions of an evacuation by several hosts, the survivors, that start the domains of a dead host together. Each survivor then starts its share
+    with M(kvmfleet.migration.evacuate), which checks everything again.
+  - The requirements of M(kvmfleet.migration.evacuate) apply, too. It starts nothing.
+  - P(kvmfleet.migration.evacuate_host#role) uses this module, with one task for each step, on one survivor for all of them.
+options:
+  step:
+    description:
+      - V(check) checks the request. It asks no host.
+      - V(survivors) lists the hosts of the play that have answered M(kvmfleet.migration.host_facts), and fails if there are none, or if a domain or an image
+        is in use twice on them. It asks no host.
+      - V(assess) looks up the dead host in the ledger, asks all other hosts for its domains, and returns which of them would be started. It changes nothing.
+      - V(prove) does the same, switches the dead host off unless evidence is given, and waits for the locks that it still holds on images.
+      - V(plan) does the same as V(assess), takes the evidence of V(prove), and distributes the domains among O(survivors). It switches nothing off. Facts of
+        the survivors must have been gathered after the evidence was taken. The plan is shown line by line.
+    type: str
+    choices: [check, survivors, assess, prove, plan]
+    required: true
+  source:
+    description: The dead host, by its name in the ledger or its C(host_id).
+    type: str
+    required: true
+  fencing:
+    description:
+      - Evidence that the dead host is off, in the form of O(kvmfleet.migration.evacuate#module:fencing).
+      - With O(step=plan), the evidence that O(step=prove) returned.
+    type: list
+    elements: dict
+  force_down:
+    description: Confirmation of a person that the dead host is off. It is recorded. An agent that reports otherwise, or a host that answers, overrides it.
+    type: dict
+    suboptions:
+      reason:
+        description: How the person knows this.
+        type: str
+        required: true
+      by:
+        description: The person who confirms it. The default is the user who runs the task.
+        type: str
+  accept_silent:
+    description: Names of other hosts that do not answer, on which certainly none of the domains runs. This is recorded.
+    type: list
+    elements: str
+    default: []
+  accept_fresh:
+    description: Resources that a domain may get anew if only the dead host had them; see O(kvmfleet.migration.evacuate#module:accept_fresh).
+    type: list
+    elements: str
+    choices: [nvram, tpm]
+    default: []
+  force:
+    description: Distribute domains even if the scheduler refuses every possible host; see O(kvmfleet.migration.evacuate#module:force).
+    type: bool
+    default: false
+  state:
+    description: The state that domains get; see O(kvmfleet.migration.evacuate#module:state).
+    type: str
+    choices: [as_recorded, running, defined]
+    default: as_recorded
+  parallel:
+    description: Number of domains that each survivor starts at the same time, from 1 to 64.
+    type: int
+    default: 4
+  lock_wait_seconds:
+    description: How long to wait after fencing until the locks on images are gone. The default is that of
+      O(kvmfleet.migration.evacuate#module:lock_wait_seconds).
+    type: int
+  accept_locked:
+    description: Confirmation of a person that images may be locked; see O(kvmfleet.migration.evacuate#module:accept_locked).
+    type: dict
+    suboptions:
+      images:
+        description: Paths of images.
+        type: list
+        elements: str
+        required: true
+      reason:
+        description: How the person knows that no process writes to them.
+        type: str
+        required: true
+      by:
+        description: The person who confirms it. The default is the user who runs the task.
+        type: str
+  survivors:
+    description: Inventory names of the hosts among which the domains are distributed. The default is the host on which the task runs.
+    type: list
+    elements: str
+    default: []
+  since:
+    description: RV(since) of O(step=prove). Facts that were received later count, however long it took to gather them.
+    type: dict
+extends_documentation_fragment:
+  - kvmfleet.migration._attributes
+  - kvmfleet.migration._attributes.action
+  - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._libvirt
+  - kvmfleet.migration._ledger
+  - kvmfleet.migration._internal
+attributes:
+  diff_mode:
+    support: none
+  idempotent:
+    support: partial
+    details: O(step=prove) takes evidence each time, and reports it as a change.
+notes:
+  - In check mode nothing is fenced, and no agent is called. A host that has an agent counts as one that could be fenced.
+seealso:
+  - module: kvmfleet.migration.evacuate
+  - module: kvmfleet.migration.evacuate_verify
+author:
+  - The kvmfleet.migration developers (@kvmfleet)
+"""
+
+EXAMPLES = r"""
+- name: See which domains of kvm1 would be started
+  kvmfleet.migration.evacuate_plan:
+    source: kvm1
+    step: assess
+"""
+
+RETURN = r"""
+assess_first:
+  description: Whether O(step=assess) has to come before O(step=prove), because tasks fence the host, or the inventory does not have its name.
+  returned: success with O(step=check)
+  type: bool
+  sample: false
+survivors:
+  description: The hosts that share the work.
+  returned: success with O(step=survivors)
+  type: list
+  elements: str
+  sample: [kvm2, kvm3]
+source:
+  description: The dead host, as the ledger describes it.
+  returned: success with O(step=assess), O(step=prove) or O(step=plan)
+  type: dict
+  sample: {host: kvm1, host_id: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01}
+domains:
+  description: The domains that would be started, with the state that they get (C(wanted_state)).
+  returned: success with O(step=assess), O(step=prove) or O(step=plan)
+  type: list
+  elements: dict
+  sample: [{uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1, state: running, saved_at: '2026-11-21T03:00:00.000Z', wanted_state: running}]
+refused:
+  description: Domains that cannot be started; C(uuid), C(name), C(reason).
+  returned: success with O(step=assess), O(step=prove) or O(step=plan)
+  type: list
+  elements: dict
+  sample: []
+not_selected:
+  description: Always empty; the form of RV(kvmfleet.migration.evacuate#module:not_selected).
+  returned: success with O(step=assess), O(step=prove) or O(step=plan)
+  type: list
+  elements: dict
+  sample: []
+lost_until_return:
+  description: Domains that cannot be started anywhere before their host returns, with C(reasons).
+  returned: success with O(step=assess), O(step=prove) or O(step=plan)
+  type: list
+  elements: dict
+  sample: []
+unaccounted:
+  description: Domains of the ledger that should be on hosts that answer, and are on none of them.
+  returned: success with O(step=assess), O(step=prove) or O(step=plan)
+  type: list
+  elements: dict
+  sample: []
+missing_records:
+  description: Moves and evacuations that the ledger lacks and hosts remember, in the form of RV(kvmfleet.migration.protect#module:missing_records).
+  returned: success with O(step=assess), O(step=prove) or O(step=plan)
+  type: list
+  elements: dict
+  sample: []
+ages:
+  description: For each domain, by name, the age of its document in seconds.
+  returned: success with O(step=assess), O(step=prove) or O(step=plan)
+  type: dict
+  sample: {web1: 3600}
+evidence:
+  description: The evidence that the host is off, in the form of RV(kvmfleet.migration.evacuate#module:evidence).
+  returned: success with O(step=prove) or O(step=plan)
+  type: list
+  elements: dict
+  sample: []
+since:
+  description: The moment at which the evidence was there, by a clock of the control node.
+  returned: success with O(step=prove)
+  type: dict
+  sample: {boot_id: 0f7c9f0e-3a55-4b7c-8d5d-3f0a5b9f0a11, seconds: 4711.5}
+shares:
+  description: The UUIDs of the domains that each survivor starts.
+  returned: success with O(step=plan)
+  type: dict
+  sample: {kvm2: [5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11], kvm3: []}
+uncovered:
+  description: Domains for which no survivor was found; C(uuid), C(name), C(reason), and C(reasons) by host.
+  returned: success with O(step=plan)
+  type: list
+  elements: dict
+  sample: []
+error_code:
+  description: Stable code of the error. Missing or contradictory evidence is C(unsafe).
+  returned: failure
+  type: str
+  sample: unsafe
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import evacuate_plan_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.evacuate import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
+
+
+def main() -> None:
+    """Run one phase on the host; the action plugin of the same name calls them in their order."""
+    module = AnsibleModule(argument_spec=evacuate_plan_spec(), supports_check_mode=True)
+    run_module(module, lambda module: run_phase(PHASES, module.params))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The inputs of a plan: the options of the drain, facts of hosts, entries and records of the ledger, and settings of the inventory."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+
+from .._ledger.documents import HostEntry
+from .._scheduler.fleet import HostState, find_entry
+from .._settings.policies import build_needs, owner_of, read_scheduling
+from .._settings.scheduler import SchedulerSettings
+from .._settings.variables import Settings, read_facts
+from .preparation import active_uuids
+from .saved_plan import PlanOptions, short_text, to_plain_object
+
+# The options that a plan itself sets for each move.
+_PLANNED_OPTIONS = ("name", "uuid", "destination", "destination_uri")
+_LOWEST_VALUES = {"bandwidth_mib": 0, "link_mib": 1}
+
+
+@dataclass(frozen=True)
+class DrainOptions:
+    """The options of the operator.
+
+    :arg moves: options of C(live_migrate).
+    """
+
+    parallel: int = 4
+    n_plus_one: bool = False
+    moves: JsonObject = field(default_factory=dict)
+
+    @classmethod
+    def from_values(cls, parallel: Json = 4, n_plus_one: Json = False, options: Json = None) -> DrainOptions:
+        """Return the options. Raises L(InvalidArgument) for what cannot be one."""
+        if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
+            raise InvalidArgument(f"parallel is {short_text(parallel)}.", "Give the number of simultaneous moves of one source, 1 or more.")
+        if not isinstance(n_plus_one, bool):
+            raise InvalidArgument(f"n_plus_one is {short_text(n_plus_one)}, which is neither true nor false.")
+        if options is not None and not isinstance(options, Mapping):
+            raise InvalidArgument(f"options is {short_text(options)}, which is not a dictionary of options of live_migrate.")
+        return cls(parallel, n_plus_one, _validate_moves(options or {}))
+
+    @property
+    def copies_storage(self) -> bool:
+        """Whether disks that are not shared are copied."""
+        return (self.moves.get("copy_storage") or NO_COPY) != NO_COPY
+
+    @property
+    def is_unsafe(self) -> bool:
+        """Whether the operator confirms that disks are the same on all hosts."""
+        return self.moves.get("unsafe") is True
+
+    def for_plan(self) -> PlanOptions:
+        """Return them as the plan keeps them."""
+        return PlanOptions(self.parallel, self.n_plus_one, self.moves)
+
+    @property
+    def bandwidth_mib(self) -> int:
+        """The most MiB/s of one move; 0 for no limit."""
+        return self._read_number("bandwidth_mib") or 0
+
+    @property
+    def link_mib(self) -> int | None:
+        """The MiB/s of the link, if the operator has set it."""
+        return self._read_number("link_mib")
+
+    def _read_number(self, option: str) -> int | None:
+        value = self.moves.get(option)
+        return value if isinstance(value, int) else None
+
+
+def _validate_moves(moves: JsonObject) -> JsonObject:
+    """Return the options in their own types, as C(live_migrate) would take them."""
+    given = to_plain_object(moves)
+    result = ArgumentSpecValidator({name: spec for name, spec in move_spec().items() if name not in _PLANNED_OPTIONS}).validate(given)
+    if result.error_messages:
+        raise InvalidArgument(f"live_migrate does not accept the options of the moves: {'; '.join(result.error_messages)}.")
+    checked = {name: value for name, value in result.validated_parameters.items() if name in given}
+    for name, lowest in _LOWEST_VALUES.items():
+        if checked.get(name) is not None and checked[name] < lowest:
+            raise InvalidArgument(f"The option {name} of the moves is {checked[name]}.", f"Give MiB/s, a whole number from {lowest}.")
+    return checked
+
+
+_FAILED_PREFIX = "Task failed: "
+
+
+@dataclass(frozen=True)
+class DrainInputs:
+    """What is known when a plan is made or applied.
+
+    :arg facts: C(kvmfleet_host) by inventory name, of the sources and of the candidates that answered.
+    :arg entries: the ledger's hosts.
+    :arg records: unsettled records of the whole fleet.
+    :arg unreachable: why a candidate did not answer, by name.
+    :arg scheduler: C(kvmfleet_scheduler) by name.
+    :arg history: completed records, for the prediction.
+    :arg policies: C(kvmfleet_migration_policy) by name.
+    :arg profiles: C(kvmfleet_profiles) by name.
+    """
+
+    facts: Mapping[str, JsonObject]
+    entries: Sequence[HostEntry] = ()
+    records: Sequence[MoveRecord] = ()
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    scheduler: JsonObject = field(default_factory=dict)
+    history: Sequence[MoveRecord] = ()
+    policies: JsonObject = field(default_factory=dict)
+    profiles: JsonObject = field(default_factory=dict)
+
+    def host_state(self, host: str) -> HostState:
+        """Return the host as the scheduler sees it."""
+        ref = self.host_ref(host)
+        entries = [entry for key in (host, ref.host_uuid, ref.host_id) for entry in self._entries_by_key.get(key, ())]
+        entry = find_entry(entries, host, ref.host_uuid, ref.host_id)
+        facts, settings = self._usable_facts(host), SchedulerSettings.from_variable(self.scheduler.get(host), host)
+        return HostState.from_facts(host, decode(HostFacts, facts) if facts else None, self.records, entry, settings)
+
+    def list_domains(self, host: str) -> Sequence[DomainFacts]:
+        """Return the domains of a host that answered, as the host reports them and with the additions of their profiles."""
+        facts = self._usable_facts(host)
+        return (read_facts(facts).domains or ()) if facts and host not in self.unreachable else ()
+
+    def find_record_from(self, uuid: str, source: HostRef) -> t.Optional[MoveRecord]:
+        """Return the unsettled record of the domain's move away from that host."""
+        for record in self.records:
+            ours = record.source.is_same(source) or record.source.host == source.host
+            if record.domain.uuid == uuid and record.is_unsettled and ours:
+                return record
+        return None
+
+    def hosts_where_active(self, uuid: str, but: t.Optional[HostRef] = None) -> list[str]:
+        """Return the names of the hosts where the domain is active.
+
+        :arg but: a host to leave out, under any of its names.
+        """
+        active = self._hosts_by_domain.get(uuid, ())
+        return [host for host in active if but is None or not (host == but.host or self.host_ref(host).is_same_answer(but))]
+
+    def host_ref(self, host: str) -> HostRef:
+        """Return a host, as records name it."""
+        facts = self.hosts.get(host, HostFacts())
+        return HostRef(host, facts.host_id or None, facts.host_uuid or None)
+
+    @functools.cached_property
+    def hosts(self) -> Mapping[str, HostFacts]:
+        """The facts of the hosts that have any, by inventory name."""
+        return {host: read_facts(facts) for host, facts in self.facts.items() if facts}
+
+    @functools.cached_property
+    def settings(self) -> Settings:
+        """Policies and profiles, read as everywhere else."""
+        names = {*self.policies, *self.profiles}
+        variables = {name: {"kvmfleet_migration_policy": self.policies.get(name), "kvmfleet_profiles": self.profiles.get(name)} for name in names}
+        return Settings({"hostvars": variables})
+
+    @functools.cached_property
+    def _entries_by_key(self) -> Mapping[str | None, list[HostEntry]]:
+        index: dict[str | None, list[HostEntry]] = {}
+        for entry in self.entries:
+            for key in {entry.name, entry.host_uuid, entry.host_id} - {None}:
+                index.setdefault(key, []).append(entry)
+        return index
+
+    @functools.cached_property
+    def _hosts_by_domain(self) -> dict[str, list[str]]:
+        index: dict[str, list[str]] = {}
+        for host, facts in sorted(self.hosts.items()):
+            for uuid in active_uuids(facts):
+                index.setdefault(uuid, []).append(host)
+        return index
+
+    def _usable_facts(self, host: str) -> JsonObject | None:
+        """Return the host's facts with what the profiles of its domains add; facts of a host that no longer answers do not count."""
+        facts, silence = self.facts.get(host), self.unreachable.get(host)
+        if silence is not None or not facts:
+            return {"answered": False, "msg": silence.removeprefix(_FAILED_PREFIX)} if silence else None
+        domains = self.hosts[host].domains or ()
+        if not any((domain.policy or {}).get("profile") for domain in domains):
+            return facts
+        listed = t.cast("Sequence[JsonObject]", facts["domains"])
+        return {**facts, "domains": [self._with_profile(document, domain, host) for document, domain in zip(listed, domains, strict=True)]}
+
+    def _with_profile(self, document: JsonObject, domain: DomainFacts, host: str) -> JsonObject:
+        try:
+            return {**document, "request": build_needs(domain, read_scheduling(owner_of(domain, host), self.settings))}
+        except InvalidArgument:
+            # Its profile is invalid: this is reported when it moves, and does not affect other domains.
+            return document

@@ -1,0 +1,299 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The work of drain_plan: makes and saves the plan for all hosts of the play, or checks a saved plan; and determines the share of each host."""
+
+from __future__ import annotations
+
+import json
+import os
+import typing as t
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._files import publish_file
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+
+from .._ledger.host_entries import list_entries
+from .._ledger.ledger import Ledger
+from .._settings.variables import Settings
+from .drift import apply_saved_plan
+from .inputs import DrainInputs, DrainOptions
+from .plan import make_plan
+from .preparation import HostQuery, HostStatus, check_answered, collect_facts, read_answers, read_completed, read_silence, read_unsettled, readable_facts
+from .saved_plan import DrainPlan
+
+# The options that the plan itself sets for each move.
+_PLANNED_OPTIONS = ("name", "uuid", "destination", "moves", "parallel")
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of a plan that one host carries out.
+
+    :arg moves: for C(live_migrate).
+    :arg shutdowns: UUIDs of domains to shut down.
+    :arg ends: hosts to ask afterwards where domains are. The first source asks the destinations.
+    """
+
+    moves: tuple[JsonObject, ...]
+    shutdowns: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+def build_shares(plan: DrainPlan, records: Sequence[MoveRecord], is_known: Callable[[str], bool], check_mode: bool) -> dict[str, Share]:
+    """Return the share of each source of the plan.
+
+    :arg records: unsettled records. Moves of an earlier run whose domains have left already are settled with the share of their source.
+    :arg is_known: whether a host is in the inventory.
+    :arg check_mode: nothing will move, so no destination has to be queried again.
+    """
+    begun = [record for record in records if record.destination.host and is_known(record.destination.host)]
+    destinations = [] if check_mode else sorted({move.destination for move in plan.moves})
+    return {
+        source: Share(
+            (*list_moves(plan, source, plan.options.moves), *list_unfinished_moves(plan, source, begun)),
+            _list_shutdowns(plan, source),
+            (source, *(host for host in destinations if host != source and source == plan.sources[0])),
+        )
+        for source in plan.sources
+    }
+
+
+def list_moves(plan: DrainPlan, source: str, options: JsonObject | None = None) -> list[JsonObject]:
+    """Return the moves of one source, see L(build_moves)."""
+    return build_moves({move.uuid: move.destination for move in plan.moves if move.source == source}, options)
+
+
+def build_moves(destinations: Mapping[str, str], options: JsonObject | None = None) -> list[JsonObject]:
+    """Return the moves for C(live_migrate), each with these options. Raises L(InvalidArgument) for an option that the plan decides.
+
+    :arg destinations: by the UUID of the domain.
+    """
+    taken = [option for option in _PLANNED_OPTIONS if option in (options or {})]
+    if taken:
+        raise InvalidArgument(f"The plan already has {', '.join(taken)}.", "Remove it from the options.")
+    return [{"uuid": uuid, "destination": destination, **(options or {})} for uuid, destination in destinations.items()]
+
+
+def list_unfinished_moves(plan: DrainPlan, source: str, records: Iterable[MoveRecord]) -> list[JsonObject]:
+    """Return the moves that an earlier run has begun, and of which nothing is left on the source: C(live_migrate) settles their records."""
+    away = {record.domain.uuid: record.destination.host for record in records if record.source.host == source}
+    if not away:
+        return []
+    return [{"uuid": uuid, "destination": destination} for uuid, destination in away.items() if uuid not in plan.active_uuids]
+
+
+def _list_shutdowns(plan: DrainPlan, source: str) -> tuple[str, ...]:
+    """Return the domains that are shut down on the host. If the host cannot be emptied, none is shut down, because this would be pointless."""
+    if any(entry.source == source for entry in plan.unplaced):
+        return ()
+    return tuple(entry.uuid for entry in plan.shutdowns if entry.source == source)
+
+
+HISTORY_SECONDS = 30 * 86400
+
+
+@dataclass(frozen=True)
+class HostVariables:
+    """The variables that a plan depends on, as a host of the play sees them: only its own tasks see the variables of its play.
+
+    :arg scheduler: C(kvmfleet_scheduler).
+    :arg policy: C(kvmfleet_migration_policy).
+    :arg profiles: C(kvmfleet_profiles).
+    """
+
+    scheduler: Json
+    policy: Json
+    profiles: Json
+
+
+@dataclass(frozen=True)
+class _HostSurvey:
+    """The result of C(host) for the drain of a host: its own variables, and its status if it was cordoned."""
+
+    cordoned: bool
+    before: HostStatus
+    settings: Maybe[HostVariables] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _HostResult:
+    """What C(host) has returned on a host; nothing where it failed."""
+
+    KEYS: t.ClassVar[Mapping[str, str]] = {"survey": "_drain"}
+
+    survey: Maybe[_HostSurvey] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _PlanWork:
+    """The results of earlier tasks of the role: C(host) by host, and the loop that gathered facts of hosts."""
+
+    hosts: Maybe[Mapping[str, t.Optional[_HostResult]]] = ABSENT
+    asked: Maybe[tuple[HostQuery, ...]] = ABSENT
+
+    def surveys(self) -> dict[str, _HostSurvey]:
+        """Return the answers of hosts, by name."""
+        return {name: result.survey for name, result in (self.hosts or {}).items() if result and result.survey}
+
+
+@dataclass(frozen=True)
+class PlanTask:
+    """The options of C(drain_plan)."""
+
+    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
+
+    sources: tuple[str, ...]
+    candidates: tuple[str, ...]
+    options: t.Optional[JsonObject]
+    parallel: Json
+    n_plus_one: Json
+    check_saved: t.Optional[bool]
+    plan: Json
+    file: t.Optional[str]
+    only: t.Optional[bool]
+    publish_as: t.Optional[str]
+    ledger: t.Optional[str]
+    work: t.Optional[_PlanWork]
+
+    def given_options(self) -> JsonObject:
+        """Return the arguments of L(DrainOptions.from_values) that the task gives; with C(check_saved) what is not given is as in the saved plan."""
+        if self.check_saved:
+            return {**({"options": self.options} if self.options else {}), **({"n_plus_one": True} if self.n_plus_one else {})}
+        return {"parallel": self.parallel, "n_plus_one": self.n_plus_one, "options": self.options}
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What is to be planned.
+
+    :arg given: see L(PlanTask.given_options).
+    :arg only: nothing will be carried out.
+    :arg before: the status of each host that was cordoned for this drain.
+    :arg told: by host of the play, its variables as its own tasks see them.
+    :arg answers: the facts of hosts that were asked; None of one that did not answer.
+    :arg silence: why hosts did not answer.
+    """
+
+    sources: tuple[str, ...]
+    candidates: tuple[str, ...]
+    given: JsonObject
+    saved: Json = None
+    path: str | None = None
+    only: bool = False
+    check_saved: bool = False
+    before: Mapping[str, HostStatus] = field(default_factory=dict)
+    told: Mapping[str, HostVariables] = field(default_factory=dict)
+    answers: Mapping[str, JsonObject | None] = field(default_factory=dict)
+    silence: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_task(cls, task: PlanTask) -> PlanRequest:
+        """Return the request of a task with these options."""
+        work = task.work or _PlanWork()
+        surveys, asked = work.surveys(), work.asked or ()
+        return cls(
+            sources=task.sources,
+            candidates=task.candidates,
+            given=task.given_options(),
+            saved=task.plan or None,
+            path=os.path.realpath(os.path.expanduser(task.file)) if task.file else None,
+            only=bool(task.only),
+            check_saved=bool(task.check_saved),
+            before={name: survey.before for name, survey in surveys.items() if survey.cordoned},
+            told={name: survey.settings for name, survey in surveys.items() if survey.settings},
+            answers=read_answers(asked),
+            silence=read_silence(asked),
+        )
+
+    def check_options(self) -> None:
+        """Raise L(InvalidArgument) for options that contradict each other, L(NotFound) for a saved plan that does not exist."""
+        if self.only and self.check_saved:
+            raise InvalidArgument("A plan is either made (drain_host_plan_only) or applied (drain_host_plan_apply).", "Nothing was changed.")
+        if self.check_saved and (self.path is None) == (self.saved is None):
+            raise InvalidArgument(
+                "Give the plan that is to be applied: its file (drain_host_plan_file), or the plan itself (drain_host_plan), and not both.",
+                "Nothing was changed.",
+            )
+        if self.check_saved and self.path is not None and not os.path.isfile(self.path):
+            raise NotFound(
+                f"There is no plan in {self.path} on the control node.",
+                "Create one with drain_host_plan_only and the same drain_host_plan_file. Nothing was changed.",
+            )
+
+    def resolve_plan(self, inputs: DrainInputs) -> DrainPlan:
+        """Return the plan: a new one, or the saved one if it still applies. Raises what L(make_plan) and L(apply_saved_plan) raise."""
+        check_answered(self.sources, self.silence)
+        with readable_facts():
+            if self.check_saved:
+                return apply_saved_plan(self._read_saved(), inputs, self.sources, self.candidates, self.given)
+            return make_plan(inputs, self.sources, self.candidates, DrainOptions.from_values(**self.given))
+
+    def _read_saved(self) -> Json | bytes:
+        if self.path is None:
+            return self.saved
+        try:
+            with open(self.path, "rb") as stream:
+                return stream.read()
+        except OSError as error:
+            raise Forbidden(f"The plan in {self.path} cannot be read: {error.strerror}.", "Nothing was moved.") from error
+
+
+def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None) -> DrainInputs:
+    """Return the input of the plan: the facts, the ledger, and the variables of the hosts."""
+    names = [*request.sources, *request.candidates]
+    told = {name: _find_host_variables(name, request, settings) for name in names if name in request.told or settings.is_known(name)}
+    return DrainInputs(
+        collect_facts(names, settings.facts, request.answers),
+        entries=list_entries(ledger),
+        records=read_unsettled(ledger),
+        unreachable={name: why for name, why in request.silence.items() if name not in request.sources},
+        scheduler={name: values.scheduler for name, values in told.items()},
+        history=() if request.check_saved else read_completed(ledger, HISTORY_SECONDS),
+        policies={name: values.policy for name, values in told.items()},
+        profiles={name: values.profiles for name, values in told.items()},
+    )
+
+
+def read_host_variables(host: str, settings: Settings) -> HostVariables:
+    """Return the variables of a host that a plan depends on."""
+    return HostVariables(*(settings.of(host, variable, {}) for variable in ("kvmfleet_scheduler", "kvmfleet_migration_policy", "kvmfleet_profiles")))
+
+
+def save_plan(plan: DrainPlan, path: str, check_mode: bool) -> bool:
+    """Write the plan to a file that its owner alone can read; return whether that changes it. Raises L(Forbidden)."""
+    content = f"{json.dumps(encode(plan), indent=4, sort_keys=True)}\n".encode()
+    try:
+        if os.path.isfile(path) and _read_content(path) == content:
+            return False
+        if not check_mode:
+            publish_file(path, content, 0o600)
+        return True
+    except OSError as error:
+        raise Forbidden(f"The plan could not be written to {path}. {error.strerror}.", "Nothing was moved.") from error
+
+
+def check_n_plus_one(plan: DrainPlan) -> None:
+    """Raise L(Conflict) for a plan that has to satisfy N+1, and does not."""
+    spare = plan.n_plus_one
+    if plan.options.n_plus_one and spare and not spare.holds:
+        raise Conflict(
+            f"After this drain the loss of {spare.host} could not be compensated: {spare.missing_mib} MiB would be missing for {', '.join(spare.domains)}.",
+            "Nothing was moved. Free memory, add candidates, or drain without drain_host_n_plus_one.",
+        )
+
+
+def _find_host_variables(host: str, request: PlanRequest, settings: Settings) -> HostVariables:
+    return request.told.get(host) or read_host_variables(host, settings)
+
+
+def _read_content(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()

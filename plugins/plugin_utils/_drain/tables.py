@@ -1,0 +1,171 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The result of a drain by host; plan and result as lines of text for a terminal."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Maybe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
+
+from .saved_plan import DrainPlan, NPlusOne, PlannedMove, PlannedShutdown, Rejection, SkippedDomain, UnplacedDomain, find_active_uuids
+
+
+@dataclass(frozen=True)
+class HostShare:
+    """The part of a plan that is about one host."""
+
+    moves: tuple[PlannedMove, ...]
+    shutdowns: tuple[PlannedShutdown, ...]
+    unplaced: tuple[UnplacedDomain, ...]
+    skipped: tuple[SkippedDomain, ...]
+    created_at: str
+    predicted_seconds: float
+
+    @property
+    def active_uuids(self) -> set[str]:
+        """The UUIDs of the domains that were active when the plan was made."""
+        return find_active_uuids((self.moves, self.shutdowns, self.unplaced), self.skipped)
+
+
+@dataclass(frozen=True)
+class DomainOutcome:
+    """The result of one domain.
+
+    :arg status: of its record, C(not started), C(refused), C(shut down), C(not shut down), C(unplaced) or C(unknown).
+    :arg error: why it is not where the plan wants it; null if it is.
+    """
+
+    name: str
+    uuid: str
+    status: str
+    destination: Maybe[str] = ABSENT
+    predicted_seconds: t.Union[float, Absent] = ABSENT
+    actual_seconds: Maybe[float] = ABSENT
+    downtime_ms: Maybe[int] = ABSENT
+    error: t.Union[str, Absent] = ABSENT
+
+
+@dataclass(frozen=True)
+class LeftDomain:
+    """A domain that the plan leaves where it is, and why."""
+
+    name: str
+    uuid: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class HostDrain:
+    """The result of a drain on one host.
+
+    :arg blockers: why the host may not be rebooted.
+    :arg problems: failures that are not about one domain.
+    :arg actual_seconds: from the beginning of the first move to the end of the last one.
+    """
+
+    plan: HostShare
+    moved: tuple[DomainOutcome, ...]
+    shut_down: tuple[DomainOutcome, ...]
+    failed: tuple[DomainOutcome, ...]
+    skipped: tuple[LeftDomain, ...]
+    safe_to_reboot: bool
+    blockers: tuple[str, ...]
+    problems: tuple[str, ...]
+    predicted_seconds: float
+    actual_seconds: float
+
+
+# From so many hosts on, the text for a person counts the hosts that were not chosen by reason.
+MANY_HOSTS = 12
+_FIGURE = re.compile(r"\b[0-9]+(?:\.[0-9]+)?\b")
+
+
+def summarize_rejections(rejected: Sequence[Rejection]) -> list[tuple[str, str]]:
+    """Return C((hosts, reason)) pairs: one for each host, or one for several hosts whose reasons differ only in figures. The plan itself names each host."""
+    if len(rejected) < MANY_HOSTS:
+        return [(entry.host, entry.reason) for entry in rejected]
+    groups: dict[str, list[Rejection]] = {}
+    for entry in rejected:
+        groups.setdefault(_FIGURE.sub("…", entry.reason), []).append(entry)
+    return [(_hosts_text(group), group[0].reason if len(group) == 1 else reason) for reason, group in groups.items()]
+
+
+def _hosts_text(group: Sequence[Rejection]) -> str:
+    return group[0].host if len(group) == 1 else f"{group[0].host} and {len(group) - 1} more"
+
+
+def plan_lines(plan: DrainPlan) -> list[str]:
+    """Return the plan: the order of the moves, the destination of each domain with its reason, what is shut down, what stays, and the verdict N+1."""
+    rows = [_move_row(move) for move in plan.moves]
+    lines = align_columns(["", "DOMAIN", "MEMORY", "FROM", "TO", "PREDICTED", "DOWNTIME", "WHY"], rows) if rows else ["Nothing to move."]
+    lines += [f"  {move.name} not to {hosts}: {reason}" for move in plan.moves for hosts, reason in summarize_rejections(move.rejected)]
+    lines += [f"WARN   {move.name} to {move.destination}: {warning}" for move in plan.moves for warning in move.warnings]
+    lines += [f"STOPS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.shutdowns]
+    lines += [f"STAYS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.unplaced]
+    lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
+    lines += [f"{source}: about {_seconds_text(seconds)}, {plan.options.parallel} at a time." for source, seconds in plan.predicted_seconds.items() if rows]
+    lines += [_n_plus_one_line(plan.n_plus_one)] if plan.n_plus_one else []
+    return [printable_line(line) for line in lines]
+
+
+def _move_row(move: PlannedMove) -> list[str]:
+    seconds, downtime = _seconds_text(move.predicted_seconds), _downtime_text(move.predicted_downtime_ms)
+    return [str(move.order), move.name, f"{move.memory_mib} MiB", move.source, move.destination, seconds, downtime, move.reason]
+
+
+def _n_plus_one_line(spare: NPlusOne) -> str:
+    if spare.holds:
+        return "N+1 holds: the remaining hosts could lose any one of them and still place its domains."
+    domains = ", ".join(spare.domains)
+    others = [host for host in spare.hosts if host != spare.host]
+    more = f" The same goes for {', '.join(others)}." if others else ""
+    return f"N+1 does NOT hold: if {spare.host} were lost, {spare.missing_mib} MiB would be missing for {domains}.{more}"
+
+
+def result_lines(result: Mapping[str, HostDrain]) -> list[str]:
+    """Return the moves, the failures with their reasons, and the verdict of each host."""
+    rows = [_outcome_row(host, entry) for host, share in result.items() for entry in [*share.moved, *share.shut_down, *share.failed]]
+    lines = align_columns(["DOMAIN", "FROM", "TO", "STATUS", "PREDICTED", "ACTUAL", "DOWNTIME"], rows) if rows else ["Nothing was moved."]
+    for host, share in result.items():
+        lines += [f"FAILED {entry.name} on {host}: {entry.error}" for entry in share.failed]
+        lines += [f"FAILED {host}: {problem}" for problem in share.problems]
+        lines += [f"LEFT   {entry.name} on {host}: {entry.reason}" for entry in share.skipped]
+        lines.append(f"{host}: {_counts_text(share)}. {_reboot_text(share)}")
+    return [printable_line(line) for line in lines]
+
+
+def _outcome_row(host: str, entry: DomainOutcome) -> list[str]:
+    times = [_seconds_text(entry.predicted_seconds), _seconds_text(entry.actual_seconds), _downtime_text(entry.downtime_ms)]
+    return [entry.name, host, entry.destination or "-", entry.status, *times]
+
+
+def _counts_text(share: HostDrain) -> str:
+    stopped = f", {len(share.shut_down)} shut down" if share.shut_down else ""
+    return f"{len(share.moved)} moved{stopped}, {len(share.failed)} failed, {len(share.skipped)} left as they were"
+
+
+def _reboot_text(share: HostDrain) -> str:
+    return "Safe to reboot." if share.safe_to_reboot else " ".join(["NOT safe to reboot:", *share.blockers])
+
+
+def align_columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows under their titles, each column as wide as its widest text."""
+    table = [list(titles), *([printable_line(text) for text in row] for row in rows)]
+    widths = [max(len(row[index]) for row in table) for index in range(len(titles))]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def _seconds_text(seconds: Maybe[float]) -> str:
+    return "-" if seconds is None or seconds is ABSENT else f"{seconds} s"
+
+
+def _downtime_text(milliseconds: Maybe[int]) -> str:
+    return "-" if milliseconds is None or milliseconds is ABSENT else f"{milliseconds} ms"

@@ -1,0 +1,332 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The control half of evacuation_cleanup. The host is queried about what records name, cleans it, and only what was verified is recorded.
+
+The retention of quarantined files is computed from records of the ledger and the clock of the control node, because the clock of the returned host may have
+been stepped. The record of a cleanup is closed after the host has moved everything. If the clock of the control node was late at that time, an earlier line of
+the record can have a later time. The latest time counts, so that nothing is deleted early.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_verdicts import ALARM, REFUSE, SUPERSEDED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import (
+    CleanupDone,
+    CleanupPlan,
+    KeptDisk,
+    QuarantinedDisk,
+    QuarantineEntry,
+    QuarantineExpiry,
+    QuarantineListing,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, NotFound, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+
+from .._ledger.documents import Body
+from .._ledger.host_decisions import closing_status
+from .._ledger.host_entries import host_lock_name
+from .._ledger.ledger import Ledger
+from .._ledger.remembered import RememberedMove, copy_text, missing_text
+from .._ledger.rules import describe_record
+from .tombstones import LostTombstone, Tombstone, build_question, find_tombstones, find_unfinished
+
+
+def judge_retention(
+    quarantined: Sequence[QuarantineEntry], ledger: Ledger, host_id: t.Optional[str], days: int, now: t.Optional[datetime.datetime] = None
+) -> tuple[list[str], list[QuarantineEntry]]:
+    """Return the IDs of the records whose retention is over, and the quarantines that are kept because their age is unknown, each with C(reason).
+
+    :arg quarantined: what the host lists.
+    :arg host_id: of that host.
+    :arg now: by the clock of this control node.
+    """
+    at = now or datetime.datetime.now(datetime.UTC)
+    due: list[str] = []
+    kept: list[QuarantineEntry] = []
+    for entry in quarantined:
+        record = _find_record(entry.record, ledger)
+        reason = _why_age_unknown(record, entry.record, host_id, at)
+        if reason:
+            kept.append(replace(entry, reason=reason))
+        elif record is not None and record.status in s.CLOSED and at - max(_list_times(record)) >= datetime.timedelta(days=days):
+            due.append(entry.record)
+    return due, kept
+
+
+def _find_record(record_id: str, ledger: Ledger) -> t.Optional[MoveRecord]:
+    try:
+        return ledger.read_record(record_id).record
+    except NotFound:
+        return None
+
+
+def _why_age_unknown(record: t.Optional[MoveRecord], record_id: str, host_id: t.Optional[str], now: datetime.datetime) -> str:
+    """Return why the record does not show how long ago its cleanup ended; empty if it does, or if the cleanup is still in progress."""
+    if record is None:
+        return f"the ledger has no record {record_id}, so its age is not known: delete it by hand when it is no longer needed"
+    if not host_id or record.type != s.EVACUATION or host_id not in (record.source.host_id, record.destination.host_id):
+        return f"the record {record_id} is not of an evacuation of this host"
+    latest = max(_list_times(record), default=None)
+    if latest is None:
+        return f"the record {record_id} has no valid time"
+    if latest > now:
+        return (
+            f"the clock of the control node says {_utc_text(now)}, which is before the last line of the record {record_id} ({_utc_text(latest)}): set the clock"
+        )
+    return ""
+
+
+def _list_times(record: MoveRecord) -> Iterator[datetime.datetime]:
+    for text in (record.created_at, record.updated_at, *(line.at for line in record.history)):
+        try:
+            at = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            continue
+        if at.tzinfo is not None:
+            yield at
+
+
+def _utc_text(at: datetime.datetime) -> str:
+    return at.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+STORAGE_DELETE = "delete"
+REASON_SUPERSEDED = "superseded"
+_STOP_ONE_COPY = "Find out immediately which copy is correct, and stop the other; until then, nothing is removed from this host."
+
+RunPhase = t.Callable[[str, JsonObject], JsonObject]
+
+
+@dataclass(frozen=True)
+class _SurveyAnswer:
+    plans: tuple[CleanupPlan, ...]
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _CleanAnswer:
+    """What the host has found of one domain, and what it has done."""
+
+    changed: bool
+    plan: CleanupPlan
+    done: Maybe[JsonObject] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+class DoubleRunAlarm(Unsafe):
+    """A domain runs on the host from which it was evacuated."""
+
+
+@dataclass
+class CleanupOutcome:
+    """The results of the domains, as the module returns them."""
+
+    cleaned: list[Body] = field(default_factory=list)
+    kept: list[Body] = field(default_factory=list)
+    refused: list[Body] = field(default_factory=list)
+    superseded: list[Body] = field(default_factory=list)
+    deleted: list[Body] = field(default_factory=list)
+    missing_records: list[RememberedMove] = field(default_factory=list)
+
+    def as_result(self) -> dict[str, Json]:
+        """Return the lists, and whether any of them contains a change."""
+        return {**encode(self.__dict__), "changed": bool(self.cleaned or self.superseded or self.deleted)}
+
+
+@dataclass(frozen=True)
+class HostCleanup:
+    """:arg here: the host; its C(host_id) is the one that was read from its own file.
+
+    :arg phase: runs a phase on the host.
+    :arg uris: name of each other host of the fleet to its libvirt URI.
+    :arg storage: C(quarantine), C(keep) or C(delete).
+    :arg check: to change nothing.
+    :arg missing: what hosts remember and the ledger lacks, see L(missing_records).
+    :arg left: evacuations from here among that, also where the ledger has found the domain by itself since, see L(left_behind).
+    """
+
+    ledger: Ledger
+    here: HostRef
+    phase: RunPhase
+    uris: t.Mapping[str, str]
+    storage: str
+    retention_days: int
+    by: str
+    check: bool
+    missing: Sequence[RememberedMove] = ()
+    left: Sequence[RememberedMove] = ()
+
+    def clean_host(self) -> CleanupOutcome:
+        """Return the result of each domain. Raises L(DoubleRunAlarm) for a domain that runs here although it was evacuated: then nothing else is changed."""
+        outcome = CleanupOutcome(missing_records=list(self.missing))
+        try:
+            self._clean_domains(outcome)
+        except KvmfleetError as error:
+            error.result.update(outcome.as_result())
+            raise
+        return outcome
+
+    def _clean_domains(self, outcome: CleanupOutcome) -> None:
+        found = find_tombstones(self.ledger, self.here.host_id)
+        waiting = [tombstone for tombstone in found if not self._is_busy(tombstone, outcome) and not self._is_outdated(tombstone, outcome)]
+        told = {tombstone.uuid for tombstone in found}
+        for begun in [begun for begun in find_unfinished(self.ledger, self.here.host_id) if begun.uuid not in told]:
+            self._is_busy(begun, outcome)
+        lost = [LostTombstone(one) for one in self.left if one.domain.uuid not in told]
+        plans = self._survey_domains([*waiting, *lost])
+        self._add_lost(lost, plans, outcome)
+        self._raise_alarm([plan for tombstone in waiting if (plan := plans[tombstone.record.record_id]).kind == ALARM])
+        if self.storage == STORAGE_DELETE:
+            self._delete_expired(outcome)
+        for tombstone in waiting:
+            plan = plans[tombstone.record.record_id]
+            if plan.kind == REFUSE:
+                self._refuse_domain(tombstone, plan.reason, outcome)
+            elif self.check:
+                _add_predicted(tombstone, plan, self.storage, outcome)
+            else:
+                self._clean_locked(tombstone, outcome)
+
+    def _is_busy(self, tombstone: Tombstone, outcome: CleanupOutcome) -> bool:
+        unsettled = self.ledger.find_unsettled(tombstone.uuid)
+        if unsettled is not None:
+            self._refuse_domain(tombstone, f"{describe_record(unsettled.record)} is not settled ('{unsettled.record.status}')", outcome)
+        return unsettled is not None
+
+    def _is_outdated(self, tombstone: Tombstone, outcome: CleanupOutcome) -> bool:
+        """Whether hosts know of a move that is newer than the tombstone, which is then outdated."""
+        newer = next((one for one in self.missing if one.domain.uuid == tombstone.uuid), None)
+        if newer is not None:
+            self._refuse_domain(tombstone, missing_text(newer), outcome)
+        return newer is not None
+
+    def _add_lost(self, lost: list[LostTombstone], plans: Mapping[str, CleanupPlan], outcome: CleanupOutcome) -> None:
+        """Report evacuations from here that the ledger has lost, as long as a person has to act on them."""
+        missing = {one.id for one in self.missing}
+        for tombstone in lost:
+            move, plan = tombstone.move, plans[tombstone.move.id]
+            if move.id in missing:
+                told = missing_text(move)
+            elif plan.present:
+                told = copy_text(move)
+                outcome.missing_records.append(move)
+            else:
+                continue
+            outcome.refused.append({**tombstone.list_entry(), "reason": f"{plan.reason}. {told}" if plan.kind == ALARM else told})
+
+    def _refuse_domain(self, tombstone: Tombstone, reason: str, outcome: CleanupOutcome) -> None:
+        outcome.refused.append({**tombstone.list_entry(), "reason": reason})
+        self.ledger.witness.report_event(tombstone.record, "cleanup.refused", self.by, reason)
+
+    def _survey_domains(self, waiting: Sequence[Tombstone | LostTombstone]) -> dict[str, CleanupPlan]:
+        if not waiting:
+            return {}
+        asked = [encode(build_question(tombstone, self.ledger, self.here)) for tombstone in waiting]
+        answer = self.phase("survey", {"host_id": self.here.host_id, "uris": dict(self.uris), "domains": asked})
+        plans = decode(_SurveyAnswer, answer).plans
+        return {plan.record: plan for plan in plans}
+
+    def _raise_alarm(self, plans: list[CleanupPlan]) -> None:
+        if plans:
+            for plan in plans:
+                self.ledger.witness.report_event(self.ledger.read_record(plan.record).record, "cleanup.refused", self.by, plan.reason)
+            told = " ".join(f"Domain {plan.name} ({plan.uuid}): {plan.reason}." for plan in plans)
+            raise DoubleRunAlarm(f"{told} Nothing was touched on {self.here.host}.", _STOP_ONE_COPY)
+
+    def _delete_expired(self, outcome: CleanupOutcome) -> None:
+        """Delete quarantines whose retention is over according to the records; the host's clock is not used."""
+        answer = self.phase("quarantined", {"host_id": self.here.host_id})
+        listing = QuarantineListing(_read_entries(answer["quarantined"]), _read_entries(answer["kept"]))
+        due, kept = judge_retention(listing.quarantined, self.ledger, self.here.host_id, self.retention_days)
+        kept += listing.kept
+        if due:
+            answer = self.phase("expire", {"host_id": self.here.host_id, "due": due, "check": self.check})
+            expired = QuarantineExpiry(_read_entries(answer["deleted"]), _read_entries(answer["kept"]))
+            outcome.deleted += encode(expired.deleted)
+            kept += expired.kept
+        outcome.kept += [{"uuid": None, "name": None, "target": None, "path": None, "only_copy": True, **encode(entry)} for entry in kept]
+
+    def _clean_locked(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
+        """Clean up one domain while no move to this host can be booked; the failure of one domain does not stop the others."""
+        try:
+            with self.ledger.hold_lock(host_lock_name(self.here)):
+                if self._is_still_open(tombstone) and not self._is_busy(tombstone, outcome):
+                    self._clean_domain(tombstone, outcome)
+        except DoubleRunAlarm:
+            raise
+        except KvmfleetError as error:
+            self.ledger.witness.report_event(tombstone.record, "cleanup.failed", self.by, str(error))
+            if isinstance(error, Unreachable):
+                raise
+            outcome.refused.append({**tombstone.list_entry(), "reason": str(error)})
+
+    def _is_still_open(self, tombstone: Tombstone) -> bool:
+        """Whether the tombstone is still open: another task that cleans the same host may have been faster, and reports its own work."""
+        return self.ledger.read_record(tombstone.record.record_id).record.status == tombstone.record.status
+
+    def _clean_domain(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
+        asked = encode(build_question(tombstone, self.ledger, self.here))
+        self.ledger.witness.report_event(tombstone.record, "cleanup.started", self.by)
+        work = {"host_id": self.here.host_id, "uris": dict(self.uris), "domains": [asked], "storage": self.storage}
+        answer = decode(_CleanAnswer, self.phase("clean", work))
+        plan = answer.plan
+        if plan.kind == ALARM:
+            self._raise_alarm([plan])
+        elif plan.kind == REFUSE:
+            self._refuse_domain(tombstone, plan.reason, outcome)
+        elif plan.kind == SUPERSEDED:
+            # A record that was given up shows that the domain is not here: a person has to decide.
+            came_back = [record for record in (tombstone.record, *tombstone.older) if record.status == s.DONE]
+            self._complete_records(came_back, plan.reason, REASON_SUPERSEDED)
+            outcome.superseded.append({**tombstone.list_entry(), "reason": plan.reason})
+        else:
+            done = decode(CleanupDone, {**(answer.done or {}), "changed": answer.changed})
+            self._complete_records([tombstone.record], _cleanup_detail(done, plan), None)
+            self._complete_records(tombstone.older, f"the record {tombstone.record.id} is newer, and was cleaned", REASON_SUPERSEDED)
+            _add_cleaned(tombstone, plan, done, outcome)
+
+    def _complete_records(self, records: list[MoveRecord], detail: str, reason: t.Optional[str]) -> None:
+        for record in records:
+            stored = self.ledger.read_record(record.record_id)
+            self.ledger.update_record(stored, stored.record.advance(closing_status(stored.record), self.by, detail, reason))
+
+
+def _read_entries(documents: Json) -> tuple[QuarantineEntry, ...]:
+    return decode(tuple[QuarantineEntry, ...], documents)
+
+
+def _cleanup_detail(done: CleanupDone, plan: CleanupPlan) -> str:
+    acts = ["undefined here" if done.undefined else "it was not defined here"]
+    acts += [f"{len(done.quarantined)} files moved to quarantine"] if done.quarantined else []
+    acts += [f"{len(done.kept)} disks kept"] if done.kept else []
+    return f"The domain is on {plan.where}. Cleanup of its source: {', '.join(acts)}."
+
+
+def _add_cleaned(tombstone: Tombstone, plan: CleanupPlan, done: CleanupDone, outcome: CleanupOutcome) -> None:
+    about = {"where": plan.where, "nvram": plan.nvram, "tpm": plan.tpm, "undefined": done.undefined, "restore": done.restore}
+    superseded = [record.id for record in tombstone.older]
+    outcome.cleaned.append({**tombstone.list_entry(), **about, "quarantined": encode(done.quarantined), "superseded": superseded})
+    outcome.kept += [{**tombstone.list_entry(), **encode(disk)} for disk in done.kept]
+
+
+def _add_predicted(tombstone: Tombstone, plan: CleanupPlan, storage: str, outcome: CleanupOutcome) -> None:
+    """Predict what L(HostCleanup) would do. The quarantine paths of files and the command to restore them are known only afterwards."""
+    if plan.kind == SUPERSEDED:
+        outcome.superseded.append({**tombstone.list_entry(), "reason": plan.reason})
+        return
+    moving = [disk for disk in plan.disks if disk.quarantine and storage != "keep"]
+    files = [QuarantinedDisk(disk.target, disk.path, None) for disk in moving]
+    files += [QuarantinedDisk(None, plan.managed_save, None)] if plan.managed_save else []
+    kept = [KeptDisk(disk.target, disk.path, disk.reason or "storage is 'keep'", disk.only_copy) for disk in plan.disks if disk not in moving]
+    _add_cleaned(tombstone, plan, CleanupDone(True, plan.present, tuple(files), tuple(kept), None), outcome)

@@ -1,0 +1,333 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""An evacuation by one host: source, domains, fleet, evidence, image locks, reservations, starts. Each step requires the success of the one before."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import time
+import typing as t
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import qemu_locks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import accept_silence
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef, host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainToProbe, HostTokens, lockable_paths
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
+
+from .._ledger.host_entries import HostIdentity, find_host_entry, list_entries
+from .._ledger.remembered import RememberedMove, check_known, find_missing_records, missing_text, remembered_by_fleet
+from .._migrate.fleet_view import FleetView, RecentMoves
+from .._settings.variables import read_facts
+from . import start_checks
+from .evidence import PowerOffEvidence
+from .fleet_answers import FleetAnswers, FoundLocks, LockState, SourceAnswers, SurvivorView, UnaccountedDomain, list_libvirt_uris, list_ssh_endpoints
+from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain, wanted_state
+from .reservation import EvacuationReservation, build_request
+from .source import age_seconds, check_document, check_still_not_granted, has_saved_disks, list_candidates, resolve_source, select_candidates
+from .start_checks import AcceptedLocks, is_fenced, list_expiring_images, list_images, refuse_locked_images, seconds_to_wait
+from .starts import DomainStarter
+
+# So many reservations are made under one lock on the host: a live migration towards it waits for no more.
+_RESERVED_AT_ONCE = 16
+# Older answers of hosts are queried again before any decision.
+_FRESH_SECONDS = 30.0
+
+
+@dataclass
+class Evacuation:
+    """One task. C(jobs) are the domains that are wanted, by importance."""
+
+    context: EvacuationContext
+    check: bool = False
+    jobs: list[EvacuationJob] = field(default_factory=list)
+    before: list[MoveRecord] = field(default_factory=list)
+    not_selected: list[ListedDomain] = field(default_factory=list)
+    unaccounted: list[UnaccountedDomain] = field(default_factory=list)
+    missing_records: list[RememberedMove] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        context = self.context
+        self.entries = list_entries(context.ledger)
+        self.source = resolve_source(self.entries, context.options.source)
+        self.settings = CachedSettings(context.settings)
+        self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by)
+        self.arrivals = RecentMoves(context.ledger)
+        self.acceptance = AcceptedLocks(context.options.accept_locked, context.by)
+        self.damaged: list[str] = []
+
+    def probe_fleet(self) -> None:
+        """Determine the selected domains, the answers of the fleet, and what prevents each start; raises what prevents all. Changes nothing."""
+        self.probed_at = time.monotonic()
+        self._select_domains()
+        self.damaged = self.context.ledger.damaged_domains()
+        uris = list_libvirt_uris(self.context.settings, self.entries, self.context.target_host, self.source)
+        asked = self._build_probe(uris)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            silence = pool.submit(self.proofs.check_silence)
+            seen = decode(SurvivorView, self.context.phase("look", asked))
+            self.silence = silence.result()
+        # When the source was last silent; the agent is queried later.
+        self.silent_at = time.monotonic()
+        self.proofs.check_endpoints(seen.doors, self.context.target_host)
+        facts = read_facts(seen.facts)
+        self.here = self._read_host_ref(facts)
+        start_checks.check_destination(self.here, self.source.host_ref)
+        own = {domain.uuid: domain for domain in facts.domains or ()}
+        self.fleet = FleetAnswers(self.source, self.here, own, seen.fleet, self.entries, self._host_ids(seen.fleet), frozenset(self.context.settings.fleet()))
+        self.fleet.check_source_is_silent()
+        self._check_no_twin()
+        self.others = self.fleet.list_silent_hosts(where for job in self.jobs if job.is_open for where in job.candidate.possible_hosts)
+        self.silent = self.fleet.check_silent_hosts(self.context.options.accept_silent, self.others)
+        self.uris = {name: uri for name, uri in uris.items() if name in self.fleet.answering_hosts}
+        self.seen = seen
+        remembered = remembered_by_fleet(self.context.settings, self.context.target_host, facts.remembered or None)
+        self.missing_records = find_missing_records(self.context.ledger, remembered)
+        for job in self.jobs:
+            self._keep_error(job, lambda job: start_checks.check_inactive(job, self.fleet))
+            self._keep_error(job, lambda job: check_known(job.name, job.uuid, self.missing_records))
+        held = {record.domain.uuid for record in self.context.ledger.list_records(unsettled_only=True)}
+        self.unaccounted = self.fleet.list_unaccounted([document.body for document in self.context.ledger.list_domains()], held)
+        self._add_warnings()
+
+    def prove_source_off(self, starts: bool = True) -> None:
+        """Prove that the source is off. Raises what L(PowerOffEvidence.collect_evidence) does. A domain whose image is still written is not started.
+
+        :arg starts: whether this task starts domains itself. If not, the tasks that do prove the silence after the fencing.
+        """
+        options = self.context.options
+        self.proofs.collect_evidence(options.fencing, options.force_down, self.others, may_fence=not self.check)
+        if self.proofs.given:
+            # Agents that were just queried need not be queried again.
+            self.proofs.confirm_all()
+        begun = time.monotonic()
+        if self.check or any(one.host_id == self.source.host_id for one in self.proofs.given):
+            self.images = self._check_locks(seen_since=True)
+        else:
+            self._prove_silence(starts)
+        waited = time.monotonic() - begun
+        if waited > _FRESH_SECONDS and not self.check:
+            self.proofs.extend_evidence(waited)
+
+    def _prove_silence(self, knocks: bool) -> None:
+        """Prove that the source has become silent since it was fenced, while waiting for its leases."""
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            silence = pool.submit(self.proofs.check_silence) if knocks else None
+            self.silent_at = time.monotonic()
+            self.images = self._check_locks(seen_since=False)
+            self.silence = silence.result() if silence else self.silence
+
+    def reuse_evidence(self) -> None:
+        """Use the evidence of an earlier step for a plan. There is no wait: the tasks that start domains prove everything again."""
+        self.proofs.collect_evidence(self.context.options.fencing, self.context.options.force_down, self.others, may_fence=False)
+        self.images = self._check_locks(seen_since=True, waits=False)
+
+    def judge_jobs(self) -> None:
+        """Determine what prevents the start of each domain on this host."""
+        for job in self.jobs:
+            self._keep_error(job, self._judge_job)
+
+    def evacuate_domains(self) -> None:
+        """Start the domains, or predict their results in check mode."""
+        try:
+            self.probe_fleet()
+        except SourceAnswers as error:
+            raise self._settle_begun(error) from error
+        # Do not fence if there is nothing to start.
+        if not self.open_jobs():
+            return
+        self.prove_source_off()
+        if not self.check and time.monotonic() - self.probed_at > _FRESH_SECONDS:
+            # The agent or leases took time: earlier answers of hosts are out of date.
+            self.probe_fleet()
+            self.images = self._check_locks(seen_since=True, waits=False)
+        # After the proof that the host is off: since then it can neither be granted a token nor leave one.
+        check_still_not_granted(self.context.ledger, self.source)
+        self.judge_jobs()
+        self._reserve_all(EvacuationReservation(self.context, self._fleet_view(self.seen.facts), self.here, self.seen.cpu))
+        if not self.check:
+            here = str(self.here.host_id)
+            starting = DomainStarter(self.context, self.proofs, self.uris, here, self._all_tokens(), self.silent_at, self.acceptance)
+            starting.start_domains(self.open_jobs())
+
+    def _settle_begun(self, refusal: SourceAnswers) -> SourceAnswers:
+        """Settle what an earlier run has begun here; this starts nothing and needs no evidence. Return the error for everything else."""
+        if not any(job.candidate.record for job in self.jobs):
+            return refusal
+        facts = decode(SurvivorView, self.context.phase("look", {**self._build_probe({}), "knock": [], "domains": [], "paths": []})).facts
+        self.here = self._read_host_ref(read_facts(facts))
+        begun = [job for job in self.jobs if job.is_open and start_checks.has_begun(job, self.here)]
+        if self.check or not begun:
+            return refusal
+        reservation = EvacuationReservation(self.context, self._fleet_view(facts), self.here, {})
+        for job in begun:
+            job.rejoin = True
+            self._keep_error(job, lambda job: reservation.rejoin_record(job, []))
+        DomainStarter(self.context, self.proofs, {}, str(self.here.host_id), self._all_tokens()).settle_begun([job for job in begun if job.is_open])
+        told = [f"{job.name} is '{job.record.status}'" for job in begun if job.record]
+        settled = f" The evacuations that an earlier run had started here were settled: {', '.join(told)}."
+        changed = any(job.changed for job in begun)
+        return SourceAnswers(refusal.message + settled, refusal.next_step, changed=changed, evacuations=[encode(job.record) for job in begun if job.record])
+
+    def build_evidence(self, job: EvacuationJob) -> list[JsonObject]:
+        """Return all evidence that the source is off, as the domain's record keeps it, with the domain's own images."""
+        accepted = [encode(accept_silence(self.silent, self.context.by, utc_now()))] if self.silent else []
+        own = {path: self.images[path] for path in lockable_paths(job.disks) if path in self.images}
+        images = [{"kind": "locks", "from": self.context.target_host, "images": encode(own), "at": utc_now()}] if own else []
+        return [*encode(self.proofs.all_evidence), encode(self.silence), *images, *self.acceptance.build_evidence(job, self.images), *accepted]
+
+    def _select_domains(self) -> None:
+        context, options = self.context, self.context.options
+        found = list_candidates(context.ledger, self.source)
+        chosen, self.before = select_candidates(found, options.domains, context.ledger, self.source)
+        jobs = [EvacuationJob(one, self.source, wanted_state(one.document.get("protected"), options.state)) for one in found]
+        wanted = {one.uuid for one in chosen}
+        self.jobs = sorted((job for job in jobs if job.uuid in wanted), key=lambda job: job.sort_key)
+        self.not_selected = [job.as_entry() for job in jobs if job.uuid not in wanted]
+        for job in self.jobs:
+            self._keep_error(job, self._check_saved)
+        self.acceptance.check_known(path for job in jobs if has_saved_disks(job.candidate.document) for path in lockable_paths(job.disks))
+
+    def _check_saved(self, job: EvacuationJob) -> None:
+        check_document(job.candidate.document)
+        build_request(job)
+        start_checks.check_saved(job, self.context.options.accept_fresh)
+        self.context.warnings += [start_checks.fresh_warning(job, file) for file in job.fresh if job.is_open]
+
+    def _build_probe(self, uris: dict[str, str]) -> JsonObject:
+        wanted = [job for job in self.jobs if job.is_open]
+        domains = [encode(self._domain_to_probe(job)) for job in wanted]
+        paths = list_images(job for job in wanted if job.wanted != domain_states.SHUTOFF)
+        endpoints = list_ssh_endpoints(self.settings, self.source)
+        return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "knock": encode(endpoints), "domains": domains, "paths": paths}
+
+    def _domain_to_probe(self, job: EvacuationJob) -> DomainToProbe:
+        fresh = tuple(file.path for file in job.fresh)
+        return DomainToProbe(job.uuid, job.disks, tuple(job.files), fresh, self._tokens_for(job), job.saved["request"])
+
+    def _tokens_for(self, job: EvacuationJob) -> HostTokens:
+        """Return the tokens of the host that the domain was saved on; they identify its disks, wherever it was moved since."""
+        saved_on = str((job.saved.get("host") or {}).get("host_id") or "")
+        entry = next((entry for entry in self.entries if saved_on and entry.host_id == saved_on), None)
+        return HostTokens(saved_on, (entry.folders or {}) if entry else {})
+
+    def _all_tokens(self) -> dict[str, HostTokens]:
+        return {job.uuid: self._tokens_for(job) for job in self.jobs if job.is_open}
+
+    def _read_host_ref(self, facts: HostFacts) -> HostRef:
+        host_uuid = facts.host_uuid or None
+        identity = HostIdentity(self.context.target_host, facts.host_id or None, host_uuid, facts.machine_id or None)
+        found = find_host_entry(self.context.ledger, identity)
+        return HostRef(self.context.target_host, found.host.host_id if found else None, host_uuid)
+
+    def _host_ids(self, answers: Mapping[str, HostAnswer]) -> dict[str, str]:
+        """Return the IDs of hosts from their own facts, if these have the UUID that answered."""
+        told = {name: host_of(self.context.settings.fresh_facts(name) or {}) for name, answer in answers.items() if answer.answered}
+        return {name: host.host_id for name, host in told.items() if host.host_id and host.host_uuid == answers[name].host_uuid}
+
+    def _check_no_twin(self) -> None:
+        """Raise L(Unsafe) if a host with fresh facts claims to be the source, under any name."""
+        for name in self.context.settings.fleet():
+            facts = self.context.settings.fresh_facts(name)
+            # Its own facts may be from before it died; only facts under another name show that it is alive.
+            if facts is not None and name != self.source.name and facts.get("host_id") == self.source.host_id:
+                raise Unsafe(f"{name} answers with the host ID {self.source.host_id}, that of the host to be evacuated.", "Nothing was started.")
+
+    def _add_warnings(self) -> None:
+        context = self.context
+        context.warnings += map(missing_text, self.missing_records)
+        if not self.source.is_held_at_boot:
+            context.warnings.append(f"No boot guard holds {self.source.name} at its next boot: keep it off the network until it has been cleaned up.")
+        for job in self.jobs:
+            if job.saved.get("host") and not host_of(job.saved["host"]).is_same(self.source.host_ref):
+                at = f"{job.saved['host'].get('host')} (saved {age_seconds(job.saved.get('at'))} s ago)"
+                context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: later changes are not included.")
+
+    def _check_locks(self, seen_since: bool, waits: bool = True) -> dict[str, LockState]:
+        """Return what is known of the images' locks. A domain whose image is locked after the wait is not started.
+
+        :arg seen_since: the source was off before the first look, which also read the locks; free ones are not checked again. Locks that outlive their host
+          (NFS 3) are: some are only visible to a trial, which has to wait for the proof.
+        """
+        starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, self.fleet)]
+        wait = seconds_to_wait(starting, self.context.options.lock_wait_seconds) if waits and not self.check else 0
+        found = {path: self.seen.locks[path] for path in list_images(starting)}
+        kept = sorted(set(list_images(starting)) - set(list_expiring_images(starting)))
+        found |= self._probe_locks(kept if seen_since else list_images(starting), 0)
+        held = {path for path, one in found.items() if one.state == qemu_locks.LOCKED}
+        # Waiting for locks that outlive their host would be useless, and delay all other domains.
+        if wait and held.intersection(list_expiring_images(starting)):
+            found |= self._probe_locks(list_expiring_images(starting), wait)
+        fenced = is_fenced(self.proofs.of_source) or (self.check and self.proofs.can_fence)
+        refuse_locked_images(starting, found, wait, self.acceptance, fenced)
+        return found
+
+    def _probe_locks(self, paths: list[str], seconds: int) -> Mapping[str, LockState]:
+        work: JsonObject = {"paths": paths, "wait_seconds": seconds, "may_take": not self.check}
+        return decode(FoundLocks, self.context.phase("locks", work)).locks if paths else {}
+
+    def _judge_job(self, job: EvacuationJob) -> None:
+        start_checks.decide_record(job, self.fleet)
+        start_checks.check_absent(job, self.fleet)
+        start_checks.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
+        if not job.rejoin:
+            start_checks.check_disks(job, self.here, self.seen.unseen.get(job.uuid, {}))
+
+    def _reserve_all(self, reservation: EvacuationReservation) -> None:
+        """Open the records; in check mode predict them."""
+        for job in self.jobs:
+            self._keep_error(job, lambda job: self._prepare_record(job, reservation))
+        waiting = iter([job for job in self.open_jobs() if not (self.check or job.rejoin)])
+        while some := list(itertools.islice(waiting, _RESERVED_AT_ONCE)):
+            with reservation.lock_host():
+                for job in some:
+                    self._keep_error(job, lambda job: reservation.reserve_host(job, self.build_evidence(job)))
+
+    def _prepare_record(self, job: EvacuationJob, reservation: EvacuationReservation) -> None:
+        if self.check:
+            reservation.predict_record(job)
+        elif job.rejoin:
+            reservation.rejoin_record(job, self.build_evidence(job))
+        else:
+            reservation.supersede_older(job, self.build_evidence(job))
+
+    def _fleet_view(self, seen: JsonObject) -> FleetView:
+        context, facts = self.context, replace(read_facts(seen), answered=True)
+        survey = Survey(facts, {context.uri: facts}, ())
+        leaving = frozenset(job.uuid for job in self.jobs)
+        return FleetView(context.ledger, context.settings, context.target_host, survey, {context.target_host: context.uri}, self.arrivals, leaving)
+
+    def _keep_error(self, job: EvacuationJob, step: Callable[[EvacuationJob], None]) -> None:
+        """Keep the error of one domain in its job, so that the others continue."""
+        if not job.is_open:
+            return
+        try:
+            step(job)
+        except Forbidden:
+            raise
+        except KvmfleetError as error:
+            job.error = error
+
+    def open_jobs(self) -> list[EvacuationJob]:
+        """Return the domains that nothing prevents so far."""
+        return [job for job in self.jobs if job.is_open]
+
+
+def check_numbers(parallel: int, lock_wait_seconds: t.Optional[int]) -> None:
+    """Raise L(InvalidArgument) for numbers out of bounds."""
+    if not 1 <= parallel <= 64:
+        raise InvalidArgument(f"parallel is {parallel}.", "Give a number from 1 to 64. Nothing was started.")
+    if lock_wait_seconds is not None and not 0 <= lock_wait_seconds <= 3600:
+        raise InvalidArgument(f"lock_wait_seconds is {lock_wait_seconds}.", "Give a number from 0 to 3600. Nothing was started.")

@@ -1,0 +1,245 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Evidence that a dead host is off, and every other silent host on which a domain may be.
+
+The evidence is collected, and confirmed before each start. The silence of the source is proved again in the background.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import datetime
+import math
+import threading
+import time
+import typing as t
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import SSH_ALIVE, SSH_REFUSED, SSH_UNKNOWN, probe_ssh, probe_ssh_endpoints
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SILENCE, Evidence, SourceSilence, SshEndpoint
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+
+from .._ledger.documents import HostEntry
+from .._settings.variables import Settings
+from .fence_agent import PowerState
+from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, parse_fencing
+from .fencing import agent_evidence, check_evidence, confirm_evidence, fence_host, person_evidence, query_power
+from .fleet_answers import SourceAnswers, list_ssh_endpoints
+from .source import Source
+
+TryConnection = Callable[[str, int], str]
+
+
+@dataclass
+class PowerOffEvidence:
+    """The evidence that the source, and other hosts that may have its domains, are off.
+
+    :arg entries: the ledger's hosts, which evidence may be about.
+    :arg given: the evidence that the task was given: documents of earlier steps or of a tasks file, and a person's word.
+    :arg taken: the evidence that this task has taken from agents.
+    """
+
+    settings: Settings
+    source: Source
+    entries: Sequence[HostEntry]
+    by: str
+    knock: TryConnection = probe_ssh
+    warnings: list[str] = field(default_factory=list)
+    given: list[Evidence] = field(default_factory=list)
+    taken: list[Evidence] = field(default_factory=list)
+
+    @property
+    def all_evidence(self) -> list[Evidence]:
+        """All of it."""
+        return [*self.given, *self.taken]
+
+    def check_silence(self) -> SourceSilence:
+        """Return the answers of the source's doors to the control node. Raises L(Unsafe) if one answers."""
+        endpoints = probe_ssh_endpoints(list_ssh_endpoints(self.settings, self.source), self.knock)
+        self.check_endpoints(endpoints, "the control node")
+        return SourceSilence(SILENCE, self.source.name, "control node", endpoints, utc_now())
+
+    def check_endpoints(self, endpoints: Iterable[SshEndpoint], tried_from: str) -> None:
+        """Raise L(Unsafe) if the source's SSH port accepts or refuses a connection; an unreachable address is a warning."""
+        for endpoint in endpoints:
+            if endpoint.says in SSH_ALIVE:
+                raise self._answered_error(endpoint, tried_from)
+            if endpoint.says == SSH_UNKNOWN:
+                self._add_warning(f"The address {endpoint.address} of {self.source.name} leads nowhere from {tried_from}: its silence there proves little.")
+
+    def _answered_error(self, endpoint: SshEndpoint, tried_from: str) -> SourceAnswers:
+        """Return the error for a door that answered. It is unknown which machine answered; the address has to become silent first."""
+        at = f"{endpoint.address} port {endpoint.port}"
+        if endpoint.says == SSH_REFUSED:
+            what = f"{at}, the address of {self.source.name}, refuses connections from {tried_from}: a machine with that address is on."
+        else:
+            what = f"{self.source.name} answers {tried_from} at {at}."
+        return SourceAnswers(
+            f"{what} A host that answers is never evacuated.",
+            f"Nothing was started. If {self.source.name} is on, drain it (kvmfleet.migration.drain_host), or switch it off. If another machine has its address"
+            " now, remove it from that machine until this is done; if a firewall refuses connections in its place, let it drop them.",
+        )
+
+    def collect_evidence(self, documents: t.Optional[Sequence[Json]], force_down: t.Optional[JsonObject], others: Iterable[HostRef], may_fence: bool) -> None:
+        """Use the given evidence, or fence the source.
+
+        :arg documents: evidence from another source, the option C(fencing).
+        :arg force_down: the confirmation of a person, the option of that name.
+        :arg others: further silent hosts that the domains may be on. Their agents are queried whether they are off; they are never switched off.
+
+        Raises L(Unsafe) for invalid evidence, or if there is none; what L(fence_host) raises; L(InvalidArgument) for two kinds at once.
+        """
+        if documents and force_down:
+            raise InvalidArgument("Both fencing and force_down are given.", "Give one of them. Nothing was started.")
+        self.given, self.taken = [self._check_given(one) for one in documents or ()], []
+        if force_down:
+            options = {key: value for key, value in force_down.items() if value is not None}
+            self.given.append(person_evidence(options, self.source.name, self.source.host_id, self.by))
+        self.taken += [evidence for evidence in map(self._query_agent, others) if evidence]
+        if self.of_source is None and may_fence:
+            self.taken.append(self._fence_source())
+
+    def confirm_all(self) -> list[Evidence]:
+        """Query every agent again. Raises L(Unsafe) or L(Unreachable) if a host is no longer certainly off."""
+        now = datetime.datetime.now(datetime.UTC)
+        self.given = [confirm_evidence(one, self._fencing_config(one.host), now) for one in self.given]
+        self.taken = [confirm_evidence(one, self._fencing_config(one.host), now) for one in self.taken]
+        return self.all_evidence
+
+    def extend_evidence(self, seconds: float) -> None:
+        """Extend the evidence by a wait that this task has chosen: agents are queried again, and other evidence is valid for so much longer.
+
+        Raises what L(confirm_evidence) does.
+        """
+        self.given = [_with_longer_ttl(one, seconds) for one in self.given]
+        self.confirm_all()
+
+    def has_proof_of(self, where: HostRef) -> bool:
+        """Whether that host is off by evidence."""
+        # A record that is older than its host's ID has the libvirt UUID of that time, which may have changed.
+        return any(where.may_be(HostRef(one.host, one.host_id, self._find_uuid(one.host_id))) for one in self.all_evidence)
+
+    @property
+    def of_source(self) -> t.Optional[Evidence]:
+        """The evidence about the source."""
+        return next((one for one in self.all_evidence if one.host_id == self.source.host_id), None)
+
+    @property
+    def can_fence(self) -> bool:
+        """Whether a fence agent can switch the source off."""
+        return self._fencing_config(self.source.name) is not None
+
+    def _check_given(self, given: Json) -> Evidence:
+        entry = self._find_entry(given)
+        config = self._fencing_config(entry.name)
+        return check_evidence(given, entry.name, str(entry.host_id), self.by, datetime.datetime.now(datetime.UTC), config.secrets() if config else ())
+
+    def _find_entry(self, given: Json) -> HostEntry:
+        """Return the host that evidence is about: the source, or another one of the ledger that may have the domains too."""
+        named = given.get("host") if isinstance(given, Mapping) else None
+        return next((entry for entry in self.entries if entry.name == named and entry.host_id), self.source.entry)
+
+    def _fence_source(self) -> Evidence:
+        config = self._fencing_config(self.source.name)
+        if config is None:
+            raise Unsafe(
+                f"There is no evidence that {self.source.name} is off: it has no {VARIABLE}, and neither fencing nor force_down was given.",
+                f"Nothing was started. Name its fence agent in {VARIABLE}; or give fencing, from a tasks file of your own; or, when a person has seen that"
+                " it is off, force_down with a reason.",
+            )
+        return fence_host(config, self.source.host_id, self.by)
+
+    def _query_agent(self, where: HostRef) -> t.Optional[Evidence]:
+        """Return the evidence of another host's agent, if it has one and the agent reports that the host is off; the fleet's answers prove its silence."""
+        entry = next((entry for entry in self.entries if where.host_id and entry.host_id == where.host_id), None)
+        config = self._fencing_config(entry.name) if entry and not self.has_proof_of(where) else None
+        if entry is None or config is None:
+            return None
+        reply = query_power(config)
+        if reply.power is PowerState.OFF:
+            return agent_evidence(config, str(entry.host_id), reply, self.by)
+        raise Unsafe(
+            f"A domain of {self.source.name} may be on {entry.name} as well, which is silent, and {config.agent} does not say that it is off: {reply}.",
+            f"Nothing was started. Evacuate {entry.name} first, or give evidence about it in fencing.",
+        )
+
+    def _fencing_config(self, host: str) -> t.Optional[FencingConfig]:
+        return parse_fencing(self.settings.of(host, VARIABLE), host)
+
+    def _find_uuid(self, host_id: t.Optional[str]) -> t.Optional[str]:
+        return next((entry.host_uuid for entry in self.entries if host_id and entry.host_id == host_id), None)
+
+    def _add_warning(self, sentence: str) -> None:
+        if sentence not in self.warnings:
+            self.warnings.append(sentence)
+
+
+def _with_longer_ttl(evidence: Evidence, seconds: float) -> Evidence:
+    """Return evidence that is valid for so much longer; that of an agent is renewed instead."""
+    longer = min(MAX_SECONDS, evidence.ttl_seconds + math.ceil(seconds))
+    return evidence if evidence.is_of_agent else dataclasses.replace(evidence, ttl_seconds=longer)
+
+
+# An older silence is proved again before anything is started on it.
+SILENCE_FRESH_SECONDS = 5.0
+
+SilenceProof = concurrent.futures.Future[None]
+
+
+class SilenceRenewal:
+    """:arg take: proves the silence, and raises what prevents a start. It is called in a second thread, never twice at once.
+
+    :arg taken_at: when that was done last, by the clock.
+    """
+
+    def __init__(self, take: Callable[[], object], taken_at: float = float("-inf"), clock: Callable[[], float] = time.monotonic) -> None:
+        self._take = take
+        self._taken_at = taken_at
+        self._clock = clock
+        self._taking: SilenceProof | None = None
+        self._at_once = threading.Event()
+        self._dropped = False
+
+    def start_proof(self, delay_seconds: float) -> None:
+        """Prove the silence after that number of seconds, or earlier if L(require_proof) requires it."""
+        self.cancel_proof()
+        self._dropped = False
+        self._at_once.clear()
+        pool = concurrent.futures.ThreadPoolExecutor(1, "silence")
+        self._taking = pool.submit(self._prove_after, delay_seconds)
+        pool.shutdown(wait=False)
+
+    def require_proof(self) -> None:
+        """Return once the silence was proved, L(SILENCE_FRESH_SECONDS) ago at most. Raises the error of that proof."""
+        self._wait_for_proof()
+        if self._clock() - self._taken_at > SILENCE_FRESH_SECONDS:
+            self.start_proof(0)
+            self._wait_for_proof()
+
+    def cancel_proof(self) -> None:
+        """Start no new proof; wait for the one in progress."""
+        self._dropped = True
+        self._at_once.set()
+        if self._taking is not None:
+            concurrent.futures.wait([self._taking])
+            self._taking = None
+
+    def _wait_for_proof(self) -> None:
+        taking, self._taking = self._taking, None
+        self._at_once.set()
+        if taking is not None:
+            taking.result()
+
+    def _prove_after(self, delay_seconds: float) -> None:
+        self._at_once.wait(delay_seconds)
+        if not self._dropped:
+            self._take()
+            self._taken_at = self._clock()

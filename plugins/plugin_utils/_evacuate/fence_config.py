@@ -1,0 +1,198 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The fencing of a host: the inventory variable kvmfleet_fencing and the options of its fence agent, read and checked.
+
+Options are written to the standard input of the agent in the form of the ClusterLabs fence agent API (FenceAgentAPI.md).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+import unicodedata
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+
+from .._settings.options import read_text
+
+MAX_OPTIONS_BYTES = 8 * 1024
+_OPTION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+_SECRET_NAME = re.compile(r"pass|secret|token|key|community|credential", re.IGNORECASE)
+_SWITCHES = frozenset({"", "0", "1", "true", "false", "yes", "no", "on", "off"})
+_RESERVED_OPTIONS = frozenset({"action", "option", "o"})
+# It makes an agent report a plug as off that it does not find.
+_GUESSING_OPTIONS = frozenset({"missing_as_off"})
+# Some agents split lines at all of these, not at newlines alone.
+_LINE_BREAKERS = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
+@dataclass(frozen=True)
+class AgentOption:
+    """One option; a secret value is never shown."""
+
+    name: str
+    value: str
+    secret: bool
+
+    def __repr__(self) -> str:
+        return f"Option({self.name})"
+
+
+def parse_options(given: Json, where: str) -> tuple[AgentOption, ...]:
+    """Return the options of an agent.
+
+    :arg given: name to value; a value is text, a number, a boolean (1 or 0 for the agent), or C({value: ..., secret: true}).
+    :arg where: whose they are, for messages, which never show a value.
+    :raises InvalidArgument: they are invalid, or one of them is reserved.
+    """
+    if not isinstance(given, t.Mapping):
+        raise InvalidArgument(f"{where}: its options are not a dictionary.", "Give the agent's options as names and values.")
+    options = tuple(_parse_option(name, value, where) for name, value in given.items())
+    if len(format_options("status", options)) > MAX_OPTIONS_BYTES:
+        raise InvalidArgument(f"{where}: its options are longer than {MAX_OPTIONS_BYTES} bytes.")
+    return options
+
+
+def _parse_option(name: Json, given: Json, where: str) -> AgentOption:
+    if not isinstance(name, str) or not _OPTION_NAME.fullmatch(name):
+        raise InvalidArgument(f"{where}: an option has a name that no agent knows.", "Names are letters, digits and any of _ . - after a letter.")
+    _check_allowed(name, where)
+    value, declared = given, False
+    if isinstance(given, t.Mapping):
+        secret = given.get("secret", False)
+        if "value" not in given or set(given) - {"value", "secret"} or not isinstance(secret, bool):
+            raise InvalidArgument(f"{where}: its option {name} is a dictionary, but not one of value and secret.")
+        value, declared = given["value"], secret
+    text = _option_text(value, name, where)
+    guessed = bool(_SECRET_NAME.search(name)) and text.lower() not in _SWITCHES
+    return AgentOption(name, text, declared or guessed)
+
+
+def _check_allowed(name: str, where: str) -> None:
+    plain = name.lower().replace("-", "_")
+    if plain in _RESERVED_OPTIONS:
+        raise InvalidArgument(f"{where}: its option {name} is not for the inventory.", "The action of an agent is always off or status. Remove the option.")
+    if plain in _GUESSING_OPTIONS:
+        raise InvalidArgument(f"{where}: its option {name} would report a host as off if the agent does not find it.", "Remove it.")
+
+
+def _option_text(value: Json, name: str, where: str) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (int, float)):
+        return str(value)
+    if value is None:
+        raise InvalidArgument(f"{where}: its option {name} has no value.", "Remove options that have no value.")
+    try:
+        # A vaulted value becomes a str only on conversion; an empty text is a value.
+        text = read_text(value, name, where) or ""
+    except InvalidArgument:
+        raise InvalidArgument(f"{where}: its option {name} is neither text nor a number nor a boolean.") from None
+    if any(unicodedata.category(character) in _LINE_BREAKERS for character in text):
+        raise InvalidArgument(f"{where}: its option {name} holds a line break or another control character.", "An option is one line.")
+    return text
+
+
+def format_options(action: str, options: t.Iterable[AgentOption]) -> bytes:
+    """Return the standard input of an agent."""
+    return "".join([f"action={action}\n", *(f"{option.name}={option.value}\n" for option in options)]).encode()
+
+
+VARIABLE = "kvmfleet_fencing"
+FENCING_KEYS = ("agent", "options", "timeout_seconds", "status_timeout_seconds", "ttl_seconds")
+TIMEOUT_SECONDS = 60
+STATUS_TIMEOUT_SECONDS = 20
+TTL_SECONDS = 300
+MAX_SECONDS = 3600
+# The search path for an agent, and for the programs that it runs.
+AGENT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_AGENT_NAME = re.compile(r"fence_[A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True)
+class FencingConfig:
+    """How one host is fenced.
+
+    :arg host: its inventory name.
+    :arg agent: the agent as the inventory names it.
+    :arg program: the file that is run.
+    :arg timeout_seconds: for all calls of one fencing together.
+    :arg status_timeout_seconds: for one question for the status.
+    :arg ttl_seconds: how long the evidence counts.
+    """
+
+    host: str
+    agent: str
+    program: str
+    timeout_seconds: int
+    status_timeout_seconds: int
+    ttl_seconds: int
+    options: tuple[AgentOption, ...] = field(repr=False)
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the secret values."""
+        return tuple(option.value for option in self.options if option.secret)
+
+
+def parse_fencing(given: Json, host: str) -> FencingConfig | None:
+    """Return how the host is fenced; None if its C(kvmfleet_fencing) is null, so that it has no agent.
+
+    Raises L(InvalidArgument), which names variable and host and shows no option's value. Nothing is run.
+    """
+    if given is None:
+        return None
+    where = f"{VARIABLE} of {host}"
+    if not isinstance(given, t.Mapping):
+        raise InvalidArgument(f"{where} is not a dictionary.", f"Its keys are: {', '.join(FENCING_KEYS)}.")
+    unknown = [str(key)[:64] for key in given if key not in FENCING_KEYS]
+    if unknown:
+        raise InvalidArgument(
+            f"{where} has unknown keys: {', '.join(unknown)}.", f"Valid names are: {', '.join(FENCING_KEYS)}; put the options of the agent into 'options'."
+        )
+    agent, program = _find_agent(given.get("agent"), where)
+    timeout = _read_seconds(given, "timeout_seconds", TIMEOUT_SECONDS, where)
+    return FencingConfig(
+        host=host,
+        agent=agent,
+        program=program,
+        timeout_seconds=timeout,
+        status_timeout_seconds=_read_seconds(given, "status_timeout_seconds", min(STATUS_TIMEOUT_SECONDS, timeout), where, timeout),
+        ttl_seconds=_read_seconds(given, "ttl_seconds", TTL_SECONDS, where),
+        options=parse_options(given.get("options", {}), where),
+    )
+
+
+def _find_agent(agent: Json, where: str) -> tuple[str, str]:
+    """Return the agent's name and file. Text after a blank in it may be a password, and is not shown."""
+    if not isinstance(agent, str) or not agent:
+        raise InvalidArgument(f"{where} names no agent.", "Give agent: the name of a fence agent such as fence_ipmilan, or an absolute path.")
+    if os.path.isabs(agent):
+        if not _is_program(agent):
+            raise InvalidArgument(f"{where}: there is no program {agent.split()[0]!r} on the control node.", "Put its options into 'options'.")
+        return agent, agent
+    if not _AGENT_NAME.fullmatch(agent):
+        raise InvalidArgument(f"{where}: its agent is neither a name such as fence_ipmilan nor an absolute path.", "Put its options into 'options'.")
+    for folder in AGENT_SEARCH_PATH.split(":"):
+        if _is_program(os.path.join(folder, agent)):
+            return agent, os.path.join(folder, agent)
+    raise InvalidArgument(f"{where}: the agent {agent} is not on the control node ({AGENT_SEARCH_PATH}).", "Install the distribution's fence agents there.")
+
+
+def _is_program(path: str) -> bool:
+    return "\0" not in path and os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _read_seconds(given: JsonObject, key: str, default: int, where: str, most: int = MAX_SECONDS) -> int:
+    value = given.get(key, default)
+    # ansible-core 2.18 makes text of a template with a number.
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= len(str(most)):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidArgument(f"{where}: its {key} is not a number of seconds from 1 to {most}.")
+    return int(value)

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""One domain during an evacuation, and what all domains of a task share: options and context."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import STATE_AS_RECORDED, STATE_RUNNING
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import NeededFile, SavedDisk, SavedFile
+
+from .._ledger.documents import Body, Stored
+from .._ledger.ledger import Ledger
+from .._settings.variables import Settings
+from .source import Candidate, Source
+
+RunPhase = Callable[[str, JsonObject], JsonObject]
+
+
+@dataclass(frozen=True)
+class ListedDomain:
+    """A domain in a list of a result: never with its definition.
+
+    :arg state: the state in which it was saved, at C(saved_at).
+    :arg reasons: why it is lost until its host returns.
+    :arg reason: why it is not started.
+    """
+
+    uuid: str
+    name: t.Optional[str]
+    state: Maybe[str] = ABSENT
+    saved_at: Maybe[str] = ABSENT
+    wanted_state: Maybe[str] = ABSENT
+    reasons: Maybe[tuple[str, ...]] = ABSENT
+    reason: t.Union[str, Absent] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvacuationOptions:
+    """The options of one task."""
+
+    source: str
+    domains: t.Optional[Sequence[str]]
+    fencing: t.Optional[Sequence[Json]]
+    force_down: t.Optional[JsonObject]
+    accept_silent: Sequence[str]
+    force: bool
+    state: str
+    parallel: int
+    lock_wait_seconds: t.Optional[int]
+    accept_fresh: Sequence[str] = ()
+    accept_locked: t.Optional[JsonObject] = None
+
+
+@dataclass
+class EvacuationContext:
+    """What all domains of one task share. C(warnings) is appended to.
+
+    :arg here: inventory name of the host that starts the domains.
+    :arg phase: runs a phase of the module there.
+    :arg in_parent: whether the process that started this one still lives.
+    """
+
+    ledger: Ledger
+    settings: Settings
+    target_host: str
+    uri: str
+    by: str
+    options: EvacuationOptions
+    phase: RunPhase
+    in_parent: Callable[[], bool]
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass
+class EvacuationJob:
+    """A domain that may be on the dead host.
+
+    :arg stored: its record, once it exists.
+    :arg rejoin: the record was C(pre-migrating) before this task.
+    :arg older: a record with another host that is also off; this evacuation replaces it.
+    :arg lost: why it cannot be started before its host returns.
+    :arg files: that it needs beside its disks and that other hosts were proved to see, as they were saved.
+    :arg fresh: those that only its host had and that a start may create again.
+    :arg passed: by the scheduler, with its warnings.
+    """
+
+    candidate: Candidate
+    source: Source
+    wanted: str
+    stored: t.Optional[Stored] = None
+    rejoin: bool = False
+    older: t.Optional[MoveRecord] = None
+    lost: list[str] = field(default_factory=list)
+    files: list[SavedFile] = field(default_factory=list)
+    fresh: list[NeededFile] = field(default_factory=list)
+    error: t.Optional[KvmfleetError] = None
+    changed: bool = False
+    prediction: t.Optional[MoveRecord] = None
+
+    @property
+    def uuid(self) -> str:
+        """The domain's UUID."""
+        return self.candidate.uuid
+
+    @property
+    def name(self) -> str:
+        """The domain's name."""
+        return str(self.candidate.document["name"])
+
+    @property
+    def saved(self) -> Body:
+        """What C(protect) saved of it; empty if it never did."""
+        saved = self.candidate.document.get("protected")
+        return saved if isinstance(saved, dict) else {}
+
+    @property
+    def disks(self) -> tuple[SavedDisk, ...]:
+        """The disks as C(protect) saved them. An earlier version kept only in the domain's request which of them are C(shareable)."""
+        shared = {disk["target"] for disk in self.saved["request"].get("disks") or () if disk.get("shareable")}
+        return tuple(decode(SavedDisk, {"shareable": disk["target"] in shared, **disk}) for disk in self.saved["disks"])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing prevents its start so far."""
+        return self.error is None and not self.lost
+
+    @property
+    def record(self) -> t.Optional[MoveRecord]:
+        """Its record as the ledger has it, or as check mode predicts it."""
+        return self.stored.record if self.stored else self.prediction
+
+    @property
+    def sort_key(self) -> tuple[int, int, str]:
+        """The order of the planner: by priority, then by size."""
+        given = self.saved.get("request")
+        request = given if isinstance(given, dict) else {}
+        return -_int_or_zero(request.get("priority")), -_int_or_zero(request.get("memory_mib")), self.uuid
+
+    def as_entry(self) -> ListedDomain:
+        """Return the domain as it is listed."""
+        return ListedDomain(self.uuid, self.name, self.saved.get("state"), self.saved.get("at"))
+
+
+def wanted_state(saved: Json, option: str) -> str:
+    """Return the wanted state of the domain: that of the option, or else the last known one."""
+    if option != STATE_AS_RECORDED:
+        return domain_states.RUNNING if option == STATE_RUNNING else domain_states.SHUTOFF
+    # If a document has neither, nothing is started.
+    return str(saved.get("state")) if isinstance(saved, dict) else domain_states.SHUTOFF
+
+
+def _int_or_zero(value: Json) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+class CachedSettings(Settings):
+    """Settings that remember each answer. Values that the task itself has read can be read again by a second thread, which must not evaluate templates."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._values: dict[tuple[str, str], Json] = {}
+        self._known: dict[str, bool] = {}
+
+    def of(self, host: str, variable: str, default: Json = None) -> Json:
+        """Return that variable of that host; the default where the inventory has neither."""
+        key = (host, variable)
+        if key not in self._values:
+            self._values[key] = self._settings.of(host, variable)
+        return default if self._values[key] is None else self._values[key]
+
+    def is_known(self, host: str) -> bool:
+        """Whether the inventory has the host."""
+        if host not in self._known:
+            self._known[host] = self._settings.is_known(host)
+        return self._known[host]

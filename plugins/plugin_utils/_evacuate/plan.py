@@ -1,0 +1,340 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The work of evacuate_plan: checks the request of a play, and makes one plan that distributes the domains of a dead host among all survivors."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, SignedInt
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+
+from .._drain.preparation import FactsOf, TaskResult, readable_facts
+from .._ledger.documents import HostEntry
+from .._ledger.host_entries import find_host_id
+from .._observe.fleet_scan import scan_fleet
+from .._scheduler import fleet as scheduler_fleet
+from .._scheduler.filters.base import PASS, Filter, Finding, Rule
+from .._scheduler.fleet import HostState, find_entry
+from .._scheduler.planner import plan_placements
+from .._scheduler.request import Request
+from .._scheduler.verdicts import check_host
+from .._settings.variables import read_facts
+from . import start_checks
+from .evacuation import Evacuation
+from .job import EvacuationJob, EvacuationOptions
+from .reservation import OFF_FILTERS, START_FILTERS, build_request
+from .result import UncoveredDomain
+from .start_checks import list_unproved_images
+
+_NOTHING_STARTED = "Nothing was started."
+
+
+@dataclass(frozen=True)
+class AskedHost(TaskResult):
+    """What C(host_facts) has returned on a host of the play."""
+
+    ansible_facts: Maybe[JsonObject] = ABSENT
+
+
+@dataclass(frozen=True)
+class EvacuationWork:
+    """What the role hands over.
+
+    :arg play: the hosts of the play, the survivors.
+    :arg fence_tasks: a file of tasks that switches the source off.
+    :arg evidence: the evidence that these tasks have set.
+    :arg asked: by host of the play, what C(host_facts) has returned.
+    """
+
+    play: Maybe[tuple[str, ...]] = ABSENT
+    fence_tasks: Maybe[str] = ABSENT
+    evidence: t.Union[Json, Absent] = ABSENT
+    asked: Maybe[Mapping[str, t.Optional[AskedHost]]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvacuationTask:
+    """The options of C(evacuate) and C(evacuate_plan). Only one of them has C(domains), the other C(step), C(survivors) and C(since)."""
+
+    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
+
+    uri: str
+    ledger: t.Optional[str]
+    source: str
+    fencing: t.Optional[tuple[Json, ...]]
+    force_down: t.Optional[JsonObject]
+    accept_silent: tuple[str, ...]
+    accept_fresh: tuple[str, ...]
+    accept_locked: t.Optional[JsonObject]
+    force: bool
+    state: str
+    parallel: SignedInt
+    lock_wait_seconds: t.Optional[SignedInt]
+    work: t.Optional[EvacuationWork]
+    domains: Maybe[tuple[str, ...]] = ABSENT
+    step: t.Union[str, Absent] = ABSENT
+    survivors: Maybe[tuple[str, ...]] = ABSENT
+    since: Maybe[JsonObject] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def options(self) -> EvacuationOptions:
+        """Those that say what is evacuated, and on which evidence."""
+        return EvacuationOptions(
+            source=self.source,
+            domains=None if self.domains is ABSENT else self.domains,
+            fencing=self.fencing,
+            force_down=self.force_down,
+            accept_silent=self.accept_silent,
+            force=self.force,
+            state=self.state,
+            parallel=self.parallel,
+            lock_wait_seconds=self.lock_wait_seconds,
+            accept_fresh=self.accept_fresh,
+            accept_locked=self.accept_locked,
+        )
+
+
+@dataclass(frozen=True)
+class EvacuationRequest:
+    """The request of a play whose hosts are the survivors.
+
+    :arg play: its hosts.
+    :arg fence_tasks: a file of tasks that switches the source off, empty for none.
+    :arg evidence: the evidence that these tasks have set, or None.
+    :arg asked: by host of the play, the result of C(host_facts).
+    """
+
+    source: str
+    fencing: tuple[Json, ...] = ()
+    force_down: JsonObject | None = None
+    accept_locked: JsonObject | None = None
+    play: tuple[str, ...] = ()
+    fence_tasks: str = ""
+    evidence: Json = None
+    asked: Mapping[str, AskedHost | None] | None = None
+
+    @classmethod
+    def from_task(cls, task: EvacuationTask) -> EvacuationRequest:
+        """Return the request of a task with these options."""
+        work = task.work or EvacuationWork()
+        return cls(
+            source=task.source,
+            fencing=task.fencing or (),
+            force_down=task.force_down,
+            accept_locked=task.accept_locked,
+            play=work.play or (),
+            fence_tasks=work.fence_tasks or "",
+            evidence=None if work.evidence in (ABSENT, "") else work.evidence,
+            asked=work.asked or None,
+        )
+
+    def check_options(self) -> None:
+        """Raise L(InvalidArgument) for an invalid request, or one that lacks a person's reason."""
+        if not self.source:
+            raise InvalidArgument("evacuate_host_source is empty: name the dead host.", _NOTHING_STARTED)
+        if self.source in self.play:
+            raise InvalidArgument(
+                f"{self.source} is one of the hosts of the play: run the role on the other hosts, for example hosts: kvmfleet_hosts:!{self.source}.",
+                _NOTHING_STARTED,
+            )
+        if self.force_down and not self.force_down["reason"]:
+            raise InvalidArgument(f"evacuate_host_force_down needs evacuate_host_reason: how do you know that {self.source} is off?", _NOTHING_STARTED)
+        if self.accept_locked and not self.accept_locked["reason"]:
+            raise InvalidArgument("evacuate_host_accept_locked needs evacuate_host_reason: how do you know that nobody writes these images?", _NOTHING_STARTED)
+        if self.force_down and (self.fencing or self.fence_tasks):
+            raise InvalidArgument("Give a person's word (evacuate_host_force_down) or other evidence, not both.", _NOTHING_STARTED)
+
+    def find_survivors(self, facts_of: FactsOf) -> list[str]:
+        """Return the hosts of the play that answered: they share the work.
+
+        Raises L(Unreachable) if none did, L(Unsafe) if a domain or an image is in use twice on them.
+        """
+        asked = self.asked or {}
+        found = [host for host in self.play if (answer := asked.get(host)) and answer.ansible_facts is not ABSENT]
+        if not found:
+            raise Unreachable(f"None of {', '.join(self.play)} answers.", _NOTHING_STARTED)
+        with readable_facts():
+            findings = scan_fleet({host: read_facts(facts) for host in found if (facts := facts_of(host))}).findings
+        if findings:
+            raise Unsafe(" ".join(one.msg for one in findings), _NOTHING_STARTED)
+        return found
+
+    def must_assess_first(self, is_known: bool) -> bool:
+        """Whether the source has to be assessed before it is proved to be off.
+
+        A tasks file fences before the proof, and the host may have another name in the inventory than in the ledger.
+        """
+        return bool(self.fence_tasks) or not is_known
+
+    def given_evidence(self, name: str, check_mode: bool) -> list[Json] | None:
+        """Return the evidence of the tasks, or else the given evidence, or None. Raises L(Unsafe) if tasks have left no evidence.
+
+        :arg name: the source's, in the ledger.
+        """
+        if self.evidence is not None:
+            return _list_documents(self.evidence)
+        if self.fence_tasks and not check_mode:
+            raise Unsafe(f"{self.fence_tasks} has set no fact evacuate_host_evidence, so there is no evidence that {name} is off.", _NOTHING_STARTED)
+        return list(self.fencing) or None
+
+
+def _list_documents(evidence: Json) -> list[Json] | None:
+    listed = [evidence] if isinstance(evidence, Mapping) else evidence
+    if not isinstance(listed, (list, tuple)) or not all(isinstance(one, Mapping) for one in listed):
+        raise InvalidArgument("evacuate_host_evidence must be a dictionary, or a list of dictionaries.", _NOTHING_STARTED)
+    return list(listed) or None
+
+
+@dataclass(frozen=True)
+class SurvivingHosts:
+    """The hosts that share a dead host's domains.
+
+    :arg states: of them, and of hosts with members of groups.
+    :arg host_ids: of them alone, by name.
+    :arg present: UUIDs of the domains that each has, active or not.
+    :arg pinned: UUID to survivor, for evacuations that have begun already.
+    """
+
+    states: Mapping[str, HostState]
+    host_ids: Mapping[str, str]
+    present: Mapping[str, frozenset[str]]
+    pinned: Mapping[str, str]
+
+
+class CanStart(Rule):
+    """A host that was not proved to see a domain's disks while all was well cannot start it, and neither can one that already has it.
+
+    No option overrides that.
+    """
+
+    name = "can_start"
+    overridable = False
+
+    def __init__(self, jobs: Iterable[EvacuationJob], survivors: SurvivingHosts) -> None:
+        self._jobs = {job.uuid: job for job in jobs}
+        self._survivors = survivors
+
+    def judge_host(self, request: Request, host: HostState, fleet: scheduler_fleet.Fleet) -> Finding:
+        """Name the disks, or the existing definition."""
+        if request.uuid in self._survivors.present.get(host.name, ()):
+            return Finding("It has a definition of that domain already: clean it up first (kvmfleet.migration.evacuation_cleanup).")
+        missing = list_unproved_images(self._jobs[request.uuid], self._survivors.host_ids[host.name])
+        return Finding(f"Its access to {', '.join(missing)} was not proved.") if missing else PASS
+
+
+@dataclass(frozen=True)
+class Shares:
+    """C(by_host): the UUIDs that each survivor starts; C(uncovered): domains that cannot be placed, with reasons."""
+
+    by_host: Mapping[str, list[str]]
+    uncovered: list[UncoveredDomain]
+
+
+def share_domains(jobs: Sequence[EvacuationJob], survivors: SurvivingHosts, force: bool) -> Shares:
+    """Return the shares of all survivors."""
+    fleet = scheduler_fleet.Fleet(survivors.states, frozenset(job.uuid for job in jobs))
+    can_start, host_ids = CanStart(jobs, survivors), survivors.host_ids
+    shares: dict[str, list[str]] = {host: [] for host in host_ids}
+    uncovered: list[UncoveredDomain] = []
+    for off in (False, True):
+        some = [job for job in jobs if (job.wanted == domain_states.SHUTOFF) is off]
+        rules = (*(OFF_FILTERS if off else START_FILTERS), can_start)
+        for placement in plan_placements(
+            [build_request(job) for job in some], fleet, pinned=_pinned_among(survivors.pinned, some), filters=rules, hosts=host_ids
+        ):
+            host = placement.destination
+            if host is None and force:
+                host = _find_forced_host(placement.request, fleet, sorted(host_ids), rules)
+            if host is None:
+                reasons = {verdict.host: verdict.reason for verdict in placement.verdicts if not verdict.passed}
+                why = " ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
+                uncovered.append(UncoveredDomain(placement.request.uuid, placement.request.name, reasons, why))
+                continue
+            shares[host].append(placement.request.uuid)
+            fleet = fleet if off else fleet.with_domain(placement.request, host)
+    return Shares(shares, uncovered)
+
+
+def _pinned_among(pinned: Mapping[str, str], jobs: Iterable[EvacuationJob]) -> dict[str, str]:
+    uuids = {job.uuid for job in jobs}
+    return {uuid: host for uuid, host in pinned.items() if uuid in uuids}
+
+
+def _find_forced_host(request: Request, fleet: scheduler_fleet.Fleet, hosts: Sequence[str], rules: Sequence[Filter]) -> t.Optional[str]:
+    """Return the host with the most free memory of those on which it can be forced."""
+    able = [host for host in hosts if check_host(request, fleet.states[host], fleet, rules, force=True).passed]
+    return min(able, key=lambda host: (-fleet.states[host].free_mib(), host), default=None)
+
+
+_HELD_STATUSES = (s.ACCEPTED, s.PRE_MIGRATING, s.ERROR)
+
+
+def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment] = None) -> Shares:
+    """Return the shares of these hosts, the one that the task runs on among them.
+
+    The fleet was queried, and the evidence taken. Raises L(InvalidArgument) for a host without facts.
+
+    :arg since: the time of the evidence. Facts that were received later are used, however long the slowest host took.
+    """
+    survivors = _read_survivors(run, names, since)
+    for job in run.open_jobs():
+        _judge_job(job, run, survivors)
+    return share_domains(run.open_jobs(), survivors, run.context.options.force)
+
+
+def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -> None:
+    try:
+        if job.uuid in survivors.pinned:
+            return
+        if run.fleet.is_active_at(job.uuid, run.here):
+            raise Unsafe(f"Domain {job.name} is active on {run.context.target_host}, which answers. It was not started.", "Protect that host.")
+        start_checks.decide_record(job, run.fleet)
+        start_checks.check_covered(job, run.fleet, run.proofs, source_counts=run.check and run.proofs.can_fence)
+    except KvmfleetError as error:
+        job.error = error
+
+
+def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment]) -> SurvivingHosts:
+    settings, entries = run.context.settings, run.entries
+    known_since = {name: settings.facts_since(name, since) if since else None for name in settings.fleet()}
+    facts = {name: told or settings.fresh_facts(name) for name, told in known_since.items() if name != run.source.name}
+    facts[run.context.target_host] = run.seen.facts
+    silent = [f"{name} ({settings.why_stale(name)})" for name in names if not facts.get(name)]
+    if silent:
+        raise InvalidArgument(f"The facts that a plan needs are missing: {', '.join(silent)}.", "Run kvmfleet.migration.host_facts there first.")
+    known = {name: gathered for name, gathered in facts.items() if gathered}
+    records = list(run.context.ledger.list_records(unsettled_only=True))
+    told = {name: read_facts(gathered) for name, gathered in known.items()}
+    states = {
+        name: HostState.from_facts(name, host, records, find_entry(entries, name, host.host_uuid or None, host.host_id or None), settings.scheduler(name))
+        for name, host in told.items()
+    }
+    hosts = {name: told[name] for name in names}
+    ids = {name: _host_id_of(entries, name, host) for name, host in hosts.items()}
+    present = {name: frozenset(domain.uuid for domain in host.domains or ()) for name, host in hosts.items()}
+    return SurvivingHosts(states, ids, present, {job.uuid: name for job in run.jobs for name, host in hosts.items() if _has_begun(job, host, ids[name])})
+
+
+def _host_id_of(entries: Sequence[HostEntry], name: str, facts: HostFacts) -> str:
+    """Return the host ID under which others know what the host sees; empty for a host without one that the ledger does not know."""
+    return facts.host_id or find_host_id(entries, name, facts.host_uuid or None) or ""
+
+
+def _has_begun(job: EvacuationJob, facts: HostFacts, host_id: str) -> bool:
+    record = job.candidate.record
+    if record is None or record.type != s.EVACUATION or record.status not in _HELD_STATUSES or not record.source.is_same(job.source.host_ref):
+        return False
+    return record.destination.is_same(HostRef(None, host_id, facts.host_uuid or None))

@@ -1,0 +1,199 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Reserves the host for a domain of an evacuation.
+
+The scheduler judges the host under its lock, and the record is pre-migrating on disk before the domain is started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef, host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, CpuVerdict
+
+from .._ledger.documents import Stored
+from .._ledger.host_entries import host_lock_name
+from .._ledger.rules import describe_record
+from .._migrate.fleet_view import FleetView
+from .._scheduler.filters.base import Filter
+from .._scheduler.fleet import Fleet
+from .._scheduler.request import Request
+from .._scheduler.verdicts import BYPASSED_PREFIX, DEFAULT_FILTERS, Verdict, check_host
+from .job import EvacuationContext, EvacuationJob
+
+# A start is not a move: no QEMU hands over to another, no device has to be migratable, and tokens prove more about storage than its names.
+_MOVE_FILTERS = ("max_moves", "migratable", "traits", "hypervisor", "cpu_threads", "storage")
+START_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILTERS if rule.name not in _MOVE_FILTERS)
+# A domain that stays off needs no memory and CPUs.
+OFF_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in START_FILTERS if rule.name in ("not_source", "up", "enabled", "machine_type", "labels"))
+
+
+def filters_for(job: EvacuationJob) -> tuple[Filter, ...]:
+    """Return the rules by which a host is judged for this domain."""
+    return OFF_FILTERS if job.wanted == domain_states.SHUTOFF else START_FILTERS
+
+
+def build_request(job: EvacuationJob) -> Request:
+    """Return what the domain needs. Raises L(InvalidArgument) for an invalid saved request."""
+    try:
+        return Request.from_needs(job.saved.get("request"), job.uuid, job.name, job.source.name, job.source.entry.host_uuid or "", source_id=job.source.host_id)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"The saved requirements of domain {job.name} ({job.uuid}) are invalid: {error.message}", "It was not started.") from error
+
+
+def judge_target_host(job: EvacuationJob, view: FleetView, uri: str, cpu: t.Optional[JsonObject], force: bool) -> Verdict:
+    """Return the verdict on the host that the task runs on, from the ledger as it is now."""
+    asked = replace(NOT_SURVEYED, cpu={uri: decode(CpuVerdict, cpu)} if cpu else {})
+    fleet = view.build_fleet(asked, job.uuid, {view.source: uri})
+    return check_host(build_request(job), fleet.states[view.source], fleet, filters_for(job), force)
+
+
+FORCED_REBUILD = "FORCED_REBUILD"
+
+
+@dataclass
+class EvacuationReservation:
+    """:arg here: the host that takes the domains.
+
+    :arg cpu: libvirt's verdicts by UUID.
+    """
+
+    context: EvacuationContext
+    view: FleetView
+    here: HostRef
+    cpu: t.Mapping[str, t.Optional[JsonObject]]
+    _records: dict[str, MoveRecord] = field(default_factory=dict)
+    _fleet: Fleet = field(default_factory=Fleet)
+
+    def predict_record(self, job: EvacuationJob) -> None:
+        """Give the job the record that would be opened, without an id. Raises L(Conflict) if the host cannot accept it."""
+        verdict = judge_target_host(job, self.view, self.context.uri, self.cpu.get(job.uuid), self.context.options.force)
+        if not verdict.passed:
+            raise self._refused_error(job, verdict)
+        job.prediction, job.changed = self._make_record(job, []).predict(), True
+        self.view.planned.append(job.prediction)
+
+    def rejoin_record(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> None:
+        """Continue the job's record from an earlier run."""
+        stored = self.context.ledger.find_unsettled(job.uuid)
+        if stored is None or job.candidate.record is None or stored.record.id != job.candidate.record.id:
+            raise Conflict(f"The record of domain {job.name} was settled by another run meanwhile.", "Run the task again.")
+        record = stored.record.add_evidence(evidence)
+        if record.status == s.ERROR:
+            record = record.advance(s.PRE_MIGRATING, self.context.by, "An earlier run could not determine its result. The host is queried again.")
+        else:
+            record = record.note("rejoined", self.context.by, "An earlier run did not see its end. The host is queried again.")
+        job.stored = self.context.ledger.update_record(stored, record)
+
+    def supersede_older(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> None:
+        """Let the record go, if any, that the one which L(reserve_host) will write takes the place of. Raises L(Conflict) if it is at work after all."""
+        if job.older is not None:
+            self._records[job.uuid] = self._make_record(job, evidence)
+            self._supersede_record(job, job.older, self._records[job.uuid].record_id, evidence)
+
+    @contextlib.contextmanager
+    def lock_host(self) -> Iterator[None]:
+        """Keep all others from reserving this host: what was read at the beginning, and what is reserved here, is all that it has."""
+        with self.context.ledger.hold_lock(host_lock_name(self.here)):
+            self._fleet = self.view.build_fleet(NOT_SURVEYED, "", {self.view.source: self.context.uri})
+            yield
+
+    def reserve_host(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> None:
+        """Bring a new record to C(pre-migrating), while L(lock_host). Raises L(Conflict), with the record, if the host cannot accept the domain."""
+        verdict = self._judge_host(job)
+        stored = self.context.ledger.open_record(self._records.get(job.uuid) or self._make_record(job, evidence))
+        if stored.record.generation != int(job.candidate.document.get("generation") or 0) + 1:
+            self._advance_record(stored, s.CONFLICT, "Another run had a record of this domain meanwhile.")
+            raise Conflict(f"Another run had a record of domain {job.name} meanwhile. It was not started.", "Run the task again.")
+        if not verdict.passed:
+            refusal = self._refused_error(job, verdict)
+            job.stored = self._advance_record(stored, s.CONFLICT, refusal.message)
+            raise refusal
+        job.stored = self._advance_record(stored, s.PRE_MIGRATING, _reservation_text(self.context.options.force, verdict))
+        if job.wanted != domain_states.SHUTOFF:
+            self._fleet = self._fleet.with_domain(build_request(job), self.view.source)
+        self.context.warnings += [f"Domain {job.name}: {warning}" for warning in verdict.warnings]
+
+    def _make_record(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> MoveRecord:
+        options = self.context.options
+        record = new_record(
+            s.EVACUATION,
+            domain=DomainRef(job.uuid, job.name),
+            source=job.source.host_ref,
+            destination=self.here,
+            policy={},
+            by=self.context.by,
+            request={} if job.wanted == domain_states.SHUTOFF else build_request(job).as_json(),
+            forced=FORCED_REBUILD if options.force else None,
+        )
+        return replace(record, before=_state_before(job), wanted_state=job.wanted, evidence=tuple(evidence))
+
+    def _judge_host(self, job: EvacuationJob) -> Verdict:
+        cpu = self.cpu.get(job.uuid)
+        host = replace(self._fleet.states[self.view.source], cpu_verdicts={job.uuid: decode(CpuVerdict, cpu)} if cpu else {})
+        return check_host(build_request(job), host, self._fleet, filters_for(job), self.context.options.force)
+
+    def _supersede_record(self, job: EvacuationJob, older: MoveRecord, new_id: str, evidence: Sequence[JsonObject]) -> None:
+        """Give up the record that holds the domain, if its hosts are off or do not have it."""
+        # A record changes from accepted to pre-migrating only under its destination's lock.
+        with self.context.ledger.hold_lock(host_lock_name(older.destination)):
+            stored = self.context.ledger.find_unsettled(job.uuid)
+            if stored is None:
+                return
+            if stored.record.id != older.id or stored.record.status != older.status:
+                raise Conflict(f"{describe_record(stored.record)} changed meanwhile: its status is '{stored.record.status}'.", "Run the task again.")
+            record, by = stored.record.add_evidence(evidence), self.context.by
+            if _never_arrived(record, job.source.host_ref):
+                record = record.advance(s.FAILED, by, f"{job.source.name} is off by evidence, and {record.destination.host} does not have the domain.")
+            else:
+                detail = f"Its hosts are off by evidence, or do not have it. Taken over by {new_id}."
+                record = record.supersede(new_id).note("superseded", by, detail)
+            self.context.ledger.update_record(stored, record)
+
+    def _advance_record(self, stored: Stored, status: str, detail: str) -> Stored:
+        return self.context.ledger.update_record(stored, stored.record.advance(status, self.context.by, detail))
+
+    def _refused_error(self, job: EvacuationJob, verdict: Verdict) -> Conflict:
+        return Conflict(f"{verdict.host} may not take domain {job.name}: {verdict.reason}", "It was not started.")
+
+
+def _state_before(job: EvacuationJob) -> Before:
+    """Return the domain as it was saved."""
+    saved = job.saved
+    # After its new host has protected the domain, only the record still has its disks on this host.
+    disks = saved.get("disks") if host_of(saved.get("host") or {}).is_same(job.source.host_ref) else None
+    return Before(
+        state=saved.get("state"),
+        persistent=saved.get("persistent"),
+        autostart=saved.get("autostart"),
+        state_at=saved.get("state_at"),
+        saved_at=saved.get("at"),
+        disks=None if disks is None else tuple(disks),
+    )
+
+
+def _never_arrived(record: MoveRecord, source: HostRef) -> bool:
+    """Whether the record can be closed: an evacuation that had not begun, or a live migration away from a host that is off now."""
+    if record.type == s.EVACUATION:
+        return record.status == s.ACCEPTED
+    return record.source.is_same(source)
+
+
+def _reservation_text(force: bool, verdict: Verdict) -> str:
+    if not force:
+        return "The host was verified and booked."
+    bypassed = [warning.removeprefix(BYPASSED_PREFIX) for warning in verdict.warnings if warning.startswith(BYPASSED_PREFIX)]
+    return f"The host was booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}"

@@ -1,0 +1,222 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The dead host, the domains that may be on it according to the ledger, and whether their documents are usable: they may have been edited."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk, SavedFile
+
+from .._ledger.documents import Body, HostEntry
+from .._ledger.host_decisions import check_not_granted
+from .._ledger.ledger import Ledger
+from .._ledger.rules import holds_domain
+
+ValueCheck = Callable[[Json], bool]
+
+_SAVED_STATES = (domain_states.RUNNING, domain_states.PAUSED, domain_states.SHUTOFF)
+
+
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+def _is_optional_text(value: Json) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_flag(value: Json) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_list_of(kind: type[SavedDisk | SavedFile], value: Json) -> bool:
+    try:
+        return isinstance(value, list) and all(decode(kind, one) for one in value)
+    except ShapeError:
+        return False
+
+
+def _is_disk_list(value: Json) -> bool:
+    return _is_list_of(SavedDisk, value)
+
+
+def _is_file_list(value: Json) -> bool:
+    """A document that an older release has saved has no files."""
+    return value is None or _is_list_of(SavedFile, value)
+
+
+_SAVED_FIELDS: Mapping[str, ValueCheck] = {
+    "definition": lambda value: isinstance(value, str) and bool(value),
+    "persistent": _is_flag,
+    "autostart": _is_flag,
+    "state": lambda value: value in _SAVED_STATES,
+    "request": lambda value: isinstance(value, dict) and isinstance(value.get("disks", []), list),
+    "disks": _is_disk_list,
+    "host": lambda value: isinstance(value, dict) and _is_text(value.get("host_id")),
+    "tpm": _is_optional_text,
+    "files": _is_file_list,
+}
+
+
+def has_possible_hosts(document: Body) -> bool:
+    """Whether the document has the possible hosts of its domain."""
+    places = document.get("possible_hosts")
+    return isinstance(places, list) and all(isinstance(place, dict) for place in places)
+
+
+def has_saved_disks(document: Body) -> bool:
+    """Whether a protected domain's document has its request and its disks."""
+    saved = document.get("protected")
+    return isinstance(saved, dict) and all(_SAVED_FIELDS[key](saved.get(key)) for key in ("request", "disks"))
+
+
+def check_document(document: Body) -> None:
+    """Raise L(InvalidState) for the first invalid value in a protected domain's document."""
+    saved = document.get("protected")
+    name = f"The ledger's document of domain {document.get('name')} ({document.get('uuid')})"
+    if not has_possible_hosts(document):
+        raise InvalidState(
+            f"{name} does not tell where the domain may be: its possible_hosts is not a list of hosts.", "It was not started. Repair the document."
+        )
+    if not isinstance(saved, dict):
+        raise InvalidState(f"{name} has no readable saved definition.", "It was not started. Protect its host again when it is back.")
+    wrong = [key for key, check in _SAVED_FIELDS.items() if not check(saved.get(key))]
+    if wrong:
+        raise InvalidState(f"{name} is damaged: the saved {', '.join(wrong)} is invalid.", "It was not started. Protect its host again.")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dead host, as its one entry in the ledger has it."""
+
+    entry: HostEntry
+
+    @property
+    def name(self) -> str:
+        """Its inventory name."""
+        return self.entry.name
+
+    @property
+    def host_id(self) -> str:
+        """Its own ID."""
+        return str(self.entry.host_id)
+
+    @property
+    def host_ref(self) -> HostRef:
+        """The host, as records name it."""
+        return self.entry.host_ref
+
+    @property
+    def is_held_at_boot(self) -> bool:
+        """Whether it starts no guests automatically when it returns."""
+        return bool(self.entry.protected and self.entry.protected.guard and self.entry.protected.guard.held_at_boot)
+
+
+def resolve_source(entries: Iterable[HostEntry], wanted: str) -> Source:
+    """Return the one host that has this name or host ID.
+
+    Raises L(NotFound), L(Conflict) if several have it, L(InvalidState) for one without an ID, L(Unsafe) for one that may release itself.
+    """
+    found = [entry for entry in entries if wanted in (entry.name, entry.host_id)]
+    if not found:
+        raise NotFound(f"The ledger has no host {wanted!r}.", "A host gets its entry when it is protected. Nothing was started.")
+    if len(found) > 1:
+        keys = ", ".join(f"{entry.name} ({entry.host_id})" for entry in found)
+        raise Conflict(f"The ledger has several hosts for {wanted!r}: {keys}.", "Specify the host by its host_id. Nothing was started.")
+    (entry,) = found
+    if not entry.host_id:
+        raise InvalidState(f"The host {wanted} has no host_id in the ledger: it was never protected.", "Nothing was started.")
+    check_not_granted(entry)
+    return Source(entry)
+
+
+def check_still_not_granted(ledger: Ledger, source: Source) -> None:
+    """Raise L(Unsafe) if the host was granted a clean-shutdown token since L(resolve_source): it may have left one before it was switched off."""
+    found = ledger.read_host(source.host_id)
+    if found is None:
+        raise Conflict(f"The ledger has no entry for {source.name} any more. Nothing was started.", "Run the task again.")
+    check_not_granted(found.host)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A domain that may be on the dead host: its document, and the unsettled record that holds it, if any."""
+
+    document: Body
+    record: t.Optional[MoveRecord]
+
+    @property
+    def uuid(self) -> str:
+        """The domain's UUID."""
+        return str(self.document["uuid"])
+
+    @property
+    def possible_hosts(self) -> list[HostRef]:
+        """All hosts that it may be on, by its document and its record."""
+        saved = map(host_of, self.document["possible_hosts"] if has_possible_hosts(self.document) else [])
+        found: list[HostRef] = []
+        for host in [*saved, *(self.record.ends if self.record else ())]:
+            if not any(host.is_same(other) for other in found):
+                found.append(host)
+        return found
+
+
+def list_candidates(ledger: Ledger, source: Source) -> list[Candidate]:
+    """Return the domains that may be on the source, by name."""
+    # Documents first: the lock on the domain brings records that are opened later into the decision.
+    documents = ledger.list_domains()
+    held = {record.domain.uuid.lower(): record for record in ledger.list_records(unsettled_only=True) if holds_domain(record)}
+    found = [Candidate(document.body, held.get(document.domain.uuid)) for document in documents]
+    # If a document has no possible hosts, its domain may be on this host.
+    return [one for one in found if not has_possible_hosts(one.document) or any(host.may_be(source.host_ref) for host in one.possible_hosts)]
+
+
+def select_candidates(
+    found: Sequence[Candidate], wanted: t.Optional[Sequence[str]], ledger: Ledger, source: Source
+) -> tuple[list[Candidate], list[MoveRecord]]:
+    """Return the requested candidates (names or UUIDs; None: all), and the tombstones of those that were evacuated before.
+
+    Raises L(NotFound) for a domain that cannot be on the host, L(Conflict) for a name that several have.
+    """
+    if wanted is None:
+        return list(found), []
+    if not wanted:
+        raise InvalidArgument("domains is an empty list.", "Name domains, or leave it out for all that may be there. Nothing was started.")
+    tombstones = [record for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]) if record.source.is_same(source.host_ref)]
+    chosen: dict[str, Candidate] = {}
+    done: dict[str, MoveRecord] = {}
+    for name in wanted:
+        named = [one for one in found if name in (one.uuid, one.document["name"])]
+        if len(named) > 1:
+            uuids = ", ".join(one.uuid for one in named)
+            raise Conflict(f"Several domains that may be on {source.name} are named {name!r}: {uuids}.", "Specify the domain by its UUID.")
+        if named:
+            chosen[named[0].uuid] = named[0]
+            continue
+        before = sorted((one for one in tombstones if name in (one.domain.uuid, one.domain.name)), key=lambda one: one.updated_at)
+        if not before:
+            raise NotFound(f"According to the ledger, no domain {name!r} may be on {source.name}.", "Nothing was started.")
+        done[before[-1].domain.uuid] = before[-1]
+    return list(chosen.values()), list(done.values())
+
+
+def age_seconds(at: t.Optional[str]) -> t.Optional[int]:
+    """Return how long ago that was; null for never, and for an invalid time."""
+    try:
+        then = datetime.datetime.fromisoformat(at) if at else None
+        return max(0, int((datetime.datetime.now(datetime.UTC) - then).total_seconds())) if then else None
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,299 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Checks whether a domain of the dead host may be started on this host: its record, its possible hosts, its files, and the locks on its images."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import qemu_locks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import FILE_LABELS, describe_file, list_needed_files
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotSupported, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import NotXml, parse_xml
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import REPLACEABLE, NeededFile, SavedDisk, SavedFile, lockable_paths
+
+from .._ledger.rules import describe_record
+from .evidence import PowerOffEvidence
+from .fleet_answers import FleetAnswers, LockState
+from .job import EvacuationJob
+
+_NOT_FENCED = "accept_locked counts once a fence agent, or a tasks file, has proved that the host is off: a person's word is not enough for both."
+_FIND_HOLDER = (
+    "Find out which process holds the lock (lslocks, qemu-img info) and stop it; the domain may still run. Some storage (NFS 3) keeps the locks of a host that"
+    f" is gone. {qemu_locks.FREE_KEPT_LOCKS} accept_locked overrides this check, but not QEMU's own."
+)
+
+
+def list_images(jobs: Iterable[EvacuationJob]) -> list[str]:
+    """Return the paths of the images that these domains write and QEMU locks."""
+    return sorted({path for job in jobs for path in lockable_paths(job.disks)})
+
+
+@dataclass
+class AcceptedLocks:
+    """A person's decision that images may be locked, C(accept_locked): valid only for the named images, and only after fencing has proved that the source is
+    off.
+
+    :arg by: who runs the task.
+    """
+
+    option: t.Optional[Mapping[str, t.Any]]
+    by: str
+    _images: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        given = self.option or {}
+        self._images = frozenset(given.get("images") or ())
+        if self.option is not None and not (self._images and str(given.get("reason") or "").strip()):
+            raise InvalidArgument(
+                "accept_locked names no image, or has no reason.", "Give the images, and how a person knows that nobody writes to them. Nothing was started."
+            )
+
+    def check_known(self, known: Iterable[str]) -> None:
+        """Raise L(InvalidArgument) for an image that no domain of the source has."""
+        strange = sorted(self._images - set(known))
+        if strange:
+            raise InvalidArgument(
+                f"accept_locked names {', '.join(strange)}, which no domain that may be on the dead host writes.", "Nothing was started. Correct it."
+            )
+
+    def list_accepted(self, job: EvacuationJob) -> list[str]:
+        """Return the accepted images of a domain."""
+        return [path for path in lockable_paths(job.disks) if path in self._images]
+
+    def build_evidence(self, job: EvacuationJob, found: Mapping[str, LockState]) -> list[JsonObject]:
+        """Return the part that the domain's record keeps: nothing if no accepted image was locked."""
+        held = [path for path in self.list_accepted(job) if path in found and found[path].state == qemu_locks.LOCKED]
+        option = self.option or {}
+        return [{"kind": "accepted_locks", "images": held, "by": option.get("by") or self.by, "reason": option.get("reason"), "at": utc_now()}] if held else []
+
+
+def is_fenced(evidence: t.Optional[Evidence]) -> bool:
+    """Whether the evidence comes from an agent or a tasks file, and not only from a person."""
+    return evidence is not None and not evidence.is_of_person
+
+
+def seconds_to_wait(jobs: Iterable[EvacuationJob], option: t.Optional[int]) -> int:
+    """Return how long to wait for the locks of these domains' images: the given time, or as long as their storage keeps locks of a dead host."""
+    if option is not None:
+        return option
+    return qemu_locks.lease_seconds(disk for job in jobs for disk in job.disks if disk.is_lockable)
+
+
+def list_expiring_images(jobs: Iterable[EvacuationJob]) -> list[str]:
+    """Return the images of which a dead host's locks end by themselves, so that waiting helps."""
+    return sorted({disk.path for job in jobs for disk in job.disks if disk.is_lockable and not qemu_locks.has_kept_locks(disk)})
+
+
+def refuse_locked_images(jobs: Iterable[EvacuationJob], found: Mapping[str, LockState], waited_seconds: int, acceptance: AcceptedLocks, fenced: bool) -> None:
+    """Set L(Unsafe) for each job whose image is still locked after the wait, unless that is accepted.
+
+    :arg found: by path.
+    :arg fenced: the source is off by L(is_fenced) evidence.
+    """
+    for job in jobs:
+        accepted = acceptance.list_accepted(job)
+        held = [path for path in lockable_paths(job.disks) if found[path].state == qemu_locks.LOCKED and not (fenced and path in accepted)]
+        if held:
+            job.error = Unsafe(_locked_message(job, held, waited_seconds), _NOT_FENCED if set(held) & set(accepted) else _FIND_HOLDER)
+
+
+def _locked_message(job: EvacuationJob, held: list[str], waited_seconds: int) -> str:
+    return f"Domain {job.name} was not started: {', '.join(held)} is still open for writing {waited_seconds} s after {job.source.name} was fenced."
+
+
+# Statuses of an evacuation in which its destination may have the domain.
+_BEGUN_STATUSES = (s.PRE_MIGRATING, s.ERROR)
+
+Image = SavedDisk | SavedFile
+
+
+def decide_record(job: EvacuationJob, fleet: FleetAnswers) -> None:
+    """Decide about the record that holds the domain: it is continued or given up, or it blocks the evacuation (L(Conflict))."""
+    record = job.candidate.record
+    if record is None:
+        return
+    here, source = fleet.here, job.source.host_ref
+    if record.type == s.EVACUATION and record.destination.is_same(here) and record.source.is_same(source):
+        job.rejoin = record.status in _BEGUN_STATUSES
+        job.older = None if job.rejoin else record
+    elif record.type == s.EVACUATION and record.status in _BEGUN_STATUSES and fleet.has_answered(record.destination):
+        raise _unsettled_error(record, f"Run the task on {record.destination.host}, which answers: it settles the record by querying that host.")
+    elif record.destination.is_same(here) and record.type == s.LIVE_MIGRATION and job.uuid in fleet.own_domains:
+        raise _unsettled_error(record, "An incomplete copy of the domain is on this host. Run the same migration again, or remove that copy.")
+    else:
+        job.older = record
+
+
+def _unsettled_error(record: MoveRecord, next_step: str) -> Conflict:
+    what = describe_record(record)
+    return Conflict(f"{what[0].upper()}{what[1:]} is unsettled: status '{record.status}'. Nothing was started.", next_step, record=encode(record))
+
+
+def has_begun(job: EvacuationJob, where: HostRef) -> bool:
+    """Whether an evacuation of the domain from this source to that host has begun and is not settled."""
+    record = job.candidate.record
+    if record is None or record.type != s.EVACUATION or record.status not in _BEGUN_STATUSES:
+        return False
+    return record.destination.is_same(where) and record.source.is_same(job.source.host_ref)
+
+
+def was_started(job: EvacuationJob, fleet: FleetAnswers) -> bool:
+    """Whether the evacuation that holds the domain has already started it, although the record does not show it yet."""
+    record = job.candidate.record
+    return record is not None and record.type == s.EVACUATION and fleet.is_active_at(job.uuid, record.destination)
+
+
+def check_inactive(job: EvacuationJob, fleet: FleetAnswers) -> None:
+    """Raise L(Unsafe) if the domain is active on another host that answers, and no unsettled evacuation has started it on that host."""
+    active = fleet.active_on(job.uuid)
+    if active and not was_started(job, fleet):
+        raise Unsafe(
+            f"Domain {job.name} is active on {' and '.join(active)}, which answers. It was not started.",
+            f"If it belongs there, protect {active[0]}, which updates the ledger.",
+        )
+
+
+def check_absent(job: EvacuationJob, fleet: FleetAnswers) -> None:
+    """Raise L(Conflict) if the domain is on this host and no evacuation put it here."""
+    own = fleet.own_domains.get(job.uuid)
+    if own and not job.rejoin:
+        how = "active" if own.active else "defined"
+        raise Conflict(
+            f"Domain {job.name} is {how} on this host ({fleet.here.host}) already, and no evacuation started it here. It was not started.",
+            "If it is left over from an earlier stay, clean up this host first (kvmfleet.migration.evacuation_cleanup); if it is active, protect this host.",
+        )
+
+
+def check_covered(job: EvacuationJob, fleet: FleetAnswers, proofs: PowerOffEvidence, source_counts: bool) -> None:
+    """Raise L(Unsafe) unless every host that the domain may be on has answered or is off by evidence.
+
+    :arg source_counts: the evidence about the source has not been taken yet.
+    """
+    for where in job.candidate.possible_hosts:
+        is_source = where.may_be(job.source.host_ref)
+        if fleet.has_answered(where) or proofs.has_proof_of(where) or (is_source and source_counts):
+            continue
+        raise Unsafe(
+            f"Domain {job.name} may be on {where.host} as well, which does not answer and is not off by evidence. It was not started.",
+            f"Give evidence about {where.host}, too, in fencing; or settle the record that names it.",
+        )
+
+
+def check_saved(job: EvacuationJob, accept_fresh: Collection[str] = ()) -> None:
+    """Set the reasons why the domain cannot be started before its host returns; raises L(NotSupported) for an impossible state.
+
+    :arg accept_fresh: kinds of files that may be replaced by fresh ones, see L(REPLACEABLE).
+    """
+    saved = job.saved
+    for disk in job.disks:
+        if disk.is_needed and not _is_seen_by_others(disk, job):
+            job.lost.append(_why_lost(disk))
+    _check_files(job, accept_fresh)
+    if job.wanted == domain_states.SHUTOFF and not saved.get("persistent"):
+        raise NotSupported(f"Domain {job.name} is transient and cannot be off. It was not started.", "Use state: running.")
+
+
+def _why_lost(disk: SavedDisk) -> str:
+    if disk.backing_problem:
+        return f"the backing files of disk {disk.target} ({disk.path}) were not known: {disk.backing_problem}"
+    below = [*(disk.backing or ()), *(disk.backing_devices or ())]
+    built_on = f", built on {', '.join(below)}" if below else ""
+    return f"no other host was proved to see disk {disk.target} ({disk.path}{built_on})"
+
+
+def _check_files(job: EvacuationJob, accept_fresh: Collection[str]) -> None:
+    """Sort the files that the domain needs beside its disks: proved elsewhere, to be created, or lost with its host."""
+    saved = [decode(SavedFile, file) for file in job.saved.get("files") or ()]
+    proved = {(file.what, file.path): file for file in saved}
+    for needed in _needed_files(job.saved):
+        file = proved.get((needed.what, needed.path))
+        if needed.kind == "network" or (file is not None and _is_seen_by_others(file, job)):
+            job.files += [file] if file else []
+        elif needed.what in REPLACEABLE and needed.what in accept_fresh:
+            job.fresh.append(needed)
+        else:
+            job.lost.append(_why_file_is_lost(needed, job))
+
+
+def _needed_files(saved: Mapping[str, t.Any]) -> list[NeededFile]:
+    """Return the files that the saved definition needs. An unreadable definition is refused later, at the start."""
+    try:
+        found = list_needed_files(parse_xml(str(saved.get("definition") or "")))
+    except NotXml:
+        found = []
+    listed = {file.what for file in found}
+    return found + [NeededFile(what, "file", saved[what]) for what in REPLACEABLE if saved.get(what) and what not in listed]
+
+
+def _why_file_is_lost(file: NeededFile, job: EvacuationJob) -> str:
+    option = f"; it starts elsewhere with fresh ones if accept_fresh names {file.what}" if file.what in REPLACEABLE else ""
+    return f"only {_host_when_saved(job.saved)} is known to have its {describe_file(file.what, file.path)}{option}"
+
+
+def fresh_warning(job: EvacuationJob, file: NeededFile) -> str:
+    """Return the warning for a domain that starts without the former content of a file."""
+    return f"Domain {job.name} starts with fresh {FILE_LABELS[file.what]}: the content of {file.path} was on {_host_when_saved(job.saved)} alone."
+
+
+def _is_seen_by_others(image: Image, job: EvacuationJob) -> bool:
+    if image.is_everywhere:
+        return True
+    # It may have moved since it was saved: then its disks are those that the saving host saw.
+    return job.source.host_id in image.seeing_hosts and bool(image.seeing_hosts - {job.source.host_id})
+
+
+def list_unproved_images(job: EvacuationJob, host_id: str) -> list[str]:
+    """Return the disks and files that a host was not proved to see while the source was running."""
+    return [name for name, image in _list_images_to_see(job) if host_id not in image.seeing_hosts]
+
+
+def _list_images_to_see(job: EvacuationJob) -> list[tuple[str, Image]]:
+    """Return the disks and files that a host has to see, each with its name for messages."""
+    disks: list[tuple[str, Image]] = [(f"disk {disk.target}", disk) for disk in job.disks if disk.is_needed]
+    files = [(describe_file(file.what, file.path), file) for file in job.files]
+    return [(name, image) for name, image in [*disks, *files] if not image.is_everywhere]
+
+
+def check_disks(job: EvacuationJob, here: HostRef, unseen: Mapping[str, str]) -> None:
+    """Raise L(Unsafe) for a disk or file that this host was never proved to see, or that it does not see now.
+
+    :arg unseen: the reasons, by the names for messages.
+    """
+    for name in list_unproved_images(job, str(here.host_id)):
+        raise Unsafe(
+            f"Domain {job.name} cannot be started on {here.host}: its access to {name} was not proved while the source was running. It was not started.",
+            f"Start it on a host with access to all that it needs ({', '.join(_hosts_that_see_all(job)) or 'there is none'}).",
+        )
+    if unseen:
+        why = "; ".join(f"{name}: {reason}" for name, reason in sorted(unseen.items()))
+        raise Unsafe(f"Domain {job.name} cannot be started on {here.host}: {why}. It was not started.", "Find out why the storage is not available.")
+
+
+def _hosts_that_see_all(job: EvacuationJob) -> Sequence[str]:
+    needed = [image.seeing_hosts for _name, image in _list_images_to_see(job)]
+    return sorted(frozenset.intersection(*needed) - {job.source.host_id}) if needed else ()
+
+
+def _host_when_saved(saved: Mapping[str, t.Any]) -> str:
+    return str((saved.get("host") or {}).get("host"))
+
+
+def check_destination(here: HostRef, source: HostRef) -> None:
+    """Raise L(InvalidState) for a host that has no identity in the ledger, L(Conflict) if it is the source itself."""
+    if not here.host_id or not here.host_uuid:
+        raise InvalidState(f"{here.host} has no identity in the ledger yet.", "Protect it first (kvmfleet.migration.protect). Nothing was started.")
+    if here.is_same(source):
+        raise Conflict(f"{here.host} is {source.host} itself, the host that is to be evacuated.", "Run the task on another host. Nothing was started.")

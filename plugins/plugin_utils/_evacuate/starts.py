@@ -1,0 +1,243 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Starts reserved domains on their host and closes their records. The fence agent is called again before each round of starts."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import saved_domains as r
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    Forbidden,
+    InvalidArgument,
+    KvmfleetError,
+    MigrationFailed,
+    NotSupported,
+    Unreachable,
+    Unsafe,
+    error_for_code,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import HostTokens
+
+from .._migrate.follow import ControllerGone
+from .evidence import PowerOffEvidence, SilenceRenewal
+from .job import EvacuationContext, EvacuationJob
+from .start_checks import AcceptedLocks, is_fenced
+
+# An answer of the fence agent is valid for 15 s: starts may begin for so long, including the transfer to the host.
+GOOD_FOR_SECONDS = 10
+# So long before a batch of starts is over, the source's ports are tried for the next one, which takes 3 to 5 s.
+_AHEAD_SECONDS = 4
+# How often a host that was lost while it started domains is queried again before its records are left to the next run.
+MAX_RETRIES = 3
+_PAUSE_SECONDS = 5.0
+# How often in succession all starts may be deferred: a host that is starting a domain may not answer in the meantime.
+IDLE_ROUNDS = 10
+# With these errors the host's half ended before it changed anything.
+_CERTAIN_ERRORS = (Forbidden, NotSupported, InvalidArgument, Conflict, Unsafe)
+
+
+@dataclass(frozen=True)
+class _StartAnswer:
+    """What became of the orders, and what the other hosts have answered meanwhile."""
+
+    results: tuple[r.RestartResult, ...]
+    elsewhere: r.PeerAnswers
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass
+class DomainStarter:
+    """:arg ask: URIs of the hosts that answered, by name: none of them may have a domain active at its start.
+
+    :arg host_id: of the host that starts them.
+    :arg tokens: UUID to host ID and tokens of the host that the domain was saved on.
+    :arg silent_at: when the source was last found silent, by the monotonic clock.
+    """
+
+    context: EvacuationContext
+    proofs: PowerOffEvidence
+    ask: Mapping[str, str]
+    host_id: str
+    tokens: Mapping[str, HostTokens]
+    silent_at: float = float("-inf")
+    acceptance: AcceptedLocks | None = None
+    sleep: Callable[[float], None] = time.sleep
+    silence: SilenceRenewal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.silence = SilenceRenewal(self.proofs.check_silence, self.silent_at)
+
+    def start_domains(self, jobs: Sequence[EvacuationJob]) -> None:
+        """Start all of them; each has its record closed at the end, or its error."""
+        try:
+            self._start_in_rounds(jobs)
+        finally:
+            self.silence.cancel_proof()
+
+    def _start_in_rounds(self, jobs: Sequence[EvacuationJob]) -> None:
+        rest, lost, idle = list(jobs), 0, 0
+        peers: r.PeerAnswers | None = None
+        while rest:
+            try:
+                self._prove_source_off()
+            except KvmfleetError as error:
+                # The host received nothing in this round: the error does not concern it.
+                self._close_not_started(rest, error, is_certain=True)
+                return
+            try:
+                results, answers = self._start_round(rest, peers)
+                # After a round that came too late for any start, the other hosts' answers are used again, with a new proof that the source is off.
+                is_idle = all(result.outcome == r.DEFERRED for result in results.values())
+                idle, peers = (idle + 1, answers) if is_idle else (0, None)
+                if idle > IDLE_ROUNDS:
+                    waits_for = " ".join(answers.silent) or "they answered too late."
+                    raise Unsafe(f"Cannot verify what is running on other hosts: {waits_for}", "Run the task again.")
+            except Unreachable as error:
+                lost, peers = lost + 1, None
+                if lost > MAX_RETRIES:
+                    self._leave_unknown(rest, error)
+                    return
+                self.sleep(_PAUSE_SECONDS)
+                # The request may have been carried out: from now on the host is queried first.
+                for job in rest:
+                    job.rejoin = True
+                continue
+            except KvmfleetError as error:
+                self._close_not_started(rest, error, is_certain=isinstance(error, _CERTAIN_ERRORS))
+                return
+            for job in rest:
+                self._settle_job(job, results[job.uuid])
+            rest = [job for job in rest if results[job.uuid].outcome == r.DEFERRED]
+
+    def _prove_source_off(self) -> None:
+        """Prove that the source is silent and off, for the starts that follow. Raises the error if it is not."""
+        self.silence.require_proof()
+        self.proofs.confirm_all()
+        self.silence.start_proof(GOOD_FOR_SECONDS - _AHEAD_SECONDS)
+
+    def settle_begun(self, jobs: Sequence[EvacuationJob]) -> None:
+        """Close the records of what an earlier run has begun, by queries alone; nothing is started, and unfinished definitions are removed."""
+        results, _peers = self._start_round(jobs, None, settle_only=True)
+        for job in jobs:
+            self._settle_job(job, results[job.uuid])
+
+    def _start_round(
+        self, jobs: Sequence[EvacuationJob], peers: r.PeerAnswers | None, settle_only: bool = False
+    ) -> tuple[dict[str, r.RestartResult], r.PeerAnswers]:
+        """Return the results by UUID, and what the other hosts have answered; nothing is started before all of them have.
+
+        :arg peers: the answers of the last round, where they may be used again.
+        """
+        self._stop_if_orphaned()
+        work = {
+            "orders": [encode(self._make_order(job, settle_only)) for job in jobs],
+            "parallel": self.context.options.parallel,
+            "good_for_seconds": GOOD_FOR_SECONDS,
+            "ask": {} if settle_only else self.ask,
+            "host_id": self.host_id,
+            "elsewhere": encode(peers),
+        }
+        told = decode(_StartAnswer, self.context.phase("start", work))
+        self._stop_if_orphaned()
+        return {result.uuid: result for result in told.results}, told.elsewhere
+
+    def _stop_if_orphaned(self) -> None:
+        """Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the records."""
+        if not self.context.in_parent():
+            raise ControllerGone(1)
+
+    def _make_order(self, job: EvacuationJob, settle_only: bool) -> r.RestartOrder:
+        saved, record = job.saved, t.cast(MoveRecord, job.record)
+        accepted = self.acceptance.list_accepted(job) if self.acceptance and is_fenced(self.proofs.of_source) else []
+        return r.RestartOrder(
+            record=record.record_id,
+            note=encode(replace(record, ledger_id=self.context.ledger.ledger_id)),
+            generation=record.generation,
+            rejoin=job.rejoin,
+            settle_only=settle_only,
+            uuid=job.uuid,
+            name=job.name,
+            definition=saved["definition"],
+            persistent=saved["persistent"],
+            autostart=bool(saved["autostart"]),
+            wanted=record.wanted_state or "",
+            sources=tuple((disk["target"], disk["source"]) for disk in saved["request"].get("disks") or ()),
+            disks=job.disks,
+            files=tuple(job.files),
+            fresh=tuple(file.path for file in job.fresh),
+            accepted_locks=tuple(accepted),
+            tokens=self.tokens[job.uuid],
+        )
+
+    def _settle_job(self, job: EvacuationJob, result: r.RestartResult) -> None:
+        job.changed = job.changed or result.changed
+        outcome, error = result.outcome, _restart_error(result)
+        if outcome == r.DEFERRED:
+            return
+        if outcome == r.STARTED:
+            wanted = str(job.stored.record.wanted_state) if job.stored else ""
+            how = "is defined" if wanted == domain_states.SHUTOFF else f"is {wanted}"
+            self._write_record(job, s.DONE, f"It {how} on {self.context.target_host}.", result.generation)
+        elif outcome == r.FAILED:
+            job.error = error
+            self._write_record(job, s.FAILED, str(error), result.generation)
+        elif outcome == r.OVERTAKEN:
+            self._reread_record(job, error)
+        else:
+            job.error = error
+            self._write_record(job, None, f"Not settled: {error}", result.generation)
+
+    def _write_record(self, job: EvacuationJob, status: t.Optional[str], detail: str, generation: int) -> None:
+        """Write the record, with its next status or a note; if another run was faster, its version is kept."""
+        stored = job.stored
+        if stored is None:
+            return
+        record, by = stored.record.raise_generation(generation), self.context.by
+        after = record.advance(status, by, detail) if status else record.note("unsettled", by, detail)
+        try:
+            job.stored = self.context.ledger.update_record(stored, after)
+        except Conflict as error:
+            self._reread_record(job, error)
+        except KvmfleetError as error:
+            job.error = error
+
+    def _reread_record(self, job: EvacuationJob, error: KvmfleetError) -> None:
+        """Adopt the record that another run wrote."""
+        if job.stored is None:
+            return
+        job.stored = self.context.ledger.read_record(job.stored.record.record_id)
+        job.error = None if job.stored.record.status in (s.DONE, s.COMPLETED) else error
+
+    def _close_not_started(self, jobs: Sequence[EvacuationJob], error: KvmfleetError, is_certain: bool) -> None:
+        """Close the records of starts that certainly did not begin; the others stay unchanged.
+
+        :arg is_certain: nothing was begun in this round. This does not apply to a record that was C(pre-migrating) before this task or before the loss.
+        """
+        for job in jobs:
+            job.error = error
+            if is_certain and not job.rejoin and job.stored:
+                self._write_record(job, s.FAILED, f"Nothing was started: {error}", job.stored.record.generation)
+
+    def _leave_unknown(self, jobs: Sequence[EvacuationJob], error: KvmfleetError) -> None:
+        for job in jobs:
+            job.error = Unreachable(
+                f"Whether domain {job.name} was started on {self.context.target_host} is not known: {error.message}",
+                f"Its record stays 'pre-migrating', and no other host may start it. Run the task on {self.context.target_host} again: it queries the host.",
+            )
+
+
+def _restart_error(result: r.RestartResult) -> KvmfleetError:
+    cls = error_for_code(result.error_code) if result.error_code else MigrationFailed
+    return cls(result.msg)

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The tombstones that evacuations left for one host: which tombstone of a domain is in force, and its contents. Pure functions over records.
+
+A tombstone is an evacuation from the host that is C(done), or one to the host that was superseded while the host was dead. The definition that the latter may
+have created on the host is also left over.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import CleanupQuestion
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, ShapeError, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk
+
+from .._ledger.host_decisions import is_done_from, is_given_up_to
+from .._ledger.ledger import Ledger
+from .._ledger.remembered import RememberedMove
+
+# The wanted state of an evacuation that only defines the domain.
+_DEFINED_STATES = ("defined", "shut off")
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """The newest tombstone of a domain on this host, and the C(older) ones, which are closed with it."""
+
+    record: MoveRecord
+    older: list[MoveRecord] = field(default_factory=list)
+
+    @property
+    def uuid(self) -> str:
+        """The domain."""
+        return self.record.domain.uuid.lower()
+
+    @property
+    def name(self) -> str:
+        """The domain's name, as the record has it."""
+        return self.record.domain.name or self.uuid
+
+    def list_entry(self) -> dict[str, Json]:
+        """Return its keys for every list of the result."""
+        return {"uuid": self.uuid, "name": self.name, "record": self.record.id}
+
+
+@dataclass(frozen=True)
+class LostTombstone:
+    """A tombstone that the ledger has lost, as a host remembers it."""
+
+    move: RememberedMove
+
+    @property
+    def uuid(self) -> str:
+        """The domain."""
+        return self.move.domain.uuid.lower()
+
+    @property
+    def name(self) -> str:
+        """The domain's name, as the host remembers it."""
+        return self.move.domain.name or self.uuid
+
+    def list_entry(self) -> dict[str, Json]:
+        """Return its keys for every list of the result."""
+        return {"uuid": self.uuid, "name": self.name, "record": self.move.id}
+
+
+def find_tombstones(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]:
+    """Return the tombstones of this host, by its own ID alone: a record or a host without an ID matches nothing."""
+    found: defaultdict[str, list[MoveRecord]] = defaultdict(list)
+    for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE, s.PRE_MIGRATING, s.ERROR]):
+        if host_id and (is_done_from(record, host_id) or is_given_up_to(record, host_id)):
+            found[record.domain.uuid.lower()].append(record)
+    newest_first = (sorted(records, key=lambda record: record.generation, reverse=True) for records in found.values())
+    return sorted((Tombstone(records[0], records[1:]) for records in newest_first), key=lambda tombstone: (tombstone.name, tombstone.uuid))
+
+
+def find_unfinished(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]:
+    """Return the evacuations from this host that are in progress, by its own ID alone: their results are not known yet."""
+    records = ledger.list_records(types=[s.EVACUATION], unsettled_only=True)
+    return [Tombstone(record) for record in records if host_id and record.source.host_id == host_id and not record.superseded_by]
+
+
+def build_question(tombstone: Tombstone | LostTombstone, ledger: Ledger, here: HostRef) -> CleanupQuestion:
+    """Return what the host has to know of the domain."""
+    document = ledger.read_domain(tombstone.uuid)
+    move = tombstone.record if isinstance(tombstone, Tombstone) else tombstone.move
+    expected = document.domain.possible_hosts if document else (move.destination,)
+    return CleanupQuestion(
+        tombstone.uuid,
+        tombstone.name,
+        str(move.id),
+        defined=isinstance(move, MoveRecord) and move.wanted_state in _DEFINED_STATES,
+        came_back=_has_come_back(move, expected, ledger, here),
+        expected=tuple(encode(place) for place in expected if not place.is_same(here)),
+        saved=_readable_disks(_saved_disks(move, document.domain.saved if document else None, here)),
+    )
+
+
+def _has_come_back(move: MoveRecord | RememberedMove, expected: Sequence[HostRef], ledger: Ledger, here: HostRef) -> bool:
+    """Whether a record that is newer than the tombstone put the domain on this host again, and the ledger has it nowhere else."""
+    if not expected or not all(place.is_same(here) for place in expected):
+        return False
+    ended = [record for record in ledger.list_records(domain=move.domain.uuid) if record.status in (s.COMPLETED, s.DONE)]
+    newer = [record for record in ended if record.generation > move.generation]
+    newest = max(newer, key=lambda record: record.generation, default=None)
+    return newest is not None and (newest.destination.host_id == here.host_id or newest.destination.is_same(here))
+
+
+def _readable_disks(documents: Sequence[JsonObject]) -> tuple[SavedDisk, ...]:
+    """Return the disks of a document. If one of them is damaged, none counts as saved, and all of them are kept."""
+    try:
+        return decode(tuple[SavedDisk, ...], list(documents))
+    except ShapeError:
+        return ()
+
+
+def _saved_disks(move: MoveRecord | RememberedMove, saved: DomainProtection | None, here: HostRef) -> Sequence[JsonObject]:
+    """Return the disks as they were saved on this host; what was saved later on another host does not apply."""
+    before = move.before.disks if isinstance(move, MoveRecord) else None
+    if isinstance(before, tuple) and move.source.host_id == here.host_id:
+        return [dict(disk) for disk in before]
+    is_here = saved is not None and (saved.host.host_id if saved.host else None) == here.host_id
+    return saved.disks or () if saved and is_here else ()

@@ -1,0 +1,290 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Changes of a ledger, independent of the store: a transaction reads documents, then writes one unit of changes completely or not at all.
+
+Records are opened, changed and closed in one unit with the document of their domain. The key of a document of a host is its host ID, or libvirt's UUID
+until the host ID is known.
+"""
+
+from __future__ import annotations
+
+import abc
+import typing as t
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+
+from .documents import Document, DomainEntry, HostEntry, Stored
+from .rules import (
+    DOMAINS,
+    HOSTS,
+    OPEN,
+    DocumentPath,
+    check_change,
+    check_host,
+    check_new,
+    check_uuid,
+    closed_record_path,
+    document_overtaken_error,
+    document_path,
+    domain_held_error,
+    overtaken_error,
+)
+
+
+class DocumentWrite(t.NamedTuple):
+    """A document to be written in place of the version before."""
+
+    path: DocumentPath
+    version: int
+    content: t.Union[MoveRecord, HostEntry, DomainEntry, JsonObject]
+
+
+class Transaction(abc.ABC):
+    """Access under which reads stay valid until the unit is committed: no other process writes in between, or the unit fails."""
+
+    def prefetch_documents(self, record_id: str, domain_uuid: str) -> None:
+        """Announce the documents of the unit, so that they can be read at once."""
+        return
+
+    @abc.abstractmethod
+    def read_document(self, path: DocumentPath) -> t.Optional[Document]:
+        """Return the document; None if it does not exist or was damaged. Raises L(NotSupported) for a newer schema."""
+
+    @abc.abstractmethod
+    def read_all(self, parts: Sequence[str]) -> Iterator[Document]:
+        """Yield all documents of a folder that can be read."""
+
+    @abc.abstractmethod
+    def find_holder(self, domain_uuid: str) -> t.Optional[Stored]:
+        """Return the record that holds the domain. Raises L(NotSupported) if one of a newer schema might."""
+
+    @abc.abstractmethod
+    def find_record(self, record_id: str) -> t.Optional[Stored]:
+        """Return the record of that id, open or closed. Raises L(NotSupported) for a newer schema."""
+
+    @abc.abstractmethod
+    def every_record(self) -> Iterator[MoveRecord]:
+        """Yield all records, open and closed."""
+
+    @abc.abstractmethod
+    def aside_names(self) -> list[str]:
+        """Return the names of documents that were damaged, as L(name_aside) made them."""
+
+    @abc.abstractmethod
+    def write_document(self, write: DocumentWrite) -> None:
+        """Write one document for itself, without a line of audit."""
+
+    @abc.abstractmethod
+    def commit_unit(
+        self,
+        writes: Sequence[DocumentWrite],
+        removes: Sequence[DocumentPath] = (),
+        record: t.Optional[MoveRecord] = None,
+        old_status: t.Optional[str] = None,
+    ) -> None:
+        """Do everything or nothing; with a line of audit where a C(record) made a transition."""
+
+
+PossibleHosts = tuple[HostRef, ...]
+
+
+def next_possible_hosts(record: MoveRecord, old_status: str, before: PossibleHosts) -> PossibleHosts:
+    """Return the possible hosts after the record went from C(old_status) to its own."""
+    if record.type == s.LIVE_MIGRATION:
+        return _after_move(record, before)
+    return _after_evacuation(record, old_status, before)
+
+
+def _after_move(record: MoveRecord, before: PossibleHosts) -> PossibleHosts:
+    if record.status == s.COMPLETED:
+        return (record.destination,)
+    if record.status in (s.FAILED, s.CANCELLED):
+        return (record.source,)
+    return before
+
+
+def _after_evacuation(record: MoveRecord, old_status: str, before: PossibleHosts) -> PossibleHosts:
+    status = record.status
+    others = tuple(host for host in before if not host.is_same(record.destination))
+    if status == s.PRE_MIGRATING:
+        return (*others, record.destination)
+    if status == s.FAILED and old_status != s.ACCEPTED:
+        return others
+    # After 'done' the domain may have moved: its later moves show where it is.
+    if status == s.DONE or (status == s.COMPLETED and not record.has_status(s.DONE)):
+        return (record.destination,)
+    return before
+
+
+def make_domain(record: MoveRecord, generation: int) -> DomainEntry:
+    """Return the entry of a domain that the ledger did not know."""
+    return DomainEntry(
+        uuid=record.domain.uuid.lower(),
+        name=record.domain.name,
+        possible_hosts=(record.source,),
+        generation=generation,
+        schema=record.schema,
+        last_record=None,
+        updated_at=record.updated_at,
+    )
+
+
+def update_domain(entry: DomainEntry, record: MoveRecord, old_status: t.Optional[str]) -> DomainEntry:
+    """Return the domain's entry after the record's transition."""
+    hosts = entry.possible_hosts if old_status is None else next_possible_hosts(record, old_status, entry.possible_hosts)
+    last = record.id if record.status in s.CLOSED else entry.last_record or None
+    return replace(entry, name=record.domain.name or entry.name, possible_hosts=hosts, last_record=last, updated_at=record.updated_at)
+
+
+def open_record(transaction: Transaction, record: MoveRecord) -> Stored:
+    """Write the record and the domain's next generation. See L(Ledger.open_record)."""
+    kept = check_new(record)
+    record_id, domain_uuid = record.record_id.lower(), record.domain.uuid.lower()
+    transaction.prefetch_documents(record_id, domain_uuid)
+    existing = transaction.find_holder(domain_uuid)
+    if existing:
+        raise domain_held_error(existing.record)
+    same = transaction.find_record(record_id)
+    if same:
+        raise Conflict(f"A record {record_id} is already in the ledger.", "Open a record with a new id.", record=encode(same.record))
+    domain, version = _next_domain(transaction, record)
+    opened = replace(kept, generation=domain.generation or 0)
+    writes = [DocumentWrite(document_path(OPEN, record_id), 1, opened), DocumentWrite(document_path(DOMAINS, domain_uuid), version, domain)]
+    transaction.commit_unit(writes, record=opened)
+    return Stored(opened, 1)
+
+
+def _next_domain(transaction: Transaction, record: MoveRecord) -> tuple[DomainEntry, int]:
+    """Return the domain's entry with the next generation, and its next version."""
+    domain_uuid = record.domain.uuid.lower()
+    present = transaction.read_document(document_path(DOMAINS, domain_uuid))
+    before = present.domain if present else make_domain(record, last_generation(transaction, domain_uuid))
+    entry = update_domain(before, record, None)
+    return replace(entry, generation=(before.generation or 0) + 1), present.version + 1 if present else 1
+
+
+def last_generation(transaction: Transaction, domain_uuid: str) -> int:
+    """Return the last generation given to a domain that has no document.
+
+    That is 0, unless its document was damaged and set aside: then it is derived from all its records.
+    """
+    if not any(name.startswith(f"{DOMAINS[0]}-{domain_uuid}-") for name in transaction.aside_names()):
+        return 0
+    return max((record.generation for record in transaction.every_record() if record.domain.uuid.lower() == domain_uuid), default=0)
+
+
+def _check_version(transaction: Transaction, stored: Stored) -> MoveRecord:
+    """Return the current record. Raises L(Conflict) unless it has the version that was read."""
+    record_id = check_uuid(stored.record.id, "record id")
+    transaction.prefetch_documents(record_id, check_uuid(stored.record.domain.uuid, "domain UUID"))
+    now = transaction.find_record(record_id)
+    if now is None:
+        raise Conflict(f"The record {record_id} is no longer in the ledger.", "Check set_aside in the ledger.", record=None)
+    if now.version != stored.version:
+        raise overtaken_error(now.record)
+    return now.record
+
+
+def update_record(transaction: Transaction, stored: Stored, record: MoveRecord) -> Stored:
+    """Write the record over the one that was read. See L(Ledger.update)."""
+    old = _check_version(transaction, stored)
+    new = check_change(old, record)
+    version = stored.version + 1
+    path = document_path(OPEN, new.record_id.lower())
+    if (new.status, new.generation) == (old.status, old.generation):
+        transaction.write_document(DocumentWrite(path, version, new))
+        return Stored(new, version)
+    writes, removes = [DocumentWrite(path, version, new)], []
+    if new.status in s.CLOSED:
+        writes, removes = [DocumentWrite(closed_record_path(new), version, new)], [path]
+    writes += _domain_change(transaction, new, old.status)
+    transaction.commit_unit(writes, removes, new, old.status)
+    return Stored(new, version)
+
+
+def _domain_change(transaction: Transaction, record: MoveRecord, old_status: str) -> list[DocumentWrite]:
+    """Return the write of the domain's document that the transition requires, if any."""
+    path = document_path(DOMAINS, record.domain.uuid.lower())
+    present = transaction.read_document(path)
+    before = present.domain if present else make_domain(record, record.generation)
+    entry = update_domain(before, record, old_status)
+    entry = replace(entry, generation=max(entry.generation or 0, record.generation))
+    if record.status not in s.CLOSED and _lasting_part(entry) == _lasting_part(before):
+        return []
+    return [DocumentWrite(path, present.version + 1 if present else 1, entry)]
+
+
+def _lasting_part(entry: DomainEntry) -> tuple[PossibleHosts, t.Optional[str], int]:
+    """Return what is written at once when it changes."""
+    return entry.possible_hosts, entry.name, entry.generation or 0
+
+
+def find_only_host(documents: list[Document], name: t.Optional[str], host_uuid: t.Optional[str]) -> t.Optional[Document]:
+    """Return the document that matches the given values (not None), or None. Raises L(Conflict) that names all, if several match."""
+    found = [document for document in documents if name in (None, document.host.name) and (host_uuid is None or host_uuid.lower() == document.host.host_uuid)]
+    if len(found) > 1:
+        keys = ", ".join(f"{document.host.host_key} ({document.host.name})" for document in found)
+        raise Conflict(
+            f"The ledger has several hosts for {name or host_uuid!r}: {keys}.",
+            "Choose one with 'adopt_identity' of the module host.",
+            documents=[document.body for document in found],
+        )
+    return found[0] if found else None
+
+
+def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[int], ledger_id: str) -> Document:
+    """Write the document; one kept under the libvirt UUID moves to the host_id in the same unit. See L(Ledger.put_host)."""
+    new = check_host(entry, ledger_id)
+    key = str(new.host_key)
+    present = transaction.read_document(document_path(HOSTS, key))
+    provisional = _find_provisional(transaction, new)
+    base = present or provisional
+    if (base.version if base else None) != version:
+        raise document_overtaken_error(f"the host {new.name!r} ({key})", base.body if base else None)
+    if not new.host_id:
+        _refuse_second(transaction, new)
+    if present and provisional:
+        _refuse_weaker_state(new, provisional)
+    document = Document(encode(new), (version or 0) + 1)
+    if provisional:
+        transaction.commit_unit([DocumentWrite(document_path(HOSTS, key), document.version, new)], [document_path(HOSTS, str(new.host_uuid))])
+    else:
+        transaction.write_document(DocumentWrite(document_path(HOSTS, key), document.version, new))
+    return document
+
+
+def _find_provisional(transaction: Transaction, new: HostEntry) -> t.Optional[Document]:
+    """Return the document that this host has under its libvirt UUID, while C(new) brings a host_id."""
+    if not new.host_id or not new.host_uuid:
+        return None
+    document = transaction.read_document(document_path(HOSTS, new.host_uuid))
+    return document if document and not document.host.host_id else None
+
+
+def _refuse_second(transaction: Transaction, new: HostEntry) -> None:
+    for document in transaction.read_all(HOSTS):
+        known = document.host
+        if known.host_uuid == new.host_uuid and known.host_id:
+            raise Conflict(
+                f"The host with libvirt UUID {new.host_uuid} is known as {known.name!r} ({known.host_id}).", "Change that document.", document=document.body
+            )
+
+
+def _refuse_weaker_state(new: HostEntry, document: Document) -> None:
+    # If two documents turn out to be one host, the stricter state stays: a merge must not lose a cordon.
+    provisional = document.host
+    if provisional.state not in ("enabled", new.state):
+        raise Conflict(
+            f"The host {new.name!r} is also stored as {provisional.name!r} ({provisional.host_key}), in state '{provisional.state}'.",
+            f"Write it with state '{provisional.state}', then change the state.",
+            document=document.body,
+        )

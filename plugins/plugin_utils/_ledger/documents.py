@@ -1,0 +1,318 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Documents of a ledger in their stored form: one JSON object with its version and a checksum, which reveals a torn or edited document."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import codec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord, read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
+
+Body = dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class GuardStatus:
+    """The boot guard of a host as it was last read.
+
+    :arg held_at_boot: whether the host starts no guests automatically when it returns.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    installed: Maybe[bool] = ABSENT
+    systemd: Maybe[bool] = ABSENT
+    held_at_boot: Maybe[bool] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HostProtection:
+    """What C(protect) wrote about a host.
+
+    :arg token_id: of the grant for clean-shutdown tokens; null for none.
+    :arg token_folders: path to nonce, where a token of that grant can be revoked.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    at: Maybe[str] = ABSENT
+    by: Maybe[str] = ABSENT
+    guard: Maybe[GuardStatus] = ABSENT
+    token_id: Maybe[str] = ABSENT
+    token_folders: Maybe[t.Mapping[str, str]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DiscardDecision:
+    """A person's decision that a host will not return."""
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    at: Maybe[str] = ABSENT
+    by: Maybe[str] = ABSENT
+    reason: Maybe[str] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+HOST_STATES = ("enabled", "maintenance", "fenced")
+
+
+@dataclass(frozen=True)
+class HostEntry:
+    """The document of a host.
+
+    :arg host_key: the key of the document: the host ID, or libvirt's UUID while no host ID is known. The ledger sets it, as C(schema) and C(ledger_id).
+    :arg by: who wrote the state or the identity last; C(since) is when the state began.
+    :arg addresses: at which the host was reached when it was protected.
+    :arg folders: path to nonce of the tokens that the host has left in folders of images; C(unwritable) are the others, with the reason.
+    :arg devices: path to WWN of the block devices of its guests.
+    :arg sees: by host ID, which tokens and devices of other hosts it sees.
+    :arg adopted: the decisions by which a person confirmed its identity; C(decisions) are the others.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    name: str
+    host_id: t.Optional[str]
+    host_uuid: t.Optional[str]
+    state: str
+    schema: t.Union[int, Absent] = ABSENT
+    host_key: t.Union[str, Absent] = ABSENT
+    ledger_id: Maybe[str] = ABSENT
+    machine_id: Maybe[str] = ABSENT
+    reason: Maybe[str] = ABSENT
+    since: Maybe[str] = ABSENT
+    by: Maybe[str] = ABSENT
+    fencing: Maybe[JsonObject] = ABSENT
+    addresses: Maybe[JsonObject] = ABSENT
+    protected: Maybe[HostProtection] = ABSENT
+    folders: Maybe[t.Mapping[str, str]] = ABSENT
+    unwritable: Maybe[t.Mapping[str, str]] = ABSENT
+    devices: Maybe[t.Mapping[str, t.Optional[str]]] = ABSENT
+    sees: Maybe[JsonObject] = ABSENT
+    discarded: Maybe[DiscardDecision] = ABSENT
+    adopted: Maybe[t.Tuple[JsonObject, ...]] = ABSENT
+    decisions: Maybe[t.Tuple[JsonObject, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for an invalid state, and for a value that may be missing but is not of its type."""
+        if self.state not in HOST_STATES:
+            raise ShapeError("state", f"one of {', '.join(HOST_STATES)}", self.state)
+        for key in ("reason", "protected", "addresses") if self.extra else ():
+            if key in self.extra:
+                raise ShapeError(key, "of its type, or null", self.extra[key])
+
+    @property
+    def host_ref(self) -> HostRef:
+        """The host, as records name it."""
+        return HostRef(self.name, self.host_id, self.host_uuid)
+
+    def seen_of(self, host_id: t.Optional[str]) -> JsonObject:
+        """Return the tokens and devices of another host that this one sees, by path."""
+        found = (self.sees or {}).get(host_id or "")
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True)
+class DomainEntry:
+    """The document of a domain.
+
+    :arg possible_hosts: on which the domain may be, according to the ledger.
+    :arg generation: of its latest record. The ledger sets it, as C(schema).
+    :arg last_record: the ID of the record that was closed last.
+    :arg protected: what C(protect) has saved, as JSON: of a thousand domains few are read. See C(saved).
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    uuid: str
+    name: t.Optional[str]
+    possible_hosts: t.Tuple[HostRef, ...]
+    generation: t.Union[int, Absent] = ABSENT
+    schema: t.Union[int, Absent] = ABSENT
+    last_record: Maybe[str] = ABSENT
+    protected: Maybe[JsonObject] = ABSENT
+    updated_at: Maybe[str] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for a value that may be missing but is not of its type."""
+        for key in ("generation", "last_record", "protected") if self.extra else ():
+            if key in self.extra:
+                raise ShapeError(key, "of its type", self.extra[key])
+
+    @functools.cached_property
+    def saved(self) -> t.Optional[DomainProtection]:
+        """What C(protect) has saved of the domain; None if it was never protected."""
+        return codec.decode(DomainProtection, self.protected) if self.protected else None
+
+    def includes_host(self, host: HostRef) -> bool:
+        """Whether the domain may be on that host."""
+        return any(place.is_same(host) for place in self.possible_hosts)
+
+    def is_only_on(self, host: HostRef) -> bool:
+        """Whether the domain is on that host and on no other."""
+        return bool(self.possible_hosts) and all(place.is_same(host) for place in self.possible_hosts)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A record as it was read, with the version that a later change must name."""
+
+    record: MoveRecord
+    version: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document as it was read, with the version that a later change must name."""
+
+    body: dict[str, Json]
+    version: int
+
+    @functools.cached_property
+    def record(self) -> MoveRecord:
+        """The record in this document. Raises L(Internal) for any other document."""
+        return read_record(self.body)
+
+    @property
+    def stored(self) -> Stored:
+        """The record in this document, with its version."""
+        return Stored(self.record, self.version)
+
+    @functools.cached_property
+    def host(self) -> HostEntry:
+        """The host in this document. Raises L(ShapeError) for any other document."""
+        return codec.decode(HostEntry, self.body)
+
+    @functools.cached_property
+    def domain(self) -> DomainEntry:
+        """The domain in this document. Raises L(ShapeError) for any other document."""
+        return codec.decode(DomainEntry, self.body)
+
+
+class Unreadable(Exception):
+    """The text is not a document of this version of the collection."""
+
+
+class Damaged(Unreadable):
+    """The text was torn or edited by hand."""
+
+
+class Newer(Unreadable):
+    """The text was written by a later version. C(body) is its content, which this version can use only in part."""
+
+    def __init__(self, message: str, body: dict[str, Json]) -> None:
+        super().__init__(message)
+        self.body = body
+
+
+def canonical_json(value: Json) -> str:
+    """Return the canonical JSON text of a value: sorted keys, no blanks. Raises L(Internal) for values that JSON cannot represent."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Internal(f"A document cannot be written as JSON: {error}.") from error
+
+
+def compute_digest(*parts: str) -> str:
+    """Return the SHA-256, in hexadecimal, of the parts, each on its line."""
+    return hashlib.sha256("\n".join(parts).encode("utf-8")).hexdigest()
+
+
+def encode_document(content: t.Union[codec.Dataclass, JsonObject], version: int) -> bytes:
+    """Return the bytes of a document."""
+    text = canonical_json(codec.encode(content))
+    return f'{{"version":{version},"sha256":"{compute_digest(str(version), text)}","body":{text}}}\n'.encode()
+
+
+class Envelope(t.NamedTuple):
+    """A file's text as L(encode_document) wrote it, with a correct checksum.
+
+    :arg text: the canonical text of the document.
+    """
+
+    version: int
+    text: bytes
+
+
+# Version and checksum as encode writes them; the document follows up to the end.
+_ENVELOPE_START = re.compile(rb'\{"version":([1-9][0-9]{0,17}),"sha256":"([0-9a-f]{64})","body":')
+_ENVELOPE_END = b"}\n"
+
+
+def open_envelope(data: bytes) -> t.Optional[Envelope]:
+    """Return version and text of a document without decoding it; None for a text that L(encode_document) has not written.
+
+    Only L(decode_document) can judge such a text.
+    """
+    head = _ENVELOPE_START.match(data)
+    if head is None or not data.endswith(_ENVELOPE_END):
+        return None
+    text = data[head.end() : -len(_ENVELOPE_END)]
+    checksum = hashlib.sha256(head[1] + b"\n" + text).hexdigest()
+    return Envelope(int(head[1]), text) if checksum.encode("ascii") == head[2] else None
+
+
+def decode_document(data: bytes) -> Document:
+    """Return the document. Raises L(Damaged) or L(Newer)."""
+    envelope = open_envelope(data)
+    return _decode_other_layout(data) if envelope is None else decode_envelope(envelope)
+
+
+def decode_envelope(envelope: Envelope) -> Document:
+    """Return the document. Raises L(Damaged) or L(Newer)."""
+    body = _parse_json(envelope.text.decode("utf-8", "replace"))
+    if not isinstance(body, dict):
+        raise Damaged("it holds no document")
+    _check_schema(body)
+    return Document(body, envelope.version)
+
+
+def _parse_json(data: t.Union[str, bytes]) -> Json:
+    try:
+        return t.cast("Json", json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise Damaged("it is not JSON") from error
+
+
+def _decode_other_layout(data: bytes) -> Document:
+    """Return the document of a file in another layout, as a person's tools may write it."""
+    envelope = _parse_json(data)
+    if not isinstance(envelope, dict) or not isinstance(body := envelope.get("body"), dict):
+        raise Damaged("it holds no document")
+    _check_schema(body)
+    version = envelope.get("version")
+    if not isinstance(version, int) or version < 1:
+        raise Damaged("its version is not a positive number")
+    try:
+        checksum = compute_digest(str(version), canonical_json(body))
+    except Internal as error:
+        raise Damaged("it contains a value that JSON cannot represent") from error
+    if envelope.get("sha256") != checksum:
+        raise Damaged("its checksum does not match, it was torn or edited by hand")
+    return Document(body, version)
+
+
+def _check_schema(body: dict[str, Json]) -> None:
+    schema = body.get("schema")
+    if not isinstance(schema, int):
+        raise Damaged("its schema is not a number")
+    if schema > SCHEMA:
+        raise Newer(f"its schema is {schema}, this version reads {SCHEMA}", body)

@@ -1,0 +1,203 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Decisions of a person where no host can prove anything.
+
+A clean-shutdown token is revoked, a host is declared lost, a host whose identity contradicts its entry is declared to be the same host, a record is settled.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import may_follow
+
+from .documents import DiscardDecision, Document, HostEntry, Stored
+from .host_entries import HostIdentity, find_entry_by_uuid, find_host_entry, recorded_grant, with_grant, with_identity
+from .ledger import Ledger
+from .rules import describe_record
+
+FENCED = "fenced"
+
+
+def entry_without_token(entry: HostEntry, reason: str, by: str, **more: Json) -> HostEntry | None:
+    """Return the entry of a host whose clean-shutdown token is revoked, None if it holds none.
+
+    :arg more: further values to keep with the decision.
+    """
+    grant = recorded_grant(entry)
+    if grant is None:
+        return None
+    return _with_decision(with_grant(entry, None), "revoke_token", reason, by, token_id=grant.id, **more)
+
+
+def check_not_granted(entry: HostEntry) -> None:
+    """Raise L(Unsafe) for a host that may hold a clean-shutdown token, unless a person decided that the host will not return."""
+    if recorded_grant(entry) is None or entry.discarded:
+        return
+    raise Unsafe(
+        f"{entry.name} may hold a clean-shutdown token, with which it would start its guests automatically when it returns. Nothing was started.",
+        "Revoke the token on a host that sees its shared storage: kvmfleet.migration.host with name, revoke_token and reason. If the host will never return, "
+        "set source_discarded instead.",
+    )
+
+
+def discarded_entry(entry: HostEntry, reason: str, by: str) -> HostEntry | None:
+    """Return the entry of a host that will not return; None if the entry already states this. The host is never a destination again."""
+    if entry.discarded:
+        return None
+    after = _with_decision(entry, "source_discarded", reason, by)
+    since = utc_now() if after.state != FENCED else after.since or None
+    return replace(after, state=FENCED, reason=reason, by=by, since=since, discarded=DiscardDecision(utc_now(), by, reason))
+
+
+def check_not_discarded(entry: HostEntry) -> None:
+    """Raise L(Unsafe) for a host that a person declared discarded: no record lists its remaining definitions any more."""
+    discarded = entry.discarded
+    if discarded:
+        raise Unsafe(
+            f"{entry.name} was discarded at {discarded.at} by {discarded.by} ({discarded.reason}): the records of what was evacuated from it are "
+            "closed, and it is no longer recorded which of its guests are leftovers.",
+            "Undefine the domains there that now run elsewhere, then return the host to the fleet: kvmfleet.migration.host with adopt_identity and a "
+            "reason. Nothing was changed.",
+        )
+
+
+def _with_decision(entry: HostEntry, decision: str, reason: str, by: str, **more: Json) -> HostEntry:
+    note = {"at": utc_now(), "by": by, "decision": decision, "reason": reason, **more}
+    return replace(entry, decisions=(*(entry.decisions or ()), note))
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """The changes of a person's decision.
+
+    C(entry) is the host's entry as it was read, C(after) the new one; C(host_id) is the ID to write to the host, null if it has it; C(renamed) are the new
+    entries of other hosts of that name.
+    """
+
+    entry: Document
+    after: HostEntry
+    host_id: t.Optional[str]
+    renamed: list[tuple[Document, HostEntry]]
+
+
+def plan_adoption(ledger: Ledger, identity: HostIdentity, reason: str, by: str) -> t.Optional[Adoption]:
+    """Return what is to be changed, None if all identities agree and the host was not discarded.
+
+    Raises L(NotFound) if the host is not in the ledger, L(Conflict) if the host has an ID of its own that is not the ledger's: the file on the host
+    decides which of the two is right, and is never overwritten.
+    """
+    try:
+        known = find_host_entry(ledger, identity)
+        if known is None:
+            raise NotFound(f"The ledger has no host that {identity.name} could be.", "The first task of this module with a state creates the entry of a host.")
+        if not known.host.discarded:
+            return None
+        return _make_adoption(ledger, known, identity, {"reason": reason, "by": by, "conflict": f"{identity.name} was discarded, and is back."})
+    except Conflict as conflict:
+        found = _find_candidate(ledger, identity)
+        if found is None or (found.host.host_id and identity.host_id and found.host.host_id != identity.host_id):
+            raise
+        return _make_adoption(ledger, found, identity, {"reason": reason, "by": by, "conflict": conflict.message})
+
+
+def write_adoption(ledger: Ledger, change: Adoption) -> HostEntry:
+    """Write the entries, those of other hosts first, so that no two have one name. Return that of the host. Raises L(Conflict) if one has changed."""
+    for document, entry in change.renamed:
+        ledger.put_host(entry, document.version)
+    # An entry under the libvirt UUID moves to the host_id automatically if the UUID is the same.
+    replaces = change.entry.host.host_key in (change.after.host_id, change.after.host_uuid)
+    return ledger.put_host(change.after, change.entry.version if replaces else None).host
+
+
+def _find_candidate(ledger: Ledger, identity: HostIdentity) -> t.Optional[Document]:
+    found = ledger.read_host(identity.host_id) if identity.host_id else None
+    return found or find_entry_by_uuid(ledger, identity) or ledger.find_host(name=identity.name)
+
+
+def _make_adoption(ledger: Ledger, found: Document, identity: HostIdentity, said: t.Mapping[str, str]) -> Adoption:
+    before, now = found.host, utc_now()
+    identified = replace(with_identity(before, identity), host_id=before.host_id or identity.host_id, discarded=ABSENT)
+    note: JsonObject = {"at": now, **said, "before": _shown_identity(before), "after": _shown_identity(identified)}
+    after = replace(identified, adopted=(*(before.adopted or ()), note))
+    others = [document for document in ledger.list_hosts() if _is_other_of_name(document.host, after)]
+    renamed = [(other, replace(other.host, name=f"{other.host.name} (until {now})")) for other in others]
+    return Adoption(found, after, after.host_id if after.host_id != identity.host_id else None, renamed)
+
+
+def _shown_identity(entry: HostEntry) -> JsonObject:
+    return {"name": entry.name, "machine_id": entry.machine_id or None, "host_uuid": entry.host_uuid}
+
+
+def _is_other_of_name(other: HostEntry, adopted: HostEntry) -> bool:
+    return other.name == adopted.name and other.host_key not in (adopted.host_id, adopted.host_uuid)
+
+
+def is_done_from(record: MoveRecord, host_id: str) -> bool:
+    """Whether the record is C(done), and this host is its source."""
+    return record.status == s.DONE and record.source.host_id == host_id
+
+
+def is_given_up_to(record: MoveRecord, host_id: str) -> bool:
+    """Whether a newer record has taken over from this one, whose destination this host is."""
+    return bool(record.status in (s.PRE_MIGRATING, s.ERROR) and record.superseded_by and record.destination.host_id == host_id)
+
+
+def closing_status(record: MoveRecord) -> str:
+    """Return the status of the record after its host was cleaned up."""
+    return s.COMPLETED if record.status == s.DONE else s.FAILED
+
+
+REASON_SOURCE_DISCARDED = "source_discarded"
+
+
+def settle_record(stored: Stored, status: str, said: str, by: str) -> MoveRecord | None:
+    """Return the record with the status that a person gives it, None if it already has that status.
+
+    Raises L(InvalidState) for a record that can still be settled by querying the hosts, or is closed; L(InvalidArgument) for a status that it cannot get.
+    """
+    record = stored.record
+    if record.status == status and status != s.ERROR:
+        return None
+    is_discarded = record.status == s.DONE and status == s.COMPLETED
+    if not (record.status == s.ERROR or is_discarded or (_is_superseded(record) and status == s.FAILED)):
+        raise InvalidState(
+            f"{_capitalized_description(record)} has the status '{record.status}': a person settles one that is 'error', one that was given up for a newer one "
+            "(as 'failed'), or one that is 'done' and whose source will not return (as 'completed').",
+            "Nothing was changed.",
+        )
+    if not may_follow(record.type, record.status, status):
+        raise InvalidArgument(f"{_capitalized_description(record)} cannot become '{status}' from '{record.status}'.", "Nothing was changed.")
+    reason = REASON_SOURCE_DISCARDED if is_discarded else s.REASON_OPERATOR if status == s.CANCELLED else None
+    return _settled_by_person(record, status, said, by, reason)
+
+
+def list_discarded(ledger: Ledger, host_id: str | None, said: str, by: str) -> Iterator[tuple[Stored, MoveRecord]]:
+    """Yield the records that withhold a host which will not return, each as read and as changed."""
+    for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE, s.PRE_MIGRATING, s.ERROR]):
+        if host_id and (is_done_from(record, host_id) or is_given_up_to(record, host_id)):
+            stored = ledger.read_record(record.record_id)
+            yield stored, _settled_by_person(stored.record, closing_status(stored.record), said, by, REASON_SOURCE_DISCARDED)
+
+
+def _is_superseded(record: MoveRecord) -> bool:
+    return bool(record.status == s.PRE_MIGRATING and record.superseded_by)
+
+
+def _settled_by_person(record: MoveRecord, status: str, said: str, by: str, reason: str | None) -> MoveRecord:
+    return record.advance(status, by, f"Settled by a person: {said}", reason)
+
+
+def _capitalized_description(record: MoveRecord) -> str:
+    what = describe_record(record)
+    return f"{what[0].upper()}{what[1:]}"

@@ -1,0 +1,243 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The interface of a ledger, independent of its store: records of moves, documents of hosts and domains, locks and an audit chain."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import re
+import typing as t
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+
+from . import changes
+from .changes import DocumentWrite, Transaction
+from .contents import LedgerContents
+from .documents import Document, DomainEntry, HostEntry, Stored
+from .identity import LedgerIdentity
+from .rules import DOMAINS, HOSTS, check_domain, check_uuid, document_overtaken_error, document_path
+from .selection import Selection, make_selection
+
+
+class Witness:
+    """Receives the changes of a ledger's records. This one ignores them."""
+
+    def watch_change(self, before: t.Optional[MoveRecord], after: MoveRecord) -> contextlib.AbstractContextManager[None]:
+        """Return a context for the write of a record over C(before); None if the record is new."""
+        return contextlib.nullcontext()
+
+    def report_event(self, record: MoveRecord, event: str, by: str, detail: str = "") -> None:
+        """Receive an event that is not a line of the record's history, e.g. C(cleanup.started)."""
+        return
+
+
+_T = t.TypeVar("_T")
+_DAMAGED_DOMAIN = re.compile(r"domains-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-.*")
+
+
+class Ledger(abc.ABC):
+    """Every operation is safe between processes and complete when it returns.
+
+    All may raise L(InvalidArgument) for an ID that is not a UUID, L(TimedOut) if the ledger stays locked, and
+    L(Forbidden) or L(Internal) if it cannot be read or written.
+
+    :arg name: the name of the ledger for people: its folder, or its address.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problems: list[str] = []
+        """Sentences on what was found damaged or could not be read; for warnings. Nothing is listed twice."""
+        self.witness = Witness()
+
+    @property
+    def ledger_id(self) -> str:
+        """The ledger's UUID, made once with the ledger."""
+        return self.identity.ledger_id
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> LedgerIdentity:
+        """The identity of the ledger, as this process knows it."""
+
+    def report_problem(self, problem: str) -> None:
+        """Add a sentence to C(problems), once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def open_record(self, record: MoveRecord) -> Stored:
+        """Write a new unsettled record and return it with the domain's next generation, at version 1.
+
+        The record given is not changed. Raises L(Conflict), with the record that holds the domain under C(record), while
+        another one does.
+        """
+        with self.witness.watch_change(None, record):
+            return self._run_change(lambda transaction: changes.open_record(transaction, record))
+
+    def read_record(self, record_id: str) -> Stored:
+        """Return a record, open or closed. Raises L(NotFound), or L(NotSupported) for a newer schema."""
+        key = check_uuid(record_id, "record id")
+        found = self._run_reading(lambda transaction: transaction.find_record(key))
+        if found is None:
+            raise NotFound(f"The ledger {self.name} has no record {key}.", "List its records with the lookup kvmfleet.migration.ledger.")
+        return found
+
+    def find_unsettled(self, domain_uuid: str) -> t.Optional[Stored]:
+        """Return the record that holds the domain, or None."""
+        key = check_uuid(domain_uuid, "domain UUID")
+        return self._run_reading(lambda transaction: transaction.find_holder(key))
+
+    def update_record(self, stored: Stored, record: MoveRecord) -> Stored:
+        """Write the record in place of the one that was read, and return it with its new version.
+
+        A closing status moves it among the closed ones and updates the domain's possible hosts. Its generation may rise, which
+        raises the domain's, and never falls. Raises L(Conflict), with the record as it is now under C(record), when another process
+        wrote since; L(InvalidState) for a closed one; L(Internal) for a transition that is not allowed.
+        """
+        with self.witness.watch_change(stored.record, record):
+            return self._run_change(lambda transaction: changes.update_record(transaction, stored, record))
+
+    def list_records(
+        self,
+        types: t.Optional[Sequence[str]] = None,
+        statuses: t.Optional[Sequence[str]] = None,
+        host: t.Optional[str] = None,
+        domain: t.Optional[str] = None,
+        since: t.Optional[str] = None,
+        until: t.Optional[str] = None,
+        unsettled_only: bool = False,
+    ) -> Iterator[MoveRecord]:
+        """Yield the records that meet all conditions, in no promised order.
+
+        :arg host: inventory name, host_id or host_uuid of either end.
+        :arg domain: name or UUID.
+        :arg since: RFC 3339; C(updated_at) is not before it.
+        :arg until: RFC 3339; C(updated_at) is before it.
+        """
+        return (document.record for document in self._select_records(make_selection(types, statuses, host, domain, since, until, unsettled_only)))
+
+    def list_record_documents(self, selection: Selection) -> Iterator[Document]:
+        """Yield the documents of the selected records as JSON, in no particular order."""
+        return self._select_records(selection)
+
+    @abc.abstractmethod
+    def list_closed_ids(self) -> set[str]:
+        """Return the ids of all closed records, of which none is read."""
+
+    @abc.abstractmethod
+    def list_closed_since(self, since: str) -> set[str]:
+        """Return the ids of records that were closed at that time or later, perhaps with some of up to a day before; none of them is read.
+
+        :arg since: RFC 3339.
+        """
+
+    def list_hosts(self) -> list[Document]:
+        """Return all hosts' documents, by name."""
+        return self._by_name(HOSTS)
+
+    def read_host(self, host_id: str) -> t.Optional[Document]:
+        """Return a host's document by its key: its host_id, or its libvirt UUID while no host_id is known."""
+        path = document_path(HOSTS, check_uuid(host_id, "host id"))
+        return self._run_reading(lambda transaction: transaction.read_document(path))
+
+    def find_host(self, name: t.Optional[str] = None, host_uuid: t.Optional[str] = None) -> t.Optional[Document]:
+        """Return the one document that matches the given values, or None. Raises L(Conflict) if several do."""
+        return changes.find_only_host(self.list_hosts(), name, host_uuid)
+
+    def put_host(self, entry: HostEntry, version: t.Optional[int]) -> Document:
+        """Write the document of a host as successor of C(version) (None for a new document). Raises L(Conflict) if that is not the current version."""
+        return self._run_change(lambda transaction: changes.write_host(transaction, entry, version, self.ledger_id))
+
+    def list_domains(self) -> list[Document]:
+        """Return all domains' documents, by name."""
+        return self._by_name(DOMAINS)
+
+    def read_domain(self, uuid: str) -> t.Optional[Document]:
+        """Return a domain's document, or None."""
+        path = document_path(DOMAINS, check_uuid(uuid, "domain UUID"))
+        return self._run_reading(lambda transaction: transaction.read_document(path))
+
+    def find_domains(self, name: str) -> list[Document]:
+        """Return the documents of all domains of that name."""
+        return [document for document in self.list_domains() if document.domain.name == name]
+
+    def put_domain(self, entry: DomainEntry, version: t.Optional[int]) -> Document:
+        """Write the document of a domain as successor of C(version) (None for a new document). Raises L(Conflict) if that is not the current version.
+
+        Its C(generation) is the ledger's own: the value in the entry is replaced by the stored one.
+        """
+        new = check_domain(entry)
+        return self._run_change(lambda transaction: _put_domain(transaction, new, version))
+
+    def damaged_domains(self) -> list[str]:
+        """Return the UUIDs of domains that have a document set aside, and none in its place."""
+        names = self._run_reading(lambda transaction: transaction.aside_names())
+        found = {match[1] for match in map(_DAMAGED_DOMAIN.fullmatch, names) if match}
+        return sorted(found - {document.domain.uuid for document in self.list_domains()}) if found else []
+
+    @abc.abstractmethod
+    def hold_lock(self, key: str, timeout_seconds: float = 30) -> contextlib.AbstractContextManager[None]:
+        """Hold the exclusive lock of that name, e.g. C(host-<uuid>). Raises L(TimedOut) if it is not obtained in time."""
+
+    @abc.abstractmethod
+    def open_contents(self) -> contextlib.AbstractContextManager[LedgerContents]:
+        """Return the contents of the ledger byte by byte. Other processes may change them during this."""
+
+    @abc.abstractmethod
+    def examine_contents(self, act: Callable[[LedgerContents], _T]) -> _T:
+        """Call the function with the contents of the ledger at one moment, and return its result."""
+
+    def verify_audit(self) -> list[str]:
+        """Return the problems of the chain of audit lines; empty if it is intact."""
+        return self.examine_contents(lambda contents: contents.audit_problems())
+
+    @abc.abstractmethod
+    def begin_move(self, to: str, by: str) -> None:
+        """Close the ledger, which is copied elsewhere: no process writes it from now on. Raises L(Conflict) while a record is unsettled."""
+
+    def finish_move(self) -> None:
+        """Mark the copy as finished."""
+        self._replace_identity(self.identity.finish_move())
+
+    def reopen_ledger(self) -> None:
+        """Open the ledger again after an abandoned copy."""
+        self._replace_identity(self.identity.cancel_move())
+
+    @abc.abstractmethod
+    def _replace_identity(self, after: LedgerIdentity) -> None:
+        """Write that identity in place of the one that this process knows. Raises L(InvalidState) if another process wrote one since."""
+
+    @abc.abstractmethod
+    def _run_reading(self, act: Callable[[Transaction], _T]) -> _T:
+        """Call the function with a read-only access, and return its result."""
+
+    @abc.abstractmethod
+    def _run_change(self, act: Callable[[Transaction], _T]) -> _T:
+        """Call the function with an access, and again with a new one if another process came first; return its result."""
+
+    @abc.abstractmethod
+    def _select_records(self, selection: Selection) -> Iterator[Document]:
+        """Yield the documents of the selected records, each once."""
+
+    def _by_name(self, folder: Sequence[str]) -> list[Document]:
+        documents = self._run_reading(lambda transaction: list(transaction.read_all(folder)))
+        return sorted(documents, key=lambda document: str(document.body.get("name")))
+
+
+def _put_domain(transaction: Transaction, new: DomainEntry, version: t.Optional[int]) -> Document:
+    path = document_path(DOMAINS, new.uuid)
+    present = transaction.read_document(path)
+    if (present.version if present else None) != version:
+        raise document_overtaken_error(f"the document of domain '{new.name}' ({new.uuid})", present.body if present else None)
+    generation = present.domain.generation if present else changes.last_generation(transaction, new.uuid)
+    written = DocumentWrite(path, (version or 0) + 1, replace(new, generation=generation))
+    transaction.write_document(written)
+    return Document(encode(written.content), written.version)

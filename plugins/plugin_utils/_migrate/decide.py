@@ -1,0 +1,297 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Decides about one request after both hosts and the ledger have answered. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    Internal,
+    InvalidArgument,
+    InvalidState,
+    KvmfleetError,
+    NotFound,
+    NotSupported,
+    Unreachable,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain, Watcher, read_state, read_watcher
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HOST_ID_FILE, HOW_TO_SET_UUID, host_ref_from_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import check_storage
+
+
+def group_reasons(reasons: Mapping[str, str]) -> str:
+    """Return all reasons with their hosts; hosts with the same reason share it. E.g. C(kvm2, kvm3: It is in maintenance.)."""
+    hosts: dict[str, list[str]] = {}
+    for host, reason in reasons.items():
+        hosts.setdefault(reason, []).append(host)
+    return " ".join(f"{', '.join(sorted(names))}: {reason}" for reason, names in hosts.items())
+
+
+@dataclass
+class AlreadyThere:
+    """The domain runs at a wanted destination under the same UUID."""
+
+    uuid: str
+    host: str
+
+
+@dataclass
+class Observe:
+    """The record's move is watched: follow it."""
+
+    stored: Stored
+    destination: str
+    watcher: Watcher | None
+
+
+@dataclass
+class Conclude:
+    """The record's move has ended, and its state file has the result; only the ledger does not have it yet."""
+
+    stored: Stored
+    record: MoveRecord
+
+
+@dataclass
+class Adopt:
+    """The record's move has no watcher: start one, which follows the job or finds out how it ended."""
+
+    stored: Stored
+
+
+@dataclass
+class AdoptForeign:
+    """libvirt moves the domain, and the ledger has no record of this."""
+
+    host: str
+
+
+@dataclass
+class Start:
+    """Move it, to one of these candidates; C(refused) has the reason for each that was excluded before the scheduler judged."""
+
+    candidates: list[str]
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What the source host keeps of a domain's last move.
+
+    :arg record: as the state file has it; None if that holds none.
+    :arg is_alive: whether the watcher lives.
+    """
+
+    record: MoveRecord | None
+    watcher: Watcher | None
+    is_alive: bool
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the move goes on. A watcher with several moves lives on when one of them has ended."""
+        return self.is_alive and not (self.record and self.record.status in s.FINAL)
+
+    @property
+    def record_id(self) -> str | None:
+        """The ID of the record; None if that cannot be read."""
+        return self.record.id if self.record else None
+
+
+def read_watch(domain: SurveyedDomain) -> Watch | None:
+    """Return the watch of a surveyed domain.
+
+    :arg domain: the survey's part about it.
+    """
+    found = domain.watch
+    return Watch(_read_record(found.record), read_watcher(found.record.get("watcher")), found.alive) if found else None
+
+
+def _read_record(state: JsonObject) -> MoveRecord | None:
+    try:
+        return read_state(state).record
+    except Internal:
+        return None
+
+
+Decision = AlreadyThere | Observe | Conclude | Adopt | AdoptForeign | Start
+
+
+def decide_move(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, stored: Stored | None) -> Decision:
+    """Return the decision. Raises the error with which the task fails, before anything has moved.
+
+    :arg source: inventory name of the source host.
+    :arg survey: what C(prepare) found on both sides.
+    :arg domain: the part of it about this domain.
+    :arg stored: the unsettled record that holds the domain.
+    """
+    if stored is not None:
+        return _decide_held(request, source, survey, domain, stored)
+    info = domain.at_source
+    if info is None:
+        return _decide_absent(request, source, domain)
+    watch = read_watch(domain)
+    if watch and watch.is_moving:
+        raise Conflict(
+            f"Domain {request.label} is being moved on {source} for record {watch.record_id}, which this ledger does not have.",
+            "Another ledger owns that move. Use the one it was started with.",
+        )
+    if info.view.job == domain_states.JOB_OUTGOING:
+        return _decide_foreign(request, source, domain)
+    _check_movable(request, source, domain, info.view)
+    return _decide_start(request, source, survey, domain)
+
+
+def _decide_held(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, stored: Stored) -> Decision:
+    record, watch = stored.record, read_watch(domain)
+    if record.type != s.LIVE_MIGRATION or not _is_source(record, source, survey, domain, watch):
+        raise Conflict(
+            f"Domain {request.label} is held by {record.type} record {record.id} ({record.status}) from {record.source.host} to {record.destination.host}.",
+            f"Settle that record first: run its task again on {record.source.host}.",
+        )
+    # The watcher of an ended move of an earlier record has other domains to watch, and not this one.
+    alive = watch if watch is not None and (watch.is_moving or (watch.is_alive and watch.record_id == record.id)) else None
+    if alive and alive.record_id != record.id:
+        raise Conflict(f"Domain {request.label} is being moved on {source} for record {alive.record_id}, but the ledger has {record.id}.")
+    in_flight = alive or (domain.at_source and domain.at_source.view.job == domain_states.JOB_OUTGOING)
+    wanted = request.destination
+    if in_flight and wanted not in (None, record.destination.host):
+        raise Conflict(
+            f"Domain {request.label} is on its way from {source} to {record.destination.host} (record {record.id}), not to {wanted}.",
+            "Wait for that move, or abort it first.",
+        )
+    if alive:
+        return Observe(stored, str(record.destination.host), alive.watcher)
+    known = newest_record(record, watch)
+    return Conclude(stored, known) if known.status in s.CLOSED else Adopt(stored)
+
+
+def _is_source(record: MoveRecord, source: str, survey: Survey, domain: SurveyedDomain, watch: Watch | None) -> bool:
+    """Whether this host is the one that the record moves the domain away from.
+
+    A record without a host ID can name it by a libvirt UUID of before: then the domain, or the state file of that record, has to be here.
+    """
+    here, end = host_ref_from_facts(None, source, encode(survey.source.host)), record.source
+    if end.is_same(here) or not (end.host_id or end.host_uuid):
+        return True
+    is_here = domain.found or (watch is not None and watch.record_id == record.id)
+    return bool(is_here) and end.may_be(here)
+
+
+def newest_record(record: MoveRecord, watch: Watch | None) -> MoveRecord:
+    """Return the record as its state file has it, where that is the same record and not an older generation; else as given."""
+    if watch is None or watch.record is None or watch.record.id != record.id or watch.record.generation < record.generation:
+        return record
+    return watch.record
+
+
+def _decide_absent(request: MoveRequest, source: str, domain: SurveyedDomain) -> Decision:
+    host = _find_active_host(request, domain)
+    if host is not None:
+        return AlreadyThere(domain.there[request.uris[host]].uuid, host)
+    raise NotFound(
+        f"There is no domain {request.label!r} on {source}, and none that is known by that name runs at {_describe_destination(request)}.",
+        "Check the name and the host (virsh list --all). Nothing was moved.",
+    )
+
+
+def _decide_foreign(request: MoveRequest, source: str, domain: SurveyedDomain) -> Decision:
+    receiving = [host for host, uri in request.uris.items() if domain.is_active_at(uri)]
+    if not receiving:
+        raise Conflict(
+            f"Domain {request.label} is being moved away from {source} by another tool, and not to {_describe_destination(request)}.",
+            "Wait for that move, or abort it first.",
+        )
+    return AdoptForeign(receiving[0])
+
+
+def _check_movable(request: MoveRequest, source: str, domain: SurveyedDomain, view: domain_states.DomainView) -> None:
+    seen = view.describe()
+    if view.job != domain_states.JOB_NONE:
+        raise InvalidState(f"Domain {request.label} on {source} is {seen} and has a job in progress ({view.job}).", "Wait for its end. Nothing was moved.")
+    if not view.active:
+        host = _find_active_host(request, domain)
+        where = f"; a copy under the same UUID runs on {host}" if host else ""
+        raise InvalidState(f"Domain {request.label} on {source} is {seen}{where}: only a running domain can be moved live.", "Nothing was moved.")
+    if view.state not in (domain_states.RUNNING, domain_states.PAUSED):
+        raise InvalidState(f"Domain {request.label} on {source} is {seen}: it cannot be moved live.", "Nothing was moved.")
+    twin = _find_active_host(request, domain)
+    if twin:
+        raise InvalidState(
+            f"Domain {request.label} is active on {source} and under the same UUID on {twin}.",
+            "Find out immediately which copy is correct; nothing was touched.",
+        )
+
+
+def _decide_start(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain) -> Start:
+    """Exclude the candidates that cannot receive the domain whatever the scheduler decides.
+
+    Raises the error of a single candidate, or L(Conflict) that names all.
+    """
+    problems = {host: _destination_problem(request, source, survey, domain, host) for host in request.uris}
+    candidates = [host for host, problem in problems.items() if problem is None]
+    refused = {host: problem for host, problem in problems.items() if problem is not None}
+    if candidates:
+        return Start(candidates, {host: problem.message for host, problem in refused.items()})
+    first, *others = refused.values()
+    if all(other.message == first.message for other in others):
+        raise first
+    error = type(first) if all(isinstance(other, type(first)) for other in others) else Conflict
+    reasons = group_reasons({host: problem.message for host, problem in refused.items()})
+    raise error(f"No host of the group kvmfleet_hosts can receive domain {request.label}. {reasons}", "Nothing was moved.")
+
+
+def _destination_problem(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
+    """Return why that host cannot be the destination: silent, the source itself, another domain of that name, or disks that it cannot have."""
+    uri = request.uris[host]
+    facts = survey.destinations[uri]
+    if not facts.answered:
+        return Unreachable(f"The destination {host} does not answer: {facts.msg}", "Nothing was moved.")
+    problem = _identity_problem(request, source, survey.source.host, host, facts.host)
+    if problem is not None:
+        return problem
+    other = (domain.name_taken or {}).get(uri)
+    if other:
+        return Conflict(f"{host} has another domain named {domain.source_info.name} ({other}).", "Rename one of the two. Nothing was moved.")
+    try:
+        check_storage(request, domain, source, host)
+    except KvmfleetError as error:
+        return error
+    return None
+
+
+def _identity_problem(request: MoveRequest, source: str, here: HostRef, host: str, there: HostRef) -> KvmfleetError | None:
+    """Return why the two hosts cannot be source and destination of a move."""
+    if here.is_twin(there):
+        return Conflict(
+            f"Two hosts report the host ID {here.host_id}: {source}, and the destination {host}, with another libvirt UUID.",
+            f"If {HOST_ID_FILE} of one of them is a copy, remove it there. Nothing was moved.",
+        )
+    if here.shares_uuid(there):
+        return NotSupported(
+            f"{source} and the destination {host} have the same libvirt UUID ({there.host_uuid}): libvirt refuses to migrate between them.",
+            f"{HOW_TO_SET_UUID} Nothing was moved.",
+        )
+    if here.is_same_answer(there):
+        return InvalidArgument(f"The destination {host} is the host that domain {request.label} runs on, by libvirt's UUID.", "Nothing was moved.")
+    return None
+
+
+def _find_active_host(request: MoveRequest, domain: SurveyedDomain) -> str | None:
+    return next((host for host, uri in request.uris.items() if domain.is_active_at(uri)), None)
+
+
+def _describe_destination(request: MoveRequest) -> str:
+    return request.destination or "any host of the group kvmfleet_hosts"

@@ -1,0 +1,239 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Dispatches decisions: opens records, orders moves from a watcher, follows them, and replaces a watcher that died."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags, migration_parameters
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    Forbidden,
+    InvalidArgument,
+    KvmfleetError,
+    NotSupported,
+    Unreachable,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import read_given_policy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, Survey, Watcher
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import Follower, ShowRecord, find_arrival
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.admission import MoveLimits, limits_between
+
+
+def make_order(context: RunContext, job: MoveJob, adopt: bool) -> StartOrder:
+    """Return the order for the watcher; for an adopted move from its own state file if that is newer than the ledger.
+
+    The caller sets whether the move waits for admission.
+    """
+    record = d.newest_record(t.cast(RecordMirror, job.mirror).record, d.read_watch(job.domain))
+    options, policy = job.request.options, read_given_policy(record.policy)
+    persistent = bool(job.domain.at_source and job.domain.at_source.view.persistent)
+    migrate_uri = job.request.migrate_uri or context.settings.migrate_uri(str(record.destination.host))
+    copied = [disk.target for disk in record.disk_copies]
+    parameters = migration_parameters(options, copied)
+    return StartOrder(
+        record=record,
+        source_uri=context.uri,
+        destination_uri=_destination_uri(context, record),
+        flags=tuple(migration_flags(options, persistent, policy.auto_converge, policy.post_copy, copied)),
+        parameters={**parameters, "migrate_uri": migrate_uri} if migrate_uri else parameters,
+        adopt=adopt,
+        waits=False,
+    )
+
+
+def check_hypervisors(context: RunContext, survey: Survey, job: MoveJob, candidates: t.Iterable[str]) -> None:
+    """Raise L(NotSupported) for options that the hypervisors of the source and one of the candidates do not have."""
+    options, policy = job.request.options, job.request.policy
+    flags = migration_flags(options, True, policy.auto_converge, policy.post_copy)
+    for host in candidates:
+        there = survey.destinations[job.request.uris[host]]
+        versions = {context.source.name: survey.source.versions or {}, host: there.versions or {}}
+        check_versions(options, flags, versions)
+
+
+def _destination_uri(context: RunContext, record: MoveRecord) -> str:
+    recorded = record.connection.destination_uri if record.connection else None
+    return str(recorded or context.settings.libvirt_uri(str(record.destination.host), context.source.name))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why the watcher did not take a move."""
+
+    msg: str
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StartAnswer:
+    """What the phase C(start) returns.
+
+    :arg refused: by UUID of its domain, each move that the watcher did not take.
+    :arg session_warning: why the watcher could not leave the login session.
+    """
+
+    refused: t.Mapping[str, Refusal]
+    watcher: Watcher
+    session_warning: t.Union[str, Absent, None] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+# How often one task replaces a watcher that dies; after that the record is left to the next run.
+MAX_ADOPTIONS = 3
+
+
+class Dispatcher:
+    """Carries out what was decided about the jobs of one task.
+
+    :arg show: is given each state of a move, and what it waits for, for progress lines.
+    :arg parallel: how many moves run at the same time.
+    """
+
+    def __init__(self, context: RunContext, show: ShowRecord, parallel: int) -> None:
+        self._context = context
+        self._parallel = parallel
+        self._turns = AdmissionQueue(context.ledger, context.by, parallel)
+        self._follower = Follower(context.source, self._turns, context.run_id, show)
+
+    def read_seen_facts(self, jobs: list[MoveJob]) -> t.Mapping[str, JsonObject] | None:
+        """Return the answers of the hosts of these jobs, by libvirt URI, after all their moves had ended; None if they were not queried."""
+        return self._follower.read_seen_facts({job.uuid: job.watcher for job in jobs if job.mirror and job.watcher})
+
+    def dispatch_jobs(self, view: FleetView, jobs: list[MoveJob]) -> None:
+        """Run each job until its move ends or fails."""
+        booking = Reservations(self._context, view)
+        for job in jobs:
+            run_guarded(job, lambda job: self._open_job(view, job, booking))
+        self._start_watchers([job for job in jobs if job.order])
+        followed = [job for job in jobs if job.mirror and not job.error]
+        for attempt in range(MAX_ADOPTIONS + 1):
+            orphans = self._follow_jobs(followed)
+            if not orphans or attempt == MAX_ADOPTIONS:
+                return
+            for job in orphans:
+                self._adopt_again(job)
+            self._start_watchers(orphans)
+            followed = orphans
+
+    def _open_job(self, view: FleetView, job: MoveJob, booking: Reservations) -> None:
+        self._follower.stop_if_orphaned()
+        context, decision = self._context, job.decision
+        if isinstance(decision, d.AlreadyThere):
+            job.record = find_arrival(context, view.survey, job, decision)
+        elif isinstance(decision, d.Start):
+            check_hypervisors(context, view.survey, job, decision.candidates)
+            job.mirror = RecordMirror(context.ledger, booking.reserve_destination(job, decision), owner=True)
+            job.order = make_order(context, job, adopt=False)
+        elif isinstance(decision, d.AdoptForeign):
+            job.mirror = RecordMirror(context.ledger, booking.adopt_foreign(job, decision.host), owner=True)
+            job.order = make_order(context, job, adopt=True)
+        elif isinstance(decision, d.Conclude):
+            job.mirror = RecordMirror(context.ledger, decision.stored, owner=True)
+            job.mirror.write_record(decision.record)
+        elif isinstance(decision, (d.Observe, d.Adopt)):
+            self._join_move(job, decision)
+        if job.order and job.mirror:
+            self._turns.add_move(job.mirror, self._find_limits(view, job, job.mirror), job.request.queue_timeout_seconds)
+
+    @staticmethod
+    def _find_limits(view: FleetView, job: MoveJob, mirror: RecordMirror) -> MoveLimits:
+        """Return the limits of the move: none if it has begun already, or is forced."""
+        if job.request.force or not isinstance(job.decision, d.Start):
+            return {}
+        source, destination = (view.scheduler_settings(str(end.host)) for end in mirror.record.ends)
+        return limits_between(source, destination)
+
+    def _join_move(self, job: MoveJob, decision: d.Observe | d.Adopt) -> None:
+        self._warn_of_differences(job, decision.stored.record)
+        job.mirror = RecordMirror(self._context.ledger, decision.stored, owner=isinstance(decision, d.Adopt))
+        if isinstance(decision, d.Adopt):
+            job.order = make_order(self._context, job, adopt=True)
+        else:
+            job.watcher = decision.watcher
+
+    def _start_watchers(self, jobs: list[MoveJob]) -> None:
+        if not jobs:
+            return
+        # The next run releases the booking.
+        self._follower.stop_if_orphaned()
+        self._turns.admit_moves()
+        for job in jobs:
+            job.order = replace(t.cast(StartOrder, job.order), waits=self._turns.is_waiting(t.cast(RecordMirror, job.mirror)))
+        work: JsonObject = {"run_id": self._context.run_id, "parallel": self._parallel, "orders": [encode(job.order) for job in jobs]}
+        try:
+            started = decode(StartAnswer, self._context.source.run_phase("start", work))
+        except KvmfleetError as error:
+            for job in jobs:
+                self._keep_start_error(job, error)
+            return
+        self._warn_of_session(started.session_warning or None)
+        for job in jobs:
+            refusal = started.refused.get(job.uuid)
+            if refusal:
+                self._keep_start_error(job, Conflict(refusal.msg))
+            else:
+                job.watcher = started.watcher
+
+    def _warn_of_session(self, warning: str | None) -> None:
+        """Warn once that the watcher could not leave the login session on its host."""
+        told = f"{self._context.source.name}: {warning}"
+        if warning and told not in self._context.warnings:
+            self._context.warnings.append(told)
+
+    def _keep_start_error(self, job: MoveJob, error: KvmfleetError) -> None:
+        """Keep the error, and close the record of a move of ours that certainly was not started."""
+        job.error = error
+        certain = isinstance(error, (Forbidden, NotSupported, InvalidArgument, Conflict))
+        if certain and job.mirror and job.order and not job.order.adopt:
+            job.mirror.write_record(job.mirror.record.advance(s.FAILED, self._context.by, f"Nothing was started: {error}"))
+            error.result["migrations"] = [encode(job.mirror.record)]
+
+    def _follow_jobs(self, jobs: list[MoveJob]) -> list[MoveJob]:
+        """Follow the jobs that have a watcher; return those whose watcher died before it reported the end of the move."""
+        live = {job.uuid: job for job in jobs if job.watcher and not job.error}
+        if not live:
+            return []
+        watchers = {uuid: t.cast(Watcher, job.watcher) for uuid, job in live.items()}
+        mirrors = {uuid: t.cast(RecordMirror, job.mirror) for uuid, job in live.items()}
+        lost: dict[str, KvmfleetError] = {}
+        try:
+            orphans = self._follower.follow_moves(mirrors, watchers, lost)
+        except Unreachable as error:
+            orphans, open_moves = [], {uuid: mirror for uuid, mirror in mirrors.items() if uuid not in lost and not mirror.is_settled}
+            lost |= {uuid: Unreachable(error.message, error.next_step, migrations=[encode(mirror.record)]) for uuid, mirror in open_moves.items()}
+        for uuid, trouble in lost.items():
+            live[uuid].error = trouble
+            live[uuid].moved = trouble.result["migrations"][0]["status"] == s.COMPLETED and live[uuid].was_at_source
+        return [live[uuid] for uuid in orphans]
+
+    def _adopt_again(self, job: MoveJob) -> None:
+        source = self._context.source
+        self._context.warnings.append(f"The watcher of domain {job.request.label} on {source.name} has died; a new one takes over.")
+        fresh = source.prepare_moves([job.request.survey_question()])
+        job.domain = replace(job.domain, watch=fresh.domains[0].watch)
+        job.order = make_order(self._context, job, adopt=True)
+        job.watcher = None
+        self._turns.drop_move(t.cast(RecordMirror, job.mirror))
+
+    def _warn_of_differences(self, job: MoveJob, record: MoveRecord) -> None:
+        policy = read_given_policy(record.policy)
+        for option, given in job.request.given.items():
+            recorded = policy.value_of(option)
+            if recorded != given:
+                self._context.warnings.append(
+                    f"The move of domain {job.request.label} was started with {option}={recorded}; {option}={given} of this task is not applied."
+                )

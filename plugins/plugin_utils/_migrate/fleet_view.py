@@ -1,0 +1,298 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The fleet from the point of view of one task: the results of its survey, recent facts of hosts, and the current ledger."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict, Survey, SurveyedDomain, UnprovedDevice
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState, find_entry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import SchedulerSettings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+
+_FACT_NAMES = tuple(fact.name for fact in fields(HostFacts) if fact.name != "extra")
+_STORE_FACTS = ("shared", "store", "bytes")
+
+ProfileOf = Callable[[str], JsonObject]
+
+
+def fill_facts(seen: HostFacts, own: HostFacts | None) -> HostFacts:
+    """Return the surveyed facts, completed by the host's own facts where they are not known, if both are of the same host.
+
+    :arg seen: as a survey has them.
+    :arg own: what the host's own C(host_facts) gathered within the last minute, or None.
+    """
+    if own is None or seen.answered is False or not own.host.is_same(seen.host):
+        return seen
+    filled_in = {name: getattr(own, name) for name in _FACT_NAMES if not _is_known(seen, name) and _is_known(own, name)}
+    facts = replace(seen, **filled_in)
+    if own.traits is not ABSENT:
+        # The host's own probe has precedence over a derived value.
+        missing = facts.missing_traits if own.missing_traits is ABSENT else own.missing_traits
+        facts = replace(facts, traits=own.traits, missing_traits=missing)
+    told = {*(facts.traits or ()), *(facts.missing_traits or ())}
+    open_before = {*(seen.unverified or ()), *(own.unverified or ())}
+    return replace(facts, unverified=tuple(sorted(what for what in open_before if what not in told and not _is_known(facts, what))))
+
+
+def _read_facts(gathered: JsonObject | None) -> HostFacts | None:
+    """Return the facts that a host gathered; None for those of another version, whose domains cannot be read."""
+    facts = decode(HostFacts, gathered) if gathered is not None else None
+    return None if facts is None or "domains" in facts.extra else facts
+
+
+def _is_known(facts: HostFacts | DiskNeed, name: str) -> bool:
+    return getattr(facts, name, None) not in (None, ABSENT)
+
+
+def add_profile_groups(facts: HostFacts, profile_of: ProfileOf) -> HostFacts:
+    """Return a host's facts in which the domains that name a profile, which hosts do not know, have the group that it gives them.
+
+    :arg profile_of: the profile of that name; empty if it is not available.
+    """
+    domains = facts.domains or ()
+    if not any((domain.policy or {}).get(PROFILE) for domain in domains):
+        return facts
+    return replace(facts, domains=tuple(_add_profile_group(domain, profile_of) for domain in domains))
+
+
+def _add_profile_group(domain: DomainFacts, profile_of: ProfileOf) -> DomainFacts:
+    name, request = (domain.policy or {}).get(PROFILE), domain.request or {}
+    if not isinstance(name, str) or not name or request.get("group"):
+        return domain
+    return replace(domain, request={**request, "group": profile_of(name).get("group")})
+
+
+def fill_disks(needs: DomainRequest, own: HostFacts | None, uuid: str) -> DomainRequest:
+    """Return a domain's requirements, with unknown stores of disks completed from the facts of its host."""
+    request = _read_needs(own.find_domain(uuid) if own else None)
+    known = {(disk.target, disk.source or None): disk for disk in (request.disks if request else None) or ()}
+    if not needs.disks or not known:
+        return needs
+    return replace(needs, disks=tuple(_fill_disk(disk, known.get((disk.target, disk.source or None))) for disk in needs.disks))
+
+
+def _read_needs(domain: DomainFacts | None) -> DomainRequest | None:
+    """Return the request in the facts of a domain; None if it is missing or unreadable."""
+    try:
+        return domain.needs if domain else None
+    except ShapeError:
+        return None
+
+
+def _fill_disk(disk: DiskNeed, known: DiskNeed | None) -> DiskNeed:
+    if known is None:
+        return disk
+    filled_in = replace(disk, **{name: getattr(known, name) for name in _STORE_FACTS if not _is_known(disk, name) and _is_known(known, name)})
+    if known.files is ABSENT:
+        return filled_in
+    # Remotely, only the definition shows the backing files of an image; its own host has also read the images.
+    problem = filled_in.files_problem if known.files_problem is ABSENT else known.files_problem
+    return replace(filled_in, files=known.files, files_problem=problem)
+
+
+def find_seen_devices(devices: Sequence[UnprovedDevice], entries: Sequence[HostEntry], source: HostRef, destination: HostRef) -> tuple[str, ...]:
+    """Return the paths of these devices of the source that the destination also has, with the same path and the current identity."""
+    own, peer = _find_entry(entries, source), _find_entry(entries, destination)
+    if own is None or peer is None or not own.host_id:
+        return ()
+    reported, sees = own.devices or {}, peer.seen_of(own.host_id)
+    return tuple(device.path for device in devices if device.store and reported.get(device.path) == sees.get(device.path) == device.store)
+
+
+def _find_entry(entries: Iterable[HostEntry], host: HostRef) -> HostEntry | None:
+    """Return the only entry of that host; None if it has none or several."""
+    found = [entry for entry in entries if entry.host_ref.is_same(host)]
+    return found[0] if len(found) == 1 else None
+
+
+# How far back closed records are read; only clocks that differ by more could hide one.
+_WINDOW = datetime.timedelta(minutes=10)
+
+
+class RecentMoves:
+    """Created before a survey; returns later which moves were completed since then.
+
+    :arg ledger: None if it does not exist.
+    """
+
+    def __init__(self, ledger: Ledger | None) -> None:
+        self._ledger = ledger
+        self._since = (datetime.datetime.now(datetime.UTC) - _WINDOW).isoformat()
+        self._known: dict[str, MoveRecord | None] = dict.fromkeys(self._closed_ids())
+
+    def completed_records(self) -> list[MoveRecord]:
+        """Return the new completed records, only the latest of each domain, because a later move makes the earlier destination obsolete."""
+        self._known |= {key: self._read_completed(key) for key in self._closed_ids() if key not in self._known}
+        found = sorted((record for record in self._known.values() if record), key=lambda record: record.updated_at)
+        return list({record.domain.uuid: record for record in found}.values())
+
+    def _closed_ids(self) -> set[str]:
+        return self._ledger.list_closed_since(self._since) if self._ledger else set()
+
+    def _read_completed(self, key: str) -> MoveRecord | None:
+        """Return the record of a completed move. The ledger reports a record that cannot be read, and sets a damaged one aside."""
+        try:
+            record = t.cast(Ledger, self._ledger).read_record(key).record
+        except (NotFound, NotSupported):
+            return None
+        return record if record.status == s.COMPLETED else None
+
+
+@dataclass
+class FleetView:
+    """Returns the states of hosts; each call reads the ledger again, so that an answer under a lock is valid under that lock.
+
+    :arg ledger: None if it does not exist yet.
+    :arg source: inventory name of the host that the task runs on.
+    :arg survey: of that host and of all candidates.
+    :arg uris: of all hosts that were asked, by name.
+    :arg arrivals: made before the survey.
+    :arg leaving: UUIDs of the domains that this task moves.
+    :arg overrides: a task's own scheduler settings, over those of every host.
+    """
+
+    ledger: Ledger | None
+    settings: Settings
+    source: str
+    survey: Survey
+    uris: Mapping[str, str]
+    recent_moves: RecentMoves
+    leaving: frozenset[str] = frozenset()
+    overrides: JsonObject | None = None
+    planned: list[MoveRecord] = field(default_factory=list)
+    _settings_by_host: dict[str, SchedulerSettings] = field(default_factory=dict)
+    _facts_by_host: dict[str, HostFacts | None] = field(default_factory=dict)
+
+    def check_settings(self, hosts: Iterable[str]) -> None:
+        """Raise L(InvalidArgument) for a C(kvmfleet_scheduler) of these hosts, or of the source, that cannot be; before any record is opened."""
+        for host in (self.source, *hosts):
+            self.scheduler_settings(host)
+
+    def scheduler_settings(self, host: str) -> SchedulerSettings:
+        """Return the host's scheduler settings with those of the task applied."""
+        if host not in self._settings_by_host:
+            own = self.settings.scheduler(host)
+            self._settings_by_host[host] = own.with_task(self.overrides) if self.overrides else own
+        return self._settings_by_host[host]
+
+    def candidate_facts(self, host: str, uri: str) -> HostFacts:
+        """Return what is known of a candidate."""
+        return fill_facts(self.survey.destinations[uri], self._fresh_facts(host))
+
+    def source_facts(self) -> HostFacts:
+        """Return what is known of the host that the task runs on."""
+        return fill_facts(self.survey.source, self._fresh_facts(self.source))
+
+    def remembered_moves(self) -> Iterator[tuple[str, Sequence[JsonObject]]]:
+        """Yield the moves that the source remembers, and those of the other hosts of this task with fresh facts."""
+        yield self.source, self.survey.source.remembered or ()
+        for host in self.uris:
+            facts = self._fresh_facts(host)
+            if host != self.source and facts is not None:
+                yield host, facts.remembered or ()
+
+    def seen_devices(self, domain: SurveyedDomain, uris: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        """Return, by candidate, which devices of the domain it was seen to have although the survey could not prove them."""
+        if not domain.unproved_devices:
+            return {}
+        entries = list_entries(self.ledger)
+        return {host: self._seen_devices(domain, entries, self.candidate_facts(host, uri).host) for host, uri in uris.items()}
+
+    def own_facts(self) -> HostFacts | None:
+        """Return the fresh facts of the host on which the task runs, or None."""
+        own = self._fresh_facts(self.source)
+        return own if own is not None and own.host.is_same(self.survey.source.host) else None
+
+    def build_fleet(self, domain: SurveyedDomain, uuid: str, uris: Mapping[str, str], has_group: bool = True) -> Fleet:
+        """Return the source, these candidates, and for a domain with a group every further host with known facts.
+
+        :arg domain: the survey's part about the domain, for what was asked about it at each candidate.
+        :arg uris: of the candidates, by name.
+        """
+        records, entries = self._current_records(), list_entries(self.ledger)
+        states = {host: self._candidate_state(host, uri, domain, uuid, records, entries) for host, uri in uris.items()}
+        if self.source not in states:
+            states[self.source] = self._host_state(self.source, self.source_facts(), records, entries, self.scheduler_settings(self.source))
+        if has_group:
+            self._add_others(states, records, entries)
+        return Fleet(states, self.leaving)
+
+    def _add_others(self, states: dict[str, HostState], records: list[MoveRecord], entries: list[HostEntry]) -> None:
+        """Add the hosts that are not judged, only read for their domains."""
+        for host, facts in self._other_hosts(records):
+            if host not in states and not any(facts.host.is_same(state.host_ref) for state in states.values()):
+                states[host] = self._host_state(host, facts, records, entries, SchedulerSettings.from_variable(None, host))
+
+    def _other_hosts(self, records: Iterable[MoveRecord]) -> Iterator[tuple[str, HostFacts]]:
+        """Yield the hosts that this task queried for other moves, those with fresh facts, and those that are destinations in the ledger."""
+        for host, uri in self.uris.items():
+            if self.survey.destinations[uri].answered:
+                yield host, self.candidate_facts(host, uri)
+        for host in self.settings.fleet():
+            facts = self._fresh_facts(host)
+            if facts is not None and facts.host_uuid:
+                yield host, facts
+        for record in records:
+            place = record.destination
+            if place.host and place.host_uuid:
+                yield place.host, HostFacts(host_id=place.host_id, host_uuid=place.host_uuid, domains=())
+
+    def _candidate_state(self, host: str, uri: str, domain: SurveyedDomain, uuid: str, records: list[MoveRecord], entries: list[HostEntry]) -> HostState:
+        verdict, paths, facts = (domain.cpu or {}).get(uri), (domain.paths or {}).get(uri), self.candidate_facts(host, uri)
+        state = self._host_state(host, facts, records, entries, self.scheduler_settings(host), paths, {uuid: verdict} if verdict else None)
+        return replace(state, seen_devices=frozenset(self._seen_devices(domain, entries, facts.host)))
+
+    def _seen_devices(self, domain: SurveyedDomain, entries: list[HostEntry], destination: HostRef) -> tuple[str, ...]:
+        devices = domain.unproved_devices or ()
+        return find_seen_devices(devices, entries, self.source_facts().host, destination) if devices else ()
+
+    def _host_state(
+        self,
+        host: str,
+        facts: HostFacts,
+        records: list[MoveRecord],
+        entries: list[HostEntry],
+        settings: SchedulerSettings,
+        paths: Mapping[str, bool] | None = None,
+        cpu_verdicts: Mapping[str, CpuVerdict] | None = None,
+    ) -> HostState:
+        entry = find_entry(entries, host, facts.host_uuid or None, facts.host_id or None)
+        known = add_profile_groups(facts, lambda name: self._read_profile(host, name))
+        return HostState.from_facts(host, known, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts)
+
+    def _fresh_facts(self, host: str) -> HostFacts | None:
+        """Return the fresh facts of the host. They are read once for the task, because the inventory templates all of them at each reading."""
+        if host not in self._facts_by_host:
+            self._facts_by_host[host] = _read_facts(self.settings.fresh_facts(host))
+        return self._facts_by_host[host]
+
+    def _read_profile(self, host: str, name: str) -> JsonObject:
+        try:
+            return self.settings.profile(host, name)
+        except InvalidArgument:
+            # Another domain, whose own move will report the error.
+            return {}
+
+    def _current_records(self) -> list[MoveRecord]:
+        """Return the unsettled records, and the moves that ended since the hosts were queried: the answers may lack their guests."""
+        unsettled = self.ledger.list_records(unsettled_only=True) if self.ledger else ()
+        return [*unsettled, *self.recent_moves.completed_records(), *self.planned]

@@ -1,0 +1,283 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Follows moves until each one has ended, is settled, or has lost its watcher; and concludes the result of a job."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_NONE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Aborted,
+    Conflict,
+    Internal,
+    KvmfleetError,
+    MigrationFailed,
+    TimedOut,
+    Unreachable,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, Watcher
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import RememberedMove
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState, SourceHost
+
+# Between two polls, each of which waits on the host for news.
+POLL_SECONDS = 0.2
+UNREACHABLE_SECONDS = 120.0
+
+
+ShowRecord = t.Callable[[MoveRecord, str | None], None]
+
+
+class ControllerGone(SystemExit):
+    """The process that runs the play has ended: this one must no longer act."""
+
+
+class Follower:
+    """Polls the state files of one run's moves, and mirrors them.
+
+    :arg turns: of the moves that wait for theirs.
+    :arg show: is given each record as its state file has it, and what its move waits for, for progress lines; where a turn is waited for, with that.
+    """
+
+    def __init__(self, source: SourceHost, turns: AdmissionQueue, run_id: str, show: ShowRecord, sleep: t.Callable[[float], None] = time.sleep) -> None:
+        self._source = source
+        self._turns = turns
+        self._run_id = run_id
+        self._show = show
+        self._sleep = sleep
+        self._parent = os.getppid()
+        self._counter = 0
+        self._answered_at = time.monotonic()
+
+    def read_seen_facts(self, watchers: t.Mapping[str, Watcher]) -> t.Mapping[str, JsonObject] | None:
+        """Return, by libvirt URI, what this run's watcher has found on the hosts of its moves when they had ended; None if it has not, or not alone."""
+        ours = {uuid: watcher for uuid, watcher in watchers.items() if watcher.run_id == self._run_id}
+        if not ours or len(ours) < len(watchers):
+            return None
+        if self._source.seen is None:
+            self._poll_states(ours)
+        return self._source.seen
+
+    def follow_moves(self, mirrors: dict[str, RecordMirror], watchers: dict[str, Watcher], lost: dict[str, KvmfleetError]) -> list[str]:
+        """Wait until every move is settled in the ledger or has lost its watcher; return the domain UUIDs of those that lost it.
+
+        :arg mirrors: domain UUID to the ledger's record of its move.
+        :arg watchers: domain UUID to the watcher of its move; replaced by the one in its state file.
+        :arg lost: is given the error of each move whose record the ledger could not keep; the others are followed on.
+        """
+        orphans: list[str] = []
+        open_moves = set(mirrors)
+        while open_moves:
+            self.stop_if_orphaned()
+            self._turns.admit_moves()
+            states = self._poll_states({uuid: watchers[uuid] for uuid in sorted(open_moves)})
+            if states is not None:
+                open_moves -= {uuid for uuid in sorted(open_moves) if self._is_done(uuid, states.get(uuid), mirrors[uuid], watchers, orphans, lost)}
+            if open_moves:
+                self._sleep(POLL_SECONDS)
+        return orphans
+
+    def _is_done(
+        self,
+        uuid: str,
+        state: PolledState | None,
+        mirror: RecordMirror,
+        watchers: dict[str, Watcher],
+        orphans: list[str],
+        lost: dict[str, KvmfleetError],
+    ) -> bool:
+        try:
+            return self._is_over(uuid, state, mirror, watchers, orphans)
+        except KvmfleetError as error:
+            lost[uuid] = self._unkept_error(error, state, mirror)
+            return True
+
+    def _unkept_error(self, error: KvmfleetError, state: PolledState | None, mirror: RecordMirror) -> KvmfleetError:
+        """Return the ledger's error with the move that it concerns, and what happens to that move."""
+        record = state.record if state else mirror.record
+        ends = f"{record.source.host} to {record.destination.host}"
+        return type(error)(
+            f"The ledger cannot store the record of the move of domain {record.domain.name} from {ends}. Its watcher on {self._source.name} "
+            f"continues without it and reports '{record.status}'. {error.message}",
+            " ".join(filter(None, [error.next_step, "Then run the same task again."])),
+            migrations=[encode(record)],
+        )
+
+    def _is_over(self, uuid: str, state: PolledState | None, mirror: RecordMirror, watchers: dict[str, Watcher], orphans: list[str]) -> bool:
+        if state is None or state.record.id != mirror.record.id:
+            # Another move of the domain has begun since, or the host was started anew: the ledger knows more than the file.
+            mirror.read_again()
+            if not mirror.is_settled:
+                orphans.append(uuid)
+            return True
+        watchers[uuid] = state.watcher
+        self._show(replace(state.record, turn=mirror.record.turn), state.waits_for)
+        mirror.follow_state(state.record)
+        if mirror.is_settled:
+            return True
+        if not state.is_alive and state.record.status not in s.FINAL:
+            orphans.append(uuid)
+            return True
+        return False
+
+    def _poll_states(self, watchers: dict[str, Watcher]) -> dict[str, PolledState] | None:
+        self._counter += 1
+        try:
+            states = self._source.poll_states(self._run_id, self._counter, watchers, self._turns.answers)
+        except Unreachable as error:
+            if time.monotonic() - self._answered_at > UNREACHABLE_SECONDS:
+                raise Unreachable(
+                    f"{self._source.name} has not answered for {UNREACHABLE_SECONDS:.0f} s while {len(watchers)} moves were in flight. "
+                    f"They are watched on that host and end by their own limits. {error.message}",
+                    "Run the same task again when the host can be reached: it follows what is in flight and settles what has ended.",
+                ) from error
+            return None
+        self._answered_at = time.monotonic()
+        return states
+
+    def stop_if_orphaned(self) -> None:
+        """Raise L(ControllerGone) if the process that started this one has ended.
+
+        Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the moves.
+        """
+        if os.getppid() != self._parent:
+            raise ControllerGone(1)
+
+
+_TIMEOUTS = (s.REASON_TIMEOUT, s.REASON_STALLED, s.REASON_PAUSE_OVERRUN, s.REASON_QUEUE_TIMEOUT)
+
+_NEXT_STEPS = {
+    s.REASON_TIMEOUT: "The guest writes memory faster than it can be transferred: try auto_converge, more bandwidth, or a longer timeout_seconds.",
+    s.REASON_STALLED: "Check the network between the two hosts, then run the task again.",
+    s.REASON_CONTROLLER_LOST: "Run the task again.",
+    s.REASON_QUEUE_TIMEOUT: "Run the task again when those moves have ended. A move whose task was killed counts until that task is run again.",
+    s.REASON_OPERATOR: "The move was cancelled by a person. Run the task again if it is still required.",
+}
+
+# libvirt does not always give the cause: for a full disk it may only report that an AppArmor profile cannot be loaded.
+_AFTER_FAILURE = "If this does not show the cause, read libvirt's log on both hosts (journalctl -u libvirtd) and look for a full disk; then run the task again."
+
+
+def final_error(record: MoveRecord) -> KvmfleetError | None:
+    """Return the error for a record's last status, or none for one that completed."""
+    status, reason = record.status, record.reason
+    if status == s.COMPLETED:
+        return None
+    ends = f"from {record.source.host} to {record.destination.host}"
+    why = f"{status} ({reason})" if reason else status
+    message = f"Domain {record.domain.name} was not moved {ends}: {why}. {record.last_detail}".rstrip()
+    if status == s.ERROR:
+        return Internal(message, "Check both hosts. When they answer, run the same task again to settle the record.", migrations=[encode(record)])
+    next_step = _NEXT_STEPS.get(reason or "", _AFTER_FAILURE if status == s.FAILED else None)
+    return _error_class(status, reason)(message, next_step, migrations=[encode(record)])
+
+
+def _error_class(status: str, reason: str | None) -> type[KvmfleetError]:
+    if status == s.CONFLICT:
+        return Conflict
+    if status == s.CANCELLED:
+        return TimedOut if reason in _TIMEOUTS else Aborted
+    return MigrationFailed if status == s.FAILED else Internal
+
+
+def conclude_job(job: MoveJob) -> None:
+    """Take the result of a move that was followed from its record."""
+    if job.error or not job.mirror:
+        return
+    job.record = job.mirror.record
+    job.moved = job.record.status == s.COMPLETED and job.was_at_source
+    job.error = final_error(job.record)
+
+
+def needs_new_move(job: MoveJob) -> bool:
+    """Whether this was an earlier move that was only settled now, and did not bring the domain to the wanted destination."""
+    if job.mirror is None or job.record is None or job.record.status not in s.CLOSED:
+        return False
+    if job.record.status == s.COMPLETED:
+        return job.request.destination not in (None, job.record.destination.host)
+    if isinstance(job.decision, d.Conclude):
+        return True
+    if isinstance(job.decision, d.Observe):
+        return job.record.reason == s.REASON_CONTROLLER_LOST
+    was_in_flight = job.domain.at_source is not None and job.domain.at_source.view.job != JOB_NONE
+    return isinstance(job.decision, d.Adopt) and not was_in_flight
+
+
+def find_arrival(context: RunContext, survey: Survey, job: MoveJob, decision: d.AlreadyThere) -> MoveRecord:
+    """Return the record of the move that brought the domain to this host, or a predicted one without an ID."""
+    document = context.ledger.read_domain(decision.uuid)
+    last = document.domain.last_record if document else None
+    if last:
+        record = context.ledger.read_record(last).record
+        if record.status == s.COMPLETED and record.destination.host == decision.host:
+            return record
+    there = survey.destinations[job.request.uris[decision.host]].host
+    record = new_record(
+        s.LIVE_MIGRATION,
+        domain=DomainRef(decision.uuid, job.request.name),
+        source=HostRef(None, None, None),
+        destination=replace(there, host=decision.host),
+        policy=job.request.policy.as_json(),
+        by=context.by,
+    )
+    return record.advance(s.COMPLETED, context.by, "The domain was already at the destination.").predict()
+
+
+Result = dict[str, Json]
+# Statuses of a record whose domain is, or is going to be, at its destination.
+_ARRIVED = (s.COMPLETED, s.SCHEDULED)
+
+
+def make_result(jobs: Sequence[MoveJob], warnings: list[str], missing: Sequence[RememberedMove], diff: bool) -> Result:
+    """Return the task's result: all records, C(changed), and of several failures the code of the first.
+
+    :arg missing: moves that hosts remember and the ledger is behind.
+    """
+    migrations: list[Result] = []
+    for job in jobs:
+        migrations += [encode(job.record)] if job.record else (job.error.result.get("migrations", []) if job.error else [])
+    result: Result = {"changed": any(job.moved for job in jobs), "migrations": migrations, "missing_records": encode(missing)}
+    if warnings:
+        result["warnings"] = warnings
+    if diff:
+        result["diff"] = _make_diff(migrations)
+    errors = [(job, job.error) for job in jobs if job.error]
+    if errors:
+        result.update(failed=True, msg=_failure_message(errors, len(jobs)), error_code=errors[0][1].error_code)
+        result["failures"] = [_describe_failure(job, error) for job, error in errors]
+    return result
+
+
+def _describe_failure(job: MoveJob, error: KvmfleetError) -> Result:
+    return {"domain": job.request.label, "uuid": job.domain_uuid, "msg": str(error), "error_code": error.error_code}
+
+
+def _failure_message(errors: list[tuple[MoveJob, KvmfleetError]], moves: int) -> str:
+    first = str(errors[0][1])
+    return first if moves == 1 else f"{len(errors)} of {moves} moves failed. {first}"
+
+
+def _make_diff(migrations: Sequence[Result]) -> dict[str, str]:
+    """Return the host of each domain before and after the task."""
+    before = [_place_line(record, "source") for record in migrations]
+    after = [_place_line(record, "destination" if record["status"] in _ARRIVED else "source") for record in migrations]
+    return {"before": "".join(before), "after": "".join(after)}
+
+
+def _place_line(record: JsonObject, end: str) -> str:
+    domain, host = (t.cast(JsonObject, record[key]) for key in ("domain", end))
+    return f"{domain['name']}: {host['host']}\n"

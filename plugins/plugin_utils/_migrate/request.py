@@ -1,0 +1,283 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The request of a task: its options, read into one request for each move before any host is queried.
+
+After the survey of the domain, its policy and the traits that the policy requires are added.
+"""
+
+from __future__ import annotations
+
+import typing as t
+import urllib.parse
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MAX_BANDWIDTH_MIB, MoveOptions, check_options
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import SOURCE_DOMAIN, check_features, vetoed_features
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_migrate_uri, check_uri
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import (
+    DEFAULTS,
+    FEATURES,
+    NO_COPY,
+    TRAITS,
+    GivenPolicy,
+    PolicyScalar,
+    required_traits,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import OwnPolicy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import canonical_uuid
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, SurveyQuestion
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import (
+    DEFAULT_SCHEDULING,
+    PolicyOwner,
+    Scheduling,
+    merge_policy,
+    read_move_policy,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+
+MAX_PARALLEL = 64
+QUEUE_TIMEOUT_SECONDS = 3600
+
+
+@dataclass
+class MoveRequest:
+    """One domain to move. C(uris) has the destination's URI by its name, or those of all candidates.
+
+    C(policy) is that of task and host; after the survey it includes that of the domain and its profile, and C(scheduling) has its group, labels,
+    priority and drain.
+    """
+
+    name: str | None
+    uuid: str | None
+    destination: str | None
+    uris: dict[str, str]
+    migrate_uri: str | None
+    options: MoveOptions
+    policy: GivenPolicy
+    link_mib: int | None = None
+    given: t.Mapping[str, PolicyScalar] = field(default_factory=dict)
+    known_uuids: list[str] = field(default_factory=list)
+    label: str = ""
+    override: bool = False
+    force: bool = False
+    queue_timeout_seconds: int = QUEUE_TIMEOUT_SECONDS
+    scheduling: Scheduling = DEFAULT_SCHEDULING
+
+    def __post_init__(self) -> None:
+        """Use the name from the task in messages until the domain's name is known."""
+        self.label = self.label or self.name or str(self.uuid)
+
+    def survey_question(self, saved: DomainRequest | None = None) -> SurveyQuestion:
+        """Return the input of the survey on the source.
+
+        :arg saved: a saved request, for which only the candidates are queried.
+        """
+        return SurveyQuestion(
+            name=self.name,
+            uuid=self.uuid,
+            destination_uris=tuple(self.uris.values()),
+            known_uuids=tuple(self.known_uuids),
+            copy_storage=self.options.copy_storage != NO_COPY,
+            request=saved or ABSENT,
+        )
+
+
+class DestinationOptions(t.TypedDict, total=False):
+    """The options that select the destination of a domain."""
+
+    destination: str | None
+    destination_uri: str | None
+    transport: str | None
+
+
+class OneMoveOptions(DestinationOptions, total=False):
+    """The options of one move; those of the policy are further ones."""
+
+    name: str | None
+    uuid: str | None
+    migrate_uri: str | None
+    queue_timeout_seconds: int | None
+    link_mib: int | None
+    override_policy: bool | None
+    bandwidth_mib: int | None
+    post_copy_bandwidth_mib: int | None
+    parallel_connections: int | None
+    compression: str | None
+    tls: bool | None
+    copy_storage: str | None
+    copy_storage_overwrite: t.Sequence[str] | None
+    unsafe: bool | None
+    force: bool | None
+
+
+class MoveTaskOptions(OneMoveOptions, total=False):
+    """The options of C(live_migrate)."""
+
+    uri: str
+    ledger: str | None
+    moves: t.Sequence[OneMoveOptions] | None
+    parallel: int
+    progress: str
+    _work: JsonObject | None
+
+
+def read_requests(args: MoveTaskOptions, settings: Settings, source: str) -> list[MoveRequest]:
+    """Return one request for each move of a task. Raises L(InvalidArgument) or L(NotSupported); no host was queried yet.
+
+    :arg args: the validated options of C(live_migrate).
+    :arg source: inventory name of the host that the task runs on.
+    """
+    if not 1 <= args["parallel"] <= MAX_PARALLEL:
+        raise InvalidArgument(f"parallel is {args['parallel']}.", f"Give a whole number from 1 to {MAX_PARALLEL}.")
+    moves = args.get("moves")
+    if moves is None:
+        return [_read_request(args, settings, source)]
+    if args.get("name") is not None or args.get("uuid") is not None:
+        raise InvalidArgument("moves was given together with name or uuid.", "List the domains only in 'moves'.")
+    return [_read_request(_merge_options(args, move), settings, source) for move in moves]
+
+
+def _merge_options(task: MoveTaskOptions, move: OneMoveOptions) -> OneMoveOptions:
+    """Return the options of one of several moves; those that it does not give are those of the task."""
+    shared = {option: task.get(option) for option in move_spec() if option not in ("name", "uuid")}
+    own = {option: value for option, value in move.items() if value is not None}
+    return t.cast(OneMoveOptions, {**shared, **own})
+
+
+def check_unique(uuids: t.Sequence[str]) -> None:
+    """Raise L(InvalidArgument) if a domain is listed twice among the moves."""
+    for uuid in uuids:
+        if uuids.count(uuid) > 1:
+            raise InvalidArgument(f"Domain {uuid} is listed more than once in 'moves'.", "Name each domain once. Nothing was moved.")
+
+
+def _read_request(args: OneMoveOptions, settings: Settings, source: str) -> MoveRequest:
+    if (args.get("name") is None) == (args.get("uuid") is None):
+        raise InvalidArgument("Exactly one of name and uuid is needed for each move.")
+    check_domain_name(args.get("name"))
+    options = MoveOptions(
+        bandwidth_mib=args.get("bandwidth_mib") or 0,
+        post_copy_bandwidth_mib=args.get("post_copy_bandwidth_mib"),
+        parallel_connections=args.get("parallel_connections"),
+        compression=args.get("compression"),
+        tls=bool(args.get("tls")),
+        unsafe=bool(args.get("unsafe")),
+        copy_storage=args.get("copy_storage") or NO_COPY,
+        copy_storage_overwrite=tuple(args.get("copy_storage_overwrite") or ()),
+    )
+    check_options(options)
+    destination, uris = read_destinations(args, settings, source)
+    if args.get("force") and destination is None:
+        raise InvalidArgument("force is true, but no destination is given.", "Name the host to force. Nothing was moved.")
+    migrate_uri, given = args.get("migrate_uri"), _read_policy(args)
+    return MoveRequest(
+        name=args.get("name"),
+        uuid=canonical_uuid(args.get("uuid")),
+        destination=destination,
+        uris=uris,
+        migrate_uri=check_migrate_uri(migrate_uri) if migrate_uri else None,
+        options=options,
+        policy=_initial_policy(given, settings.policy(source), bool(args.get("override_policy"))),
+        link_mib=_check_link_mib(args.get("link_mib")),
+        given=given,
+        override=bool(args.get("override_policy")),
+        force=bool(args.get("force")),
+        queue_timeout_seconds=_check_queue_timeout(args.get("queue_timeout_seconds")),
+    )
+
+
+def _read_policy(args: OneMoveOptions) -> dict[str, PolicyScalar]:
+    """Return the options of the policy that the task gives."""
+    given = t.cast("t.Mapping[str, PolicyScalar]", args)
+    return {name: given[name] for name in DEFAULTS if given.get(name) is not None}
+
+
+def _initial_policy(given: JsonObject, host: JsonObject, override: bool) -> GivenPolicy:
+    """Return the policy before the domain is surveyed. A veto of the domain may still switch off one of two features, unless the task itself enables both."""
+    check_features(merge_policy({feature: given.get(feature) for feature in FEATURES}, {}))
+    return merge_policy(given, host, override=override)
+
+
+def read_destinations(args: DestinationOptions, settings: Settings, source: str) -> tuple[str | None, dict[str, str]]:
+    """Return the destination that C(destination) or C(destination_uri) names, and its URI by its name; without either, those of all candidates.
+
+    Raises L(InvalidArgument) for the source itself, an invalid URI, and without candidates.
+    """
+    destination, uri = args.get("destination"), args.get("destination_uri")
+    if uri is not None:
+        name = name_destination(check_uri(uri, "destination_uri"), destination)
+        return name, {name: uri}
+    if destination is None:
+        candidates = [host for host in settings.fleet() if host != source]
+        if not candidates:
+            raise InvalidArgument("No destination was given, and the inventory group kvmfleet_hosts has no other host.", "Give a destination.")
+        return None, {host: settings.libvirt_uri(host, source, args.get("transport")) for host in candidates}
+    if destination == source:
+        raise InvalidArgument(f"The destination {destination} is the host that the domain runs on.", "Name another host. Nothing was moved.")
+    return destination, {destination: settings.libvirt_uri(destination, source, args.get("transport"))}
+
+
+def name_destination(uri: str, destination: str | None) -> str:
+    """Return the destination's name, that of the URI's host where none was given. Raises L(InvalidArgument) for a URI without a host."""
+    name = destination or urllib.parse.urlsplit(uri).hostname
+    if not name:
+        raise InvalidArgument(f"destination_uri {uri} names no host.", "Give a URI by which the source can reach the destination.")
+    return name
+
+
+def _check_link_mib(link_mib: int | None) -> int | None:
+    if link_mib is not None and not 1 <= link_mib <= MAX_BANDWIDTH_MIB:
+        raise InvalidArgument(f"link_mib is {link_mib}.", f"Give the capacity of the link in MiB/s, a whole number from 1 to {MAX_BANDWIDTH_MIB}.")
+    return link_mib
+
+
+def _check_queue_timeout(seconds: int | None) -> int:
+    if seconds is not None and seconds < 0:
+        raise InvalidArgument(f"queue_timeout_seconds is {seconds}.", "Give a number of seconds; 0 means no limit.")
+    return QUEUE_TIMEOUT_SECONDS if seconds is None else seconds
+
+
+def apply_policy(request: MoveRequest, domain: SurveyedDomain, settings: Settings, source: str) -> list[str]:
+    """Give the request the policy of the surveyed domain. Return a warning for each feature that the task enables and the domain forbids.
+
+    Raises as L(read_move_policy).
+
+    :arg source: inventory name of the host that the domain leaves.
+    """
+    what = f"domain {request.label} on {source}"
+    policy = read_move_policy(PolicyOwner(what, source, domain.policy or OwnPolicy()), settings, request.given, request.override)
+    request.policy, request.scheduling = policy.moves, policy.scheduling
+    vetoed = vetoed_features(request.policy, request.given)
+    return [_describe_veto(feature, what, request.policy.source_of(feature)) for feature in vetoed]
+
+
+def _describe_veto(feature: str, what: str, source: str) -> str:
+    who = "its own policy" if source == SOURCE_DOMAIN else "its profile"
+    return f"{feature}: true in the task is ignored for {what}: {who} forbids it. Only override_policy: true overrides this."
+
+
+_FEATURES_BY_TRAIT = {trait: feature for feature, trait in TRAITS.items()}
+
+
+def check_source_traits(request: MoveRequest, facts: HostFacts, source: str) -> list[str]:
+    """Return a warning for each required trait that is unverified on the source. Raises L(NotSupported), with the reason, for one that it lacks."""
+    required = required_traits(request.policy.features)
+    missing = facts.missing_traits or {}
+    lacking = [f"it needs {trait} ({_FEATURES_BY_TRAIT[trait]}). {missing[trait]}" for trait in required if trait in missing]
+    if lacking:
+        raise NotSupported(f"{source} cannot move domain {request.label} as requested: {' '.join(lacking)}", "Nothing was moved.")
+    return [
+        f"{_FEATURES_BY_TRAIT[trait]} for domain {request.label} is unverified on {source} ({trait}). "
+        "QEMU itself checks it at the start, before anything moves."
+        for trait in required
+        if trait not in (facts.traits or ())
+    ]

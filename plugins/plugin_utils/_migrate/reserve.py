@@ -1,0 +1,224 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Reservations: the scheduler ranks the candidates, the destination is verified under its lock, and the status C(scheduled) in the ledger reserves it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, KvmfleetError, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import host_lock_name, host_ref_from_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import Start, group_reasons
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, fill_disks
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RunContext
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import add_copies, copied_bytes
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import BYPASSED_PREFIX, Verdict, best_verdict, check_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.weighers import weigh_hosts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import add_scheduling
+
+_NO_HOST = HostRef(None, None, None)
+
+
+@dataclass(frozen=True)
+class PlacementSubject:
+    """The domain that needs a host, and its requirements; C(source) is empty for a request without a domain."""
+
+    uuid: str
+    name: str
+    needs: DomainRequest
+    source: str
+    source_ref: HostRef = _NO_HOST
+
+
+@dataclass(frozen=True)
+class CandidateJudge:
+    """Judges the candidates of one domain.
+
+    :arg request: for the URIs of the candidates, C(unsafe) and C(force).
+    :arg domain: the survey's part about the domain: what was asked about it at each candidate.
+    :arg copied: what would be copied to a host: bytes by the disk's target.
+    """
+
+    view: FleetView
+    subject: PlacementSubject
+    request: MoveRequest
+    domain: SurveyedDomain
+    copied: Callable[[str], Mapping[str, int]]
+
+    def build_request(self, host: str) -> Request:
+        """Return the scheduler's request for a move to that host; what is copied differs between hosts."""
+        subject = self.subject
+        return Request.from_needs(
+            subject.needs,
+            subject.uuid,
+            subject.name,
+            subject.source,
+            subject.source_ref.host_uuid or "",
+            copied=self.copied(host),
+            unsafe=self.request.options.unsafe,
+            source_id=subject.source_ref.host_id,
+        )
+
+    def candidate_facts(self, host: str) -> HostFacts:
+        """Return the facts of a candidate that answered."""
+        return self.view.candidate_facts(host, self.request.uris[host])
+
+    def rank_hosts(self, hosts: Iterable[str]) -> dict[str, Verdict]:
+        """Return a verdict for each of these candidates, from the ledger as it is now; those that passed are weighed against each other."""
+        names = list(hosts)
+        uris = {host: self.request.uris[host] for host in names}
+        fleet = self.view.build_fleet(self.domain, self.subject.uuid, uris, has_group=bool(self.subject.needs.group))
+        # What is copied differs between hosts, and so may the request that each of them is judged by.
+        verdicts = {host: check_host(self.build_request(host), fleet.states[host], fleet, force=self.request.force) for host in names}
+        passed = [fleet.states[host] for host, verdict in verdicts.items() if verdict.passed]
+        weights = weigh_hosts(self.build_request(passed[0].name), passed, fleet) if passed else {}
+        return {host: replace(verdict, weight=weights.get(host, 0.0)) for host, verdict in verdicts.items()}
+
+
+def make_judge(view: FleetView, request: MoveRequest, domain: SurveyedDomain) -> CandidateJudge:
+    """Return the judge for the move of a surveyed domain. The policy and place of its request must be known."""
+    return CandidateJudge(view, make_subject(view, request, domain), request, domain, lambda host: copied_bytes(request, domain, host))
+
+
+def make_subject(view: FleetView, request: MoveRequest, domain: SurveyedDomain) -> PlacementSubject:
+    """Return a domain that was found on the source, with the traits and the place that its policy requires."""
+    info = domain.source_info
+    if not domain.request:
+        raise Internal(f"The source host did not say what domain {info.name} needs.", "Nothing was moved.")
+    needs = add_scheduling(fill_disks(domain.request, view.own_facts(), info.uuid), request.scheduling, request.policy)
+    return PlacementSubject(info.uuid, info.name, needs, view.source, view.survey.source.host)
+
+
+FORCED_MIGRATE = "FORCED_MIGRATE"
+
+Verdicts = dict[str, Verdict]
+
+
+@dataclass
+class Reservations:
+    """Verifies destinations and opens records, for the moves of one source host."""
+
+    context: RunContext
+    view: FleetView
+
+    def predict_record(self, job: MoveJob, decision: Start) -> MoveRecord:
+        """Return the record that L(reserve_destination) would write, without an id. Raises L(Conflict) if no candidate passes."""
+        judge = make_judge(self.view, job.request, job.domain)
+        verdicts = judge.rank_hosts(decision.candidates)
+        chosen = best_verdict(list(verdicts.values()))
+        if chosen is None:
+            raise _refusal_error(job, decision, verdicts)
+        mark = f"Predicted in check mode. {_history_text(job, chosen, 'would be')}"
+        record = self._make_record(job, judge, chosen.host).advance(s.SCHEDULED, self.context.by, mark).predict()
+        self._add_warnings(job, chosen)
+        # A predicted booking reduces the capacity for the task's other moves.
+        self.view.planned.append(record)
+        return record
+
+    def reserve_destination(self, job: MoveJob, decision: Start) -> Stored:
+        """Open the record and bring it to C(queued). Raises L(Conflict), with the record, where no candidate passes."""
+        judge = make_judge(self.view, job.request, job.domain)
+        verdicts = judge.rank_hosts(decision.candidates)
+        chosen = best_verdict(list(verdicts.values()))
+        stored = self.context.ledger.open_record(self._make_record(job, judge, chosen.host if chosen else decision.candidates[0]))
+        while chosen is not None:
+            booked = self._try_host(stored, job, judge, chosen.host, verdicts)
+            if booked is not None:
+                return booked
+            verdicts |= judge.rank_hosts([host for host, verdict in verdicts.items() if verdict.passed])
+            chosen = best_verdict(list(verdicts.values()))
+        refusal = _refusal_error(job, decision, verdicts)
+        refusal.result["migrations"] = [encode(self._advance_record(stored, s.CONFLICT, refusal.message).record)]
+        raise refusal
+
+    def _try_host(self, stored: Stored, job: MoveJob, judge: CandidateJudge, host: str, verdicts: Verdicts) -> Stored | None:
+        """Book the host; if its lock is not available, close the record without a result."""
+        try:
+            return self._reserve_host(stored, job, judge, host, verdicts)
+        except (Conflict, TimedOut) as error:
+            with contextlib.suppress(KvmfleetError):
+                error.result["migrations"] = [encode(self._advance_record(stored, s.CONFLICT, f"Nothing was booked: {error.message}").record)]
+            raise
+
+    def _reserve_host(self, stored: Stored, job: MoveJob, judge: CandidateJudge, host: str, verdicts: Verdicts) -> Stored | None:
+        """Check the host again under its lock, where no other run can take the capacity, and book it; return None if it no longer passes."""
+        with self.context.ledger.hold_lock(host_lock_name(self._host_ref(host, judge.candidate_facts(host)))):
+            verdicts |= judge.rank_hosts([host])
+            if not verdicts[host].passed:
+                return None
+            stored = self._write_scheduled(stored, job, judge, verdicts[host])
+        self._add_warnings(job, verdicts[host])
+        return self._advance_record(stored, s.QUEUED)
+
+    def adopt_foreign(self, job: MoveJob, host: str) -> Stored:
+        """Open the record of a foreign job."""
+        record, info = self._make_record(job, make_judge(self.view, job.request, job.domain), host), job.domain.source_info
+        # Its definition at the destination may belong to the tool that moves it: we never remove it.
+        before = Before(state=info.view.state, persistent=info.view.persistent, autostart=info.autostart, at_destination=True)
+        return self.context.ledger.open_record(replace(record, before=before, forced=None))
+
+    def _make_record(self, job: MoveJob, judge: CandidateJudge, host: str) -> MoveRecord:
+        info, request = job.domain.source_info, job.request
+        record = new_record(
+            s.LIVE_MIGRATION,
+            domain=DomainRef(info.uuid, info.name),
+            source=self._host_ref(self.context.source.name, self.view.source_facts()),
+            destination=self._host_ref(host, judge.candidate_facts(host)),
+            policy=request.policy.as_json(),
+            by=self.context.by,
+            request=judge.build_request(host).as_json(),
+            forced=FORCED_MIGRATE if request.force else None,
+        )
+        connection = Connection(request.uris[host], request.options.bandwidth_mib, request.link_mib)
+        return add_copies(replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection), request, job.domain, host)
+
+    def _write_scheduled(self, stored: Stored, job: MoveJob, judge: CandidateJudge, verdict: Verdict) -> Stored:
+        """Write the booking of the host that passed, which may differ from the one in the opened record."""
+        host = verdict.host
+        connection = replace(stored.record.connection or Connection(), destination_uri=job.request.uris[host])
+        record = replace(stored.record, destination=self._host_ref(host, judge.candidate_facts(host)), connection=connection)
+        record = add_copies(record, job.request, job.domain, host).advance(s.SCHEDULED, self.context.by, _history_text(job, verdict))
+        return self.context.ledger.update_record(stored, record)
+
+    def _advance_record(self, stored: Stored, status: str, detail: str = "") -> Stored:
+        return self.context.ledger.update_record(stored, stored.record.advance(status, self.context.by, detail))
+
+    def _host_ref(self, host: str, facts: HostFacts) -> HostRef:
+        return host_ref_from_facts(self.context.ledger, host, encode(facts.host))
+
+    def _add_warnings(self, job: MoveJob, verdict: Verdict) -> None:
+        self.context.warnings += [f"Domain {job.request.label} to {verdict.host}: {warning}" for warning in verdict.warnings]
+
+
+def _history_text(job: MoveJob, verdict: Verdict, verb: str = "was") -> str:
+    """Return the line of history for the booking; of a forced one, with everything that was bypassed."""
+    if not job.request.force:
+        return f"The destination {verb} verified and booked."
+    bypassed = [warning.removeprefix(BYPASSED_PREFIX) for warning in verdict.warnings if warning.startswith(BYPASSED_PREFIX)]
+    return f"The destination {verb} booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}"
+
+
+def _refusal_error(job: MoveJob, decision: Start, verdicts: Verdicts) -> Conflict:
+    """Return the error with the reasons of every host that was queried, including those that could not receive the domain at all."""
+    label = job.request.label
+    if job.request.destination:
+        (verdict,) = verdicts.values()
+        return Conflict(f"{verdict.host} may not take domain {label}: {verdict.reason}", "Nothing was moved.")
+    reasons = {**decision.refused, **{host: verdict.reason for host, verdict in verdicts.items()}}
+    return Conflict(f"No host of the group kvmfleet_hosts can accept domain {label}. {group_reasons(reasons)}", "Nothing was moved.")

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""All moves of one task: survey, decide, reserve, dispatch, follow, conclude. If an earlier move had to be settled first, this runs twice."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import check_known, find_missing_records, missing_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.dispatch import Dispatcher, check_hypervisors
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ShowRecord, conclude_job, find_arrival, needs_new_move
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RunContext, run_guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
+    MoveRequest,
+    apply_policy,
+    check_source_traits,
+    check_unique,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations
+
+
+def survey_moves(context: RunContext, requests: t.Sequence[MoveRequest]) -> tuple[FleetView, list[MoveJob]]:
+    """Return the fleet as it is seen now, and a job with its decision or its error for each request.
+
+    Raises L(InvalidArgument) for a domain that is named twice, and for settings of a host that cannot be.
+    """
+    arrivals = RecentMoves(context.ledger)
+    for request in requests:
+        known = context.ledger.find_domains(request.name) if request.name else []
+        request.known_uuids = [document.domain.uuid for document in known]
+    survey = context.source.prepare_moves([request.survey_question() for request in requests])
+    jobs = [MoveJob(request, domain=domain) for request, domain in zip(requests, survey.domains, strict=True)]
+    for job in jobs:
+        if job.domain.at_source:
+            job.request.label = job.domain.at_source.name
+    uuids = [job.domain.at_source.uuid for job in jobs if job.domain.at_source]
+    check_unique(uuids)
+    uris = {host: uri for request in requests for host, uri in request.uris.items()}
+    view = FleetView(context.ledger, context.settings, context.source.name, survey, uris, arrivals, frozenset(uuids))
+    context.missing = find_missing_records(context.ledger, view.remembered_moves())
+    context.warnings += [told for told in map(missing_text, context.missing) if told not in context.warnings]
+    for job in jobs:
+        run_guarded(job, lambda job: _decide_job(context, view, job))
+    view.check_settings({host for job in jobs if isinstance(job.decision, d.Start) for host in job.decision.candidates})
+    return view, jobs
+
+
+def _decide_job(context: RunContext, view: FleetView, job: MoveJob) -> None:
+    stored = _find_unsettled(context, job)
+    # Another record that holds the domain may be settled, which moves nothing.
+    if job.domain.found and (stored is None or stored.record.id in {one.id for one in context.missing}):
+        check_known(job.request.label, job.domain_uuid, context.missing)
+    job.domain = replace(job.domain, seen_devices=view.seen_devices(job.domain, job.request.uris))
+    job.decision = d.decide_move(job.request, context.source.name, view.survey, job.domain, stored)
+    if isinstance(job.decision, (d.Start, d.AdoptForeign)):
+        _add_policy(context, job)
+    if isinstance(job.decision, d.Start) and not job.error:
+        context.warnings += check_source_traits(job.request, view.source_facts(), context.source.name)
+
+
+def _add_policy(context: RunContext, job: MoveJob) -> None:
+    """Apply the domain's own policy to the request. An invalid one fails this domain only, and not the task's other moves."""
+    try:
+        warnings = apply_policy(job.request, job.domain, context.settings, context.source.name)
+    except InvalidArgument as error:
+        job.error = error
+    else:
+        context.warnings += warnings
+
+
+def _find_unsettled(context: RunContext, job: MoveJob) -> Stored | None:
+    if job.domain.at_source:
+        return context.ledger.find_unsettled(job.domain.at_source.uuid)
+    uuids = [job.request.uuid] if job.request.uuid else job.request.known_uuids
+    held = [stored for stored in map(context.ledger.find_unsettled, uuids) if stored is not None]
+    if len(held) > 1 or (len(uuids) > 1 and not job.domain.there):
+        raise Conflict(f"The ledger has {len(uuids)} domains named {job.request.label}: {', '.join(uuids)}.", "Specify the domain by its UUID.")
+    return held[0] if held else None
+
+
+class MoveRun:
+    """Carries out the requests of one task on one source host."""
+
+    def __init__(self, context: RunContext, parallel: int, show: ShowRecord) -> None:
+        self._context = context
+        self._actor = Dispatcher(context, show, parallel)
+
+    def predict_moves(self, requests: list[MoveRequest]) -> list[MoveJob]:
+        """Return what L(run_moves) would do, with the records it would write. Changes nothing."""
+        context = self._context
+        view, jobs = survey_moves(context, requests)
+        booking = Reservations(context, view)
+        for job in jobs:
+            run_guarded(job, lambda job: self._predict_one(view, job, booking))
+        return jobs
+
+    def run_moves(self, requests: list[MoveRequest]) -> list[MoveJob]:
+        """Carry the requests out; each job has its record or its error at the end."""
+        jobs = self._run_once(requests)
+        # A move that was only settled now, and did not bring the domain to the wanted destination, is followed by a new move.
+        again = [index for index, job in enumerate(jobs) if needs_new_move(job)]
+        if again:
+            fresh = self._run_once([jobs[index].request for index in again])
+            for index, job in zip(again, fresh, strict=True):
+                job.moved = job.moved or jobs[index].moved
+                jobs[index] = job
+        return jobs
+
+    def read_seen_facts(self, jobs: list[MoveJob]) -> dict[str, JsonObject]:
+        """Return C({host: {gathered_at, host_uuid, host_id, domains}}): the answers of the hosts of these moves when all had ended.
+
+        Empty if they were not queried: with a watcher of another run, or none at the end.
+        """
+        context = self._context
+        names = {uri: host for job in jobs for host, uri in job.request.uris.items()} | {context.uri: context.source.name}
+        return {names[uri]: facts for uri, facts in (self._actor.read_seen_facts(jobs) or {}).items() if uri in names}
+
+    def _run_once(self, requests: list[MoveRequest]) -> list[MoveJob]:
+        view, jobs = survey_moves(self._context, requests)
+        self._actor.dispatch_jobs(view, jobs)
+        for job in jobs:
+            conclude_job(job)
+        return jobs
+
+    def _predict_one(self, view: FleetView, job: MoveJob, booking: Reservations) -> None:
+        context, decision = self._context, job.decision
+        if isinstance(decision, d.Start):
+            check_hypervisors(context, view.survey, job, decision.candidates)
+            job.record = booking.predict_record(job, decision)
+            job.moved = True
+        elif isinstance(decision, d.Conclude):
+            job.record = decision.record
+        elif isinstance(decision, (d.Observe, d.Adopt)):
+            job.record = decision.stored.record
+            job.moved = job.was_at_source
+        elif isinstance(decision, d.AlreadyThere):
+            job.record = find_arrival(context, view.survey, job, decision)
+        else:
+            job.moved = True

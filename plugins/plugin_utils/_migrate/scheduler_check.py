@@ -1,0 +1,212 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""C(scheduler_check): its options as a request, and its result with a verdict for each candidate."""
+
+from __future__ import annotations
+
+import typing as t
+import uuid as uuid_module
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_uri, is_local
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, GivenPolicy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import canonical_uuid
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, SurveyQuestion
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import group_reasons
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
+    DestinationOptions,
+    MoveRequest,
+    apply_policy,
+    name_destination,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import CandidateJudge, PlacementSubject, make_subject
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import copied_bytes
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import read_request
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import Verdict, best_verdict
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+
+# The name of a saved request without a domain in sentences.
+UNNAMED = "The request"
+
+
+class CheckOptions(DestinationOptions):
+    """The options of C(scheduler_check)."""
+
+    uri: str
+    ledger: str | None
+    name: str | None
+    uuid: str | None
+    request: JsonObject | None
+    candidates: t.Sequence[str] | None
+    copy_storage: str
+    scheduler: JsonObject | None
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """A domain, by name, by UUID or as a saved request, and its possible destinations.
+
+    :arg source: inventory name of the host that C(uri) leads to.
+    :arg move: the domain, the candidates' URIs and what is done with disks, as a move has them.
+    :arg saved: the saved request; None for a domain of this host.
+    :arg scheduler: settings for this question alone.
+    """
+
+    source: str
+    move: MoveRequest
+    saved: DomainRequest | None
+    scheduler: JsonObject | None
+
+    def survey_question(self) -> SurveyQuestion:
+        """Return the input of the survey on the host."""
+        return self.move.survey_question(self.saved)
+
+
+def read_check(args: CheckOptions, settings: Settings, target_host: str) -> CheckRequest:
+    """Return the question. Raises L(InvalidArgument); no host was queried yet.
+
+    :arg args: the validated options of C(scheduler_check).
+    :arg target_host: inventory name of the host that the task runs on.
+    """
+    if sum(given is not None for given in (args["name"], args["uuid"], args["request"])) != 1:
+        raise InvalidArgument("Exactly one of name, uuid and request is needed.")
+    check_domain_name(args["name"])
+    saved = None if args["request"] is None else _read_saved(args["request"])
+    name, uuid = (args["name"], canonical_uuid(args["uuid"])) if saved is None else (None, saved.uuid or None)
+    source = target_host if is_local(check_uri(args["uri"], "uri")) else settings.host_at(args["uri"])
+    uris = _read_candidates(args, settings, source, saved is not None)
+    options = MoveOptions(copy_storage=args["copy_storage"])
+    move = MoveRequest(name, uuid, args["destination"], uris, None, options, GivenPolicy(), label=name or (saved.name if saved else None) or str(uuid))
+    return CheckRequest(source, move, saved, args["scheduler"])
+
+
+def _read_saved(request: JsonObject) -> DomainRequest:
+    """Return the saved request with a UUID and a name, both generated for a request without a domain."""
+    uuid, name = request.get("uuid"), request.get("name")
+    if not isinstance(uuid, (str, type(None))) or not isinstance(name, (str, type(None))):
+        raise InvalidArgument(f"The request has uuid {uuid!r} and name {name!r}.", "Give texts, or leave them out.")
+    return read_request({**request, "uuid": canonical_uuid(uuid) or str(uuid_module.uuid4()), "name": name or UNNAMED})
+
+
+def _read_candidates(args: CheckOptions, settings: Settings, source: str, with_source: bool) -> dict[str, str]:
+    """Return the URIs of the hosts to judge. The source is queried over its own C(uri), and is a candidate only for a saved request."""
+    given, destination, uri = args["candidates"], args["destination"], args["destination_uri"]
+    if given is not None and (destination is not None or uri is not None):
+        raise InvalidArgument("candidates was given together with destination or destination_uri.", "Give either.")
+    if uri is not None:
+        name = name_destination(check_uri(uri, "destination_uri"), destination)
+        return {name: uri}
+    fleet = [host for host in settings.fleet() if with_source or host != source]
+    hosts = given if given is not None else [destination] if destination is not None else fleet
+    if not all(hosts):
+        raise InvalidArgument("A candidate has an empty name.", "Give inventory names.")
+    if not hosts:
+        raise InvalidArgument("There are no candidates.", "Name hosts in candidates, or put them into the inventory group kvmfleet_hosts.")
+    return {host: args["uri"] if host == source else settings.libvirt_uri(host, source, args["transport"]) for host in hosts}
+
+
+Result = dict[str, Json]
+
+
+def answer_check(question: CheckRequest, view: FleetView) -> Result:
+    """Return C({verdicts, selected, request}). Raises L(NotFound) for an unknown domain, and L(Conflict), with the verdicts, where none passes."""
+    domain, move = view.survey.domains[0], question.move
+    subject = _saved_subject(question, view) if question.saved is not None else _domain_subject(question, view, domain)
+    judge = CandidateJudge(view, subject, move, domain, lambda host: _copied_bytes(question, subject, domain, host))
+    verdicts = {host: _with_storage(verdict, question, domain, judge.copied(host)) for host, verdict in judge.rank_hosts(move.uris).items()}
+    ordered = sorted(verdicts.values(), key=lambda verdict: (not verdict.passed, -verdict.weight, verdict.host))
+    shown: Result = {
+        "verdicts": [_format_verdict(verdict) for verdict in ordered],
+        "request": {**encode(subject.needs), "uuid": subject.uuid, "name": subject.name},
+    }
+    chosen = best_verdict(ordered)
+    if chosen is None:
+        raise _refusal_error(move.label, verdicts, shown)
+    return {"changed": False, **shown, "selected": chosen.host}
+
+
+def _domain_subject(question: CheckRequest, view: FleetView, domain: SurveyedDomain) -> PlacementSubject:
+    move = question.move
+    if domain.at_source is None:
+        raise NotFound(f"There is no domain {move.label!r} on {view.source}.", "Check the name and the host (virsh list --all).")
+    move.label = domain.at_source.name
+    apply_policy(move, domain, view.settings, view.source)
+    return make_subject(view, move, domain)
+
+
+def _saved_subject(question: CheckRequest, view: FleetView) -> PlacementSubject:
+    """Return a saved request; if its domain is active on a queried host, that host is its source."""
+    saved = t.cast(DomainRequest, question.saved)
+    uuid, name, needs = saved.uuid or "", saved.name or "", replace(saved, uuid=ABSENT, name=ABSENT)
+    hosts = {view.source: view.survey.source, **{host: view.survey.destinations[uri] for host, uri in question.move.uris.items()}}
+    for host, facts in hosts.items():
+        if any(domain.uuid == uuid and domain.active for domain in facts.domains or ()):
+            return PlacementSubject(uuid, name, needs, host, facts.host)
+    return PlacementSubject(uuid, name, needs, "")
+
+
+def _is_examined(question: CheckRequest, domain: SurveyedDomain, host: str) -> bool:
+    return question.move.uris[host] in (domain.storage or {})
+
+
+def _copied_bytes(question: CheckRequest, subject: PlacementSubject, domain: SurveyedDomain, host: str) -> Mapping[str, int]:
+    """Return the disks that would be copied to the host if known; otherwise every writable disk that is not known to be shared."""
+    if question.move.options.copy_storage == NO_COPY:
+        return {}
+    if _is_examined(question, domain, host):
+        try:
+            return copied_bytes(question.move, domain, host)
+        except KvmfleetError:
+            # It is a failure of that host in _with_storage.
+            return {}
+    disks = [disk for disk in subject.needs.disks or () if disk.source and not disk.readonly and disk.shared is not True]
+    return {disk.target: disk.bytes or 0 for disk in disks}
+
+
+def _with_storage(verdict: Verdict, question: CheckRequest, domain: SurveyedDomain, counted: Mapping[str, int]) -> Verdict:
+    """Return the verdict, completed by the storage test of both hosts and by the names of other domains on the host.
+
+    :arg counted: the disks that count as copied to the host.
+    """
+    uri, failures, warnings = question.move.uris[verdict.host], list(verdict.failures), list(verdict.warnings)
+    other = (domain.name_taken or {}).get(uri)
+    if other:
+        failures.append({"filter": "name", "reason": f"It has another domain named {domain.source_info.name} ({other})."})
+    if question.move.options.copy_storage != NO_COPY:
+        if _is_examined(question, domain, verdict.host):
+            try:
+                copied_bytes(question.move, domain, verdict.host)
+            except KvmfleetError as error:
+                failures.append({"filter": "storage", "reason": error.message})
+        elif verdict.passed and counted:
+            warnings.append("Which disks would be copied was not tested from both hosts: every writable disk that is not known to be shared is counted.")
+    return replace(verdict, passed=not failures, failures=failures, warnings=warnings, weight=verdict.weight if not failures else 0.0)
+
+
+def _format_verdict(verdict: Verdict) -> Result:
+    return {
+        "host": verdict.host,
+        "passed": verdict.passed,
+        "failures": list(verdict.failures),
+        "warnings": list(verdict.warnings),
+        "weight": round(verdict.weight, 3),
+    }
+
+
+def _refusal_error(label: str, verdicts: Mapping[str, Verdict], shown: Result) -> Conflict:
+    reasons = {host: verdict.reason for host, verdict in verdicts.items()}
+    what = "what the request asks for" if label == UNNAMED else f"domain {label}"
+    if len(reasons) == 1:
+        ((host, reason),) = reasons.items()
+        return Conflict(f"{host} cannot accept {what}: {reason}", None, **shown)
+    return Conflict(f"None of the {len(reasons)} candidates can accept {what}. {group_reasons(reasons)}", None, **shown)

@@ -1,0 +1,256 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Totals over all ended moves and evacuations.
+
+Each record is counted once. The control node stores what was counted, so that only new records are read and no counter decreases.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import json
+import os
+import typing as t
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Result
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+
+from .._ledger.file.folder import Folder, hold_file_lock
+from .._ledger.ledger import Ledger
+from .._ledger.rules import is_uuid
+
+DURATION_MS = (1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
+DOWNTIME_MS = (10, 20, 50, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
+
+
+@dataclass(frozen=True)
+class SavedHistogram:
+    """A L(Histogram) as it was saved."""
+
+    bounds_ms: tuple[int, ...]
+    counts: tuple[int, ...]
+    sum_ms: int
+
+
+@dataclass(frozen=True)
+class SavedTotals:
+    """L(Totals) as they were saved."""
+
+    moves: t.Mapping[str, int]
+    cancelled: t.Mapping[str, int]
+    modes: t.Mapping[str, int]
+    forced: int
+    transferred_bytes: int
+    durations: SavedHistogram
+    downtimes: SavedHistogram
+    evacuations: t.Mapping[str, int]
+
+
+@dataclass
+class Histogram:
+    """:arg counts: how many values are at most each bound and above the one before; the last are above all bounds."""
+
+    bounds_ms: tuple[int, ...]
+    counts: list[int]
+    sum_ms: int = 0
+
+    @classmethod
+    def without_values(cls, bounds_ms: tuple[int, ...]) -> Histogram:
+        """Return one without a value."""
+        return cls(bounds_ms, [0] * (len(bounds_ms) + 1))
+
+    def add(self, value_ms: int) -> None:
+        """Count one value."""
+        self.counts[bisect.bisect_left(self.bounds_ms, value_ms)] += 1
+        self.sum_ms += value_ms
+
+    def as_dict(self) -> JsonObject:
+        """Return it in JSON types."""
+        return {"bounds_ms": list(self.bounds_ms), "counts": self.counts, "sum_ms": self.sum_ms}
+
+    @classmethod
+    def from_saved(cls, saved: SavedHistogram, bounds_ms: tuple[int, ...]) -> Histogram:
+        """Return what was saved. Raises C(ValueError) unless it has these bounds."""
+        if saved.bounds_ms != bounds_ms or len(saved.counts) != len(bounds_ms) + 1:
+            raise ValueError("other bounds")
+        return cls(bounds_ms, list(saved.counts), saved.sum_ms)
+
+
+MOVE_OUTCOMES = (s.COMPLETED, s.FAILED, s.CANCELLED, s.CONFLICT)
+EVACUATION_OUTCOMES = (s.DONE, s.FAILED, s.CONFLICT)
+MOVE_MODES = ("pre-copy", "post-copy", "paused")
+OTHER_REASON = "other"
+REASONS = (*s.CANCEL_REASONS, OTHER_REASON)
+
+
+def _zero_counts(words: t.Iterable[str]) -> t.Callable[[], dict[str, int]]:
+    return lambda: dict.fromkeys(words, 0)
+
+
+@dataclass
+class Totals:
+    """:arg moves: by outcome; C(evacuations) likewise, where one that has started its domain is C(done), whatever the state of its tombstone.
+
+    :arg cancelled: moves by reason.
+    :arg modes: completed moves by mode.
+    """
+
+    moves: dict[str, int] = field(default_factory=_zero_counts(MOVE_OUTCOMES))
+    cancelled: dict[str, int] = field(default_factory=_zero_counts(REASONS))
+    modes: dict[str, int] = field(default_factory=_zero_counts(MOVE_MODES))
+    forced: int = 0
+    transferred_bytes: int = 0
+    durations: Histogram = field(default_factory=lambda: Histogram.without_values(DURATION_MS))
+    downtimes: Histogram = field(default_factory=lambda: Histogram.without_values(DOWNTIME_MS))
+    evacuations: dict[str, int] = field(default_factory=_zero_counts(EVACUATION_OUTCOMES))
+
+    def add(self, record: MoveRecord) -> None:
+        """Count a closed record, or an evacuation that is C(done). No record may be given twice."""
+        if record.type == s.EVACUATION:
+            self.evacuations[_evacuation_outcome(record)] += 1
+            return
+        self.moves[record.status] += 1
+        self.forced += bool(record.forced)
+        self.transferred_bytes += record.result.bytes or 0
+        if record.status == s.CANCELLED:
+            reason = record.reason or OTHER_REASON
+            self.cancelled[reason if reason in REASONS else OTHER_REASON] += 1
+        if record.status == s.COMPLETED:
+            self._add_completed(record.result)
+
+    def _add_completed(self, result: Result) -> None:
+        if result.mode and result.mode in MOVE_MODES:
+            self.modes[result.mode] += 1
+        for histogram, value_ms in ((self.durations, result.elapsed_ms), (self.downtimes, result.downtime_ms)):
+            if value_ms is not None:
+                histogram.add(value_ms)
+
+    def as_dict(self) -> JsonObject:
+        """Return them in JSON types."""
+        return {**self.__dict__, "durations": self.durations.as_dict(), "downtimes": self.downtimes.as_dict()}
+
+    @classmethod
+    def from_saved(cls, saved: SavedTotals) -> Totals:
+        """Return what was saved. Raises C(ValueError) for what another version has saved."""
+        totals = cls(
+            forced=saved.forced,
+            transferred_bytes=saved.transferred_bytes,
+            durations=Histogram.from_saved(saved.durations, DURATION_MS),
+            downtimes=Histogram.from_saved(saved.downtimes, DOWNTIME_MS),
+        )
+        for name in ("moves", "cancelled", "modes", "evacuations"):
+            counts, known = getattr(totals, name), getattr(saved, name)
+            if set(known) != set(counts):
+                raise ValueError(f"other {name}")
+            counts.update(known)
+        return totals
+
+
+def is_countable(record: MoveRecord) -> bool:
+    """Whether the record has ended: its outcome can no longer change."""
+    return record.status in s.CLOSED | s.TOMBSTONE
+
+
+def _evacuation_outcome(record: MoveRecord) -> str:
+    return s.DONE if record.status in (s.COMPLETED, s.DONE) else record.status
+
+
+_TALLY_SCHEMA = 1
+_LOCK_SECONDS = 60.0
+# From so many on it is faster to read all closed records in their order than these one by one.
+_MANY_RECORDS = 200
+
+
+@dataclass
+class Tally:
+    """:arg counted: the ids of the records in C(totals)."""
+
+    totals: Totals = field(default_factory=Totals)
+    counted: set[str] = field(default_factory=set)
+
+    def catch_up(self, ledger: Ledger, open_records: t.Iterable[MoveRecord]) -> None:
+        """Count what has ended since: closed records, and evacuations that are C(done)."""
+        for record in (*_closed_since(ledger, self.counted), *open_records):
+            if is_countable(record) and record.record_id not in self.counted:
+                self.totals.add(record)
+                self.counted.add(record.record_id)
+
+    @classmethod
+    def from_saved(cls, data: bytes, ledger_id: str) -> Tally:
+        """Return what was saved for that ledger; an empty one where it was for another, by another version, or damaged."""
+        try:
+            saved = json.loads(data)
+            if saved["schema"] == _TALLY_SCHEMA and saved["ledger_id"] == ledger_id and all(map(is_uuid, saved["counted"])):
+                return cls(Totals.from_saved(decode(SavedTotals, saved["totals"])), set(saved["counted"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass
+        return cls()
+
+    def text(self, ledger_id: str) -> bytes:
+        """Return what L(from_saved) reads."""
+        saved = {"schema": _TALLY_SCHEMA, "ledger_id": ledger_id, "totals": self.totals.as_dict(), "counted": sorted(self.counted)}
+        return json.dumps(saved, separators=(",", ":")).encode("ascii")
+
+
+def count_records(ledger: Ledger, open_records: list[MoveRecord], folder: str) -> Totals:
+    """Return the totals of the ledger as it is now, and keep them in the folder; if they cannot be kept, C(ledger.problems) has a message."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with Folder.open_path(folder) as root, hold_file_lock(root, f"{ledger.ledger_id}.lock", True, _LOCK_SECONDS):
+            return _update_tally(ledger, open_records, root)
+    except OSError as error:
+        ledger.report_problem(f"The counters cannot be stored in {folder}: {error.strerror or error}. All records were read, and will be read again.")
+        return predict_totals(ledger, open_records, None)
+
+
+def predict_totals(ledger: Ledger, open_records: list[MoveRecord], folder: str | None) -> Totals:
+    """Return what L(count_records) would, and keep nothing.
+
+    :arg folder: None counts all records.
+    """
+    tally = Tally()
+    if folder is not None:
+        with contextlib.suppress(OSError), Folder.open_path(folder) as root:
+            tally = _read_tally(ledger, root)
+    tally.catch_up(ledger, open_records)
+    return tally.totals
+
+
+def _update_tally(ledger: Ledger, open_records: list[MoveRecord], root: Folder) -> Totals:
+    tally = _read_tally(ledger, root)
+    before = len(tally.counted)
+    tally.catch_up(ledger, open_records)
+    if len(tally.counted) != before:
+        root.write_file(_file_name(ledger), tally.text(ledger.ledger_id))
+    return tally.totals
+
+
+def _read_tally(ledger: Ledger, root: Folder) -> Tally:
+    try:
+        return Tally.from_saved(root.read_file(_file_name(ledger)), ledger.ledger_id)
+    except FileNotFoundError:
+        return Tally()
+
+
+def _file_name(ledger: Ledger) -> str:
+    return f"{ledger.ledger_id}.json"
+
+
+def _closed_since(ledger: Ledger, known: set[str]) -> Iterator[MoveRecord]:
+    """Yield the closed records that are not known; one that cannot be read is left to the next time."""
+    fresh = ledger.list_closed_ids() - known
+    if len(fresh) >= _MANY_RECORDS:
+        yield from (record for record in ledger.list_records(statuses=sorted(s.CLOSED)) if record.record_id.lower() in fresh)
+        return
+    for record_id in sorted(fresh):
+        with contextlib.suppress(NotFound, NotSupported):
+            yield ledger.read_record(record_id).record

@@ -1,0 +1,233 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The notices of one task: events (CloudEvents 1.0) that notify a receiver of changes of records.
+
+They are written to disk before the record, sent during the task, and left to the next task if the receiver does not answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+import uuid
+from collections.abc import Callable, Iterator
+
+from ansible.errors import AnsibleError
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, is_aborting
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+
+from .._ledger.ledger import Ledger, Witness
+from .._ledger.locate import state_path
+from .._settings.variables import Settings
+from .notice_delivery import Sender, Spool, SpooledNotice, count_spooled
+from .webhook import NOTICES_VARIABLE, Poster, WebhookConfig, parse_config
+
+EVENT_TYPE_PREFIX = "io.github.kvmfleet.migration"
+_IN_FLIGHT = (s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY)
+_MAX_DETAIL_CHARACTERS = 1000
+
+
+def events_of_change(before: t.Optional[MoveRecord], after: MoveRecord, ledger_id: str) -> list[JsonObject]:
+    """Return an event for each line of history that C(before) (None: the record is new) does not have and that is sent to receivers."""
+    known = {(line.at, line.status) for line in before.history} if before else set()
+    fresh = [number for number, line in enumerate(after.history) if (line.at, line.status) not in known]
+    return [make_event(after, kind, after.history[number], ledger_id) for number in fresh for kind in _event_kinds(after, number)]
+
+
+def make_event(record: MoveRecord, kind: str, line: HistoryLine, ledger_id: str) -> JsonObject:
+    """Return the event of that kind, e.g. C(move.started).
+
+    :arg line: of the record's history; a line without a status describes an event in the current status.
+    """
+    is_last_word = line.status == record.status and line.status in s.FINAL | s.TOMBSTONE
+    return {
+        "specversion": "1.0",
+        "id": str(uuid.uuid5(uuid.UUID(record.record_id), f"{kind} {line.at}")),
+        "source": f"urn:uuid:{ledger_id}",
+        "type": f"{EVENT_TYPE_PREFIX}.{kind}",
+        "subject": record.domain.uuid,
+        "time": line.at,
+        "datacontenttype": "application/json",
+        "data": {
+            "record": record.id,
+            "record_type": record.type,
+            "generation": record.generation,
+            "status": line.status,
+            "reason": record.reason if is_last_word else None,
+            "forced": record.forced,
+            "domain": {"uuid": record.domain.uuid, "name": record.domain.name},
+            "source": _end(record.source),
+            "destination": _end(record.destination),
+            "by": line.writer,
+            "detail": (line.detail or "")[:_MAX_DETAIL_CHARACTERS],
+            "result": encode(record.result) if is_last_word and record.type == s.LIVE_MIGRATION else None,
+        },
+    }
+
+
+def has_happened(event: JsonObject, record: MoveRecord) -> bool:
+    """Whether the record's history has the line that the event was made from."""
+    return any((line.at, line.status) == (event["time"], _data_of(event)["status"]) for line in record.history)
+
+
+def _data_of(event: JsonObject) -> JsonObject:
+    return t.cast("JsonObject", event["data"])
+
+
+def _end(host: HostRef) -> JsonObject:
+    return {"host": host.host, "host_id": host.host_id}
+
+
+def _event_kinds(record: MoveRecord, number: int) -> list[str]:
+    earlier, status = record.history[:number], record.history[number].status
+    words = [line.status for line in earlier]
+    return _move_kinds(status, words, is_aborting(earlier)) if record.type == s.LIVE_MIGRATION else _evacuation_kinds(status, words)
+
+
+def _move_kinds(status: str, earlier: list[str], aborting: bool) -> list[str]:
+    if status in _IN_FLIGHT:
+        return [] if set(_IN_FLIGHT) & set(earlier) else ["move.started"]
+    if status == s.ABORT_START:
+        return [] if aborting else ["abort.started"]
+    if status not in s.FINAL:
+        return []
+    aborted = ["abort.completed" if status == s.CANCELLED else "abort.failed"] if aborting else []
+    return [*aborted, f"move.{status}"]
+
+
+def _evacuation_kinds(status: str, earlier: list[str]) -> list[str]:
+    if status == s.PRE_MIGRATING:
+        return [] if status in earlier else ["evacuation.started"]
+    if status == s.DONE:
+        return ["evacuation.completed"]
+    if status == s.COMPLETED:
+        return ["cleanup.completed" if s.DONE in earlier else "evacuation.completed"]
+    return [f"evacuation.{status}"] if status in s.FINAL else []
+
+
+Reopen = Callable[[], Ledger]
+
+
+class Notices(Witness):
+    """Sends the changes of a ledger's records, and keeps the unsent ones.
+
+    :arg reopen: opens the ledger a second time, for the thread.
+    """
+
+    def __init__(self, config: WebhookConfig, ledger_id: str, reopen: Reopen) -> None:
+        self._config = config
+        self._ledger_id = ledger_id
+        self._reopen = reopen
+        self._warnings: list[str] = []
+        self._spool = self._open_spool(_spool_folder(config, ledger_id))
+        self._sender = Sender(Poster(config).post_event, config.retries, self._drop_notice, self._left_notices)
+        if self._spool and self._spool.names():
+            self._sender.start()
+
+    @contextlib.contextmanager
+    def watch_change(self, before: MoveRecord | None, after: MoveRecord) -> Iterator[None]:
+        """Keep the events of the change, and send them after it was made; those of a failed change are dropped."""
+        kept = [self._spool_event(event, sure=False) for event in events_of_change(before, after, self._ledger_id)]
+        try:
+            yield
+        except Conflict:
+            for one in kept:
+                self._drop_notice(one)
+            raise
+        # After any other error the result is unknown: the next task checks the ledger.
+        for one in kept:
+            self._sender.add(one)
+
+    def report_event(self, record: MoveRecord, event: str, by: str, detail: str = "") -> None:
+        """Send an event that is not a line of the record's history."""
+        line = HistoryLine(utc_now(), record.status, by, detail)
+        self._sender.add(self._spool_event(make_event(record, event, line, self._ledger_id), sure=True))
+
+    def finish(self) -> list[str]:
+        """Stop sending after a bounded wait; return warnings about unsent notices."""
+        unsent = self._sender.finish(self._config.wait_seconds)
+        receiver, told = self._config.receiver, list(self._warnings)
+        if unsent:
+            kept = f"They are kept in {self._spool.path}, and the next task tries again" if self._spool else "They are lost: there is no folder to keep them"
+            told.append(f"Notices that were not sent to {receiver}: {unsent} ({self._sender.failure or 'it has not answered yet'}). {kept}.")
+        if self._sender.refused:
+            told.append(f"Notices that {receiver} refused: {len(self._sender.refused)} ({self._sender.refused[-1]}). They are not sent again.")
+        if self._spool:
+            if self._spool.dropped:
+                told.append(f"Notices for {receiver} that were too old, too many or damaged, and are dropped: {self._spool.dropped}.")
+            self._spool.close()
+        return told
+
+    def _open_spool(self, folder: str) -> Spool | None:
+        try:
+            return Spool(folder)
+        except OSError as error:
+            self._warnings.append(f"Notices cannot be kept in {folder} ({error.strerror or error}): what is not sent within the task is lost.")
+            return None
+
+    def _spool_event(self, event: JsonObject, sure: bool) -> SpooledNotice:
+        if self._spool:
+            try:
+                return self._spool.keep_event(event, sure)
+            except OSError as error:
+                self._warnings.append(f"A notice could not be kept in {self._spool.path} ({error.strerror or error}).")
+        return SpooledNotice(event, None, sure)
+
+    def _drop_notice(self, kept: SpooledNotice) -> None:
+        if self._spool:
+            with contextlib.suppress(OSError):
+                self._spool.remove_notice(kept)
+
+    def _left_notices(self) -> Iterator[SpooledNotice]:
+        """Yield the notices that earlier tasks left, without those whose change is not in the ledger."""
+        ledger: Ledger | None = None
+        with contextlib.suppress(OSError, KvmfleetError):
+            for kept in self._spool.left_notices() if self._spool else ():
+                if not kept.sure:
+                    ledger = ledger or self._reopen()
+                    if not _is_confirmed(kept, ledger):
+                        self._drop_notice(kept)
+                        continue
+                yield kept
+
+
+def open_notices(settings: Settings, host: str, ledger: Ledger, reopen: Reopen) -> tuple[Notices | None, tuple[str, ...]]:
+    """Return the notices of a taskif the host's C(kvmfleet_notices) enables them; an invalid value is a warning, and does not end the task."""
+    try:
+        value = settings.of(host, NOTICES_VARIABLE)
+        return (Notices(parse_config(value), ledger.ledger_id, reopen), ()) if value else (None, ())
+    except InvalidArgument as error:
+        return None, (f"No notices are sent for {host}. {error}",)
+    except AnsibleError:
+        # Its text may contain templated values.
+        return None, (f"No notices are sent for {host}. {NOTICES_VARIABLE} cannot be templated.",)
+
+
+def count_waiting(settings: Settings, host: str, ledger_id: str) -> int | None:
+    """Return how many notices of that ledger wait on this control node; None if the host's C(kvmfleet_notices) is not set or is invalid."""
+    try:
+        value = settings.of(host, NOTICES_VARIABLE)
+        return count_spooled(_spool_folder(parse_config(value), ledger_id)) if value else None
+    except (InvalidArgument, AnsibleError):
+        return None
+
+
+def _spool_folder(config: WebhookConfig, ledger_id: str) -> str:
+    return os.path.join(config.spool or state_path("notices"), ledger_id)
+
+
+def _is_confirmed(kept: SpooledNotice, ledger: Ledger) -> bool:
+    try:
+        return has_happened(kept.event, ledger.read_record(str(_data_of(kept.event)["record"])).record)
+    except NotFound:
+        return False

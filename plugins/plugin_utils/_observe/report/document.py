@@ -1,0 +1,246 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""A report as one document, from which every format is written: the records that it is about, and a verdict on each host."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+
+from ..._ledger.documents import DomainEntry, HostEntry
+from ..._ledger.host_entries import list_entries
+from ..._ledger.ledger import Ledger
+from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
+from .moves import COMPLETED, EVACUATED, NOT_MOVED, OUTCOMES, UNCERTAIN, UNDER_WAY, Downtimes, ReportedMove, count_outcomes, describe_move, summarize_downtimes
+
+_TERMS = ("migrations", "evacuations")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The records of a report: those of C(ids), else those that meet all other conditions; without conditions, all."""
+
+    since: t.Optional[str] = None
+    until: t.Optional[str] = None
+    host: t.Optional[str] = None
+    domain: t.Optional[str] = None
+    ids: t.Optional[Sequence[str]] = None
+
+    def check(self) -> None:
+        """Raise L(InvalidArgument) for an invalid time, and for ids together with a condition."""
+        others = [name for name in ("since", "until", "host", "domain") if getattr(self, name) is not None]
+        if self.ids is not None and others:
+            raise InvalidArgument(f"ids is given together with {' and '.join(others)}.", "Give either. No report was written.")
+        check_conditions(_TERMS, self.wanted)
+
+    @property
+    def wanted(self) -> Conditions:
+        """The conditions in the form for readers of the ledger."""
+        return Conditions(since=self.since, until=self.until, host=self.host, domain=self.domain)
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The data from the ledger: records in the order in which they were opened; hosts and domains without definitions."""
+
+    records: Sequence[MoveRecord] = ()
+    unsettled: Sequence[MoveRecord] = ()
+    hosts: Sequence[HostEntry] = ()
+    domains: Sequence[DomainEntry] = ()
+    drains: Mapping[str, JsonObject] = field(default_factory=dict)
+
+
+def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[JsonObject] = None) -> ReportData:
+    """Return the data of the report; empty if the ledger does not exist yet. Raises L(NotFound) for an ID that is not in the ledger."""
+    drain_results = {str(host): _read_drain(str(host), result) for host, result in (drains or {}).items()}
+    if ledger is None:
+        return ReportData(drains=drain_results)
+    hosts = [entry for entry in list_entries(ledger) if matches_host(entry, scope.host)]
+    if scope.host is not None:
+        drain_results = {host: drain_results[host] for host in (scope.host, *(entry.name for entry in hosts)) if host in drain_results}
+    records = (
+        [ledger.read_record(record_id).record for record_id in dict.fromkeys(scope.ids)] if scope.ids is not None else _select_records(ledger, scope.wanted)
+    )
+    return ReportData(
+        records=sorted(records, key=lambda record: (record.created_at, record.record_id)),
+        unsettled=list(ledger.list_records(unsettled_only=True)),
+        hosts=hosts,
+        domains=[document.domain for document in ledger.list_domains()],
+        drains=drain_results,
+    )
+
+
+def _read_drain(host: str, result: Json) -> JsonObject:
+    """Return the result of a drain for a host. Raises L(InvalidArgument) for any other value."""
+    where = f"drain_host_result.{host}"
+    if not isinstance(result, Mapping):
+        raise InvalidArgument(f"'{where}' must be a dictionary.", "Give drain_host_result as the role returned it. No report was written.")
+    if not isinstance(result.get("blockers") or [], (list, tuple)):
+        raise InvalidArgument(f"'{where}.blockers' must be a list.", "Give drain_host_result as the role returned it. No report was written.")
+    return dict(result)
+
+
+def _select_records(ledger: Ledger, wanted: Conditions) -> list[MoveRecord]:
+    return [record for term in _TERMS for record in read_records(ledger, term, wanted)]
+
+
+ARRIVED_OUTCOMES = (COMPLETED, EVACUATED)
+_OFF_STATES = ("shut off", "off")
+# The number of domains that are named before the rest is counted.
+_MOST_NAMES = 6
+
+
+@dataclass(frozen=True)
+class RebootVerdict:
+    """Whether a host may be rebooted.
+
+    :arg safe_to_reboot: null if only the host itself knows.
+    :arg judged_by: C(drain) or C(ledger).
+    """
+
+    safe_to_reboot: t.Optional[bool]
+    judged_by: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReportedHost:
+    """A host: its state in the ledger, how many moves it had, and whether it may be rebooted; see L(RebootVerdict)."""
+
+    name: str
+    host_id: t.Optional[str]
+    state: t.Optional[str]
+    reason: t.Optional[str]
+    since: t.Optional[str]
+    left: int
+    arrived: int
+    not_moved: int
+    under_way: int
+    safe_to_reboot: t.Optional[bool]
+    judged_by: str
+    reasons: tuple[str, ...]
+
+
+def describe_hosts(moves: Sequence[ReportedMove], found: ReportData) -> tuple[ReportedHost, ...]:
+    """Return the hosts by name: those of moves, of the ledger, and of drains."""
+    by_name = {entry.name: entry for entry in found.hosts}
+    named = {end for move in moves for end in (move.source, move.destination) if end is not None}
+    return tuple(_describe_host(name, by_name.get(name), moves, found) for name in sorted({*named, *by_name, *found.drains}))
+
+
+def _describe_host(name: str, entry: t.Optional[HostEntry], moves: Sequence[ReportedMove], found: ReportData) -> ReportedHost:
+    away = [move.outcome for move in moves if move.source == name]
+    verdict = judge_reboot(name, entry, found)
+    return ReportedHost(
+        name=name,
+        host_id=entry.host_id if entry else None,
+        state=entry.state if entry else None,
+        reason=(entry.reason or None) if entry else None,
+        since=(entry.since or None) if entry else None,
+        left=sum(outcome in ARRIVED_OUTCOMES for outcome in away),
+        arrived=sum(move.destination == name and move.outcome in ARRIVED_OUTCOMES for move in moves),
+        not_moved=sum(outcome in NOT_MOVED for outcome in away),
+        under_way=sum(name in (move.source, move.destination) and move.outcome == UNDER_WAY for move in moves),
+        safe_to_reboot=verdict.safe_to_reboot,
+        judged_by=verdict.judged_by,
+        reasons=verdict.reasons,
+    )
+
+
+def judge_reboot(name: str, entry: t.Optional[HostEntry], found: ReportData) -> RebootVerdict:
+    """Return whether the host may be rebooted. Only a drain has queried the host; the ledger alone can forbid a reboot, but never permits it."""
+    host = entry.host_ref if entry else HostRef(name, None, None)
+    holding = [record for record in found.unsettled if any(end.is_same(host) for end in record.ends)]
+    if name in found.drains:
+        return _judge_drained(found.drains[name], holding)
+    staying = sorted(domain.name or domain.uuid for domain in found.domains if _may_run(domain, host))
+    reasons = [*map(_unsettled_text, holding), *([_staying_text(staying)] if staying else [])]
+    if reasons:
+        return RebootVerdict(False, "ledger", tuple(reasons))
+    return RebootVerdict(None, "ledger", ("The ledger has no obstacle. Only the host can confirm this: a drain queries it.",))
+
+
+def _judge_drained(drain: JsonObject, holding: Sequence[MoveRecord]) -> RebootVerdict:
+    told = [str(reason) for reason in t.cast("Sequence[Json]", drain.get("blockers") or ())]
+    since = [_unsettled_text(record) for record in holding if not any(record.record_id in reason for reason in told)]
+    return RebootVerdict(drain.get("safe_to_reboot") is True and not holding, "drain", (*told, *since))
+
+
+def _unsettled_text(record: MoveRecord) -> str:
+    return f"{record.domain.name or record.domain.uuid} has an unsettled record, its status is '{record.status}'."
+
+
+def _staying_text(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"According to the ledger, {len(names)} {'domain' if len(names) == 1 else 'domains'} may run here: {', '.join(names[:_MOST_NAMES])}{more}."
+
+
+def _may_run(domain: DomainEntry, host: HostRef) -> bool:
+    return domain.includes_host(host) and not (domain.saved and domain.saved.state in _OFF_STATES)
+
+
+SCHEMA = 1
+DEFAULT_TITLE = "Migration report"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report.
+
+    :arg scope: the conditions for its records; null for those that were not set.
+    :arg counts: see L(count_outcomes).
+    """
+
+    schema: int
+    title: str
+    made_at: str
+    scope: JsonObject
+    first_at: t.Optional[str]
+    last_at: t.Optional[str]
+    counts: Mapping[str, int]
+    downtimes: Downtimes
+    hosts: tuple[ReportedHost, ...]
+    moves: tuple[ReportedMove, ...]
+
+    def as_json(self) -> dict[str, Json]:
+        """Return it as JSON."""
+        return {**vars(self), "downtimes": encode(self.downtimes), "hosts": encode(self.hosts), "moves": [move.as_json() for move in self.moves]}
+
+
+def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optional[str] = None) -> Report:
+    """Return the report.
+
+    :arg made_at: RFC 3339, UTC.
+    """
+    moves = tuple(map(describe_move, found.records))
+    return Report(
+        schema=SCHEMA,
+        title=title or DEFAULT_TITLE,
+        made_at=made_at,
+        scope={"since": scope.since, "until": scope.until, "host": scope.host, "domain": scope.domain, "ids": list(scope.ids or []) or None},
+        first_at=min((move.created_at for move in moves), default=None),
+        last_at=max((move.updated_at for move in moves), default=None),
+        counts=count_outcomes(moves),
+        downtimes=summarize_downtimes(moves),
+        hosts=describe_hosts(moves, found),
+        moves=moves,
+    )
+
+
+def summary_text(report: Report) -> str:
+    """Return the report in a sentence or two."""
+    counts = report.counts
+    if not counts["records"]:
+        return "No move is recorded here."
+    parts = [f"{counts[outcome.replace(' ', '_')]} {outcome}" for outcome in OUTCOMES if counts[outcome.replace(" ", "_")]]
+    text = f"{counts['records']} {'move' if counts['records'] == 1 else 'moves'}: {', '.join(parts)}."
+    return f"{text} Uncertain moves need a person's decision." if counts[UNCERTAIN] else text

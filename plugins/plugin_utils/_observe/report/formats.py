@@ -1,0 +1,309 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The text formats of a report, Markdown, comma-separated values and JUnit XML; and the format of figures, times and names in all of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import re
+import typing as t
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
+
+from .document import Report, ReportedHost, summary_text
+from .moves import CANCELLED, FAILED, NOT_MOVED, REFUSED, UNCERTAIN, UNDER_WAY, DowntimeRange, Downtimes, ReportedMove
+
+DASH = "–"
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def text_or_dash(value: Json) -> str:
+    """Return a name or a reason on one line; a dash if it is missing."""
+    return DASH if value is None or value == "" else printable_line(str(value))
+
+
+def format_bytes(value: t.Optional[int]) -> str:
+    """Return bytes in the largest suitable unit, e.g. C(1.5 GiB)."""
+    if value is None:
+        return DASH
+    unit = next((unit for unit in range(len(_BYTE_UNITS) - 1) if value < 1024 ** (unit + 1)), len(_BYTE_UNITS) - 1)
+    return f"{value} B" if unit == 0 else f"{_format_tenths(value, 1024**unit)} {_BYTE_UNITS[unit]}"
+
+
+def format_duration(milliseconds: t.Optional[int]) -> str:
+    """Return a duration, e.g. C(96 ms), C(5.9 s), C(12 min 5 s) or C(3 h 20 min)."""
+    if milliseconds is None:
+        return DASH
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{_format_tenths(milliseconds, 1000)} s"
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _format_tenths(value: int, unit: int) -> str:
+    """Return the number of units, rounded half up to a tenth, as the page's own code does."""
+    tenths = (value * 20 + unit) // (2 * unit)
+    return f"{tenths // 10}.{tenths % 10}"
+
+
+def format_time(moment: t.Optional[str]) -> str:
+    """Return a time of a record without its fractions, e.g. C(2026-11-21 03:00:00)."""
+    return DASH if moment is None else printable_line(moment[:19].replace("T", " "))
+
+
+def route_text(move: ReportedMove) -> str:
+    """Return source and destination."""
+    return f"{text_or_dash(move.source)} → {text_or_dash(move.destination)}"
+
+
+def reboot_text(host: ReportedHost) -> str:
+    """Return whether a host may be rebooted, in a word."""
+    return "not known" if host.safe_to_reboot is None else "yes" if host.safe_to_reboot else "no"
+
+
+def scope_text(report: Report) -> str:
+    """Return the scope of the report."""
+    wanted = report.scope
+    ids = wanted["ids"]
+    if isinstance(ids, Sequence) and ids:
+        return f"{len(ids)} records that were named"
+    parts = [
+        f"{word} {text_or_dash(wanted[key])}" for key, word in (("domain", "domain"), ("host", "host"), ("since", "since"), ("until", "until")) if wanted[key]
+    ]
+    return ", ".join(parts) or "the whole ledger"
+
+
+_MARKUP_CHARACTERS = re.compile(r"([\\`*_{}\[\]()#|<>&~$])")
+
+
+def as_markdown(report: Report, most_moves: t.Optional[int] = None) -> str:
+    """Return the whole report; with a limit, at most that number of moves and a line that states this."""
+    moves = report.moves
+    shown = moves if most_moves is None else moves[:most_moves]
+    parts = [
+        (
+            f"# {_escape_markup(report.title)}\n\n{_escape_markup(summary_text(report))} About {_escape_markup(scope_text(report))}. "
+            f"Made at {format_time(report.made_at)}. All times are UTC."
+        ),
+        _format_section("Hosts", ("Host", "Left", "Arrived", "Not moved", "Under way", "State", "Safe to reboot", "Why"), map(_host_row, report.hosts)),
+        _format_section("Downtime", ("Moves", "Median", "95 %", "99 %", "Longest"), [_quantile_row(report.downtimes)] if report.downtimes.count else []),
+        _format_section("Downtime by range", ("Range", "pre-copy", "post-copy", "paused"), map(_range_row, report.downtimes.ranges)),
+        _format_section("Not moved", ("Domain", "Way", "Outcome", "Reason", "Why"), map(_refusal_row, _with_outcome(shown, NOT_MOVED))),
+        _format_section(
+            "Forced", ("Domain", "Way", "How", "Outcome", "What was overridden"), [_forced_row(move) for move in shown if move.forced or move.rung]
+        ),
+        _format_section(
+            "Evacuations", ("Domain", "Way", "Status", "Begun", "Evidence"), [_evacuation_row(move) for move in shown if move.type == s.EVACUATION]
+        ),
+        _format_section("Moves", ("Domain", "Way", "Outcome", "Begun", "Took", "Downtime", "Data", "Mode", "Convergence", "Record"), map(_move_row, shown)),
+    ]
+    if len(shown) < len(moves):
+        parts.append(f"The first {len(shown)} of {len(moves)} moves are shown.")
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _with_outcome(moves: Sequence[ReportedMove], outcomes: Sequence[str]) -> list[ReportedMove]:
+    return [move for move in moves if move.outcome in outcomes]
+
+
+def _format_section(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    if not lines:
+        return ""
+    return "\n".join([f"## {heading}\n", f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}", *lines])
+
+
+def _escape_markup(value: Json) -> str:
+    """Return a foreign text in which no renderer finds markup."""
+    return _MARKUP_CHARACTERS.sub(r"\\\1", text_or_dash(value))
+
+
+def _host_row(host: ReportedHost) -> list[str]:
+    counts = map(str, (host.left, host.arrived, host.not_moved, host.under_way))
+    return [_escape_markup(host.name), *counts, _escape_markup(host.state), reboot_text(host), _escape_markup(" ".join(host.reasons))]
+
+
+def _quantile_row(downtimes: Downtimes) -> list[str]:
+    return [str(downtimes.count), *map(format_duration, (downtimes.median_ms, downtimes.p95_ms, downtimes.p99_ms, downtimes.most_ms))]
+
+
+def _range_row(one: DowntimeRange) -> list[str]:
+    upper = f"below {format_duration(one.below_ms)}" if one.below_ms else "and more"
+    return [f"{format_duration(one.from_ms)}, {upper}", *map(str, (one.pre_copy, one.post_copy, one.paused))]
+
+
+def _refusal_row(move: ReportedMove) -> list[str]:
+    return [_domain_name(move), _escape_markup(route_text(move)), move.outcome, _escape_markup(move.reason), _escape_markup(move.why)]
+
+
+def _forced_row(move: ReportedMove) -> list[str]:
+    how = [move.forced or "", f"ended by {move.rung}" if move.rung else ""]
+    return [
+        _domain_name(move),
+        _escape_markup(route_text(move)),
+        _escape_markup(", ".join(filter(None, how))),
+        move.outcome,
+        _escape_markup(move.forced_detail),
+    ]
+
+
+def _evacuation_row(move: ReportedMove) -> list[str]:
+    evidence = "; ".join(", ".join(f"{key} {value}" for key, value in one.items() if value not in (None, "")) for one in move.evidence)
+    return [
+        _domain_name(move),
+        _escape_markup(route_text(move)),
+        _escape_markup(move.status),
+        format_time(move.created_at),
+        _escape_markup(evidence or "none"),
+    ]
+
+
+def _move_row(move: ReportedMove) -> list[str]:
+    outcome = f"{move.outcome} ({move.percent} %)" if move.outcome == UNDER_WAY else move.outcome
+    took = [format_duration(move.elapsed_ms), format_duration(move.downtime_ms), format_bytes(move.bytes), _escape_markup(move.mode)]
+    return [
+        _domain_name(move),
+        _escape_markup(route_text(move)),
+        outcome,
+        format_time(move.created_at),
+        *took,
+        _convergence_text(move.samples),
+        move.id,
+    ]
+
+
+def _convergence_text(samples: Sequence[JsonObject]) -> str:
+    """Return the remaining amount at up to six points in time, including the last one."""
+    left = [_remaining_text(sample) for sample in samples[:: max(1, len(samples) // 5)]]
+    if samples and _remaining_text(samples[-1]) != left[-1]:
+        left.append(_remaining_text(samples[-1]))
+    return " › ".join(left) or DASH
+
+
+def _remaining_text(sample: JsonObject) -> str:
+    remaining = sample["remaining_bytes"]
+    return format_bytes(remaining if isinstance(remaining, int) else None)
+
+
+def _domain_name(move: ReportedMove) -> str:
+    return _escape_markup(move.domain.name or move.domain.uuid)
+
+
+_MOVE_COLUMNS = (
+    *("id", "type", "status", "outcome", "reason", "why", "forced", "forced_detail", "domain", "uuid", "source", "destination"),
+    *("created_at", "started_at", "ended_at", "updated_at", "elapsed_ms", "downtime_ms", "predicted_downtime_ms", "setup_ms", "bytes", "iterations"),
+    *("mode", "rung", "percent", "memory_mib", "vcpus", "superseded_by", "policy", "acts", "history", "samples", "evidence"),
+)
+_HOST_COLUMNS = ("name", "host_id", "state", "reason", "since", "left", "arrived", "not_moved", "under_way", "safe_to_reboot", "judged_by", "reasons")
+# A spreadsheet reads a cell with such a beginning as a formula, and a domain can have any name.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def moves_as_csv(report: Report) -> str:
+    """Return the moves. Lists, e.g. the samples, are JSON in their cell."""
+    return _format_table(_MOVE_COLUMNS, [{**move.as_json(), "domain": move.domain.name, "uuid": move.domain.uuid} for move in report.moves])
+
+
+def hosts_as_csv(report: Report) -> str:
+    """Return the hosts."""
+    return _format_table(_HOST_COLUMNS, map(encode, report.hosts))
+
+
+def _format_table(columns: Sequence[str], rows: Iterable[JsonObject]) -> str:
+    stream = io.StringIO()
+    # As everything else that Ansible leaves on a control node; spreadsheets take either.
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_format_cell(row[column]) for column in columns] for row in rows)
+    return stream.getvalue()
+
+
+def _format_cell(value: Json) -> str | int | float | None:
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value, separators=(",", ":"))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or isinstance(value, (int, float)):
+        return value
+    value = str(value)
+    return printable_line(f"'{value}" if value.startswith(_FORMULA_STARTS) else value)
+
+
+# A move that was not made is a failure; one with an unknown result is an error; one that is under way is neither.
+_ELEMENT_BY_OUTCOME = {REFUSED: "failure", CANCELLED: "failure", FAILED: "failure", UNCERTAIN: "error", UNDER_WAY: "skipped"}
+_COUNTED_ELEMENTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+# XML cannot represent surrogates or the last two code points of the first plane, even if escaped.
+_NOT_XML = re.compile("[\ud800-\udfff\ufffe\uffff]")
+
+
+def as_junit(report: Report) -> str:
+    """Return the test suites, sources in order. The time of a case is that of the move; a host's verdict is a property of its suite."""
+    root = ET.Element("testsuites", {"name": _xml_text(report.title), **_sum_attributes(report.moves)})
+    verdicts = {host.name: host for host in report.hosts}
+    for source, moves in itertools.groupby(sorted(report.moves, key=_source_name), key=_source_name):
+        root.append(_suite_element(source, list(moves), verdicts.get(source), report.made_at))
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _source_name(move: ReportedMove) -> str:
+    return text_or_dash(move.source)
+
+
+def _suite_element(source: str, moves: Sequence[ReportedMove], host: t.Optional[ReportedHost], made_at: str) -> ET.Element:
+    suite = ET.Element("testsuite", {"name": _xml_text(source), "timestamp": _xml_text(made_at[:19]), **_sum_attributes(moves)})
+    if host is not None:
+        told = "unknown" if host.safe_to_reboot is None else str(host.safe_to_reboot).lower()
+        properties = ET.SubElement(suite, "properties")
+        ET.SubElement(properties, "property", name="safe_to_reboot", value=told)
+        for reason in host.reasons:
+            ET.SubElement(properties, "property", name="safe_to_reboot_reason", value=_xml_text(reason))
+    suite.extend(_case_element(source, move) for move in moves)
+    return suite
+
+
+def _case_element(source: str, move: ReportedMove) -> ET.Element:
+    case = ET.Element(
+        "testcase",
+        classname=_xml_text(source),
+        name=_xml_text(f"{text_or_dash(move.domain.name)}: {route_text(move)}"),
+        time=_seconds_text(move.elapsed_ms),
+    )
+    properties = ET.SubElement(case, "properties")
+    for key in ("id", "type", "status", "forced", "downtime_ms", "bytes", "mode"):
+        value = getattr(move, key)
+        if value is not None:
+            ET.SubElement(properties, "property", name=key, value=_xml_text(str(value)))
+    for evidence in move.evidence:
+        ET.SubElement(properties, "property", name="evidence", value=_xml_text(", ".join(f"{key}: {text_or_dash(value)}" for key, value in evidence.items())))
+    element = _ELEMENT_BY_OUTCOME.get(move.outcome)
+    if element:
+        kind = {} if element == "skipped" else {"type": _xml_text(move.reason or move.status)}
+        ET.SubElement(case, element, {"message": _xml_text(move.why or move.status), **kind})
+    return case
+
+
+def _sum_attributes(moves: Sequence[ReportedMove]) -> dict[str, str]:
+    elements = [_ELEMENT_BY_OUTCOME.get(move.outcome) for move in moves]
+    counts = {name: str(elements.count(element)) for name, element in _COUNTED_ELEMENTS.items()}
+    return {"tests": str(len(moves)), **counts, "time": _seconds_text(sum(move.elapsed_ms or 0 for move in moves))}
+
+
+def _seconds_text(milliseconds: t.Optional[int]) -> str:
+    return f"{(milliseconds or 0) / 1000:.3f}"
+
+
+def _xml_text(value: str) -> str:
+    return _NOT_XML.sub("\ufffd", printable_line(value))

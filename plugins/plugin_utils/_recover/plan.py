@@ -1,0 +1,291 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The work of recover_plan: checks whether a host may be recovered, and decides which domains are started on it and which move back to it."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, ShapeError, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import host_of
+
+from .._drain.plan_request import build_moves
+from .._drain.preparation import FactsOf, HostQuery, collect_facts, read_answers, read_unsettled, readable_facts
+from .._ledger.documents import Body, Document, HostEntry
+from .._ledger.host_decisions import check_not_discarded
+from .._ledger.host_entries import list_entries
+from .._ledger.ledger import Ledger
+from .._observe.fleet_scan import scan_fleet
+from .._settings.variables import read_facts
+from .release import ENABLED, DisplacedDomain, NotedDomain
+
+Facts = Mapping[str, HostFacts | None]
+FENCED = "fenced"
+
+
+@dataclass(frozen=True)
+class DomainVerdict:
+    """The decision about a domain, with its reason."""
+
+    uuid: str
+    name: t.Optional[str]
+    reason: str
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StartPlan:
+    """The decision about each domain that is to be started again.
+
+    :arg forget: domains that are elsewhere now.
+    :arg refuse: domains that may be elsewhere.
+    """
+
+    start: tuple[DomainVerdict, ...]
+    forget: tuple[DomainVerdict, ...]
+    refuse: tuple[DomainVerdict, ...]
+
+
+@dataclass(frozen=True)
+class MoveBack:
+    """A displaced domain that can move back from the host where it is."""
+
+    uuid: str
+    name: t.Optional[str]
+    source: str
+
+
+@dataclass(frozen=True)
+class ReturnPlan:
+    """Which domains can move back.
+
+    :arg shares: the moves for C(live_migrate) by source.
+    :arg skipped: domains that cannot.
+    """
+
+    moves: tuple[MoveBack, ...]
+    shares: Mapping[str, t.Sequence[JsonObject]]
+    skipped: tuple[DomainVerdict, ...]
+
+
+def sort_starts(
+    host: str,
+    to_start: Iterable[NotedDomain],
+    facts: Facts,
+    documents: Iterable[Body],
+    records: Iterable[MoveRecord],
+    entries: Iterable[HostEntry],
+    accepted: Collection[str],
+) -> StartPlan:
+    """Return the decision about each of the domains.
+
+    :arg facts: C(kvmfleet_host) by name of all hosts of the fleet; None for one that does not answer.
+    :arg documents: the ledger's domains.
+    :arg entries: the ledger's hosts. One that is fenced need not answer.
+    :arg accepted: silent hosts for which a person confirms that none of these domains runs there.
+    """
+    here = facts[host]
+    silent = list_silent_hosts(facts, entries, accepted)
+    by_uuid = {document["uuid"]: document for document in documents}
+    held = {record.domain.uuid.lower(): record for record in records if record.is_unsettled and not record.superseded_by}
+    result: dict[str, list[DomainVerdict]] = {"start": [], "forget": [], "refuse": []}
+    for noted in to_start:
+        if here is None:
+            raise InvalidArgument(f"There are no facts of {host}.", "Run kvmfleet.migration.host_facts there first. Nothing was started.")
+        verdict, reason = _judge_start(noted, host, here, facts, by_uuid.get(noted.uuid), held.get(noted.uuid), silent)
+        result[verdict].append(DomainVerdict(noted.uuid, noted.name or noted.uuid, reason))
+    return StartPlan(**{verdict: tuple(domains) for verdict, domains in result.items()})
+
+
+def list_silent_hosts(facts: Facts, entries: Iterable[HostEntry], accepted: Collection[str]) -> list[str]:
+    """Return the hosts, of the fleet or only in the ledger, that did not answer and are not off according to the ledger or a person."""
+    states = {entry.name: entry.state for entry in entries}
+    answering = {known.host_id for known in facts.values() if known and known.host_id}
+    renamed = {entry.name for entry in entries if entry.host_id in answering}
+    unheard = {name for name in [*facts, *states] if not facts.get(name)} - renamed
+    return sorted(name for name in unheard if states.get(name) != FENCED and name not in accepted)
+
+
+def _judge_start(
+    noted: NotedDomain, host: str, here: HostFacts, facts: Facts, document: t.Optional[Body], record: t.Optional[MoveRecord], silent: Sequence[str]
+) -> tuple[str, str]:
+    domain = here.find_domain(noted.uuid)
+    if domain is None:
+        return "forget", "It is no longer defined here."
+    if domain.active:
+        return "start", "It is active already."
+    elsewhere = sorted(name for name, known in facts.items() if name != host and known and (found := known.find_domain(noted.uuid)) and found.active)
+    if elsewhere:
+        return "forget", f"It is active on {', '.join(elsewhere)}."
+    if record is not None:
+        return "refuse", f"Its record {record.id} is not settled ('{record.status}')."
+    places = (document or {}).get("possible_hosts") or []
+    others = [str(place.get("host")) for place in places if not host_of(place).is_same(replace(here.host, host=host))]
+    if others and len(others) == len(places):
+        return "forget", f"According to the ledger, it is on {', '.join(others)}."
+    if others:
+        return "refuse", f"According to the ledger, it may be on {', '.join(others)} too."
+    if silent:
+        return "refuse", f"It may run on {', '.join(silent)}, which did not answer. Fence them, or accept them by name (recover_host_accept_silent)."
+    return "start", f"It is to be started again ({', '.join(noted.why)})."
+
+
+def sort_moves_back(host: str, displaced: Iterable[DisplacedDomain], facts: Facts) -> ReturnPlan:
+    """Return the displaced domains that can be moved back from their current host, and the reasons why others cannot; without shares.
+
+    :arg facts: as of L(sort_starts).
+    """
+    moves: list[MoveBack] = []
+    skipped: list[DomainVerdict] = []
+    for domain in displaced:
+        known = {name: found for name, told in facts.items() if told and (found := told.find_domain(domain.uuid))}
+        active = sorted(name for name, found in known.items() if found.active)
+        if len(active) == 1 and active != [host]:
+            moves.append(MoveBack(domain.uuid, domain.name, active[0]))
+        elif len(active) > 1:
+            skipped.append(DomainVerdict(domain.uuid, domain.name, f"It is active on {' and '.join(active)}."))
+        elif not active:
+            places = ", ".join(sorted(known)) or ", ".join(map(str, domain.possible_hosts or ())) or "no host"
+            reason = f"It is active on no host that answers, and only an active domain is moved. It was left on {places}."
+            skipped.append(DomainVerdict(domain.uuid, domain.name, reason))
+    return ReturnPlan(tuple(moves), {}, tuple(skipped))
+
+
+@dataclass(frozen=True)
+class _RecoverWork:
+    """The results of earlier tasks of the role.
+
+    :arg asked: the loop that gathered facts of hosts.
+    :arg state: of the host in the ledger, in check mode as predicted.
+    """
+
+    asked: Maybe[tuple[HostQuery, ...]] = ABSENT
+    state: Maybe[str] = ABSENT
+
+
+@dataclass(frozen=True)
+class RecoverTask:
+    """The options of C(recover_plan)."""
+
+    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
+
+    step: str
+    name: t.Optional[str]
+    fleet: tuple[str, ...]
+    to_start: tuple[NotedDomain, ...]
+    accept_silent: tuple[str, ...]
+    displaced: tuple[DisplacedDomain, ...]
+    options: t.Optional[JsonObject]
+    ledger: t.Optional[str]
+    work: t.Optional[_RecoverWork]
+
+
+def read_task(args: JsonObject) -> RecoverTask:
+    """Return the options. Raises L(InvalidArgument) for a list of domains that does not have the expected form."""
+    try:
+        return decode(RecoverTask, args)
+    except ShapeError as error:
+        what = f"The options do not have the expected form: {error}."
+        raise InvalidArgument(what, "Give lists as boot_guard and recover_plan returned them. Nothing was changed.") from error
+
+
+@dataclass(frozen=True)
+class RecoverRequest:
+    """The request for one host.
+
+    :arg host: its inventory name.
+    :arg name: its name in the ledger.
+    :arg facts: C(kvmfleet_host) of every host of the fleet by name; None for a host that did not answer.
+    :arg to_start: domains that are to be started on the host again.
+    :arg accept_silent: hosts that need not answer, as confirmed by a person.
+    :arg displaced: domains that were displaced from the host.
+    :arg options: of C(live_migrate) for each move back.
+    :arg state: the state of the host in the ledger, in check mode as predicted.
+    """
+
+    host: str
+    name: str
+    facts: Facts
+    to_start: tuple[NotedDomain, ...] = ()
+    accept_silent: frozenset[str] = frozenset()
+    displaced: tuple[DisplacedDomain, ...] = ()
+    options: JsonObject | None = None
+    state: str = ENABLED
+
+    @classmethod
+    def from_task(cls, here: str, task: RecoverTask, facts_of: FactsOf) -> RecoverRequest:
+        """Return the request of a task with these options."""
+        work = task.work or _RecoverWork()
+        fleet = list(dict.fromkeys([*task.fleet, here]))
+        known = collect_facts(fleet, facts_of, read_answers(work.asked or ()))
+        return cls(
+            host=here,
+            name=task.name or here,
+            facts={name: read_facts(known[name]) if name in known else None for name in fleet},
+            to_start=task.to_start,
+            accept_silent=frozenset(task.accept_silent),
+            displaced=task.displaced,
+            options=task.options,
+            state=work.state or ENABLED,
+        )
+
+
+def find_host(request: RecoverRequest, ledger: Ledger | None) -> tuple[Ledger, Document]:
+    """Return the ledger and its entry of the host. Raises L(NotFound) for a host that it does not know, L(Unsafe) for a discarded one."""
+    found = ledger.find_host(name=request.name) if ledger else None
+    if ledger is None or found is None or not found.host.host_id:
+        raise NotFound(
+            f"The ledger does not know {request.host}, so the domains that belong there are not known.",
+            "If it is a new host, protect it (protect_host). If not, use the ledger with which it was drained or evacuated. Nothing was changed.",
+        )
+    check_not_discarded(found.host)
+    return ledger, found
+
+
+def check_nothing_twice(request: RecoverRequest) -> None:
+    """Raise L(Unsafe) if a domain or an image of this host is in use twice."""
+    with readable_facts():
+        facts = request.facts[request.host]
+        here = {domain.uuid for domain in facts.domains or ()} if facts else set()
+        findings = [one for one in scan_fleet(request.facts).findings if request.host in one.hosts or one.domains[0] in here]
+    if findings:
+        raise Unsafe(" ".join(one.msg for one in findings), f"Nothing was cleaned, released or started on {request.host}.")
+
+
+def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
+    """Return which domains are started: those that are on this host alone, according to the ledger and all hosts."""
+    documents = [document.body for document in ledger.list_domains()] if ledger else []
+    entries = list_entries(ledger)
+    with readable_facts():
+        return sort_starts(request.host, request.to_start, request.facts, documents, read_unsettled(ledger), entries, request.accept_silent)
+
+
+def plan_return(request: RecoverRequest, can_check: bool) -> ReturnPlan:
+    """Return which displaced domains can move back: those that are active on exactly one other host.
+
+    :arg can_check: whether the host accepts domains now. If that is only predicted, no move can be checked, and there are no shares.
+    """
+    if request.state != ENABLED:
+        reason = f"{request.host} is in maintenance, so nothing moves there."
+        return ReturnPlan((), {}, tuple(_skip_domain(domain, reason) for domain in request.displaced))
+    with readable_facts():
+        plan = sort_moves_back(request.host, request.displaced, request.facts)
+    return replace(plan, shares=_build_shares(request, plan.moves)) if can_check else plan
+
+
+def _build_shares(request: RecoverRequest, moves: Sequence[MoveBack]) -> dict[str, Sequence[JsonObject]]:
+    """Return the moves by the host on which they begin. Raises L(InvalidArgument) for an option that the role decides."""
+    sources = dict.fromkeys(move.source for move in moves)
+    return {source: build_moves({move.uuid: request.host for move in moves if move.source == source}, request.options) for source in sources}
+
+
+def _skip_domain(domain: DisplacedDomain, reason: str) -> DomainVerdict:
+    return decode(DomainVerdict, {**encode(domain), "reason": reason})

@@ -1,0 +1,272 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The document of a domain after its host was queried: what is saved or why nothing is, and which hosts see its disks and files."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import describe_file
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk, SavedDomain, SavedFile
+
+from .._ledger.documents import Body, Document, HostEntry
+from .._ledger.host_entries import list_entries
+from .._ledger.ledger import Ledger
+from .._ledger.rules import describe_record, holds_domain
+
+
+@dataclass(frozen=True)
+class ProtectInputs:
+    """C(documents), C(unsettled) records and the newest C(tombstones) (evacuations that are C(done)), each by the domain's UUID; C(hosts), the entries."""
+
+    documents: t.Mapping[str, Document] = field(default_factory=dict)
+    unsettled: t.Mapping[str, MoveRecord] = field(default_factory=dict)
+    tombstones: t.Mapping[str, MoveRecord] = field(default_factory=dict)
+    hosts: t.Sequence[HostEntry] = ()
+
+
+def read_inputs(ledger: t.Optional[Ledger]) -> ProtectInputs:
+    """Return the inputs; empty if the ledger does not exist yet.
+
+    The documents are read first: a record that is opened or closed later raises the version of the document of its domain.
+    """
+    if ledger is None:
+        return ProtectInputs()
+    documents = {document.domain.uuid: document for document in ledger.list_domains()}
+    unsettled = {_domain_uuid(record): record for record in ledger.list_records(unsettled_only=True) if holds_domain(record)}
+    done = sorted(ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]), key=lambda record: record.updated_at)
+    return ProtectInputs(documents, unsettled, {_domain_uuid(record): record for record in done}, list_entries(ledger))
+
+
+def _domain_uuid(record: MoveRecord) -> str:
+    return record.domain.uuid.lower()
+
+
+SAVED = "saved"
+UNCHANGED = "unchanged"
+CONFLICT = "conflict"
+SKIPPED = "skipped"
+
+# What is kept of a domain; a change of one of them is written.
+KEPT_KEYS = ("definition", "persistent", "autostart", "state", "request", "policy", "nvram", "tpm", "disks", "files")
+_STOP_ONE_COPY = "Find out where the guest runs, shut down the copy that is not wanted, and settle the record with kvmfleet.migration.host."
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The decision about a domain: C(kind); C(why), a sentence, if it is not saved; otherwise C(body), its document, and C(changed), the differences."""
+
+    kind: str
+    why: str = ""
+    body: Body = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+
+def judge_domain(said: SavedDomain, inputs: ProtectInputs, here: Body, by: str) -> Judgement:
+    """Return the decision about a domain that its host has reported.
+
+    :arg said: with the hosts that see its disks and files.
+    :arg here: the host, as a place of records.
+    """
+    alarm = _double_run_alarm(said, inputs, here)
+    if alarm:
+        return Judgement(CONFLICT, alarm)
+    before = inputs.documents[said.uuid].body if said.uuid in inputs.documents else None
+    hosts = _find_possible_hosts(said, inputs, here, before)
+    if hosts is None:
+        return Judgement(SKIPPED, _elsewhere_text(said, inputs, here, before or {}))
+    return _build_document(said, here, by, before, hosts)
+
+
+def find_missing(inputs: ProtectInputs, here: Body, present: t.Collection[str]) -> list[Body]:
+    """Return the documents of domains that may be on the host according to the ledger and are not on it. Domains with an unsettled record are omitted."""
+    return [
+        document.body
+        for uuid, document in inputs.documents.items()
+        if uuid not in present and uuid not in inputs.unsettled and document.domain.includes_host(host_of(here))
+    ]
+
+
+def _double_run_alarm(said: SavedDomain, inputs: ProtectInputs, here: Body) -> str:
+    """Return why a domain that is active here may also be active elsewhere; empty if nothing indicates that."""
+    if not said.active:
+        return ""
+    record, tombstone = inputs.unsettled.get(said.uuid), inputs.tombstones.get(said.uuid)
+    what = f"Domain {said.name} is active on {here['host']}, but "
+    if record is not None and not _may_be_active(record, here):
+        return f"{what}{describe_record(record)} is unsettled ('{record.status}') and assigns it to another host. It was not saved. {_STOP_ONE_COPY}"
+    document = inputs.documents.get(said.uuid)
+    if record is None and tombstone is not None and document is not None and not document.domain.includes_host(host_of(here)):
+        started = tombstone.destination.host
+        return f"{what}{describe_record(tombstone)} is 'done': it was started on {started} and may run twice. It was not saved. {_STOP_ONE_COPY}"
+    return ""
+
+
+def _may_be_active(record: MoveRecord, here: Body) -> bool:
+    if record.destination.is_same(host_of(here)):
+        return True
+    return record.source.is_same(host_of(here)) and not (record.type == s.EVACUATION and record.status != s.ACCEPTED)
+
+
+def _find_possible_hosts(said: SavedDomain, inputs: ProtectInputs, here: Body, before: t.Optional[Body]) -> t.Optional[list[Body]]:
+    """Return where the domain may be, or None if its definition here is a leftover."""
+    ledgers = (before or {}).get("possible_hosts") or []
+    if said.uuid in inputs.unsettled:
+        record = inputs.unsettled[said.uuid]
+        return (ledgers or [here]) if said.active or record.source.is_same(host_of(here)) else None
+    # The host is authoritative for its running domains, whatever was done outside the ledger.
+    if said.active or before is None or not ledgers:
+        return [here]
+    return [here if host_of(host).is_same(host_of(here)) else host for host in ledgers] if _includes_host(ledgers, here) else None
+
+
+def _elsewhere_text(said: SavedDomain, inputs: ProtectInputs, here: Body, before: Body) -> str:
+    record = inputs.unsettled.get(said.uuid)
+    if record is not None:
+        return f"{describe_record(record)} is under way"
+    names = ", ".join(str(host.get("host")) for host in before.get("possible_hosts") or [])
+    return f"according to the ledger it is on {names}: the inactive definition on {here['host']} is left over. Started here, it would be recorded on this host"
+
+
+def _build_document(said: SavedDomain, here: Body, by: str, before: t.Optional[Body], hosts: list[Body]) -> Judgement:
+    old = (before or {}).get("protected") or {}
+    now = utc_now()
+    told = {
+        "files": [],
+        **encode(said),
+        "request": _with_proof(encode(said.request), said.disks),
+        "state": said.state or old.get("state") or ("running" if said.active else "shut off"),
+    }
+    kept = {key: told[key] for key in KEPT_KEYS}
+    changed = [key for key in KEPT_KEYS if key not in old or _comparable_value(key, old[key]) != _comparable_value(key, kept[key])]
+    changed += ["host"] if _lasting_ref(old.get("host")) != _lasting_ref(here) else []
+    changed += ["name"] if (before or {}).get("name") != said.name else []
+    changed += ["possible_hosts"] if list(map(_lasting_ref, (before or {}).get("possible_hosts") or [])) != list(map(_lasting_ref, hosts)) else []
+    if before is not None and not changed:
+        return Judgement(UNCHANGED, body=before)
+    since = old["state_at"] if old.get("state_at") and "state" not in changed else now
+    protected = {"origin": None, **old, **kept, "at": now, "by": by, "host": here, "state_at": since}
+    base = before or {"uuid": said.uuid, "last_record": None}
+    return Judgement(SAVED, body={**base, "name": said.name, "possible_hosts": hosts, "protected": protected, "updated_at": now}, changed=tuple(changed))
+
+
+def _lasting_ref(where: t.Optional[Body]) -> t.Optional[Body]:
+    """Return the part of a place whose change is written: libvirt's UUID may differ at each start of its daemon."""
+    return {**where, "host_uuid": None} if where and where.get("host_id") else where
+
+
+def _with_proof(request: Body, disks: Sequence[SavedDisk]) -> Body:
+    """Return the request with the disks that the tokens have proved to be shared, whatever the kind of file system."""
+    proved = {disk.target: disk.shared for disk in disks if disk.shared is not ABSENT}
+    return {**request, "disks": [{**disk, "shared": proved.get(disk["target"], disk["shared"])} for disk in request["disks"]]}
+
+
+def _comparable_value(key: str, value: t.Any) -> t.Any:
+    """Leave out the allocated size of images, which grows constantly."""
+    if key != "request" or not isinstance(value, dict):
+        return value
+    return {**value, "disks": [{name: part for name, part in disk.items() if name != "bytes"} for disk in value.get("disks") or []]}
+
+
+def _includes_host(hosts: list[Body], here: Body) -> bool:
+    return any(host_of(host).is_same(host_of(here)) for host in hosts)
+
+
+_FILE_KINDS = ("file", "dir")
+
+Image = t.TypeVar("Image", SavedDisk, SavedFile)
+
+
+def prove_images(images: Sequence[Image], host_id: t.Optional[str], hosts: Sequence[HostEntry]) -> tuple[Image, ...]:
+    """Return disks, or files, with C(seen_by), the IDs of the hosts that see them, this one included.
+
+    :arg images: as the host reported them.
+    :arg hosts: all entries of the ledger, with C(folders), C(devices) and C(sees).
+    A network disk is seen by every host, by its nature.
+    """
+    own = next((entry for entry in hosts if host_id and entry.host_id == host_id), None)
+    peers = {entry.host_id: entry.seen_of(host_id) for entry in hosts if entry.host_id and entry.host_id != host_id}
+    return tuple(_prove_image(image, host_id, own, peers) for image in images)
+
+
+def _prove_image(image: Image, host_id: t.Optional[str], own: t.Optional[HostEntry], peers: Mapping[str, JsonObject]) -> Image:
+    wanted = _tokens_to_see(image, own)
+    seeing: list[str] = [peer for peer, sees in peers.items() if wanted is not None and all(sees.get(path) == token for path, token in wanted.items())]
+    seen_by = tuple(sorted([*seeing, *([host_id] if host_id else [])]))
+    return dataclasses.replace(image, shared=True if seeing else image.shared, seen_by=seen_by)
+
+
+def _tokens_to_see(image: SavedDisk | SavedFile, own: t.Optional[HostEntry]) -> t.Optional[dict[str, str]]:
+    """Return what a host must see to have this image, as path to token; null if nothing can prove it."""
+    folders = (own.folders or {}) if own else {}
+    wanted: dict[str, str | None] = {folder: folders.get(folder) for folder in image.folders}
+    if isinstance(image, SavedDisk):
+        wanted.update(image.backing_devices or {})
+        if image.backing_problem:
+            return None
+    if image.kind == "block":
+        wanted[image.path] = image.wwn or None
+    elif image.kind != "network" and not (image.kind in _FILE_KINDS and image.folders):
+        return None
+    return None if None in wanted.values() else t.cast("dict[str, str]", wanted)
+
+
+@dataclass(frozen=True)
+class UnprovedImage:
+    """A disk or other file without which a domain would not be started on another host, and why.
+
+    :arg target: of a disk.
+    """
+
+    uuid: str
+    name: str
+    target: t.Optional[str]
+    path: t.Optional[str]
+    reason: str
+
+
+def list_unproved(domain: SavedDomain, host_id: t.Optional[str], own: t.Optional[HostEntry]) -> Iterator[UnprovedImage]:
+    """Yield each disk or other file without which the domain would not be started on another host.
+
+    :arg domain: with C(seen_by) of its disks and files.
+    :arg own: the host's entry; None in check mode if it has none yet.
+    """
+    needed = [disk for disk in domain.disks if disk.is_needed]
+    lacking = [disk for disk in needed if not disk.seeing_hosts - {host_id}]
+    for disk in lacking:
+        yield UnprovedImage(domain.uuid, domain.name, disk.target, disk.path, _unproved_reason(disk, own))
+    for file in domain.files or ():
+        if not file.seeing_hosts - {host_id}:
+            reason = f"no other host was proved to see its {describe_file(file.what, file.path)}"
+            yield UnprovedImage(domain.uuid, domain.name, None, file.path, reason)
+    everywhere = frozenset.intersection(*(disk.seeing_hosts for disk in needed)) - {host_id} if needed else {host_id}
+    if not lacking and not everywhere:
+        yield UnprovedImage(domain.uuid, domain.name, None, None, "each of its disks is seen elsewhere, but no other host sees every one")
+
+
+def _unproved_reason(disk: SavedDisk, own: t.Optional[HostEntry]) -> str:
+    if disk.backing_problem:
+        return f"the backing files of its image are not known: {disk.backing_problem}"
+    devices = [path for path, wwn in (disk.backing_devices or {}).items() if not wwn]
+    if devices:
+        return f"the device {', '.join(devices)}, which its image is built on, has no identity (WWN) by which another host could identify it"
+    if disk.kind == "network":
+        return "the ledger has no other host"
+    if disk.kind == "block":
+        return f"no other host sees the device {disk.wwn}" if disk.wwn else "the device has no identity (WWN) by which another host could identify it"
+    if not disk.folders:
+        return f"a disk of the kind {disk.kind!r} cannot be proved to be visible to another host"
+    problems = (own.unwritable or {}) if own else {}
+    refused = [f"no token could be written to {folder}: {problems[folder]}" for folder in disk.folders if folder in problems]
+    return "; ".join(refused) or f"no other host has seen this host's token in {', '.join(disk.folders)}"

@@ -1,0 +1,268 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Saves the domains of a host in the ledger, and reports what was saved.
+
+It reads the ledger, queries the host, judges, and writes by compare-and-set; for documents that have changed in the meantime, it does so again. A result never
+contains a definition, because a definition may contain passwords.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.qemu_locks import has_kept_locks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDomain, UnreadableDomain
+
+from .._evacuate.source import age_seconds
+from .._ledger.documents import Body, DomainEntry
+from .._ledger.ledger import Ledger
+from .._ledger.remembered import RememberedMove, missing_text
+from . import protect_documents
+from .protect_documents import (
+    CONFLICT,
+    KEPT_KEYS,
+    SAVED,
+    SKIPPED,
+    Judgement,
+    ProtectInputs,
+    UnprovedImage,
+    find_missing,
+    judge_domain,
+    list_unproved,
+    prove_images,
+)
+
+_HIDDEN_KEY = "definition"
+
+
+@dataclass(frozen=True)
+class ListedDocument:
+    """A saved domain as it is listed.
+
+    :arg state: that it had at C(state_at); it was saved at C(saved_at).
+    :arg possible_hosts: the names of the hosts that it may be on.
+    :arg changes: what of it was saved anew.
+    """
+
+    uuid: str
+    name: t.Optional[str]
+    state: t.Optional[str]
+    state_at: t.Optional[str]
+    saved_at: t.Optional[str]
+    age_seconds: t.Optional[int]
+    possible_hosts: tuple[t.Optional[str], ...]
+    changes: t.Union[tuple[str, ...], Absent] = ABSENT
+
+
+@dataclass(frozen=True)
+class ConflictingDomain:
+    """A domain that may run twice, so that it was not saved."""
+
+    uuid: str
+    name: str
+    msg: str
+
+
+@dataclass(frozen=True)
+class SkippedDomain:
+    """A domain that is not saved now, and why."""
+
+    uuid: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SaveAnswer:
+    """What a host reports of its domains, and what it remembers of moves.
+
+    :arg arriving: UUIDs of domains that are still moving to the host.
+    """
+
+    domains: tuple[SavedDomain, ...]
+    arriving: tuple[str, ...]
+    unreadable: tuple[UnreadableDomain, ...]
+    remembered: Maybe[tuple[JsonObject, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def present_uuids(self) -> set[str]:
+        """All domains that the host has."""
+        return {one.uuid for one in self.domains} | {one.uuid for one in self.unreadable} | set(self.arriving)
+
+
+@dataclass
+class ProtectOutcome:
+    """The results of a host's domains."""
+
+    saved: list[ListedDocument] = field(default_factory=list)
+    unchanged: list[ListedDocument] = field(default_factory=list)
+    missing: list[ListedDocument] = field(default_factory=list)
+    conflicts: list[ConflictingDomain] = field(default_factory=list)
+    skipped: list[SkippedDomain] = field(default_factory=list)
+    unproved: list[UnprovedImage] = field(default_factory=list)
+    # By store, the domains whose locks outlive this host.
+    kept_locks: dict[str, list[str]] = field(default_factory=dict)
+    missing_records: list[RememberedMove] = field(default_factory=list)
+    before: dict[str, Body] = field(default_factory=dict)
+    after: dict[str, Body] = field(default_factory=dict)
+
+    def list_lock_warnings(self) -> list[str]:
+        """Return a sentence for each store that keeps the locks of a dead host."""
+        return [
+            f"{store} is mounted by NFS 3, which keeps the locks of a host that dies until that host is back: {', '.join(sorted(set(names)))} could not be"
+            " started elsewhere meanwhile. Mount it by NFS 4, whose locks end with a lease."
+            for store, names in sorted(self.kept_locks.items())
+        ]
+
+    def as_result(self) -> JsonObject:
+        """Return the lists, each by name."""
+        documents = {key: sorted(getattr(self, key), key=lambda one: (str(one.name), one.uuid)) for key in ("saved", "unchanged", "missing")}
+        others = {key: sorted(getattr(self, key), key=lambda one: (one.name, one.uuid)) for key in ("conflicts", "skipped")}
+        unproved = sorted(self.unproved, key=lambda one: (one.name, one.uuid, str(one.target)))
+        return t.cast("JsonObject", encode({**documents, **others, "unproved": unproved, "missing_records": self.missing_records}))
+
+
+def describe_document(body: Body) -> ListedDocument:
+    """Return a saved domain as it is listed, with its age: how long ago this was written, in whole seconds."""
+    protected = body.get("protected") or {}
+    return ListedDocument(
+        uuid=body["uuid"],
+        name=body["name"],
+        state=protected.get("state"),
+        state_at=protected.get("state_at"),
+        saved_at=protected.get("at"),
+        age_seconds=age_seconds(protected.get("at")),
+        possible_hosts=tuple(place.get("host") for place in body.get("possible_hosts") or []),
+    )
+
+
+def list_notes(outcome: ProtectOutcome, guard_note: str, unwritable: Mapping[str, str]) -> list[str]:
+    """Return the notes about a protected host, a sentence each.
+
+    :arg guard_note: that of the boot guard, empty for none.
+    :arg unwritable: the folders in which it could not write a token, and why.
+    """
+    sentences = [
+        *(conflict.msg for conflict in outcome.conflicts),
+        *map(missing_text, outcome.missing_records),
+        *(f"Domain {one.name} is not saved now: {one.reason}." for one in outcome.skipped),
+        *(f"Domain {one.name} is no longer on this host, and the ledger does not know where it is; {_last_saved_text(one)}." for one in outcome.missing),
+        *(f"{_disk_text(one)} could not be started elsewhere: {one.reason}." for one in outcome.unproved),
+        *(f"No token could be written to {folder}: {why}." for folder, why in sorted(unwritable.items())),
+        *([guard_note] if guard_note else []),
+    ]
+    return [printable_line(sentence) for sentence in sentences]
+
+
+def _last_saved_text(one: ListedDocument) -> str:
+    return f"saved {one.saved_at}, then {one.state}" if one.saved_at else "it was never saved"
+
+
+def _disk_text(one: UnprovedImage) -> str:
+    path = f" ({one.path})" if one.path else ""
+    return f"Domain {one.name} with its disk {one.target}{path}" if one.target else f"Domain {one.name}"
+
+
+def shown_changes(body: t.Optional[Body], judgement: Judgement) -> Body:
+    """Return what a diff shows of a document: what has changed in it, and of a definition only that it has."""
+    protected = (body or {}).get("protected") or {}
+    found: Body = {}
+    for key in judgement.changed:
+        value = protected.get(key) if key in KEPT_KEYS or key == "host" else (body or {}).get(key)
+        found[key] = value if key != _HIDDEN_KEY or value is None else "not shown, it may hold passwords" + (" (changed)" if body is judgement.body else "")
+    return found
+
+
+SAVE_TRIES = 3
+
+QueryHost = t.Callable[[t.Optional[list[str]]], SaveAnswer]
+
+
+@dataclass(frozen=True)
+class DomainSaver:
+    """:arg here: the host as a place of records; without host_id in check mode if it would get one now.
+
+    :arg ask: asks the host for the domains of these UUIDs, or for all.
+    :arg write: false in check mode.
+    """
+
+    ledger: t.Optional[Ledger]
+    here: Body
+    ask: QueryHost
+    by: str
+    write: bool
+
+    def save_domains(self) -> ProtectOutcome:
+        """Return the result of every domain. C(changed) of an error states whether some documents were written before."""
+        outcome = ProtectOutcome()
+        try:
+            self._save_in_rounds(outcome)
+        except KvmfleetError as error:
+            error.result["changed"] = bool(self.write and outcome.saved)
+            raise
+        return outcome
+
+    def _save_in_rounds(self, outcome: ProtectOutcome) -> None:
+        pending: t.Optional[list[str]] = None
+        for dummy in range(SAVE_TRIES):
+            known = protect_documents.read_inputs(self.ledger)
+            answer = self.ask(pending)
+            if pending is None:
+                outcome.missing = [describe_document(body) for body in find_missing(known, self.here, answer.present_uuids)]
+                outcome.skipped += [SkippedDomain(uuid, _domain_name(known, uuid), "it is still moving to this host") for uuid in answer.arriving]
+                outcome.skipped += [SkippedDomain(one.uuid, one.name, one.why) for one in answer.unreadable]
+            late = [domain for domain in answer.domains if not self._save_domain(domain, known, outcome)]
+            pending = [domain.uuid for domain in late]
+            if not late:
+                return
+        outcome.skipped += [SkippedDomain(domain.uuid, domain.name, "its document is being changed by others; the next run saves it") for domain in late]
+
+    def _save_domain(self, said: SavedDomain, known: ProtectInputs, outcome: ProtectOutcome) -> bool:
+        """Judge one domain and write it; return false if another process wrote its document since it was read."""
+        host_id = self.here["host_id"]
+        domain = replace(said, disks=prove_images(said.disks, host_id, known.hosts), files=prove_images(said.files or (), host_id, known.hosts))
+        judgement = judge_domain(domain, known, self.here, self.by)
+        if judgement.kind == SAVED and self.write and self.ledger and not self._write_document(self.ledger, known, judgement):
+            return False
+        self._add_to_outcome(domain, known, judgement, outcome)
+        if judgement.body:
+            for disk in domain.disks:
+                if has_kept_locks(disk) and disk.is_lockable:
+                    outcome.kept_locks.setdefault(str(disk.mount.store if disk.mount else None), []).append(domain.name)
+            own = next((host for host in known.hosts if host.host_id == host_id), None)
+            outcome.unproved += list_unproved(domain, host_id, own)
+        return True
+
+    def _write_document(self, ledger: Ledger, known: ProtectInputs, judgement: Judgement) -> bool:
+        document = known.documents.get(judgement.body["uuid"])
+        try:
+            ledger.put_domain(decode(DomainEntry, judgement.body), document.version if document else None)
+        except Conflict:
+            return False
+        return True
+
+    def _add_to_outcome(self, said: SavedDomain, known: ProtectInputs, judgement: Judgement, outcome: ProtectOutcome) -> None:
+        uuid, name = said.uuid, said.name
+        if judgement.kind == CONFLICT:
+            outcome.conflicts.append(ConflictingDomain(uuid, name, judgement.why))
+        elif judgement.kind == SKIPPED:
+            outcome.skipped.append(SkippedDomain(uuid, name, judgement.why))
+        elif judgement.kind == SAVED:
+            outcome.saved.append(replace(describe_document(judgement.body), changes=judgement.changed))
+            before = known.documents[uuid].body if uuid in known.documents else None
+            outcome.before[name] = shown_changes(before, judgement)
+            outcome.after[name] = shown_changes(judgement.body, judgement)
+        else:
+            outcome.unchanged.append(describe_document(judgement.body))
+
+
+def _domain_name(known: ProtectInputs, uuid: str) -> str:
+    return str(known.documents[uuid].body["name"]) if uuid in known.documents else uuid

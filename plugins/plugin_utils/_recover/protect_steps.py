@@ -1,0 +1,273 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The steps that protect a host: its identity and tokens, the tokens of its peers, its domains, its boot guard.
+
+A role runs each step on all hosts before the next step, so that each host reads tokens that its peers have just left.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, IdentityAnswer
+
+from .._ledger.documents import Document, GuardStatus, HostEntry, HostProtection
+from .._ledger.host_entries import (
+    Grant,
+    HostIdentity,
+    find_host_entry,
+    list_entries,
+    list_uuid_notes,
+    make_entry,
+    new_grant,
+    recorded_grant,
+    revocable_folders,
+    update_entry,
+    with_grant,
+)
+from .._ledger.ledger import Ledger
+from .._ledger.remembered import find_missing_records
+from .protect_domains import DomainSaver, ProtectOutcome, SaveAnswer
+
+RunPhase = t.Callable[[str, JsonObject], JsonObject]
+ChangeEntry = t.Callable[[HostEntry], HostEntry]
+
+NOT_REVOCABLE = (
+    "No clean-shutdown token is granted: no other host was proved to see a folder with images of this one, so nobody could revoke a token while this "
+    "host is off. Every boot is held."
+)
+# The keys that a step writes to the host's entry for other hosts; without them the entry is unchanged.
+_TOKEN_KEYS = ("folders", "unwritable", "devices", "addresses")
+
+
+@dataclass(frozen=True)
+class _LeaveAnswer:
+    """The answer of a host that has left its tokens; C(folders), C(unwritable) and C(devices) are as in its entry."""
+
+    changed: bool
+    host_id: t.Optional[str]
+    folders: t.Mapping[str, str]
+    unwritable: t.Mapping[str, str]
+    devices: Maybe[t.Mapping[str, t.Optional[str]]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LeftTokens:
+    """The folders with a token of the host, and those in which none could be written, with the reason."""
+
+    left: tuple[str, ...]
+    unwritable: t.Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LeaveResult:
+    """The result of the step that leaves tokens."""
+
+    changed: bool
+    host_id: t.Optional[str]
+    tokens: LeftTokens
+    uuid_notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _SeeAnswer:
+    sees: t.Mapping[str, t.Mapping[str, t.Optional[str]]]
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReadResult:
+    """The result of the step that reads tokens. C(sees): by name of the peer, the paths of its tokens and devices that the host sees."""
+
+    changed: bool
+    sees: t.Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class ReportedGuard:
+    """The boot guard of a host. C(note) is for a person."""
+
+    installed: bool
+    systemd: bool
+    held_at_boot: bool
+    note: str
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GuardResult:
+    """The result of the step that sets up the boot guard."""
+
+    changed: bool
+    guard: ReportedGuard
+
+
+@dataclass(frozen=True)
+class _GuardAnswer:
+    """The answer of a host about its boot guard. C(revoked_in): the folders in which a person has revoked its grant."""
+
+    changed: bool
+    guard: ReportedGuard
+    revoked_in: Maybe[tuple[str, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProtectSteps:
+    """:arg ledger: None in check mode if it does not exist yet.
+
+    :arg phase: runs a phase on the host.
+    :arg check: to change nothing.
+    """
+
+    name: str
+    ledger: t.Optional[Ledger]
+    phase: RunPhase
+    by: str
+    check: bool
+
+    def leave_tokens(self, addresses: JsonObject) -> LeaveResult:
+        """Give the host its identity, entry and tokens. Raises L(Conflict), L(Unreachable)."""
+        identity, found = self._identify_host()
+        before = found.host if found else None
+        known = (before.folders or {}) if before else {}
+        answer = decode(_LeaveAnswer, self.phase("leave", {"ledger_id": self._ledger_id(), "known": known, "check": self.check}))
+        changed = answer.changed
+        if self.ledger and not self.check:
+            identity = HostIdentity(self.name, answer.host_id, identity.host_uuid, identity.machine_id)
+            after = self._update_entry(identity, lambda entry: _with_tokens(entry, answer, addresses))
+            changed = changed or before is None or _has_changed(before, after, ("name", "host_id", "host_uuid", "machine_id", *_TOKEN_KEYS))
+        tokens = LeftTokens(tuple(sorted(answer.folders)), answer.unwritable)
+        return LeaveResult(changed or before is None, answer.host_id, tokens, tuple(list_uuid_notes(before, identity, ())))
+
+    def read_tokens(self) -> ReadResult:
+        """Read the tokens of all peers and write which of them this host sees."""
+        own = self.find_entry()
+        if self.ledger is None or own is None:
+            return ReadResult(False, {})
+        peers = {entry.host_id: entry for entry in list_entries(self.ledger) if entry.host_id and entry.host_id != own.host_id}
+        work = {key: {host_id: getattr(peer, key) for host_id, peer in peers.items() if getattr(peer, key)} for key in ("folders", "devices")}
+        sees = decode(_SeeAnswer, self.phase("see", {**work, "host_id": own.host_id})).sees
+        changed = sees != (own.sees or {})
+        if changed and not self.check:
+            self._update_entry(_identity_in(own), lambda entry: replace(entry, sees=sees))
+        return ReadResult(changed, {peer.name: tuple(sorted(sees[host_id])) for host_id, peer in peers.items() if host_id in sees})
+
+    def save_domains(self) -> ProtectOutcome:
+        """Save the domains."""
+        own = self.find_entry()
+        host_id = own.host_id if own else None
+        here = encode(HostRef(self.name, host_id, own.host_uuid if own else None))
+        told: list[t.Optional[t.Sequence[JsonObject]]] = []
+
+        def ask(uuids: t.Optional[list[str]]) -> SaveAnswer:
+            answer = decode(SaveAnswer, self.phase("save", {"host_id": host_id, "uuids": uuids}))
+            told.append(answer.remembered or None)
+            return answer
+
+        outcome = DomainSaver(self.ledger, here, ask, self.by, write=not self.check and self.ledger is not None).save_domains()
+        outcome.missing_records = find_missing_records(self.ledger, [(self.name, moves) for moves in told])
+        return outcome
+
+    def set_up_guard(self, install: bool, with_token: bool) -> GuardResult:
+        """Install the boot guard, or only read its state. Writes in any case when the host was protected."""
+        own = self.find_entry()
+        before = recorded_grant(own)
+        if not install:
+            answer = self._run_guard_phase(own, before, install=False)
+            return GuardResult(answer.changed, answer.guard)
+        folders = self._revocable_folders(own) if with_token else {}
+        if before and not (folders and before.folders == folders):
+            self._take_back(own, before)
+            before = None
+        grant = before or (new_grant(own, folders) if own else None)
+        # While the host may hold a token, the ledger shows it: the grant is written before the host receives it, and removed after.
+        if grant and grant != before:
+            self._change_entry(own, lambda entry: with_grant(entry, grant))
+        answer = self._run_guard_phase(own, grant, install=True)
+        if grant and answer.revoked_in and not self.check:
+            # A revocation that ended before it reached the ledger.
+            self._take_back(own, grant)
+            return self.set_up_guard(install, with_token)
+        note = NOT_REVOCABLE if with_token and not folders else ""
+        guard = replace(answer.guard, note=" ".join(filter(None, (answer.guard.note, note))))
+        return GuardResult(answer.changed or grant != recorded_grant(own), guard)
+
+    def _run_guard_phase(self, own: t.Optional[HostEntry], grant: t.Optional[Grant], install: bool) -> _GuardAnswer:
+        """Run the phase on the host, write the guard's state and the grant into the host's entry, and return the answer."""
+        work: JsonObject = {"install": install, "grant": grant.for_host() if grant else None, "taken_back": [], "check": self.check}
+        answer, now = decode(_GuardAnswer, self.phase("guard", work)), utc_now()
+        guard = GuardStatus(answer.guard.installed, answer.guard.systemd, answer.guard.held_at_boot)
+
+        def changed(entry: HostEntry) -> HostEntry:
+            protected = replace(entry.protected or HostProtection(), at=now, by=self.by, guard=guard)
+            return with_grant(replace(entry, protected=protected), grant)
+
+        self._change_entry(own, changed)
+        return answer
+
+    def _take_back(self, own: t.Optional[HostEntry], grant: Grant) -> None:
+        """Withdraw a grant from the host, which never accepts it again, and then from the ledger."""
+        if not self.check:
+            self.phase("guard", {"install": True, "grant": None, "taken_back": [grant.id], "check": False})
+            self._change_entry(own, lambda entry: with_grant(entry, None))
+
+    def _revocable_folders(self, own: t.Optional[HostEntry]) -> dict[str, str]:
+        return revocable_folders(own, list_entries(self.ledger)) if own else {}
+
+    def list_shared_uuid_notes(self) -> list[str]:
+        """Return a sentence where other hosts have this one's libvirt UUID. All hosts of the play have their entries by now."""
+        own = self.find_entry()
+        return list_uuid_notes(None, _identity_in(own), list_entries(self.ledger)) if own else []
+
+    def find_entry(self) -> t.Optional[HostEntry]:
+        """Return the host's entry, by its name."""
+        found = self.ledger.find_host(name=self.name) if self.ledger else None
+        return found.host if found else None
+
+    def _identify_host(self) -> tuple[HostIdentity, t.Optional[Document]]:
+        answer = decode(IdentityAnswer, self.phase("identify", {"ledger_id": self._ledger_id()}))
+        said = answer.identity
+        if answer.libvirt_error:
+            raise Unreachable(f"Libvirt on {self.name} did not answer, so nothing was saved of it: {answer.libvirt_error}", "Start libvirt there.")
+        identity = HostIdentity(self.name, said.host_id, said.host_uuid, said.machine_id)
+        found = find_host_entry(self.ledger, identity) if self.ledger else None
+        if found and found.host.ledger_id and found.host.ledger_id != self._ledger_id():
+            raise Conflict(f"The entry of {self.name} is of the ledger {found.host.ledger_id}.", "Use that ledger. Nothing was changed.")
+        return identity, found
+
+    def _ledger_id(self) -> t.Optional[str]:
+        return self.ledger.ledger_id if self.ledger else None
+
+    def _update_entry(self, identity: HostIdentity, change: ChangeEntry) -> HostEntry:
+        ledger = t.cast("Ledger", self.ledger)
+
+        def changed(before: t.Optional[HostEntry]) -> HostEntry:
+            return change(make_entry(before, identity, before.state if before else "enabled", None, self.by))
+
+        return update_entry(ledger, lambda: find_host_entry(ledger, identity), changed)
+
+    def _change_entry(self, own: t.Optional[HostEntry], change: ChangeEntry) -> None:
+        if not self.check and self.ledger is not None and own is not None:
+            self._update_entry(_identity_in(own), change)
+
+
+def _identity_in(entry: HostEntry) -> HostIdentity:
+    return HostIdentity(entry.name, entry.host_id, entry.host_uuid, entry.machine_id or None)
+
+
+def _has_changed(before: HostEntry, after: HostEntry, keys: t.Sequence[str]) -> bool:
+    return any((getattr(before, key) or None) != (getattr(after, key) or None) for key in keys)
+
+
+def _with_tokens(entry: HostEntry, answer: _LeaveAnswer, addresses: JsonObject) -> HostEntry:
+    devices = entry.devices if answer.devices is ABSENT else answer.devices
+    return replace(entry, folders=answer.folders, unwritable=answer.unwritable, devices=devices, addresses=addresses)

@@ -1,0 +1,361 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The conditions for the release of a returned host.
+
+Its evacuations must have ended, and its cleanup must have found no obstacle. The domains that were displaced from the host are listed here too.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef, host_of
+
+from .._ledger.documents import Body, HostEntry
+from .._ledger.host_entries import HostIdentity, list_entries
+from .._ledger.ledger import Ledger
+from .._ledger.remembered import RememberedMove
+
+ENABLED = "enabled"
+
+
+@dataclass(frozen=True)
+class Home:
+    """C(host) is the entry of the host to which a domain belongs; C(record) is the oldest move from that host, null if the document has the origin."""
+
+    host: HostEntry
+    record: t.Optional[MoveRecord]
+
+
+def displacing_since(hosts: Iterable[HostEntry]) -> t.Optional[str]:
+    """Return the time from which records can displace a domain from one of these hosts; null if all hosts are enabled."""
+    return min((host.since for host in hosts if host.state != ENABLED and host.since), default=None)
+
+
+def find_homes(hosts: Sequence[HostEntry], documents: Iterable[Body], records: Iterable[MoveRecord]) -> dict[str, Home]:
+    """Return the home of each displaced domain by UUID, also of those that are back.
+
+    :arg hosts: all entries of the ledger.
+    :arg documents: of all domains. An origin in a document is older than any given record.
+    :arg records: moves and evacuations that put their domain elsewhere.
+    """
+    found: dict[str, Home] = {}
+    for record in sorted(records, key=lambda one: one.created_at):
+        source = next((host for host in hosts if host.host_ref.is_same(record.source)), None)
+        if source is not None and _has_displaced(record, source):
+            found.setdefault(record.domain.uuid.lower(), Home(source, record))
+    for document in documents:
+        origin = (document.get("protected") or {}).get("origin")
+        source = next((host for host in hosts if host.name == origin), None) if origin else None
+        if source is not None:
+            found[document["uuid"]] = Home(source, None)
+    return found
+
+
+def is_at(document: t.Optional[Body], host: HostEntry) -> bool:
+    """Whether the domain is on that host and nowhere else, according to the ledger."""
+    places = (document or {}).get("possible_hosts") or []
+    return bool(places) and all(host_of(place).is_same(host.host_ref) for place in places)
+
+
+def _has_displaced(record: MoveRecord, source: HostEntry) -> bool:
+    """Whether the record took its domain off a host that was in maintenance or dead; a move from a host in service does not count."""
+    if record.type == s.EVACUATION and record.status == s.DONE:
+        return True
+    return bool(source.state != ENABLED and source.since and record.created_at >= source.since and record.status in (s.COMPLETED, s.DONE))
+
+
+WRITE_TRIES = 5
+
+
+@dataclass(frozen=True)
+class DisplacedDomain:
+    """A domain that was displaced from its host.
+
+    :arg since: when its oldest move from the host was accepted.
+    :arg possible_hosts: the names of the hosts that it may be on, according to the ledger.
+    :arg remembered: whether the ledger has its definition.
+    """
+
+    uuid: str
+    name: t.Optional[str]
+    since: Maybe[str] = ABSENT
+    possible_hosts: Maybe[tuple[t.Optional[str], ...]] = ABSENT
+    remembered: Maybe[bool] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DisplacedDomains:
+    """The displaced domains of one host, those that are back, and whether the ledger was or would be changed."""
+
+    changed: bool
+    displaced: tuple[DisplacedDomain, ...]
+    returned: tuple[DisplacedDomain, ...]
+
+
+def keep_origins(ledger: Ledger, host: HostEntry, write: bool) -> DisplacedDomains:
+    """Write the origin of each domain that was displaced from the host, and remove that of those that are back.
+
+    An origin is kept with what C(protect) has saved of a domain; one that was never protected is only reported.
+    Raises L(Conflict) if other processes keep changing a document.
+    """
+    documents = {document.body["uuid"]: document.body for document in ledger.list_domains()}
+    known = find_homes(list_entries(ledger), documents.values(), _read_records(ledger))
+    mine = {uuid: home for uuid, home in known.items() if home.host.host_ref.is_same(host.host_ref)}
+    back = {uuid for uuid in mine if is_at(documents.get(uuid), host)}
+    changes = [_set_origin(ledger, uuid, None if uuid in back else host.name, write) for uuid in mine]
+    found = sorted((_describe_displaced(uuid, home, documents.get(uuid)) for uuid, home in mine.items()), key=lambda one: (str(one.name), one.uuid))
+    return DisplacedDomains(any(changes), tuple(one for one in found if one.uuid not in back), tuple(one for one in found if one.uuid in back))
+
+
+def _read_records(ledger: Ledger) -> list[MoveRecord]:
+    found = {record.id: record for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE])}
+    begin = displacing_since(list_entries(ledger))
+    if begin:
+        found |= {record.id: record for record in ledger.list_records(statuses=[s.COMPLETED, s.DONE], since=begin)}
+    return list(found.values())
+
+
+def _set_origin(ledger: Ledger, uuid: str, origin: t.Optional[str], write: bool) -> bool:
+    """Set the origin. Return whether it was another one. A document that another process has written in the meantime is read and changed again."""
+    for rest in reversed(range(WRITE_TRIES)):
+        found = ledger.read_domain(uuid)
+        protected = (found.domain.protected or None) if found else None
+        if found is None or protected is None or protected.get("origin") == origin:
+            return False
+        if not write:
+            return True
+        try:
+            ledger.put_domain(replace(found.domain, protected={**protected, "origin": origin}), found.version)
+            return True
+        except Conflict:
+            if not rest:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _describe_displaced(uuid: str, home: Home, document: t.Optional[Body]) -> DisplacedDomain:
+    record = home.record
+    return DisplacedDomain(
+        uuid=uuid,
+        name=document["name"] if document else record.domain.name if record else None,
+        since=record.created_at if record else None,
+        possible_hosts=tuple(place.get("host") for place in (document or {}).get("possible_hosts") or []),
+        remembered=bool((document or {}).get("protected")),
+    )
+
+
+@dataclass(frozen=True)
+class RecordSummary:
+    """A record that is an obstacle. One that the ledger has lost has no reason."""
+
+    id: t.Optional[str]
+    type: str
+    status: str
+    reason: t.Optional[str]
+    domain: DomainRef
+    source: t.Optional[str]
+    destination: t.Optional[str]
+
+
+@dataclass(frozen=True)
+class Obstacles:
+    """Records that prevent the return of a host.
+
+    :arg withheld: its evacuations that are not closed.
+    :arg lost: records that name it and that the ledger has lost.
+    :arg unsettled: all records of the ledger for which the host stays in maintenance.
+    """
+
+    withheld: list[MoveRecord]
+    lost: list[RememberedMove]
+    unsettled: list[MoveRecord]
+
+    @classmethod
+    def from_records(cls, records: Iterable[MoveRecord], missing: Iterable[RememberedMove], identity: HostIdentity) -> Obstacles:
+        """Return the obstacles for the host with this identity.
+
+        :arg missing: what the ledger has lost, see L(missing_records).
+        """
+        listed = list(records)
+        return cls(find_withholding(listed, identity), find_forgotten(missing, identity), find_keeping_out(listed, identity))
+
+    @property
+    def withheld_by(self) -> list[RecordSummary]:
+        """The records that forbid the release."""
+        return [*map(summarize_record, self.withheld), *map(summarize_record, self.lost)]
+
+    @property
+    def open_records(self) -> list[RecordSummary]:
+        """The records that keep the host in maintenance."""
+        return [*map(summarize_record, self.unsettled), *map(summarize_record, self.lost)]
+
+
+def find_withholding(records: Iterable[MoveRecord], identity: HostIdentity) -> list[MoveRecord]:
+    """Return the evacuations of this host that are not closed: each may have left a copy here that must not be started.
+
+    Identity is the host_id. A record without one is matched by libvirt UUID or name, which never permit anything but may forbid.
+    """
+    is_open = s.UNSETTLED | s.TOMBSTONE
+    found = [record for record in records if record.type == s.EVACUATION and record.status in is_open and _is_of(record.source, identity)]
+    return sorted(found, key=lambda record: (str(record.domain.name), record.created_at))
+
+
+def find_keeping_out(records: Iterable[MoveRecord], identity: HostIdentity) -> list[MoveRecord]:
+    """Return the records for which the host stays in maintenance: those that withhold its release, and every unsettled one that names it."""
+    listed = list(records)
+    named = [record for record in listed if record.is_unsettled and not record.superseded_by and any(_is_of(end, identity) for end in record.ends)]
+    known = {record.id for record in named}
+    return named + [record for record in find_withholding(listed, identity) if record.id not in known]
+
+
+def find_forgotten(missing: Iterable[RememberedMove], identity: HostIdentity) -> list[RememberedMove]:
+    """Return those of the records that the ledger has lost (see L(missing_records)) that name this host: the domains that belong on it are not known."""
+    return [one for one in missing if any(_is_of(end, identity) for end in (one.source, one.destination))]
+
+
+def summarize_record(record: MoveRecord | RememberedMove) -> RecordSummary:
+    """Return the entry of a result for a record that is an obstacle."""
+    reason = record.reason if isinstance(record, MoveRecord) else None
+    return RecordSummary(record.id, record.type, record.status, reason, record.domain, record.source.host, record.destination.host)
+
+
+def _is_of(end: HostRef, identity: HostIdentity) -> bool:
+    return end.may_be(HostRef(identity.name, identity.host_id, identity.host_uuid))
+
+
+@dataclass(frozen=True)
+class NotedDomain:
+    """A domain that is to be started again, as C(boot_guard) returns it.
+
+    :arg why: the reasons.
+    """
+
+    uuid: str
+    name: t.Optional[str]
+    why: tuple[str, ...]
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GuardState:
+    """The boot guard of a host."""
+
+    installed: bool
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GuardAnswer:
+    """The state of the boot guard of a host, and its identity.
+
+    :arg damaged: paths of notes that cannot be read.
+    """
+
+    changed: bool
+    guard: GuardState
+    to_start: tuple[NotedDomain, ...]
+    damaged: tuple[str, ...]
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def has_guard(self) -> bool:
+        """Whether the boot guard is installed."""
+        return self.guard.installed
+
+
+@dataclass(frozen=True)
+class _CleanedDomain:
+    """A domain in the result of C(evacuation_cleanup).
+
+    :arg superseded: the IDs of older records that were completed with its own.
+    """
+
+    record: str
+    name: Maybe[str] = ABSENT
+    superseded: Maybe[tuple[str, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _MissingRecord:
+    id: str
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _CleanupResult:
+    """What C(evacuation_cleanup) has returned."""
+
+    cleaned: tuple[_CleanedDomain, ...]
+    superseded: tuple[_CleanedDomain, ...]
+    refused: tuple[_CleanedDomain, ...]
+    missing_records: tuple[_MissingRecord, ...]
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def completed_records(self) -> frozenset[str]:
+        """The IDs of the records that the cleanup has completed."""
+        older = (record for entry in self.cleaned for record in entry.superseded or ())
+        return frozenset([*older, *(entry.record for entry in (*self.cleaned, *self.superseded))])
+
+
+@dataclass(frozen=True)
+class CleanedHost:
+    """A host on which C(evacuation_cleanup) was run before its release.
+
+    :arg lost: names of domains whose evacuation from the host the ledger has lost.
+    :arg predicted: IDs of records that the cleanup would complete; empty unless it ran in check mode.
+    """
+
+    host: str
+    lost: tuple[str, ...] = ()
+    predicted: frozenset[str] = frozenset()
+    check_mode: bool = False
+
+    @classmethod
+    def from_cleanup(cls, host: str, cleanup: Json, check_mode: bool) -> CleanedHost:
+        """Return the host from the result of its cleanup. Raises L(InvalidArgument) for any other value."""
+        try:
+            result = decode(_CleanupResult, cleanup)
+        except ShapeError as error:
+            raise InvalidArgument("'_work.recover' must have the result of evacuation_cleanup.", "Only the roles of this collection may set _work.") from error
+        missing = {record.id for record in result.missing_records}
+        lost = tuple(str(entry.name) for entry in result.refused if entry.record in missing)
+        return cls(host, lost, result.completed_records if check_mode else frozenset(), check_mode)
+
+    def check_nothing_lost(self) -> None:
+        """Raise L(Unsafe) if the ledger has lost evacuations of the host. Their leftovers would start automatically at one of the next boots."""
+        if self.lost:
+            raise Unsafe(
+                f"The ledger was set back: it does not have all evacuations of {self.host} any more, of {', '.join(self.lost)}. "
+                "Nothing was released or started there.",
+                "Settle the records or remove the leftovers, as described for each domain; then run recover again.",
+            )
+
+    def check_guarded(self, has_guard: bool, withheld: Sequence[RecordSummary]) -> None:
+        """Raise L(Unsafe) for a host without boot guard that has open evacuations."""
+        if withheld and not has_guard and not self.check_mode:
+            names = ", ".join(str(record.domain.name) for record in withheld)
+            raise Unsafe(
+                f"{self.host} has no boot guard and open evacuations, of {names}. No guest was started.",
+                "Run recover again when evacuation_cleanup refuses none of them, or settle the records with the module host.",
+            )
+
+    def can_release(self, has_guard: bool) -> bool:
+        """Whether the boot guard releases the host: it is installed, and the cleanup was not only predicted."""
+        return has_guard and not self.predicted
+
+    def without_predicted(self, records: Iterable[RecordSummary]) -> list[RecordSummary]:
+        """Return the records without those that the cleanup would complete."""
+        return [record for record in records if record.id not in self.predicted]

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Whether a host has the networks, bridges and interfaces that the guest is connected to, and the host devices that it uses."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostDevice
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DeviceNeed
+
+from ..fleet import Fleet, HostState
+from ..guests import device_key
+from ..request import Request
+from .base import PASS, Finding, Rule
+
+
+class Networks(Rule):
+    """Each must exist under the same name; a libvirt network must also be active."""
+
+    name = "networks"
+
+    def applies_to(self, request: Request) -> bool:
+        """Return whether it has any interface."""
+        return bool(request.networks)
+
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name what is missing. Unknown networks are a warning."""
+        judged = (_JUDGES.get(network.type, _pass_any)(network.source or "", host) for network in request.networks)
+        findings = [finding for finding in judged if finding is not PASS]
+        if not findings:
+            return PASS
+        reasons = dict.fromkeys(finding.reason for finding in findings if finding.reason)
+        return Finding(" ".join(reasons) or None, tuple(dict.fromkeys(warning for finding in findings for warning in finding.warnings)))
+
+
+def _judge_network(name: str, host: HostState) -> Finding:
+    networks = host.hardware.networks
+    if networks is None:
+        return _warn_unknown_network("network", name, host)
+    found = networks.get(name)
+    if found is None:
+        return Finding(f"It has no network {name}.")
+    return PASS if found.active else Finding(f"Its network {name} is not active.")
+
+
+def _judge_bridge(name: str, host: HostState) -> Finding:
+    if name in host.hardware.network_bridges or name in (host.hardware.bridges or ()):
+        return PASS
+    return _pass_if_seen("bridge", name, host) if host.hardware.bridges is None else Finding(f"It has no bridge {name}.")
+
+
+def _judge_interface(name: str, host: HostState) -> Finding:
+    interfaces = host.hardware.interfaces
+    if interfaces is None:
+        return _pass_if_seen("interface", name, host)
+    return PASS if name in interfaces else Finding(f"It has no network interface {name}.")
+
+
+def _pass_any(_name: str, _host: HostState) -> Finding:
+    return PASS
+
+
+def _pass_if_seen(kind: str, name: str, host: HostState) -> Finding:
+    """Accept a name that libvirt has reported if the host itself was not queried; a missing name proves nothing."""
+    return PASS if re.sub("[^A-Za-z0-9]", "_", name) in host.hardware.net_devices else _warn_unknown_network(kind, name, host)
+
+
+def _warn_unknown_network(kind: str, name: str, host: HostState) -> Finding:
+    return Finding(warnings=(f"Whether {host.name} has the {kind} {name} is not known.",))
+
+
+_JUDGES = {"network": _judge_network, "bridge": _judge_bridge, "direct": _judge_interface}
+
+Product = tuple[t.Optional[str], t.Optional[str]]
+Device = t.Union[DeviceNeed, HostDevice]
+
+
+class HostDevices(Rule):
+    """Each must exist at the same address, be the same product, and not be in use. Only QEMU knows whether it can be moved."""
+
+    name = "host_devices"
+
+    def applies_to(self, request: Request) -> bool:
+        """Return whether it holds any device."""
+        return bool(request.devices)
+
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name the devices that are missing, different or in use."""
+        if host.hardware.devices is None:
+            return Finding(warnings=(f"Whether {host.name} has the devices that {request.name} holds is not known.",))
+        problems = [problem for problem in (_device_problem(device, request, host, fleet) for device in request.devices) if problem]
+        if problems:
+            return Finding(" ".join(problems))
+        return Finding(warnings=(f"{request.name} holds {_devices_text(request)}: only QEMU can say whether the state of such a device moves to {host.name}.",))
+
+
+def _device_problem(device: DeviceNeed, request: Request, host: HostState, fleet: Fleet) -> str:
+    devices = host.hardware.devices or {}
+    key, wanted = device_key(device), _wanted_product(device, request, fleet)
+    if not key[1]:
+        found = any(kind == key[0] and _product_of(there) == wanted for (kind, _address), there in devices.items())
+        return "" if found else f"It has no {_text_of(device, wanted)}."
+    there = devices.get(key)
+    if there is None:
+        return f"It has no {_text_of(device, wanted)} at the address {key[1]}."
+    if any(wanted) and any(_product_of(there)) and _product_of(there) != wanted:
+        return f"It has another device at the address {key[1]}: {_text_of(there, _product_of(there))}, and {request.name} holds {_text_of(device, wanted)}."
+    owner = next((guest.name for guest in host.guests.values() if guest.uuid != request.uuid and key in guest.devices), None)
+    return f"Its {_text_of(device, wanted)} at the address {key[1]} is held by {owner}." if owner else ""
+
+
+def _wanted_product(device: DeviceNeed, request: Request, fleet: Fleet) -> Product:
+    """Return vendor and product; a definition without them means the device at that address of its host."""
+    if device.vendor or device.product:
+        return _product_of(device)
+    source = fleet.source_of(request)
+    there = ((source.hardware.devices if source else None) or {}).get(device_key(device))
+    return _product_of(there) if there else (None, None)
+
+
+def _product_of(device: Device) -> Product:
+    return device.vendor or None, device.product or None
+
+
+def _text_of(device: Device, names: Product) -> str:
+    told = ":".join(name for name in names if name)
+    return f"{device.kind} device {told}" if told else f"{device.kind} device"
+
+
+def _devices_text(request: Request) -> str:
+    return ", ".join(" ".join(part for part in (_text_of(device, _product_of(device)), device.address) if part) for device in request.devices)

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The inventory variable kvmfleet_scheduler of a host: what the scheduler may use of the host, and its labels, limits and weights."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+
+SCHEDULER_VARIABLE = "kvmfleet_scheduler"
+DEFAULT_WEIGHTS: t.Final[Mapping[str, float]] = {"free_memory": 1.0, "free_cpu": 1.0, "soft_groups": 1.0, "moves": -1.0}
+
+_MAX_NUMBER = 1e9
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The maximum number of active domains of a host, of its simultaneous moves, and of those of the whole fleet; None means no limit."""
+
+    domains: t.Optional[int] = None
+    moves_in: t.Optional[int] = None
+    moves_out: t.Optional[int] = None
+    moves_total: t.Optional[int] = None
+
+
+@dataclass(frozen=True)
+class SchedulerSettings:
+    """The share of a host that guests may use, its labels, and its weights. Ratios as in Nova."""
+
+    cpu_allocation_ratio: float = 4.0
+    ram_allocation_ratio: float = 1.0
+    disk_allocation_ratio: float = 1.0
+    reserved_memory_mib: int = 512
+    reserved_cpus: int = 0
+    labels: frozenset[str] = frozenset()
+    limits: Limits = Limits()
+    weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS, hash=False)
+
+    @classmethod
+    def from_variable(cls, value: Json, host: str) -> SchedulerSettings:
+        """Return the settings of a host. Raises L(InvalidArgument) naming variable, host, value and what is allowed."""
+        return _merge_settings(cls(), value, SCHEDULER_VARIABLE, f" of {host}")
+
+    def with_task(self, value: Json) -> SchedulerSettings:
+        """Return these settings with those of a task's C(scheduler) over them, limits and weights one by one. Raises L(InvalidArgument)."""
+        return _merge_settings(self, value, "scheduler", "")
+
+    def as_json(self) -> JsonObject:
+        """Return them as a plan document keeps them."""
+        return {**asdict(self), "labels": sorted(self.labels), "weights": dict(self.weights)}
+
+
+def _merge_settings(base: SchedulerSettings, value: Json, variable: str, whose: str) -> SchedulerSettings:
+    if value is None:
+        return base
+    changes: dict[str, t.Any] = {}
+    for key, given in _checked_keys(value, _VALUE_READERS, variable, whose).items():
+        name = f"{variable}.{key}"
+        if key == "limits":
+            limits: dict[str, t.Any] = {**_read_members(given, dict.fromkeys(asdict(Limits()), _read_limit), name, whose)}
+            changes[key] = replace(base.limits, **limits)
+        elif key == "weights":
+            changes[key] = {**base.weights, **_read_members(given, dict.fromkeys(DEFAULT_WEIGHTS, _read_weight), name, whose)}
+        else:
+            changes[key] = _VALUE_READERS[key](given, name, whose)
+    return replace(base, **changes)
+
+
+def _read_members(value: Json, readers: Mapping[str, Reader], variable: str, whose: str) -> dict[str, Setting]:
+    given = {} if value is None else _checked_keys(value, readers, variable, whose)
+    return {key: readers[key](item, f"{variable}.{key}", whose) for key, item in given.items()}
+
+
+def _checked_keys(value: Json, known: Mapping[str, Reader], variable: str, whose: str) -> JsonObject:
+    if not isinstance(value, Mapping):
+        raise _invalid_value(variable, whose, value, "a dictionary")
+    unknown = [str(key) for key in value if key not in known]
+    if unknown:
+        raise InvalidArgument(f"{variable}{whose} has unknown keys: {', '.join(unknown)}.", f"Valid names are: {', '.join(known)}.")
+    return value
+
+
+def _invalid_value(variable: str, whose: str, value: Json, allowed: str) -> InvalidArgument:
+    return InvalidArgument(f"{variable}{whose} is {value!r}.", f"Give {allowed}.")
+
+
+def _read_number(value: Json) -> float:
+    """Return the number, or not-a-number; what was templated may come as text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return math.nan
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return math.nan
+    return number if abs(number) <= _MAX_NUMBER else math.nan
+
+
+def _read_ratio(value: Json, variable: str, whose: str) -> float:
+    number = _read_number(value)
+    if not number > 0:
+        raise _invalid_value(variable, whose, value, "a number above 0, such as 1.0")
+    return number
+
+
+def _read_weight(value: Json, variable: str, whose: str) -> float:
+    number = _read_number(value)
+    if math.isnan(number):
+        raise _invalid_value(variable, whose, value, "a number; 0 ignores the weigher, a negative number reverses it")
+    return number
+
+
+def _read_whole(value: Json, variable: str, whose: str) -> int:
+    number = _read_number(value)
+    if not number >= 0 or number != int(number):
+        raise _invalid_value(variable, whose, value, "a whole number that is not negative")
+    return int(number)
+
+
+def _read_limit(value: Json, variable: str, whose: str) -> t.Optional[int]:
+    return None if value is None else _read_whole(value, variable, whose)
+
+
+def _read_labels(value: Json, variable: str, whose: str) -> frozenset[str]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(label, str) and label for label in value):
+        raise _invalid_value(variable, whose, value, "a list of labels")
+    return frozenset(value)
+
+
+Setting = t.Union[float, frozenset[str], None]
+Reader = Callable[[Json, str, str], Setting]
+
+_VALUE_READERS: t.Final[Mapping[str, Reader]] = {
+    "cpu_allocation_ratio": _read_ratio,
+    "ram_allocation_ratio": _read_ratio,
+    "disk_allocation_ratio": _read_ratio,
+    "reserved_memory_mib": _read_whole,
+    "reserved_cpus": _read_whole,
+    "labels": _read_labels,
+    "limits": _read_limit,
+    "weights": _read_weight,
+}

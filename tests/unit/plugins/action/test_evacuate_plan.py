@@ -1,0 +1,156 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module evacuate_plan: each of its steps, on three hosts of which the first one is dead."""
+
+from __future__ import annotations
+
+import pathlib
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action import evacuate_plan
+from ansible_collections.kvmfleet.migration.plugins.action.evacuate_plan import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import action as common
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site
+
+Body = dict[str, t.Any]
+TASKS = {"host": "kvm1", "action": "off", "status": "off"}
+PLAY = ["kvm2", "kvm3"]
+
+
+class Node:
+    """The control node of a site; its tasks run on kvm2."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.check_mode = False
+        self.strategy = "linear"
+        self.no_log = False
+
+    def task(self, step: str, work: Body | None = None, **args: t.Any) -> Body:
+        action = ActionModule.__new__(ActionModule)
+        action._loader = None
+        play = types.SimpleNamespace(strategy=self.strategy)
+        action._task = types.SimpleNamespace(async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None, no_log=self.no_log, get_play=lambda: play)
+        given = {"fence_tasks": "", "play": PLAY, **(work or {})}
+        action._task.args = {"source": "kvm1", "step": step, "lock_wait_seconds": 0, "_work": given, **args}
+        action._execute_module = self._run  # type: ignore[method-assign]
+        hosts = {name: dict(self.site.settings()._hostvars[name]) for name in self.site.listed}
+        return action.run_with_options(task_vars("kvm2", {**hosts.pop("kvm2"), "kvmfleet_ledger": str(self.site.ledger.name)}, hosts))
+
+    def _run(self, module_name: str, module_args: Body, task_vars: Body) -> Body:
+        work = module_args["_work"]
+        return self.site.phase("kvm2", work["phase"], work)
+
+
+def power(site: Site) -> str:
+    return site.agents["kvm1"].file("power").read_text().strip()
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.fixture
+def node(site: Site, monkeypatch: pytest.MonkeyPatch) -> Node:
+    def evacuation(*args: t.Any) -> Evacuation:
+        run = Evacuation(*args)
+        run.proofs.knock = site.knock
+        return run
+
+    monkeypatch.setattr(common, "Evacuation", evacuation)
+    monkeypatch.setattr(evacuate_plan, "Display", lambda: types.SimpleNamespace(display=print))
+    return Node(site)
+
+
+def test_the_check_step_asks_no_host(node: Node, site: Site) -> None:
+    assert node.task("check") == {"changed": False, "assess_first": False}
+    assert node.task("check", {"fence_tasks": "fence.yml"})["assess_first"]
+    with pytest.raises(InvalidArgument, match="one of the hosts of the play"):
+        node.task("check", source="kvm3")
+    assert site.phases == []
+
+
+@pytest.mark.parametrize("strategy", ["free", "ansible.builtin.free", "host_pinned"])
+def test_strategies_that_do_not_keep_hosts_together_are_refused(node: Node, strategy: str) -> None:
+    node.strategy = strategy
+    for step in ("check", "survivors", "assess", "prove", "plan"):
+        with pytest.raises(NotSupported, match="Nothing was started"):
+            node.task(step)
+
+
+def test_survivors_are_those_that_answered(node: Node) -> None:
+    answered = {"ansible_facts": {"kvmfleet_host": {}}}
+    assert node.task("survivors", {"asked": {"kvm2": answered, "kvm3": {"unreachable": True}}})["survivors"] == ["kvm2"]
+
+
+def test_the_assess_step_fences_no_host(node: Node, site: Site) -> None:
+    site.agent()
+    site.save("web")
+    done = node.task("assess")
+    assert ([one["name"] for one in done["domains"]], done["changed"]) == (["web"], False)
+    assert done["source"]["host"] == "kvm1"
+    assert site.agents["kvm1"].asked() == []
+    assert "evidence" not in done
+
+
+def test_the_fence_agent_proves_and_the_plan_distributes_the_domains(node: Node, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.agent(power="on")
+    uuids = [site.save(f"web{number}") for number in range(4)]
+    proved = node.task("prove")
+    assert (proved["changed"], [one["kind"] for one in proved["evidence"]], len(proved["domains"])) == (True, ["fence_agent"], 4)
+    assert power(site) == "off"
+    done = node.task("plan", fencing=proved["evidence"], survivors=PLAY, since=proved["since"])
+    assert sorted([*done["shares"]["kvm2"], *done["shares"]["kvm3"]]) == sorted(uuids)
+    assert (done["uncovered"], done["changed"]) == ([], False)
+    assert "kvm2: web" in capsys.readouterr().out
+    node.no_log = True
+    assert list(node.task("plan", fencing=proved["evidence"], since=proved["since"])["shares"]) == ["kvm2"]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_host_without_domains_is_not_fenced(node: Node, site: Site) -> None:
+    site.agent(power="on")
+    assert node.task("prove")["domains"] == []
+    assert power(site) == "on"
+    assert (node.task("plan")["shares"], node.task("plan")["evidence"]) == ({}, [])
+
+
+def test_check_mode_fences_no_host(node: Node, site: Site) -> None:
+    site.agent(power="on")
+    site.save("web")
+    node.check_mode = True
+    proved = node.task("prove")
+    assert (proved["changed"], proved["evidence"], power(site)) == (False, [], "on")
+    assert node.task("plan", survivors=PLAY, since=proved["since"])["uncovered"] == []
+
+
+def test_evidence_of_tasks_is_accepted_and_missing_evidence_is_refused(node: Node, site: Site) -> None:
+    site.save("web")
+    at = site.gathered_at
+    proved = node.task("prove", {"fence_tasks": "fence.yml", "evidence": {**TASKS, "at": at}})
+    assert [(one["kind"], one["status"]) for one in proved["evidence"]] == [("tasks", "off")]
+    with pytest.raises(Unsafe, match="has set no fact evacuate_host_evidence"):
+        node.task("prove", {"fence_tasks": "fence.yml", "evidence": ""})
+
+
+def test_force_down_is_accepted_as_evidence(node: Node, site: Site) -> None:
+    site.save("web")
+    assert [one["kind"] for one in node.task("prove", force_down={"reason": "pulled"})["evidence"]] == ["person"]
+
+
+def test_domains_with_disks_of_the_dead_host_alone_are_lost_until_return(node: Node, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.agent()
+    site.save("web")
+    site.save("local", seen_by=["kvm1"])
+    done = node.task("plan", fencing=node.task("prove")["evidence"], survivors=PLAY)
+    assert [one["name"] for one in done["lost_until_return"]] == ["local"]
+    assert "local is lost until kvm1 returns: no other host was proved to see disk vda" in capsys.readouterr().out

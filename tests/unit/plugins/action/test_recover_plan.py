@@ -1,0 +1,194 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module recover_plan: refuses hosts that may not be recovered, and decides what is started on a host and what moves back to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action.recover_plan import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, host, noted, record, uid
+
+Body = dict[str, t.Any]
+
+
+def known(name: str, *domains: Body) -> Body:
+    return {**f.host(name, domains=domains), "host_id": uid(f"id {name}"), "host_uuid": uid(f"libvirt {name}")}
+
+
+def guest(name: str, active: bool = True, path: str = "") -> Body:
+    disks = [f.disk("vda", source=path, store=path)] if path else []
+    return f.domain(name, uuid=uid(name), active=active, state="running" if active else "shut off", disks=disks)
+
+
+class Node:
+    """A control node that knows the facts of three hosts; the task runs on kvm1, which was drained."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder / "ledger"
+        self.facts: dict[str, Body | None] = {"kvm1": known("kvm1"), "kvm2": known("kvm2"), "kvm3": known("kvm3")}
+        self.check_mode = False
+
+    def ledger(self, **changes: t.Any) -> FileLedger:
+        ledger = FileLedger(str(self.folder))
+        more = {"machine_id": None, "reason": None, "by": "test"}
+        for entry in ({**host("kvm1", "maintenance"), **changes}, host("kvm2"), host("kvm3")):
+            ledger.put_host(host_entry({**entry, **more}), None)
+        return ledger
+
+    def task(self, step: str, asked: list[Body] | None = None, state: str = "enabled", **args: t.Any) -> Body:
+        action = ActionModule.__new__(ActionModule)
+        action._loader = None
+        action._task = types.SimpleNamespace(async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None, no_log=False)
+        action._task.args = {"step": step, "fleet": ["kvm1", "kvm2", "kvm3"], "_work": {"asked": asked or [], "state": state}, **args}
+        hosts = {name: {"inventory_hostname": name, "ansible_facts": {"kvmfleet_host": facts}} for name, facts in self.facts.items()}
+        return action.run_with_options(task_vars("kvm1", {**hosts.pop("kvm1"), "kvmfleet_ledger": str(self.folder)}, hosts))
+
+    def refused(self, kind: type[KvmfleetError], words: str, step: str, **args: t.Any) -> None:
+        with pytest.raises(kind, match=words):
+            self.task(step, **args)
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path) -> Node:
+    return Node(tmp_path)
+
+
+def displace(ledger: FileLedger, name: str = "web1") -> None:
+    """Write what a drain leaves of a protected domain."""
+    ledger.put_domain(domain_entry(document(name, "kvm1")), None)
+    stored = ledger.open_record(record(name, "kvm1", "kvm2", s.ACCEPTED))
+    ledger.update_record(stored, dataclasses.replace(stored.record, status=s.COMPLETED))
+
+
+def origin(ledger: FileLedger, name: str = "web1") -> t.Any:
+    found = ledger.read_domain(uid(name))
+    assert found
+    return found.body["protected"]["origin"]
+
+
+def test_displaced_domains_of_a_known_host_are_noted_once(node: Node) -> None:
+    ledger = node.ledger(protected={"at": "then"})
+    displace(ledger)
+    node.check_mode = True
+    assert (node.task("check")["changed"], origin(ledger)) == (True, None)
+    node.check_mode = False
+    done = node.task("check")
+    assert (done["changed"], [entry["name"] for entry in done["displaced"]], done["returned"]) == (True, ["web1"], [])
+    assert (done["is_protected"], origin(ledger)) == (True, "kvm1")
+    assert not node.task("check")["changed"]
+
+
+def test_a_host_that_the_ledger_does_not_know_is_refused(node: Node) -> None:
+    words = r"The ledger does not know kvm1, so the domains that belong there are not known\. If it is a new host, protect it .*Nothing was changed\."
+    node.refused(NotFound, words, "check")
+    assert not node.folder.exists()
+    node.ledger(host_id=None)
+    node.refused(NotFound, words, "check")
+    node.refused(NotFound, words, "bring_home")
+
+
+def test_a_host_that_was_discarded_is_refused(node: Node) -> None:
+    node.ledger(discarded={"at": "then", "by": "Ada", "reason": "burnt"})
+    node.refused(Unsafe, r"was discarded at then by Ada \(burnt\).*adopt_identity", "check")
+
+
+def test_a_host_with_a_domain_or_an_image_in_use_twice_is_refused(node: Node) -> None:
+    node.ledger()
+    node.facts.update(kvm2=known("kvm2", guest("twice")), kvm3=known("kvm3", guest("twice")))
+    assert node.task("check")["displaced"] == []
+    node.facts["kvm1"] = known("kvm1", guest("twice", active=False))
+    node.refused(Unsafe, r"twice .*active on kvm2 and kvm3.* Nothing was cleaned, released or started on kvm1\.", "check")
+    node.facts.update(kvm1=known("kvm1", guest("a", path="/srv/x")), kvm2=known("kvm2", guest("b", path="/srv/x")), kvm3=known("kvm3"))
+    node.refused(Unsafe, r"image /srv/x is open for writing", "check")
+
+
+def test_a_new_answer_of_a_host_overrides_its_facts(node: Node) -> None:
+    node.ledger()
+    node.facts["kvm1"] = known("kvm1", guest("web1", active=False))
+    answer = {"item": "kvm2", "ansible_facts": {"kvmfleet_host": known("kvm2", guest("web1"))}}
+    todo = [noted("web1")]
+    assert [entry["name"] for entry in node.task("start", to_start=todo)["start"]] == ["web1"]
+    assert [entry["reason"] for entry in node.task("start", to_start=todo, asked=[answer])["forget"]] == ["It is active on kvm2."]
+
+
+def test_a_domain_is_not_started_while_a_host_is_silent_unless_it_is_accepted(node: Node) -> None:
+    node.ledger()
+    node.facts["kvm1"] = known("kvm1", guest("web1", active=False))
+    silence = [{"item": "kvm3", "unreachable": True, "msg": "no route"}]
+    todo = [noted("web1")]
+    refused = node.task("start", to_start=todo, asked=silence)["refuse"]
+    assert "kvm3, which did not answer" in refused[0]["reason"]
+    assert node.task("start", to_start=todo, asked=silence, accept_silent=["kvm3"])["start"]
+
+
+def test_a_domain_with_an_unsettled_record_is_not_started(node: Node) -> None:
+    ledger = node.ledger()
+    node.facts["kvm1"] = known("kvm1", guest("web1", active=False))
+    ledger.open_record(record("web1", "kvm1", "kvm2", s.ACCEPTED))
+    assert "is not settled" in node.task("start", to_start=[noted("web1")])["refuse"][0]["reason"]
+
+
+AWAY = {"uuid": uid("web1"), "name": "web1", "possible_hosts": ["kvm2"]}
+
+
+def test_displaced_domains_move_back_from_where_they_run_with_the_options(node: Node) -> None:
+    node.ledger()
+    node.facts["kvm2"] = known("kvm2", guest("web1"))
+    done = node.task("bring_home", displaced=[AWAY], options={"unsafe": True})
+    assert done["moves"] == [{"uuid": uid("web1"), "name": "web1", "source": "kvm2"}]
+    assert done["shares"] == {"kvm2": [{"uuid": uid("web1"), "destination": "kvm1", "unsafe": True}]}
+    node.refused(InvalidArgument, "destination", "bring_home", displaced=[AWAY], options={"destination": "kvm3"})
+
+
+def test_nothing_moves_to_a_host_in_maintenance(node: Node) -> None:
+    node.ledger()
+    done = node.task("bring_home", displaced=[AWAY], state="maintenance")
+    assert (done["moves"], done["shares"]) == ([], {})
+    assert done["skipped"] == [{**AWAY, "reason": "kvm1 is in maintenance, so nothing moves there."}]
+
+
+def test_check_mode_checks_no_moves_to_a_host_still_in_maintenance(node: Node) -> None:
+    ledger = node.ledger()
+    node.facts["kvm2"] = known("kvm2", guest("web1"))
+    node.check_mode = True
+    done = node.task("bring_home", displaced=[AWAY])
+    assert ([move["name"] for move in done["moves"]], done["shares"]) == (["web1"], {})
+    found = ledger.find_host(name="kvm1")
+    assert found
+    ledger.put_host(host_entry({**found.body, "state": "enabled"}), found.version)
+    assert list(node.task("bring_home", displaced=[AWAY])["shares"]) == ["kvm2"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"to_start": [{}]}, r"expected form: to_start\[0\]\.uuid must be there"),
+        ({"displaced": [{"uuid": 5}]}, r"expected form: displaced\[0\]\.uuid must be text"),
+        ({"_work": {"asked": [5]}}, "expected form"),
+        ({"step": "guess"}, "one of check, start, bring_home"),
+    ],
+)
+def test_invalid_arguments_are_refused(node: Node, args: Body, words: str) -> None:
+    node.ledger()
+    node.refused(InvalidArgument, words, **{"step": "start", **args})
+
+
+def test_facts_of_an_unexpected_form_are_refused(node: Node) -> None:
+    node.ledger()
+    node.facts["kvm1"] = {"domains": 5, "host_uuid": uid("libvirt kvm1")}
+    for step in ("check", "start", "bring_home"):
+        node.refused(InvalidArgument, "expected form", step, to_start=[noted("web1")], displaced=[AWAY])

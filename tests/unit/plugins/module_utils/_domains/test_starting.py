@@ -1,0 +1,121 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Starting a domain on a fake host."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._domains import starting
+from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import NOTED_BY_DRAIN, DomainStart, is_noted, note_start, start_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Forbidden,
+    Internal,
+    InvalidArgument,
+    InvalidState,
+    KvmfleetError,
+    NotSupported,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, identify_watcher
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
+
+
+class StartingHost(FakeHost):
+    """A fake host on which a start does what the test says."""
+
+    def __init__(self, fleet: FakeFleet, begin: t.Callable[[], object]) -> None:
+        super().__init__(fleet, fleet.source, LOCAL_URI)
+        self.begin = begin
+
+    def start_domain(self, uuid: str) -> None:
+        self._act("start", uuid)
+        self.begin()
+
+
+class World:
+    """A domain that is off, noted to be started again."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.fleet = FakeFleet()
+        self.domain = self.fleet.guest(state=domain_states.SHUTOFF, reason="shutdown")
+        self.folder = folder
+        note_start(UUID, "web1", [NOTED_BY_DRAIN], str(folder / "notes"))
+
+    def start(self, begin: t.Callable[[], object] | None = None) -> DomainStart:
+        host = StartingHost(self.fleet, begin or (lambda: self.domain.enter(domain_states.RUNNING, "booted")))
+        return DomainStart(host, host.find_domain(uuid=UUID), str(self.folder), str(self.folder / "notes"))
+
+    def is_noted(self) -> bool:
+        return is_noted(UUID, str(self.folder / "notes"))
+
+
+@pytest.fixture
+def world(tmp_path: pathlib.Path) -> World:
+    return World(tmp_path)
+
+
+def fails() -> None:
+    raise Internal("Failed to start domain: the image is locked.")
+
+
+def test_a_started_domain_loses_its_note(world: World) -> None:
+    assert world.start().carry_out() == {"state": domain_states.RUNNING, "reason": "booted"}
+    assert not world.is_noted()
+
+
+def test_a_domain_that_cannot_start_keeps_its_note(world: World) -> None:
+    with pytest.raises(Internal, match=r"image is locked.*It is off"):
+        world.start(fails).carry_out()
+    assert world.is_noted()
+
+
+def test_a_domain_that_stops_at_once_is_an_error(world: World) -> None:
+    with pytest.raises(InvalidState, match="shut off"):
+        world.start(lambda: None).carry_out()
+    assert world.is_noted()
+
+
+def test_a_domain_that_was_started_meanwhile_is_a_success(world: World) -> None:
+    def late() -> None:
+        world.domain.enter(domain_states.RUNNING, "booted")
+        fails()
+
+    assert world.start(late).carry_out()["state"] == domain_states.RUNNING
+    assert not world.is_noted()
+
+
+def test_a_domain_that_is_being_moved_is_not_started(world: World) -> None:
+    watcher = Ownership(UUID, str(world.folder))
+    with pytest.raises(InvalidState, match="being moved"):
+        world.start().carry_out()
+    watcher.release_lock()
+    (world.folder / f"{UUID}.json").write_text(json.dumps({"status": "queued", "watcher": encode(identify_watcher("run"))}))
+    with pytest.raises(InvalidState, match="being moved"):
+        world.start().check_startable()
+    assert world.fleet.source.calls == []
+
+
+@pytest.mark.parametrize(
+    ("params", "error"), [({"name": ""}, InvalidArgument), ({"name": None, "uuid": "x"}, InvalidArgument), ({"uri": "qemu+tcp://kvm9/system"}, NotSupported)]
+)
+def test_bad_input_of_a_start_is_refused(monkeypatch: pytest.MonkeyPatch, params: dict[str, t.Any], error: type[KvmfleetError]) -> None:
+    monkeypatch.setattr(_module.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(starting, "prepare_run_folder", lambda: None)
+    with pytest.raises(error):
+        start_of({"uri": LOCAL_URI, "name": "web1", "uuid": None, **params})
+
+
+def test_a_start_without_root_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_module.os, "geteuid", lambda: 1000)
+    with pytest.raises(Forbidden):
+        start_of({"uri": LOCAL_URI, "name": "web1", "uuid": None})

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images
+
+HOST = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
+OTHER = "2b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02"
+
+
+def test_a_storage_token_is_written_once(tmp_path: pathlib.Path) -> None:
+    nonces, problems = images.leave_tokens([str(tmp_path), str(tmp_path)], HOST)
+    assert problems == {}
+    assert list(nonces) == [str(tmp_path)]
+    assert images.leave_tokens([str(tmp_path)], HOST) == (nonces, {})
+    assert os.listdir(tmp_path) == [f".kvmfleet-host-{HOST}"]
+    assert (tmp_path / f".kvmfleet-host-{HOST}").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_token_is_seen_only_in_the_same_store(tmp_path: pathlib.Path) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    own.mkdir()
+    nonces, _problems = images.leave_tokens([str(shared)], HOST)
+    nonce = nonces[str(shared)]
+    assert images.find_seen_tokens({HOST: nonces}) == {HOST: nonces}
+    assert images.is_token_seen(str(shared), HOST, nonce)
+    assert not images.is_token_seen(str(own), HOST, nonce)
+    assert not images.is_token_seen(str(shared), OTHER, nonce)
+    assert not images.is_token_seen(str(shared), HOST, OTHER)
+    assert images.find_seen_tokens({HOST: {str(own): nonce}}) == {}
+
+
+def test_each_host_has_its_own_token(tmp_path: pathlib.Path) -> None:
+    first, _problems = images.leave_tokens([str(tmp_path)], HOST)
+    second, _problems = images.leave_tokens([str(tmp_path)], OTHER)
+    assert first != second
+    assert images.find_seen_tokens({HOST: first, OTHER: second}) == {HOST: first, OTHER: second}
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 4000, "", "{", "[]", "null", '{"host_id": 1}', json.dumps({"host_id": HOST}), json.dumps({"host_id": HOST, "nonce": "x"})]
+)
+def test_a_damaged_token_proves_nothing_and_is_replaced(tmp_path: pathlib.Path, content: str) -> None:
+    path = tmp_path / f".kvmfleet-host-{HOST}"
+    path.write_text(content)
+    assert images.find_seen_tokens({HOST: {str(tmp_path): OTHER}}) == {}
+    nonces, problems = images.leave_tokens([str(tmp_path)], HOST)
+    assert problems == {}
+    assert images.find_seen_tokens({HOST: nonces}) == {HOST: nonces}
+
+
+def test_a_link_in_place_of_a_token_is_not_followed(tmp_path: pathlib.Path) -> None:
+    folder, elsewhere = tmp_path / "images", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.write_text(json.dumps({"host_id": HOST, "nonce": OTHER}))
+    (folder / f".kvmfleet-host-{HOST}").symlink_to(elsewhere)
+    assert not images.is_token_seen(str(folder), HOST, OTHER)
+    _nonces, problems = images.leave_tokens([str(folder)], HOST)
+    assert list(problems) == [str(folder)]
+    assert elsewhere.read_text() == json.dumps({"host_id": HOST, "nonce": OTHER})
+
+
+def test_a_folder_that_cannot_hold_a_token_is_reported(tmp_path: pathlib.Path) -> None:
+    missing = str(tmp_path / "missing")
+    nonces, problems = images.leave_tokens([missing, "images", str(tmp_path)], HOST)
+    assert list(nonces) == [str(tmp_path)]
+    assert sorted(problems) == sorted([missing, "images"])
+
+
+@pytest.mark.parametrize("host_id", ["", "..", "../../etc/x", HOST.upper(), HOST + "\n"])
+def test_an_invalid_host_id_does_not_become_a_path(tmp_path: pathlib.Path, host_id: str) -> None:
+    nonces, problems = images.leave_tokens([str(tmp_path)], host_id)
+    assert nonces == {}
+    assert list(problems) == [str(tmp_path)]
+    assert os.listdir(tmp_path) == []

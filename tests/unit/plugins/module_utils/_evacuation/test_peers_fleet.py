@@ -1,0 +1,111 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import threading
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import ask_fleet
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainPresence
+
+WEB = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
+DB = "6f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a12"
+OWN_ID = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
+
+
+class Host:
+    """A host with these domains, which may break off while it is asked."""
+
+    def __init__(self, roster: list[dict[str, t.Any]], breaks: bool = False) -> None:
+        self.closed = False
+        self._roster = roster
+        self._breaks = breaks
+
+    def host_id(self) -> t.Optional[str]:
+        return OWN_ID
+
+    def host_uuid(self) -> str:
+        return "8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01"
+
+    def list_sizes(self) -> list[dict[str, t.Any]]:
+        if self._breaks:
+            raise Unreachable("The connection is gone.")
+        return self._roster
+
+    def view_domain(self, uuid: str) -> domain_states.DomainView:
+        found = [one["active"] for one in self.list_sizes() if one["uuid"] == uuid]
+        return domain_states.DomainView(present=True, active=found[0], persistent=True) if found else domain_states.NOT_THERE
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def entry(uuid: str, active: bool = True) -> dict[str, t.Any]:
+    return {"uuid": uuid, "name": uuid[:4], "active": active, "memory_bytes": 1, "vcpus": 1}
+
+
+def test_every_host_answers_with_its_domains() -> None:
+    hosts = {"a": Host([entry(WEB), entry(DB, active=False)]), "b": Host([])}
+    answers = ask_fleet({"kvm1": "a", "kvm2": "b"}, hosts.__getitem__)
+    assert answers["kvm1"].answered
+    assert answers["kvm1"].domains == {WEB: DomainPresence(True), DB: DomainPresence(False)}
+    assert answers["kvm2"].domains == {}
+    assert all(host.closed for host in hosts.values())
+
+
+def test_every_host_answers_with_its_host_id_unless_identify_is_off() -> None:
+    assert ask_fleet({"kvm1": "a"}, lambda uri: Host([]))["kvm1"].host_id == OWN_ID
+    assert ask_fleet({"kvm1": "a"}, lambda uri: Host([]), identify=False)["kvm1"].host_id is None
+
+
+def test_only_wanted_domains_are_queried() -> None:
+    """Those that the host is just starting would keep it from answering."""
+
+    class Starting(Host):
+        def view_domain(self, uuid: str) -> domain_states.DomainView:
+            assert uuid != WEB
+            return super().view_domain(uuid)
+
+    gone = "7f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a13"
+    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Starting([entry(WEB), entry(DB, active=False)]), {DB, gone})
+    assert answers["kvm1"].domains == {DB: DomainPresence(False)}
+
+
+def test_a_silent_host_differs_from_a_host_without_domains() -> None:
+    broken = Host([], breaks=True)
+
+    def open_host(uri: str) -> Host:
+        if uri == "silent":
+            raise Unreachable("No route to host.", "Look at the cable.")
+        return broken
+
+    answers = ask_fleet({"kvm1": "silent", "kvm2": "broken"}, open_host)
+    assert encode(answers["kvm1"]) == {"answered": False, "msg": "No route to host. Look at the cable.", "error_code": "unreachable"}
+    assert not answers["kvm2"].answered
+    assert "domains" not in encode(answers["kvm2"])
+    assert broken.closed
+
+
+def test_an_empty_fleet_has_no_answers() -> None:
+    assert ask_fleet({}, lambda _uri: Host([])) == {}
+
+
+def test_a_host_that_never_answers_counts_as_silent() -> None:
+    enough = threading.Event()
+
+    class Busy(Host):
+        def list_sizes(self) -> list[dict[str, t.Any]]:
+            enough.wait(60)
+            return []
+
+    hosts = {"busy": Busy([]), "quick": Host([entry(WEB)])}
+    answers = ask_fleet({"kvm1": "busy", "kvm2": "quick"}, hosts.__getitem__, patience_seconds=1)
+    enough.set()
+    assert not answers["kvm1"].answered
+    assert answers["kvm1"].error_code == "unreachable"
+    assert answers["kvm2"].answered

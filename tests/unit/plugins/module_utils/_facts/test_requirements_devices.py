@@ -1,0 +1,60 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.requirements import list_host_devices, list_networks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import domain
+
+PCI = "<source><address domain='0x0000' bus='0x06' slot='0x12' function='0x0'/></source>"
+USB = "<source><vendor id='0x0951'/><product id='0x1666'/><address bus='1' device='4'/></source>"
+MDEV = "<source><address uuid='C2177883-F1BB-47F0-914D-32A22E3A8804'/></source>"
+SCSI = "<source><adapter name='scsi_host2'/><address bus='0' target='3' unit='1'/></source>"
+NETWORK = "<interface type='hostdev'><source><address type='pci' domain='0' bus='6' slot='0x1f' function='7'/></source></interface>"
+
+
+def hostdev(kind: str, source: str) -> str:
+    return f"<hostdev mode='subsystem' type='{kind}'>{source}</hostdev>"
+
+
+def test_host_devices_are_listed_with_their_addresses() -> None:
+    found = list_host_devices(domain(devices=hostdev("pci", PCI) + hostdev("usb", USB) + hostdev("mdev", MDEV) + hostdev("scsi", SCSI) + NETWORK))
+    assert [(device.kind, device.address) for device in found] == [
+        ("pci", "0000:06:12.0"),
+        ("usb", "1:4"),
+        ("mdev", "c2177883-f1bb-47f0-914d-32a22e3a8804"),
+        ("scsi", "2:0:3:1"),
+        ("pci", "0000:06:1f.7"),
+    ]
+    assert (found[1].vendor, found[1].product, found[0].vendor) == ("0x0951", "0x1666", None)
+
+
+def test_a_usb_device_can_be_given_by_vendor_and_product() -> None:
+    (found,) = list_host_devices(domain(devices=hostdev("usb", "<source><vendor id='0x0951'/><product id='0x1666'/></source>")))
+    assert encode(found) == {"kind": "usb", "address": "", "vendor": "0x0951", "product": "0x1666"}
+
+
+def test_networks_are_listed_by_type_and_source() -> None:
+    interfaces = (
+        "<interface type='network'><source network='default' portid='x' bridge='virbr0'/></interface>"
+        "<interface type='bridge'><source bridge='br0'/></interface>"
+        "<interface type='direct'><source dev='eth1' mode='bridge'/></interface>"
+        "<interface type='user'/>"
+    )
+    assert encode(list_networks(domain(devices=interfaces + NETWORK))) == [
+        {"type": "network", "source": "default"},
+        {"type": "bridge", "source": "br0"},
+        {"type": "direct", "source": "eth1"},
+        {"type": "user", "source": ""},
+    ]
+
+
+def test_a_live_definition_of_a_network_interface_names_the_network() -> None:
+    """Libvirt shows the bridge or the device beside the network in a live definition."""
+    interfaces = (
+        "<interface type='bridge'><source network='front' portid='x' bridge='brfront'/></interface>"
+        "<interface type='direct'><source network='outside' dev='eth1' mode='bridge'/></interface>"
+    )
+    assert encode(list_networks(domain(devices=interfaces))) == [{"type": "network", "source": "front"}, {"type": "network", "source": "outside"}]

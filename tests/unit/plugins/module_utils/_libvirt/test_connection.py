@@ -1,0 +1,171 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import socket
+import threading
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotSupported, Unreachable
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._libvirt.test_connection_errors import LibvirtError
+
+
+class Binding:
+    """The part of libvirt that opening a connection needs."""
+
+    libvirtError = LibvirtError
+
+    def __init__(self, opened: t.Callable[[str], t.Any]) -> None:
+        self.open = opened
+
+
+class Connection:
+    keepalive: t.Tuple[int, int] = (0, 0)
+
+    def setKeepAlive(self, interval: int, count: int) -> None:
+        self.keepalive = (interval, count)
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[t.Callable[[str], t.Any]], None]:
+    """Let libvirt's open do that."""
+
+    def use(opened: t.Callable[[str], t.Any]) -> None:
+        monkeypatch.setattr(connection, "_libvirt", Binding(opened))
+        monkeypatch.setattr(connection, "start_event_loop", lambda: None)
+
+    return use
+
+
+def test_a_connection_has_keepalive(answer: t.Callable[..., None]) -> None:
+    answer(lambda uri: Connection())
+    assert connection.open_connection("qemu:///system").keepalive == (5, 3)
+
+
+@pytest.mark.parametrize("code", [38, 5, 45, 1, 42])
+def test_every_error_while_opening_a_connection_is_unreachable(answer: t.Callable[..., None], code: int) -> None:
+    def refuse(uri: str) -> t.Any:
+        raise LibvirtError(code, "no route to host")
+
+    answer(refuse)
+    with pytest.raises(Unreachable, match=r"qemu\+tcp://kvm2/system: no route to host.*Check"):
+        connection.open_connection("qemu+tcp://kvm2/system")
+
+
+def test_opening_a_connection_times_out(answer: t.Callable[..., None]) -> None:
+    release = threading.Event()
+
+    def linger(uri: str) -> Connection:
+        release.wait(10)
+        return Connection()
+
+    answer(linger)
+    try:
+        with pytest.raises(Unreachable, match="did not answer within"):
+            connection.open_connection("qemu+tcp://kvm2/system", timeout_seconds=0.05)
+    finally:
+        release.set()
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_host_whose_port_accepts_connections_gets_more_time(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_on: bool) -> None:
+    monkeypatch.setattr(connection, "OPEN_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "BUSY_OPEN_TIMEOUT_SECONDS", 60.0)
+    release = threading.Event()
+
+    def log_in_late(uri: str) -> Connection:
+        release.wait(1 if is_on else 30)
+        return Connection()
+
+    answer(log_in_late)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        uri = f"qemu+ssh://127.0.0.1:{listener.getsockname()[1]}/system"
+        if not is_on:
+            listener.close()
+            with pytest.raises(Unreachable, match="did not answer within"):
+                connection.open_connection(uri)
+        else:
+            assert connection.open_connection(uri).keepalive == (5, 3)
+    release.set()
+
+
+def test_a_missing_libvirt_binding_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_libvirt", None)
+    with pytest.raises(NotSupported, match="no libvirt binding"):
+        connection.open_connection("qemu:///system")
+
+
+DROPPED = "Cannot recv data: kex_exchange_identification: read: Connection reset by peer"
+
+
+@pytest.mark.parametrize("text", [DROPPED, "Cannot recv data: Connection closed by 10.0.0.2 port 22: Connection reset by peer"])
+def test_a_login_that_the_ssh_server_drops_is_tried_again(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(connection, "_FIRST_PAUSE_SECONDS", 0.01)
+    refusals = [LibvirtError(38, text)] * 3
+
+    def drop(uri: str) -> Connection:
+        if refusals:
+            raise refusals.pop()
+        return Connection()
+
+    answer(drop)
+    assert connection.open_connection("qemu+ssh://kvm2/system").keepalive == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("qemu+ssh://kvm2/system", "Cannot recv data: ssh: connect to host kvm2 port 22: No route to host: Connection reset by peer"),
+        ("qemu+ssh://kvm2/system", "Cannot recv data: Permission denied (publickey)."),
+        ("qemu+tcp://kvm2/system", DROPPED),
+    ],
+)
+def test_a_refused_login_is_not_tried_again(answer: t.Callable[..., None], uri: str, text: str) -> None:
+    tries = []
+
+    def refuse(uri: str) -> t.Any:
+        tries.append(uri)
+        raise LibvirtError(38, text)
+
+    answer(refuse)
+    with pytest.raises(Unreachable, match="Cannot recv data"):
+        connection.open_connection(uri)
+    assert len(tries) == 1
+
+
+def test_an_ssh_server_that_drops_every_login_is_unreachable_in_time(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "_LAST_TRY_SECONDS", 0.5)
+
+    def drop(uri: str) -> t.Any:
+        raise LibvirtError(38, DROPPED)
+
+    answer(drop)
+    with pytest.raises(Unreachable, match="kex_exchange_identification"):
+        connection.open_connection("qemu+ssh://kvm2/system", timeout_seconds=2.0)
+
+
+def test_concurrent_logins_to_one_host_are_limited(answer: t.Callable[..., None]) -> None:
+    now, most, lock, gate = [0], [0], threading.Lock(), threading.Event()
+
+    def linger(uri: str) -> Connection:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        gate.wait(0.2)
+        with lock:
+            now[0] -= 1
+        return Connection()
+
+    answer(linger)
+    threads = [threading.Thread(target=connection.open_connection, args=("qemu+ssh://kvm9/system",)) for dummy in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert 1 <= most[0] <= 4

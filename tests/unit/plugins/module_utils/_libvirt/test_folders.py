@@ -1,0 +1,190 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What several tasks do in one folder at the same time, against a storage driver with libvirt's own rules."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection, folders
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, NotFound
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._libvirt.test_connection_errors import LibvirtError
+
+PATH = "/srv/images"
+
+
+class Binding:
+    libvirtError = LibvirtError
+    VIR_CONNECT_LIST_STORAGE_POOLS_INACTIVE = 1
+    VIR_CONNECT_LIST_STORAGE_POOLS_DIR = 64
+
+
+class Pool:
+    def __init__(self, driver: Driver, kind: str = "dir", defined: bool = False) -> None:
+        self.driver, self.kind, self.defined = driver, kind, defined
+        self.active, self.busy = False, 0
+        self.seen: t.Set[str] = set()
+        self.starts = 0
+
+    def create(self) -> None:
+        self.starts += 1
+        self.active = True
+        self.seen = set(self.driver.files)
+
+    def destroy(self) -> None:
+        self._check()
+        self._check_idle()
+        self.active = False
+
+    def refresh(self) -> None:
+        self._check()
+        self._check_idle()
+        self.seen = set(self.driver.files)
+
+    def listVolumes(self) -> t.List[str]:
+        self._check()
+        return sorted(self.seen)
+
+    def XMLDesc(self) -> str:
+        return f"<pool type='{self.kind}'><target><path>{PATH}</path></target></pool>"
+
+    def _check(self) -> None:
+        if not self.active:
+            raise LibvirtError(55 if self.defined else 49)
+
+    def _check_idle(self) -> None:
+        if self.busy:
+            self.busy -= 1
+            raise LibvirtError(1, "pool has asynchronous jobs running")
+
+
+class Driver:
+    """A connection to it; C(files) are in the folder."""
+
+    def __init__(self, *pools: t.Tuple[str, bool]) -> None:
+        self.files = {"a.qcow2"}
+        self.pools = [Pool(self, kind, defined) for kind, defined in pools]
+        self.hidden = 0
+
+    def storagePoolLookupByTargetPath(self, path: str) -> Pool:
+        found = next((pool for pool in self.pools if pool.active), None)
+        if found is None or self.hidden:
+            self.hidden = max(0, self.hidden - 1)
+            raise LibvirtError(49)
+        return found
+
+    def listAllStoragePools(self, flags: int) -> t.List[Pool]:
+        assert flags == 65
+        return [pool for pool in self.pools if pool.defined and not pool.active and pool.kind == "dir"]
+
+    def storagePoolCreateXML(self, xml: str) -> Pool:
+        if any(pool.kind == "dir" and (pool.active or pool.defined) for pool in self.pools):
+            raise LibvirtError(9, "Storage source conflict with pool")
+        pool = Pool(self)
+        pool.create()
+        self.pools.append(pool)
+        return pool
+
+    @property
+    def active(self) -> t.List[Pool]:
+        return [pool for pool in self.pools if pool.active]
+
+
+@pytest.fixture(autouse=True)
+def binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_libvirt", Binding)
+    monkeypatch.setattr(folders, "_PAUSE_SECONDS", 0.0)
+
+
+def opened(driver: Driver) -> t.ContextManager[folders.LibvirtFolder]:
+    return folders.open_folder(driver, PATH, "qemu+tcp://kvm2/system")
+
+
+def test_a_temporary_pool_is_removed_afterwards() -> None:
+    driver = Driver()
+    with opened(driver) as there:
+        assert there.list_names() == ["a.qcow2"]
+        assert len(driver.active) == 1
+    assert driver.active == []
+
+
+def test_a_task_continues_when_the_owner_stops_the_shared_pool() -> None:
+    driver = Driver()
+    first = opened(driver)
+    first.__enter__()
+    with opened(driver) as second:
+        assert len(driver.active) == 1
+        first.__exit__(None, None, None)
+        assert driver.active == []
+        driver.files.add("b.qcow2")
+        assert second.list_names() == ["a.qcow2", "b.qcow2"]
+    assert driver.active == []
+
+
+def test_a_pool_that_another_task_created_first_is_used() -> None:
+    driver = Driver()
+    with opened(driver):
+        driver.hidden = 1
+        with opened(driver) as second:
+            assert second.list_names() == ["a.qcow2"]
+        assert len(driver.active) == 1
+
+
+def test_a_busy_volume_is_awaited() -> None:
+    driver = Driver()
+    with opened(driver) as there:
+        driver.active[0].busy = 3
+        there.refresh_listing()
+        driver.active[0].busy = 3
+    assert driver.active == []
+
+
+def test_a_pool_with_a_volume_that_stays_busy_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_PATIENCE_SECONDS", 0.0)
+    driver = Driver()
+    with opened(driver):
+        driver.active[0].busy = 1 << 30
+    assert len(driver.active) == 1
+
+
+def test_an_inactive_pool_is_used_and_inactive_again_afterwards() -> None:
+    """Libvirt permits no second one of the folder beside it."""
+    driver = Driver(("dir", True))
+    with opened(driver) as there:
+        assert there.list_names() == ["a.qcow2"]
+        assert driver.pools[0].active
+        driver.pools[0].active = False
+        assert there.list_names() == ["a.qcow2"]
+    assert driver.active == []
+    assert len(driver.pools) == 1
+
+
+@pytest.mark.parametrize("kind", ["fs", "netfs"])
+def test_a_pool_that_would_mount_a_file_system_is_never_started(kind: str) -> None:
+    """To stop it would unmount what the guests there use."""
+    driver = Driver((kind, True))
+    with opened(driver) as there:
+        assert there.list_names() == ["a.qcow2"]
+    assert driver.pools[0].starts == 0
+    assert driver.active == []
+
+
+def test_an_error_of_the_folder_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver()
+
+    def refuse(code: int) -> t.Callable[[str], t.Any]:
+        def create(xml: str) -> t.Any:
+            raise LibvirtError(code, "no such folder")
+
+        return create
+
+    monkeypatch.setattr(driver, "storagePoolCreateXML", refuse(38))
+    with pytest.raises(NotFound, match=PATH), opened(driver):
+        pass
+    monkeypatch.setattr(driver, "storagePoolCreateXML", refuse(43))
+    with pytest.raises(Internal, match="libvirt error 43"), opened(driver):
+        pass

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.shared_storage import compare_folders
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import SEPARATE, SHARED, UNPROVED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, Unreachable
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
+
+
+class BlindFolder(DirectoryFolder):
+    """A folder whose listing is old, as that of a network file system can be."""
+
+    def refresh_listing(self) -> None:
+        pass
+
+
+@pytest.fixture
+def here(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "here").mkdir()
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def there(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "there").mkdir()
+    return tmp_path / "there"
+
+
+def test_different_folders_are_separate_and_no_token_is_left(here: pathlib.Path, there: pathlib.Path) -> None:
+    folder = DirectoryFolder(there)
+    assert compare_folders(str(here / "web.qcow2"), folder).verdict == SEPARATE
+    assert len(folder.made) == 1
+    assert os.listdir(here) == os.listdir(there) == []
+
+
+def test_the_same_folder_is_shared_and_no_token_is_left(here: pathlib.Path) -> None:
+    assert compare_folders(str(here / "web.qcow2"), DirectoryFolder(here)).verdict == SHARED
+    assert os.listdir(here) == []
+
+
+def test_a_shared_folder_with_a_stale_listing_is_recognised_from_the_source(here: pathlib.Path) -> None:
+    assert compare_folders(str(here / "web.qcow2"), BlindFolder(here)).verdict == SHARED
+    assert os.listdir(here) == []
+
+
+def test_the_folder_of_a_link_target_is_compared_too(here: pathlib.Path, there: pathlib.Path) -> None:
+    (there / "real.qcow2").touch()
+    (here / "web.qcow2").symlink_to(there / "real.qcow2")
+    assert compare_folders(str(here / "web.qcow2"), DirectoryFolder(there)).verdict == SHARED
+    assert compare_folders(str(here / "web.qcow2"), DirectoryFolder(here)).verdict == SHARED
+
+
+def test_a_destination_that_refuses_a_token_is_unproved(here: pathlib.Path, there: pathlib.Path) -> None:
+    finding = compare_folders(str(here / "web.qcow2"), DirectoryFolder(there, refuses=InvalidState("The folder is read-only.")))
+    assert finding.verdict == UNPROVED
+    assert "read-only" in finding.why
+    assert os.listdir(here) == []
+
+
+def test_a_source_that_refuses_a_token_is_unproved(tmp_path: pathlib.Path, there: pathlib.Path) -> None:
+    finding = compare_folders(str(tmp_path / "gone" / "web.qcow2"), DirectoryFolder(there))
+    assert finding.verdict == UNPROVED
+    assert "No such file" in finding.why
+
+
+def test_a_lost_destination_is_unreachable(here: pathlib.Path, there: pathlib.Path) -> None:
+    with pytest.raises(Unreachable):
+        compare_folders(str(here / "web.qcow2"), DirectoryFolder(there, refuses=Unreachable("kvm2 is gone.")))
+    assert os.listdir(here) == []

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whom a host asks before its drain is planned, and what is moving to the host."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import Arrival, HostPreparation, PreparationRequest, prepare_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, record
+
+HOSTS = ["kvm1", "kvm2", "kvm3", "kvm4"]
+
+
+def request(host: str = "kvm1", **more: t.Any) -> PreparationRequest:
+    return PreparationRequest(host, ("kvm1", "kvm2"), **{"candidates": ("kvm3", "kvm4"), "just_asked": True, **more})
+
+
+def survey(given: PreparationRequest, known: dict[str, t.Any], ledger: FileLedger | None = None) -> HostPreparation:
+    return prepare_host(given, known.get, ledger, lambda host: host in HOSTS)
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> FileLedger:
+    return FileLedger(str(tmp_path / "ledger"))
+
+
+def known() -> dict[str, t.Any]:
+    return {host: with_receipt(facts(host)) for host in HOSTS}
+
+
+def test_no_host_is_asked_if_all_facts_are_known() -> None:
+    assert survey(request(), known()) == HostPreparation((), (), ())
+
+
+def test_candidates_with_incomplete_facts_are_asked_for_all_facts() -> None:
+    hosts = {**known(), "kvm3": facts("kvm3"), "kvm4": None}
+    found = survey(request(), hosts)
+    assert (found.ask, found.ask_for_all) == ((), ("kvm3", "kvm4"))
+    assert survey(request(candidates=("kvm2", "kvm4")), hosts).ask_for_all == ("kvm4",)
+
+
+@pytest.mark.parametrize("more", [{"just_asked": False}, {"measure": True}])
+def test_a_host_is_asked_unless_it_was_just_asked_for_this_drain(more: dict[str, bool]) -> None:
+    assert survey(request(**more), known()).ask == ("kvm1",)
+
+
+def test_a_host_with_a_running_move_and_a_candidate_with_an_ended_one_are_asked(ledger: FileLedger) -> None:
+    ledger.open_record(record("web1", "kvm1", "kvm3"))
+    found = survey(request(), known(), ledger)
+    assert (found.ask, found.ask_for_all) == (("kvm1",), ())
+    done = ledger.open_record(record("web2", "kvm4", "kvm3", "running"))
+    ledger.update_record(done, dataclasses.replace(done.record, status="completed"))
+    assert survey(request(), known(), ledger).ask_for_all == ("kvm3",)
+    there = {**known(), "kvm3": with_receipt(facts("kvm3", domain("web2")))}
+    assert survey(request(), there, ledger).ask_for_all == ()
+
+
+def test_incoming_moves_are_listed_with_a_source_of_the_play(ledger: FileLedger) -> None:
+    moving = [
+        ledger.open_record(record(f"web{number}\u202e", source, to)).record
+        for number, (source, to) in enumerate([("kvm3", "kvm1"), ("kvm9", "kvm1"), ("kvm3", "kvm2")])
+    ]
+    found = survey(request(), known(), ledger).arriving
+    assert found == (Arrival(moving[0].domain.uuid, found[0].name, "kvm3"),)
+    assert "\u202e" not in found[0].name
+
+
+def test_the_survey_request_of_a_role_is_validated() -> None:
+    given = {"play": ["kvm1"], "candidates": ["kvm2"], "just_asked": True, "measure": False}
+    assert PreparationRequest.from_work("kvm1", given) == PreparationRequest("kvm1", ("kvm1",), ("kvm2",), just_asked=True)
+    with pytest.raises(InvalidArgument, match=r"_work\.drain\.candidates"):
+        PreparationRequest.from_work("kvm1", {**given, "candidates": "kvm2"})

@@ -1,0 +1,1136 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Evacuations from one end to the other: what is started, what is refused, and what the ledger has of it."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import os
+import pathlib
+import socket
+import struct
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode as encoded
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    Forbidden,
+    InvalidArgument,
+    InvalidState,
+    KvmfleetError,
+    NotFound,
+    Unreachable,
+    Unsafe,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation, check_numbers
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import decode_document, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone
+from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import HOSTS, WORD, Site, host_id
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
+
+Body = dict[str, t.Any]
+
+
+class Holding:
+    """An image that is open in another process, with the locks of QEMU for a guest that shares writing."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+
+def hold_as_qemu(path: pathlib.Path) -> Holding:
+    handle = os.open(path, os.O_RDWR)
+    fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 101, 1, 0))
+    return Holding(handle)
+
+
+def errors(run: Evacuation) -> dict[str, str]:
+    return {job.name: str(job.error) for job in run.jobs if job.error}
+
+
+def test_all_domains_are_started_by_priority_and_size(site: Site) -> None:
+    site.save("small", memory_mib=512)
+    site.save("large", memory_mib=2048)
+    site.save("first", priority=9)
+    run = site.evacuate()
+    assert site.running() == {"kvm2": ["first", "large", "small"]}
+    assert site.record_summaries() == [(name, "done", "kvm2") for name in ("first", "large", "small")]
+    assert [site.possible(name) for name in ("first", "large", "small")] == [["kvm2"]] * 3
+    result = build_result(run, diff=True)
+    assert result["changed"]
+    assert "failed" not in result
+    assert result["diff"]["after"] == "first: kvm2\nlarge: kvm2\nsmall: kvm2\n"
+    assert not site.ledger.verify_audit()
+
+
+@pytest.mark.parametrize("who", ["kvm2", "kvm3"])
+def test_a_domain_of_a_remembered_move_that_the_ledger_lost_is_not_started(site: Site, who: str) -> None:
+    """The task runs on kvm2; the facts of kvm3 are recent."""
+    site.save("web")
+    domain = DomainRef(site.save("app"), "app")
+    lost = new_record(s.LIVE_MIGRATION, domain, site.place(who), site.place("kvm1"), {}, "x")
+    site.remembered[who] = [{**encoded(lost), "generation": 1, "status": s.COMPLETED, "ledger_id": site.ledger.ledger_id}]
+    run = site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    result = build_result(run, diff=False)
+    assert (result["failed"], result["error_code"]) == (True, "conflict")
+    assert [(one["id"], one["remembered_by"]) for one in result["missing_records"]] == [(lost.id, who)]
+    assert [record.domain.name for record in site.ledger.list_records()] == ["web"]
+    assert any(lost.record_id in warning for warning in run.context.warnings)
+
+
+def test_definitions_are_neither_in_results_nor_in_records(site: Site) -> None:
+    site.save("web")
+    result = build_result(site.evacuate(), diff=True)
+    assert "<domain" not in str(result)
+    assert "<domain" not in str(list(site.ledger.list_records()))
+
+
+def test_the_record_keeps_only_disks_saved_of_its_source(site: Site) -> None:
+    site.save("web")
+    site.evacuate()
+    (record,) = site.ledger.list_records(domain="web")
+    (document,) = site.ledger.list_domains()
+    assert encoded(record.before)["disks"] == document.body["protected"]["disks"] != []
+    # Nobody has protected it on kvm2, which dies in turn: how its disks are there is in no document.
+    site.silent = {"kvm1", "kvm2"}
+    site.evacuate("kvm3", source="kvm2", accept_silent=["kvm1"])
+    newer = max(site.ledger.list_records(domain="web"), key=lambda one: one.generation)
+    assert (newer.source.host, newer.before.disks) == ("kvm2", None)
+
+
+def test_a_second_run_starts_nothing_and_fences_no_host(site: Site) -> None:
+    site.save("web")
+    agent = site.agent()
+    site.evacuate()
+    asked = len(agent.asked())
+    run = site.evacuate()
+    assert (run.jobs, len(agent.asked())) == ([], asked)
+    named = site.evacuate(domains=["web"])
+    assert [record["status"] for record in build_result(named, diff=False)["evacuations"]] == ["done"]
+    assert not build_result(named, diff=False)["changed"]
+
+
+def test_domains_are_started_in_their_saved_state_or_in_the_state_of_the_task(site: Site) -> None:
+    site.save("held", state="paused")
+    site.save("idle", state="shut off")
+    site.save("web")
+    site.evacuate(domains=["held", "idle"])
+    assert site.hosts["kvm2"].guests[uuid_of("held")]["state"] == "paused"
+    assert site.hosts["kvm2"].guests[uuid_of("idle")]["state"] == "shut off"
+    site.evacuate(domains=["web"], state="defined")
+    assert site.hosts["kvm2"].guests[uuid_of("web")]["state"] == "shut off"
+    assert [record.wanted_state for record in site.ledger.list_records(domain="web")] == ["shut off"]
+
+
+def test_domains_that_are_not_selected_are_reported(site: Site) -> None:
+    site.save("web")
+    site.save("app")
+    result = build_result(site.evacuate(domains=["web"]), diff=False)
+    assert [entry["name"] for entry in result["not_selected"]] == ["app"]
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_domain_that_does_not_start_does_not_stop_the_others(site: Site) -> None:
+    for name in ("web", "bad", "app"):
+        site.save(name)
+    site.hosts["kvm2"].refuses.add("bad")
+    run = site.evacuate()
+    assert site.running() == {"kvm2": ["app", "web"]}
+    assert sorted(line[:2] for line in site.record_summaries()) == [("app", "done"), ("bad", "failed"), ("web", "done")]
+    assert site.possible("bad") == ["kvm1"]
+    result = build_result(run, diff=False)
+    assert (result["failed"], result["changed"]) == (True, True)
+    assert [failure["domain"] for failure in result["failures"]] == ["bad"]
+    site.evacuate("kvm3")
+    assert site.running() == {"kvm2": ["app", "web"], "kvm3": ["bad"]}
+
+
+def test_check_mode_predicts_and_changes_nothing(site: Site) -> None:
+    site.save("web")
+    agent = site.agent(power="on")
+    run = site.evacuation(check=True)
+    run.evacuate_domains()
+    result = build_result(run, diff=True)
+    assert (result["changed"], [record["id"] for record in result["evacuations"]]) == (True, [None])
+    assert result["diff"]["after"] == "web: kvm2\n"
+    assert (site.running(), site.record_summaries(), agent.asked()) == ({}, [], [])
+
+
+# Evidence
+
+
+def test_the_fence_agent_is_asked_again_before_the_starts(site: Site) -> None:
+    site.save("web")
+    agent = site.agent(power="on")
+    asked: list[str] = []
+    site.before_start = lambda: asked.extend(agent.asked())
+    site.evacuate()
+    assert asked[:3] == ["status", "off", "status"]
+    assert asked[3:].count("status") >= 1
+    (record,) = site.ledger.list_records()
+    assert (record.evidence[0]["kind"], record.evidence[0]["status"]) == ("fence_agent", "off")
+    assert {"silence", "locks"} <= {one["kind"] for one in record.evidence}
+
+
+def test_a_record_keeps_the_lock_evidence_of_its_own_images_only(site: Site) -> None:
+    site.save("web")
+    site.save("app")
+    site.evacuate()
+    for record in site.ledger.list_records():
+        seen = [list(one["images"]) for one in record.evidence if one["kind"] == "locks"]
+        assert seen == [[str(site.images / f"{record.domain.name}.qcow2")]]
+    assert len(site.record_summaries()) == 2
+
+
+def test_locks_are_not_checked_again_if_they_were_checked_after_the_fencing(site: Site) -> None:
+    site.save("web")
+    site.evacuate()
+    assert site.phases == [("kvm2", "look"), ("kvm2", "start")]
+    site.save("app")
+    site.agent(power="on")
+    site.phases.clear()
+    site.evacuate()
+    assert site.phases == [("kvm2", "look"), ("kvm2", "locks"), ("kvm2", "start")]
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is waited for takes too long."""
+    monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation._FRESH_SECONDS", -1.0)
+
+
+@pytest.mark.usefixtures("slow")
+def test_hosts_are_asked_again_after_fencing_and_waiting_for_leases(site: Site) -> None:
+    """Meanwhile somebody has started one of the domains elsewhere, and the host that takes the others has got another guest."""
+    site.save("web")
+    uuid = site.save("app")
+    site.agent(power="on")
+    site.locked.add("web")
+    locks = site._locks
+
+    def wait(on: str, work: t.Any) -> t.Any:
+        found = locks(on, work)
+        if "wait_seconds" in work:
+            site.hosts["kvm3"].add(uuid, "app")
+            site.locked.clear()
+        return found
+
+    site._locks = wait  # type: ignore[method-assign]
+    run = site.evacuate()
+    assert site.phases == [("kvm2", "look"), ("kvm2", "locks"), ("kvm2", "look"), ("kvm2", "start")]
+    assert "is active on kvm3" in errors(run)["app"]
+    assert site.running() == {"kvm2": ["web"], "kvm3": ["app"]}
+
+
+@pytest.mark.usefixtures("slow")
+def test_given_evidence_stays_valid_during_the_chosen_lock_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=299)
+    run = site.evacuation(fencing=[{"host": "kvm1", "action": "off", "status": "off", "at": then.isoformat()}])
+    run.probe_fleet()
+    clock = iter([0.0, 400.0])
+    monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation.time.monotonic", lambda: next(clock, 400.0))
+    run.prove_source_off(starts=False)
+    assert [one.ttl_seconds for one in run.proofs.all_evidence] == [700]
+
+
+def test_starts_end_when_the_dead_host_is_switched_on_again(site: Site) -> None:
+    site.save("web")
+    site.save("app")
+    agent = site.agent()
+    site.deferred = {"web"}
+    site.after_start = lambda: agent.switch("on")
+    run = site.evacuate()
+    assert site.running() == {"kvm2": ["app"]}
+    assert "is on" in errors(run)["web"]
+    assert sorted(line[:2] for line in site.record_summaries()) == [("app", "done"), ("web", "failed")]
+    assert site.possible("web") == ["kvm1"]
+
+
+# An agent whose BMC stops answering.
+MUTE = "echo 'Connection timed out'; exit 1"
+
+
+def test_records_are_failed_when_the_fence_agent_dies_before_the_starts(site: Site) -> None:
+    """Nothing was sent to the host that would start the domains, so nothing can have been started there."""
+    site.save("web")
+    agent = site.agent()
+    run = site.evacuation()
+    book = run._reserve_all
+
+    def book_and_lose_the_bmc(booking: t.Any) -> None:
+        book(booking)
+        agent.write(MUTE)
+
+    run._reserve_all = book_and_lose_the_bmc  # type: ignore[method-assign]
+    run.evacuate_domains()
+    assert ("kvm2", "start") not in site.phases
+    assert "no longer reports its state" in errors(run)["web"]
+    assert run.jobs[0].error is not None
+    assert run.jobs[0].error.error_code == "unreachable"
+    assert site.record_summaries() == [("web", "failed", "kvm2")]
+    assert site.possible("web") == ["kvm1"]
+
+
+def test_pending_records_are_failed_when_the_fence_agent_dies_between_starts(site: Site) -> None:
+    site.save("web")
+    site.save("app")
+    agent = site.agent()
+    site.deferred = {"web"}
+    site.after_start = lambda: agent.write(MUTE)
+    run = site.evacuate()
+    assert sorted(line[:2] for line in site.record_summaries()) == [("app", "done"), ("web", "failed")]
+    assert "no longer reports its state" in errors(run)["web"]
+
+
+def test_a_record_stays_open_when_destination_and_fence_agent_are_lost(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts._PAUSE_SECONDS", 0)
+    site.save("web")
+    agent = site.agent()
+
+    def lose_both() -> None:
+        agent.write(MUTE)
+        raise Unreachable("kvm2 cannot be reached.")
+
+    site.after_start = lose_both
+    site.evacuate()
+    assert site.record_summaries() == [("web", "pre-migrating", "kvm2")]
+
+
+def test_evacuation_without_evidence_is_refused(site: Site) -> None:
+    site.save("web")
+    with pytest.raises(Unsafe, match="force_down with a reason"):
+        site.evacuate(force_down=None)
+    assert (site.running(), site.record_summaries()) == ({}, [])
+
+
+def test_force_down_is_recorded_as_evidence(site: Site) -> None:
+    site.save("web")
+    site.evacuate()
+    (record,) = site.ledger.list_records()
+    assert [(one["kind"], one["reason"], one["by"]) for one in record.evidence[:1]] == [("person", "I pulled the plug", "Ada")]
+
+
+def test_evidence_of_a_tasks_file_is_accepted(site: Site) -> None:
+    site.save("web")
+    site.evacuate(fencing=[{"host": "kvm1", "action": "off", "status": "off", "at": utc_now()}])
+    assert site.running() == {"kvm2": ["web"]}
+
+
+@pytest.mark.parametrize("changes", [{"status": "on"}, {"action": "reboot"}, {"at": "2020-01-01T00:00:00Z"}, {"host_id": host_id("kvm2")}])
+def test_evidence_that_does_not_prove_off_is_refused(site: Site, changes: Body) -> None:
+    site.save("web")
+    with pytest.raises(Unsafe):
+        site.evacuate(fencing=[{"host": "kvm1", "action": "off", "status": "off", "at": utc_now(), **changes}])
+    assert (site.running(), site.record_summaries()) == ({}, [])
+
+
+def test_evidence_about_another_host_is_refused(site: Site) -> None:
+    site.save("web")
+    with pytest.raises(Unsafe, match="no evidence"):
+        site.evacuate(fencing=[{"host": "kvm3", "action": "off", "status": "off", "at": utc_now()}])
+    assert site.running() == {}
+
+
+def test_two_kinds_of_given_evidence_are_refused(site: Site) -> None:
+    site.save("web")
+    with pytest.raises(InvalidArgument):
+        site.evacuate(fencing=[{"host": "kvm1", "action": "off", "status": "off", "at": utc_now()}], force_down=WORD)
+
+
+def test_a_host_that_answers_ssh_is_never_evacuated_and_never_fenced(site: Site) -> None:
+    site.save("web")
+    agent = site.agent(power="on")
+    with socket.create_server(("127.0.0.1", site.port)), pytest.raises(Unsafe, match="never evacuated"):
+        site.evacuate(force=True)
+    assert (agent.asked(), site.record_summaries(), site.phases) == ([], [], [("kvm2", "look")])
+
+
+@pytest.mark.parametrize("evidence", [{"force_down": WORD}, {"fencing": [{"host": "kvm1", "action": "off", "status": "off", "at": utc_now()}]}, {}])
+def test_a_dead_host_that_refuses_connections_is_unsafe_whatever_the_evidence(site: Site, evidence: Body) -> None:
+    """A reset comes from something that is on and has the address: the host itself, another machine, or a firewall."""
+    site.save("web")
+    site.refuses = True
+    with pytest.raises(Unsafe, match=r"refuses connections from .* never evacuated") as caught:
+        site.evacuate(force=True, accept_silent=["kvm1"], **{"force_down": None, **evidence})
+    assert "another machine has its address" in str(caught.value)
+    assert "firewall" in str(caught.value)
+    assert (site.running(), site.record_summaries(), site.phases) == ({}, [], [("kvm2", "look")])
+
+
+@pytest.mark.parametrize("alias", ["kvm1", "kvm3"])
+def test_a_host_that_answers_libvirt_under_any_name_is_never_evacuated(site: Site, alias: str) -> None:
+    site.save("web")
+    if alias == "kvm1":
+        site.silent.clear()
+    else:
+        # Nothing says that this is another host with the same board's UUID.
+        site.uuids["kvm3"] = site.uuids["kvm1"]
+        site.told_facts.discard("kvm3")
+    agent = site.agent(power="on")
+    with pytest.raises(Unsafe, match="never evacuated"):
+        site.evacuate(force=True, accept_silent=["kvm1"])
+    assert (agent.asked(), site.record_summaries()) == ([], [])
+
+
+def test_a_locked_image_prevents_the_start_of_its_domain_alone(site: Site) -> None:
+    site.save("web")
+    site.save("app")
+    site.locked.add("web")
+    run = site.evacuate(force=True)
+    assert site.running() == {"kvm2": ["app"]}
+    assert site.record_summaries() == [("app", "done", "kvm2")]
+    assert "web.qcow2" in errors(run)["web"]
+    result = build_result(run, diff=False)
+    assert (result["failed"], result["error_code"], [one["domain"] for one in result["failures"]]) == (True, "unsafe", ["web"])
+    site.locked.clear()
+    site.evacuate()
+    assert site.running() == {"kvm2": ["app", "web"]}
+
+
+def off_evidence(site: Site) -> list[Body]:
+    """Return the evidence of a tasks file that has switched the dead host off."""
+    return [{"host": "kvm1", "action": "off", "status": "off", "at": utc_now()}]
+
+
+def accepting(site: Site, *names: str, **more: t.Any) -> Body:
+    return {"images": [str(site.images / f"{name}.qcow2") for name in names], "reason": "the NFS server kept its locks", "by": "Ada", **more}
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_accept_locked_is_valid_with_proved_fencing(site: Site, agent: bool) -> None:
+    site.save("web")
+    site.save("app")
+    site.locked |= {"web", "app"}
+    if agent:
+        site.agent(power="on")
+    run = site.evacuate(accept_locked=accepting(site, "web"), **({} if agent else {"fencing": off_evidence(site)}))
+    assert site.running() == {"kvm2": ["web"]}
+    assert "app.qcow2" in errors(run)["app"]
+    (record,) = site.ledger.list_records()
+    (accepted,) = [one for one in record.evidence if one["kind"] == "accepted_locks"]
+    assert (accepted["images"], accepted["by"]) == ([str(site.images / "web.qcow2")], "Ada")
+    assert accepted["reason"] == "the NFS server kept its locks"
+
+
+def test_accept_locked_with_force_down_is_refused(site: Site) -> None:
+    site.save("web")
+    site.locked.add("web")
+    run = site.evacuate(force_down=WORD, force=True, accept_locked=accepting(site, "web"))
+    assert "a person's word is not enough for both" in errors(run)["web"]
+    assert (site.running(), site.record_summaries()) == ({}, [])
+
+
+def test_accept_locked_of_a_free_image_is_not_recorded(site: Site) -> None:
+    site.save("web")
+    site.evacuate(fencing=off_evidence(site), accept_locked=accepting(site, "web"))
+    (record,) = site.ledger.list_records()
+    assert [one for one in record.evidence if one["kind"] == "accepted_locks"] == []
+
+
+@pytest.mark.parametrize(("changes", "named"), [({"images": []}, "no image"), ({"reason": " "}, "no reason"), ({"images": ["/srv/x"]}, "/srv/x")])
+def test_invalid_accept_locked_is_refused(site: Site, changes: Body, named: str) -> None:
+    site.save("web")
+    with pytest.raises(InvalidArgument, match=named):
+        site.evacuate(fencing=off_evidence(site), accept_locked={**accepting(site, "web"), **changes})
+    assert (site.running(), site.record_summaries()) == ({}, [])
+
+
+def test_accept_locked_may_name_images_of_other_shares(site: Site) -> None:
+    """Each survivor is told all of it, and starts a part of the domains."""
+    site.save("web")
+    site.save("app")
+    site.locked.add("web")
+    site.evacuate(domains=["app"], fencing=off_evidence(site), accept_locked=accepting(site, "web"))
+    assert site.running() == {"kvm2": ["app"]}
+
+
+def waits(site: Site) -> list[tuple[list[str], int]]:
+    """Return which images were waited for, and for how long."""
+    return [([pathlib.Path(path).stem for path in paths], seconds) for paths, seconds in site.waits if seconds]
+
+
+def test_the_lock_wait_follows_the_lease_of_the_storage(site: Site) -> None:
+    site.save("web", mount_kind="nfs4")
+    site.locked.add("web")
+    site.evacuate(lock_wait_seconds=None)
+    site.save("app", mount_kind="ceph")
+    site.locked.add("app")
+    site.evacuate(lock_wait_seconds=None)
+    site.evacuate(lock_wait_seconds=7)
+    assert waits(site) == [(["web"], 105), (["app", "web"], 315), (["app", "web"], 7)]
+
+
+def test_an_nfs3_lock_is_not_waited_for(site: Site) -> None:
+    site.save("old", mount_kind="nfs", locks="kept")
+    site.save("web", mount_kind="nfs4", locks="leased")
+    site.locked.add("old")
+    run = site.evacuate(lock_wait_seconds=None)
+    assert waits(site) == []
+    assert site.running() == {"kvm2": ["web"]}
+    assert "NFS 3" in errors(run)["old"]
+    assert "SM_NOTIFY" in errors(run)["old"]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_locks_of_shareable_disks_are_ignored(site: Site, older: bool) -> None:
+    """A living member of the cluster has it open. An older version did not save with the disk that it is shareable, only with the domain's needs."""
+    uuid = site.save("member")
+
+    def share(body: Body) -> None:
+        body["protected"]["request"]["disks"][0]["shareable"] = True
+        body["protected"]["disks"][0] |= {} if older else {"shareable": True}
+
+    site.change("member", share)
+    with contextlib.closing(hold_as_qemu(site.images / "member.qcow2")):
+        site.locked.add("member")
+        site.evacuate()
+    assert site.running() == {"kvm2": ["member"]}
+    assert site.hosts["kvm2"].starts == [uuid]
+
+
+def test_a_silent_host_must_be_named_in_accept_silent(site: Site) -> None:
+    site.save("web")
+    site.silent.add("kvm3")
+    with pytest.raises(Unsafe, match=r"accept_silent: \[kvm3\]"):
+        site.evacuate()
+    with pytest.raises(InvalidArgument, match="kvm9"):
+        site.evacuate(accept_silent=["kvm9"])
+    assert site.record_summaries() == []
+    site.evacuate(accept_silent=["kvm3"])
+    assert site.running() == {"kvm2": ["web"]}
+    (record,) = site.ledger.list_records()
+    assert [one["hosts"] for one in record.evidence if one["kind"] == "accepted_silence"] == [["kvm3"]]
+
+
+def test_a_host_whose_address_leads_to_another_host_counts_as_silent(site: Site) -> None:
+    site.save("web")
+    site.leads_to["kvm3"] = "kvm2"
+    with pytest.raises(Unsafe, match=r"kvm3 did not answer.*leads to kvm2.*accept_silent: \[kvm3\]"):
+        site.evacuate()
+    assert site.record_summaries() == []
+    site.evacuate(accept_silent=["kvm3"])
+    assert site.record_summaries() == [("web", "done", "kvm2")]
+    (record,) = site.ledger.list_records()
+    assert [one["hosts"] for one in record.evidence if one["kind"] == "accepted_silence"] == [["kvm3"]]
+
+
+def test_a_possible_host_with_a_wrong_address_needs_evidence(site: Site) -> None:
+    """By its name alone: an older record has no UUID of the host."""
+    site.save("web")
+    site.change("web", lambda body: body.update(possible_hosts=[encoded(site.place("kvm1")), {"host": "kvm3", "host_id": None, "host_uuid": None}]))
+    site.leads_to["kvm3"] = "kvm2"
+    assert "may be on kvm3 as well" in errors(site.evacuate(accept_silent=["kvm3"]))["web"]
+    assert site.record_summaries() == []
+
+
+def test_hosts_with_swapped_addresses_count_as_answered(site: Site) -> None:
+    uuid = site.save("web")
+    site.save("app")
+    site.write_host("kvm4")
+    site.hosts["kvm3"].add(uuid, "web")
+    site.leads_to |= {"kvm3": "kvm4", "kvm4": "kvm3"}
+    run = site.evacuate()
+    assert "is active on" in errors(run)["web"]
+    assert site.running() == {"kvm2": ["app"], "kvm3": ["web"]}
+
+
+def test_a_renamed_host_counts_as_answered(site: Site) -> None:
+    site.save("web")
+    site.write_host("kvm3", name="the name before")
+    site.leads_to["the name before"] = "kvm3"
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_second_inventory_name_of_a_host_counts_as_silent(site: Site) -> None:
+    site.save("web")
+    site.listed.append("kvm9")
+    site.leads_to["kvm9"] = "kvm3"
+    with pytest.raises(Unsafe, match=r"kvm9 did not answer.*leads to kvm3"):
+        site.evacuate()
+    site.evacuate(accept_silent=["kvm9"])
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_host_with_a_new_uuid_counts_as_answered_with_its_facts(site: Site) -> None:
+    """Libvirt makes a new UUID at each start where the board has none."""
+    site.save("web")
+    site.uuids["kvm3"] = uuid_of("another")
+    site.told_facts.discard("kvm3")
+    with pytest.raises(Unsafe, match=rf"kvm3 did not answer.*{uuid_of('another')}.*host_uuid"):
+        site.evacuate()
+    site.told_facts.add("kvm3")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_host_that_answers_with_its_host_id_counts_whatever_its_uuid(site: Site) -> None:
+    site.save("web")
+    site.uuids["kvm3"] = uuid_of("another")
+    site.told_facts.discard("kvm3")
+    site.told_ids = {"kvm2", "kvm3"}
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_hosts_with_new_uuids_are_identified_by_their_host_ids(site: Site) -> None:
+    """Also where the ledger has the domain on hosts by their UUIDs of then."""
+    site.save("web")
+    site.told_ids = set(HOSTS)
+    site.told_facts.clear()
+    site.uuids = {name: uuid_of(f"another {name}") for name in site.uuids}
+    run = site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    assert run.jobs[0].record is not None
+    assert run.jobs[0].record.destination == site.place("kvm2")
+    site.uuids = {name: uuid_of(f"a third {name}") for name in site.uuids}
+    assert site.evacuate().jobs == []
+    assert site.record_summaries() == [("web", "done", "kvm2")]
+
+
+@pytest.mark.parametrize("survivor", ["kvm2", "kvm3"])
+def test_a_survivor_with_the_uuid_of_the_dead_host_is_another_host(site: Site, survivor: str) -> None:
+    site.save("web")
+    site.told_ids = set(HOSTS)
+    site.uuids[survivor] = site.uuids["kvm1"]
+    site.write_host(survivor)
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_living_host_with_the_uuid_of_the_dead_one_is_another_host(site: Site) -> None:
+    site.save("web")
+    site.uuids["kvm3"] = site.uuids["kvm1"]
+    site.write_host("kvm3")
+    site.told_ids = {"kvm3"}
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_host_with_a_copied_host_id_counts_as_the_dead_host(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    site.told_ids = set(HOSTS)
+    told = site._answer
+    monkeypatch.setattr(site, "_answer", lambda name: {**told(name), "host_id": host_id("kvm1")} if name == "kvm3" else told(name))
+    with pytest.raises(Unsafe, match="kvm1 answers"):
+        site.evacuate()
+
+
+def test_a_domain_recorded_under_an_old_uuid_of_the_dead_host_is_found(site: Site) -> None:
+    """The document is from before the host had an ID."""
+    site.save("web")
+    site.change("web", lambda body: body.update(possible_hosts=[encoded(HostRef("kvm1", None, uuid_of("long ago")))]))
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_hosts_that_share_a_uuid_are_distinguished_by_their_facts(site: Site) -> None:
+    """Boards with one UUID for all exist. The host that answers as kvm4 reports that it is kvm3."""
+    site.save("web")
+    site.uuids["kvm4"] = site.uuids["kvm3"]
+    site.write_host("kvm4")
+    site.listed.append("kvm4")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    site.save("app")
+    site.told_facts.add("kvm4")
+    site.leads_to["kvm4"] = "kvm3"
+    with pytest.raises(Unsafe, match=r"kvm4 did not answer.*leads to kvm3"):
+        site.evacuate()
+
+
+def test_a_dead_host_whose_address_leads_to_another_host_is_unsafe(site: Site) -> None:
+    site.save("web")
+    site.leads_to["kvm1"] = "kvm3"
+    with pytest.raises(Unsafe, match=r"The address of kvm1 leads to kvm3"):
+        site.evacuate(accept_silent=["kvm1"])
+    assert site.record_summaries() == []
+
+
+def test_a_host_with_a_clean_shutdown_grant_is_refused(site: Site) -> None:
+    site.save("web")
+    site.write_host("kvm1", protected={"guard": {"held_at_boot": True}, "token_id": host_id("token")})
+    with pytest.raises(Unsafe, match="revoke_token"):
+        site.evacuate()
+
+
+def test_a_host_that_got_a_grant_before_its_fencing_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    prove = Evacuation.prove_source_off
+
+    def granted_meanwhile(run: Evacuation, starts: bool = True) -> None:
+        site.write_host("kvm1", protected={"guard": {"held_at_boot": True}, "token_id": host_id("token")})
+        prove(run, starts)
+
+    monkeypatch.setattr(Evacuation, "prove_source_off", granted_meanwhile)
+    with pytest.raises(Unsafe, match="revoke_token"):
+        site.evacuate()
+    assert (site.running(), site.record_summaries()) == ({}, [])
+
+
+def test_the_grant_of_a_discarded_host_does_not_count(site: Site) -> None:
+    site.save("web")
+    said = {"at": "then", "by": "somebody", "reason": "burnt"}
+    site.write_host("kvm1", protected={"guard": {"held_at_boot": True}, "token_id": host_id("token")}, discarded=said)
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_dead_host_without_a_boot_guard_is_a_warning(site: Site) -> None:
+    site.save("web")
+    site.write_host("kvm1", protected={"guard": {"held_at_boot": False}, "token_id": None})
+    assert "No boot guard holds kvm1" in " ".join(site.evacuate().context.warnings)
+
+
+# Where a domain may be
+
+
+def test_a_domain_that_is_active_on_another_host_is_not_started(site: Site) -> None:
+    uuid = site.save("web")
+    site.save("app")
+    site.hosts["kvm3"].add(uuid, "web")
+    run = site.evacuate(force=True)
+    assert site.running() == {"kvm2": ["app"], "kvm3": ["web"]}
+    assert "is active on kvm3" in errors(run)["web"]
+    assert site.record_summaries() == [("app", "done", "kvm2")]
+
+
+def test_the_lock_of_a_domain_active_elsewhere_does_not_stop_the_others(site: Site) -> None:
+    uuid = site.save("web")
+    site.save("app")
+    site.hosts["kvm3"].add(uuid, "web")
+    site.locked.add("web")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["app"], "kvm3": ["web"]}
+
+
+@pytest.mark.parametrize("state", ["running", "shut off"])
+def test_a_domain_that_exists_on_this_host_already_is_a_conflict(site: Site, state: str) -> None:
+    uuid = site.save("web")
+    site.hosts["kvm2"].add(uuid, "web", state)
+    run = site.evacuate()
+    assert isinstance(run.jobs[0].error, Conflict)
+    assert site.hosts["kvm2"].guests[uuid]["state"] == state
+    assert (site.hosts["kvm2"].starts, site.record_summaries()) == ([], [])
+
+
+def test_a_silent_second_possible_host_needs_its_own_evidence(site: Site) -> None:
+    uuid = site.save("web")
+    site.change("web", lambda body: body.update(possible_hosts=encoded([site.place("kvm1"), site.place("kvm3")])))
+    site.silent.add("kvm3")
+    run = site.evacuate()
+    assert "may be on kvm3 as well" in errors(run)["web"]
+    run = site.evacuate(accept_silent=["kvm3"])
+    assert "may be on kvm3 as well" in errors(run)["web"]
+    assert site.record_summaries() == []
+    agent = site.agent("kvm3", power="on")
+    with pytest.raises(Unsafe, match="does not say that it is off"):
+        site.evacuate()
+    assert "off" not in agent.asked()
+    agent.switch("off")
+    site.evacuate()
+    assert site.hosts["kvm2"].view_domain(uuid).active
+
+
+def test_a_move_from_the_dead_host_is_failed_and_its_domain_evacuated(site: Site) -> None:
+    uuid = site.save("web")
+    record = new_record(s.LIVE_MIGRATION, DomainRef(uuid, "web"), site.place("kvm1"), site.place("kvm3"), {}, "a test")
+    stored = site.ledger.open_record(record)
+    for status in (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING):
+        stored = site.ledger.update_record(stored, stored.record.advance(status, "a test"))
+    site.evacuate()
+    assert site.record_summaries() == [("web", "failed", "kvm3"), ("web", "done", "kvm2")]
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_move_to_the_dead_host_is_superseded_once_its_source_lost_the_guest(site: Site) -> None:
+    uuid = site.save("web", on="kvm3")
+    record = new_record(s.LIVE_MIGRATION, DomainRef(uuid, "web"), site.place("kvm3"), site.place("kvm1"), {}, "a test")
+    site.ledger.open_record(record)
+    site.hosts["kvm3"].add(uuid, "web")
+    run = site.evacuate()
+    assert "is active on kvm3" in errors(run)["web"]
+    del site.hosts["kvm3"].guests[uuid]
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    older, newer = sorted(site.ledger.list_records(), key=lambda one: one.created_at)
+    assert (older.superseded_by, newer.status) == (newer.id, "done")
+
+
+def test_domains_that_are_on_no_host_are_unaccounted_and_not_started(site: Site) -> None:
+    site.save("web")
+    site.save("stray", on="kvm3")
+    result = build_result(site.evacuate(), diff=False)
+    assert [(one["name"], one["hosts"]) for one in result["unaccounted"]] == [("stray", ["kvm3"])]
+    assert site.running() == {"kvm2": ["web"]}
+
+
+# Disks and definitions
+
+
+def test_a_domain_with_a_disk_of_the_dead_host_is_lost_until_return(site: Site) -> None:
+    site.save("local", seen_by=["kvm1"])
+    site.save("web")
+    result = build_result(site.evacuate(force=True), diff=False)
+    assert [entry["name"] for entry in result["lost_until_return"]] == ["local"]
+    assert "failed" not in result
+    assert site.running() == {"kvm2": ["web"]}
+    named = build_result(site.evacuate(domains=["local"], force=True), diff=False)
+    assert (named["failed"], named["error_code"]) == (True, "unsafe")
+    assert site.record_summaries() == [("web", "done", "kvm2")]
+
+
+def test_a_domain_is_started_only_where_its_disk_was_proved(site: Site) -> None:
+    site.save("web", seen_by=["kvm1", "kvm3"])
+    run = site.evacuate(force=True)
+    assert "was not proved" in errors(run)["web"]
+    assert site.running() == {}
+    site.evacuate("kvm3")
+    assert site.running() == {"kvm3": ["web"]}
+
+
+def test_a_guest_that_moved_to_the_dead_host_after_protect_is_lost_until_return(site: Site) -> None:
+    """What was proved is about the host that it left: the dead one may have had another file of that name."""
+    site.save("web", seen_by=["kvm2", "kvm3"])
+    result = build_result(site.evacuate(), diff=False)
+    assert [entry["name"] for entry in result["lost_until_return"]] == ["web"]
+
+
+def test_a_missing_storage_token_is_no_proof(site: Site) -> None:
+    site.save("web")
+    for token in site.images.glob(".kvmfleet-host-*"):
+        token.unlink()
+    run = site.evacuate(force=True)
+    assert "token" in errors(run)["web"]
+    assert site.record_summaries() == []
+
+
+def test_a_domain_with_a_local_emulated_tpm_is_lost_until_return(site: Site) -> None:
+    site.save("web", tpm="/var/lib/libvirt/swtpm/web")
+    result = build_result(site.evacuate(), diff=False)
+    assert "TPM" in result["lost_until_return"][0]["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body["protected"].update(files="nvram"),
+        lambda body: body["protected"].update(files=[{"what": "nvram"}]),
+        lambda body: body["protected"]["disks"][0].update(backing_devices=["/dev/sda"]),
+        lambda body: body["protected"].update(definition=None),
+        lambda body: body["protected"].update(definition="a shopping list"),
+        lambda body: body["protected"].update(state="flying"),
+        lambda body: body["protected"].update(disks="vda"),
+        lambda body: body["protected"].update(disks=[]),
+        lambda body: body["protected"].update(request=None),
+        lambda body: body["protected"].update(request={"memory_mib": -1, "vcpus": 1}),
+        lambda body: body["protected"].update(persistent="yes"),
+        lambda body: body["protected"].update(host=None),
+        lambda body: body.update(protected=None),
+    ],
+)
+def test_an_edited_document_starts_nothing_and_does_not_stop_the_others(site: Site, change: t.Callable[[Body], t.Any]) -> None:
+    site.save("bad")
+    site.save("web")
+    site.change("bad", change)
+    run = site.evacuate(state="running", force=True)
+    assert site.running() == {"kvm2": ["web"]}
+    assert list(errors(run)) == ["bad"]
+    assert "bad" in errors(run)["bad"]
+    assert {line[1] for line in site.record_summaries() if line[0] == "bad"} <= {"failed"}
+
+
+def test_a_domain_with_invalid_possible_hosts_is_a_failure(site: Site) -> None:
+    uuid = site.save("bad")
+    path = site.folder / "ledger" / "domains" / f"{uuid}.json"
+    document = decode_document(path.read_bytes())
+    path.write_bytes(encode_document({**document.body, "possible_hosts": ["nowhere"]}, document.version))
+    result = build_result(site.evacuate(), diff=False)
+    assert [failure["uuid"] for failure in result["failures"]] == [uuid]
+    assert site.record_summaries() == []
+
+
+def test_a_document_that_was_set_aside_stays_a_failure(site: Site) -> None:
+    """Every evacuation of all domains reports it until it is back, because its domain may have been on the dead host."""
+    uuid = site.save("bad")
+    site.save("web")
+    path = site.folder / "ledger" / "domains" / f"{uuid}.json"
+    before = path.read_text()
+    path.write_text("{")
+    for dummy in range(2):
+        result = build_result(site.evacuate(), diff=False)
+        assert [failure["uuid"] for failure in result["failures"]] == [uuid]
+    assert "failed" not in build_result(site.evacuate(domains=["web"]), diff=False)
+    path.write_text(before)
+    assert "failed" not in build_result(site.evacuate(), diff=False)
+    assert site.running() == {"kvm2": ["bad", "web"]}
+
+
+def test_state_defined_is_refused_for_a_transient_domain(site: Site) -> None:
+    site.save("web", persistent=False)
+    assert "transient" in errors(site.evacuate(state="defined"))["web"]
+
+
+# The scheduler
+
+
+def test_a_host_without_capacity_is_refused_unless_forced(site: Site) -> None:
+    site.save("web")
+    site.memory["kvm2"] = 512
+    run = site.evacuate()
+    assert isinstance(run.jobs[0].error, Conflict)
+    assert site.record_summaries() == [("web", "conflict", "kvm2")]
+    site.evacuate(force=True)
+    newest = max(site.ledger.list_records(), key=lambda record: record.created_at)
+    assert (newest.status, newest.forced) == ("done", "FORCED_REBUILD")
+    assert any("Bypassed" in (line.detail or "") for line in newest.history)
+
+
+def test_domains_that_stay_shut_off_need_no_capacity(site: Site) -> None:
+    site.save("idle", state="shut off")
+    site.memory["kvm2"] = 512
+    site.evacuate()
+    assert site.record_summaries() == [("idle", "done", "kvm2")]
+
+
+def test_each_reservation_counts_for_the_next_one(site: Site) -> None:
+    site.save("one", memory_mib=1024)
+    site.save("two", memory_mib=1024)
+    site.memory["kvm2"] = 1024
+    site.evacuate()
+    assert sorted(line[1] for line in site.record_summaries()) == ["conflict", "done"]
+
+
+def test_a_host_in_maintenance_starts_nothing(site: Site) -> None:
+    site.save("web")
+    site.write_host("kvm2", state="maintenance", reason="new memory")
+    assert "maintenance" in errors(site.evacuate())["web"]
+
+
+def test_deferred_starts_are_repeated_up_to_a_limit(site: Site) -> None:
+    site.save("web")
+    site.deferred = {"web"}
+    site.evacuate()
+    assert site.record_summaries() == [("web", "done", "kvm2")]
+    site.save("app")
+    site.deferred = {"app", "for ever"}
+    run = site.evacuate()
+    assert "kvm3: busy." in errors(run)["app"]
+    assert site.record_summaries()[-1] == ("app", "failed", "kvm2")
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_peer_answers_are_passed_on_to_one_repeated_start(site: Site) -> None:
+    for name in ("app", "web"):
+        site.save(name)
+    site.deferred = {"app", "web"}
+    site.evacuate()
+    assert site.running() == {"kvm2": ["app", "web"]}
+    assert site.passed_on == [None, 1]
+
+
+def test_peer_answers_are_not_passed_on_after_a_start(site: Site) -> None:
+    for name in ("app", "web"):
+        site.save(name)
+    site.deferred = {"web"}
+    site.evacuate()
+    assert site.running() == {"kvm2": ["app", "web"]}
+    assert site.passed_on == [None, None]
+
+
+# Crashes and rivals
+
+
+class Killed(BaseException):
+    """kill -9."""
+
+
+def killed() -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("when", ["before_start", "after_start"])
+def test_a_run_killed_around_a_start_is_settled_by_the_next_run_on_that_host(site: Site, when: str) -> None:
+    site.save("web")
+    setattr(site, when, killed)
+    with pytest.raises(Killed):
+        site.evacuate()
+    assert site.record_summaries() == [("web", "pre-migrating", "kvm2")]
+    assert site.possible("web") == ["kvm1", "kvm2"]
+    setattr(site, when, lambda: None)
+
+    elsewhere = site.evacuate("kvm3")
+    assert "Run the task on kvm2" in errors(elsewhere)["web"] or "is active on kvm2" in errors(elsewhere)["web"]
+    assert "kvm3" not in site.running()
+
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    assert site.record_summaries() == [("web", "done", "kvm2")]
+    assert site.hosts["kvm2"].starts == [uuid_of("web")]
+
+
+@pytest.mark.parametrize(("when", "status"), [("before_start", "failed"), ("after_start", "done")])
+def test_a_started_evacuation_is_settled_when_the_dead_host_is_back(site: Site, when: str, status: str) -> None:
+    """Nothing is started then, and nothing else is evacuated."""
+    site.save("web")
+    setattr(site, when, killed)
+    with pytest.raises(Killed):
+        site.evacuate()
+    setattr(site, when, lambda: None)
+    site.save("app")
+    with socket.create_server(("127.0.0.1", site.port)), pytest.raises(Unsafe, match=f"web is '{status}'"):
+        site.evacuate()
+    assert site.record_summaries() == [("web", status, "kvm2")]
+    assert site.running() == ({"kvm2": ["web"]} if status == "done" else {})
+    assert site.possible("web") == ["kvm2" if status == "done" else "kvm1"]
+
+
+def test_a_run_killed_before_pre_migrating_can_be_repeated_on_another_host(site: Site) -> None:
+    uuid = site.save("web")
+    site.ledger.open_record(new_record(s.EVACUATION, DomainRef(uuid, "web"), site.place("kvm1"), site.place("kvm2"), {}, "a test"))
+    site.evacuate("kvm3")
+    assert site.record_summaries() == [("web", "failed", "kvm2"), ("web", "done", "kvm3")]
+    assert site.running() == {"kvm3": ["web"]}
+
+
+def test_a_record_of_a_dead_destination_needs_evidence_and_is_superseded(site: Site) -> None:
+    site.save("web")
+    site.after_start = killed
+    with pytest.raises(Killed):
+        site.evacuate()
+    site.after_start = lambda: None
+    site.silent.add("kvm2")
+    run = site.evacuate("kvm3")
+    assert "may be on kvm2 as well" in errors(run)["web"]
+    assert "kvm3" not in site.running()
+    both = [{"host": name, "action": "off", "status": "off", "at": utc_now()} for name in ("kvm1", "kvm2")]
+    site.evacuate("kvm3", fencing=both)
+    older, newer = sorted(site.ledger.list_records(), key=lambda one: one.created_at)
+    assert (older.status, older.superseded_by) == ("pre-migrating", newer.id)
+    assert (newer.status, newer.destination.host) == ("done", "kvm3")
+    assert {one["host"] for one in newer.evidence if one["kind"] == "tasks"} == {"kvm1", "kvm2"}
+
+
+def test_a_record_stays_open_when_the_destination_is_lost_during_the_start(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts._PAUSE_SECONDS", 0)
+    site.save("web")
+    site.before_start = lambda: site.silent.add("kvm2")
+    run = site.evacuate()
+    assert run.jobs[0].error is not None
+    assert run.jobs[0].error.error_code == "unreachable"
+    assert site.record_summaries() == [("web", "pre-migrating", "kvm2")]
+    site.before_start = lambda: None
+    site.silent.discard("kvm2")
+    site.evacuate()
+    assert site.record_summaries() == [("web", "done", "kvm2")]
+
+
+def test_an_evacuation_finished_by_a_concurrent_run_is_a_conflict(site: Site) -> None:
+    """Between the first check and the reservation, another run has completed the evacuation."""
+    site.save("web")
+    run = site.evacuation(force_down=WORD)
+    run.probe_fleet()
+    site.evacuate("kvm3")
+    run.probe_fleet = lambda: None  # type: ignore[method-assign]
+    run.evacuate_domains()
+    assert isinstance(run.jobs[0].error, Conflict)
+    assert site.running() == {"kvm3": ["web"]}
+    assert sorted(line[1:] for line in site.record_summaries()) == [("conflict", "kvm2"), ("done", "kvm3")]
+
+
+def test_a_worker_of_a_killed_run_starts_nothing(site: Site) -> None:
+    site.save("web")
+    site.parent_lives = False
+    with pytest.raises(ControllerGone):
+        site.evacuate()
+    assert (site.running(), site.record_summaries()) == ({}, [("web", "pre-migrating", "kvm2")])
+
+
+def test_a_worker_of_a_killed_run_writes_nothing(site: Site) -> None:
+    site.save("web")
+    site.after_start = lambda: setattr(site, "parent_lives", False)
+    with pytest.raises(ControllerGone):
+        site.evacuate()
+    assert (site.running(), site.record_summaries()) == ({"kvm2": ["web"]}, [("web", "pre-migrating", "kvm2")])
+    site.parent_lives = True
+    site.after_start = lambda: None
+    site.evacuate()
+    assert site.record_summaries() == [("web", "done", "kvm2")]
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"source": "kvm9"}, NotFound),
+        ({"source": ""}, NotFound),
+        ({"source": "kvm2"}, KvmfleetError),
+        ({"domains": []}, InvalidArgument),
+        ({"domains": ["nobody"]}, NotFound),
+    ],
+)
+def test_an_invalid_source_or_domain_is_refused(site: Site, given: Body, error: type[Exception]) -> None:
+    site.save("web")
+    with pytest.raises(error):
+        site.evacuate(**given)
+    assert (site.running(), site.record_summaries()) == ({}, [])
+
+
+def test_an_ambiguous_domain_name_is_a_conflict(site: Site) -> None:
+    site.save("web")
+    (document,) = site.ledger.find_domains("web")
+    site.ledger.put_domain(domain_entry({**document.body, "uuid": uuid_of("other")}), None)
+    with pytest.raises(Conflict, match=uuid_of("other")):
+        site.evacuate(domains=["web"])
+
+
+def test_an_ambiguous_host_name_is_a_conflict(site: Site) -> None:
+    site.save("web")
+    twin = {"name": "kvm1", "host_id": host_id("twin"), "host_uuid": uuid_of("twin"), "state": "enabled"}
+    site.ledger.put_host(host_entry(twin), None)
+    with pytest.raises(Conflict, match="several hosts"):
+        site.evacuate()
+    site.evacuate(source=host_id("kvm1"))
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_host_that_was_never_protected_cannot_be_evacuated(site: Site) -> None:
+    site.ledger.put_host(host_entry({"name": "kvm4", "host_id": None, "host_uuid": uuid_of("kvm4"), "state": "enabled"}), None)
+    with pytest.raises(InvalidState, match="never protected"):
+        site.evacuate(source="kvm4")
+
+
+@pytest.mark.parametrize(("parallel", "wait"), [(0, 0), (65, 0), (1, -1), (1, 3601)])
+def test_parallel_and_lock_wait_out_of_bounds_are_refused(parallel: int, wait: int) -> None:
+    with pytest.raises(InvalidArgument):
+        check_numbers(parallel, wait)
+
+
+def test_a_host_that_requires_root_ends_the_task(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(on: str, work: t.Any) -> t.Any:
+        raise Forbidden("This needs root on the host.")
+
+    site.save("web")
+    monkeypatch.setattr(site, "_look", refuse)
+    with pytest.raises(Forbidden):
+        site.evacuate()
+    assert site.record_summaries() == []

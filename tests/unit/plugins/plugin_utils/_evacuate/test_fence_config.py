@@ -1,0 +1,148 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import format_options, parse_fencing, parse_options
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import Agent
+
+HIDDEN = "hunter2"
+
+
+def test_a_null_configuration_means_no_agent() -> None:
+    assert parse_fencing(None, "kvm1") is None
+
+
+def test_time_limits_have_defaults(tmp_path: pathlib.Path) -> None:
+    config = Agent(tmp_path).config()
+    assert (config.timeout_seconds, config.status_timeout_seconds, config.ttl_seconds) == (60, 20, 300)
+    assert Agent(tmp_path).config(timeout_seconds=5).status_timeout_seconds == 5
+
+
+def test_options_are_passed_as_lines_and_not_in_the_repr() -> None:
+    options = parse_options({"ip": "192.0.2.7", "lanplus": True, "ssl": False, "ipport": 623, "password": HIDDEN, "tls1.0": "a=b"}, "x")
+    assert format_options("status", options) == b"action=status\nip=192.0.2.7\nlanplus=1\nssl=0\nipport=623\npassword=hunter2\ntls1.0=a=b\n"
+    assert HIDDEN not in repr(options)
+
+
+@pytest.mark.parametrize("name", ["password", "passwd", "passwd_script", "snmp_priv_passwd", "api_token", "secret_key", "community", "Passphrase"])
+def test_some_options_are_secrets_by_their_name(name: str) -> None:
+    assert parse_options({name: HIDDEN}, "x")[0].secret
+
+
+def test_any_option_can_be_marked_as_a_secret() -> None:
+    plain, told, switch = parse_options({"login": "admin", "session": {"value": HIDDEN, "secret": True}, "no_password": 1}, "x")
+    assert (plain.secret, told.secret, told.value, switch.secret) == (False, True, HIDDEN, False)
+
+
+class Vaulted:
+    """A vaulted text as ansible-core 2.18 hands it out: a text only when it is asked for as one."""
+
+    __ENCRYPTED__ = True
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+
+def test_a_vaulted_value_is_decrypted_to_text() -> None:
+    options = parse_options({"password": Vaulted(), "session": {"value": Vaulted(), "secret": True}}, "x")
+    assert [(option.value, option.secret) for option in options] == [(HIDDEN, True), (HIDDEN, True)]
+    assert options[0].value.__class__ is str
+
+
+def test_a_number_of_seconds_may_come_out_of_a_template_as_text(tmp_path: pathlib.Path) -> None:
+    assert Agent(tmp_path).config(timeout_seconds="45", ttl_seconds="300").timeout_seconds == 45
+
+
+def test_a_config_shows_no_secret(tmp_path: pathlib.Path) -> None:
+    config = Agent(tmp_path).config({"password": HIDDEN})
+    assert HIDDEN not in f"{config} {config!r} {config.options}"
+    assert config.secrets() == (HIDDEN,)
+
+
+BAD_OPTIONS: list[t.Any] = [
+    HIDDEN,
+    [HIDDEN],
+    {"password": [HIDDEN]},
+    {"password": None},
+    {"password": {"value": HIDDEN, "more": 1}},
+    {"password": {"secret": True}},
+    {"password": {"value": {"value": HIDDEN}}},
+    {"password": {"value": HIDDEN, "secret": "perhaps"}},
+    {f"name={HIDDEN}": "x"},
+    {f"name\naction=on\n{HIDDEN}": "x"},
+    {"two words": HIDDEN},
+    {"": HIDDEN},
+    {"#password": HIDDEN},
+    {5: HIDDEN},
+    {"password": f"{HIDDEN}\naction=on"},
+    {"password": f"{HIDDEN}\raction=on"},
+    {"password": f"{HIDDEN}\x0baction=on"},
+    {"password": f"{HIDDEN}\x85action=on"},
+    {"password": f"{HIDDEN}\u2028action=on"},
+    {"password": f"{HIDDEN}\x00"},
+    {"password": f"{HIDDEN}\udc80"},
+    {"password": HIDDEN * 10000},
+    {"password": HIDDEN, "action": "on"},
+    {"password": HIDDEN, "Option": "reboot"},
+    {"password": HIDDEN, "missing-as-off": 1},
+    {"password": HIDDEN, "missing_as_off": True},
+]
+
+
+@pytest.mark.parametrize("options", BAD_OPTIONS, ids=range(len(BAD_OPTIONS)))
+def test_bad_options_are_refused_without_a_value_in_the_message(tmp_path: pathlib.Path, options: t.Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"^kvmfleet_fencing of kvm1") as refused:
+        parse_fencing({"agent": str(Agent(tmp_path).path), "options": options}, "kvm1")
+    assert HIDDEN not in str(refused.value)
+
+
+BAD_AGENTS: list[t.Any] = [
+    None,
+    "",
+    5,
+    ["fence_ipmilan"],
+    "reboot",
+    "fence_ipmilan -p hunter2",
+    "fence_not_installed_anywhere",
+    "./fence_test",
+    "../usr/sbin/fence_test",
+    "/no/such/agent",
+    "/no/such/agent -p hunter2",
+    "/",
+    "/etc/passwd",
+    "/bin/sh\0",
+]
+
+
+@pytest.mark.parametrize("agent", BAD_AGENTS, ids=range(len(BAD_AGENTS)))
+def test_an_invalid_agent_is_refused(agent: t.Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"^kvmfleet_fencing of kvm1") as refused:
+        parse_fencing({"agent": agent, "options": {}}, "kvm1")
+    assert HIDDEN not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["fence_ipmilan", 5, True, [], {"agent": "x", "passwd": "hunter2"}, {}])
+def test_an_invalid_configuration_is_refused(given: t.Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"^kvmfleet_fencing of kvm1") as refused:
+        parse_fencing(given, "kvm1")
+    assert HIDDEN not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["timeout_seconds", "status_timeout_seconds", "ttl_seconds"])
+@pytest.mark.parametrize("value", [0, -1, 3601, "6x", "99999", "", None, True, 1.5, [60]])
+def test_an_invalid_time_limit_is_refused(tmp_path: pathlib.Path, key: str, value: t.Any) -> None:
+    with pytest.raises(InvalidArgument, match=f"^kvmfleet_fencing of kvm1: its {key} is not a number of seconds from 1 to"):
+        Agent(tmp_path).config(**{key: value})
+
+
+def test_a_status_timeout_longer_than_the_timeout_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InvalidArgument, match="status_timeout_seconds is not a number of seconds from 1 to 10"):
+        Agent(tmp_path).config(timeout_seconds=10, status_timeout_seconds=11)

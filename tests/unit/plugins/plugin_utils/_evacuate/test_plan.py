@@ -1,0 +1,149 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One plan for all survivors: the share of each host, and domains without a destination."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import add_shares
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, plan_evacuation
+from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site
+
+
+def plan(
+    site: Site, force: bool = False, survivors: tuple[str, ...] = ("kvm2", "kvm3"), since: t.Mapping[str, t.Any] | None = None
+) -> tuple[Evacuation, Shares]:
+    run = site.evacuation(force_down=WORD, force=force)
+    run.probe_fleet()
+    run.reuse_evidence()
+    return run, plan_evacuation(run, survivors, since)
+
+
+def test_every_domain_is_in_exactly_one_share(site: Site) -> None:
+    names = [f"web{number}" for number in range(6)]
+    uuids = [site.save(name) for name in names]
+    site.save("idle", state="shut off")
+    run, shares = plan(site)
+    assert sorted([*shares.by_host["kvm2"], *shares.by_host["kvm3"]]) == sorted([*uuids, uuid_of("idle")])
+    assert shares.by_host["kvm2"]
+    assert shares.by_host["kvm3"]
+    assert shares.uncovered == []
+    assert encode(add_shares(run, shares))["evidence"][0]["kind"] == "person"
+    assert "<domain" not in str(encode(add_shares(run, shares)))
+    for host, share in shares.by_host.items():
+        site.evacuate(host, domains=share)
+    assert sorted([*site.running()["kvm2"], *site.running()["kvm3"]]) == names
+    assert {line[1] for line in site.record_summaries()} == {"done"}
+
+
+def test_a_domain_goes_where_its_disks_are_seen(site: Site) -> None:
+    only = site.save("only", seen_by=["kvm1", "kvm3"])
+    dummy, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": [only]}
+
+
+def test_a_domain_without_capacity_is_uncovered_unless_forced(site: Site) -> None:
+    huge = site.save("huge", memory_mib=1024 * 1024)
+    run, shares = plan(site)
+    assert [(one.name, sorted(one.reasons)) for one in shares.uncovered] == [("huge", ["kvm2", "kvm3"])]
+    assert "whole host" in encode(add_shares(run, shares))["uncovered"][0]["reason"]
+    dummy, forced = plan(site, force=True)
+    assert [huge] in forced.by_host.values()
+
+
+def test_proofs_of_disks_count_after_a_host_got_a_new_uuid(site: Site) -> None:
+    uuid = site.save("web", seen_by=["kvm1", "kvm3"])
+    site.told_ids = {"kvm2", "kvm3"}
+    site.uuids = {name: uuid_of(f"another {name}") for name in site.uuids}
+    dummy, shares = plan(site)
+    assert shares.uncovered == []
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
+def test_force_does_not_override_unproved_disks(site: Site) -> None:
+    site.save("only", seen_by=["kvm1", "kvm2"], memory_mib=1024 * 1024)
+    dummy, shares = plan(site, force=True, survivors=("kvm2",))
+    assert shares.by_host == {"kvm2": [uuid_of("only")]}
+    site.change("only", lambda body: body["protected"]["disks"][0].update(seen_by=[*body["protected"]["disks"][0]["seen_by"][:1], uuid_of("x")]))
+    dummy, shares = plan(site, force=True)
+    assert [one.name for one in shares.uncovered] == ["only"]
+
+
+def test_a_domain_whose_start_has_begun_stays_in_the_share_of_its_host(site: Site) -> None:
+    uuid = site.save("web")
+    site.before_start = lambda: (never for never in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        site.evacuate("kvm3")
+    site.before_start = lambda: None
+    dummy, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
+def test_a_host_with_an_old_definition_of_the_domain_does_not_get_it(site: Site) -> None:
+    uuid = site.save("web")
+    site.hosts["kvm2"].add(uuid, "web", "shut off")
+    dummy, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
+def test_a_domain_that_runs_somewhere_is_in_no_share(site: Site) -> None:
+    uuid = site.save("web")
+    site.hosts["kvm3"].add(uuid, "web")
+    run, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": []}
+    assert "is active on kvm3" in encode(add_shares(run, shares))["refused"][0]["reason"]
+
+
+def test_a_survivor_without_facts_is_refused(site: Site) -> None:
+    site.save("web")
+    with pytest.raises(InvalidArgument, match="kvm1"):
+        plan(site, survivors=("kvm2", "kvm1"))
+
+
+@pytest.mark.parametrize("by_its_clock", ["1970-01-01T00:00:00.000Z", "2099-01-01T00:00:00.000Z"])
+def test_a_wrong_clock_of_a_survivor_does_not_matter(site: Site, by_its_clock: str) -> None:
+    site.save("web")
+    site.gathered_at = by_its_clock
+    dummy, shares = plan(site)
+    assert shares.uncovered == []
+    assert sum(map(len, shares.by_host.values())) == 1
+
+
+def test_facts_received_after_the_evidence_count_whatever_their_age(site: Site) -> None:
+    """The slowest host took its time; the others' facts aged meanwhile."""
+    site.save("web")
+    since = BootMoment(boot_moment().boot_id, boot_moment().seconds - 100)
+    site.received_ago = 90
+    with pytest.raises(InvalidArgument, match=r"kvm3 \(they are \d+ s old, and 60 s is the limit\)"):
+        plan(site)
+    dummy, shares = plan(site, since=since)
+    assert shares.uncovered == []
+    site.received_ago = 110
+    with pytest.raises(InvalidArgument, match="kvm3"):
+        plan(site, since=since)
+
+
+def test_facts_cached_by_another_control_node_are_refused(site: Site) -> None:
+    site.save("web")
+    site.boot_id = "another control node"
+    with pytest.raises(InvalidArgument, match=r"kvm3 \(their age is not known"):
+        plan(site, since=boot_moment())
+
+
+def test_a_domain_with_a_locked_image_is_in_no_share(site: Site) -> None:
+    site.save("web")
+    other = site.save("app")
+    site.locked.add("web")
+    run, shares = plan(site)
+    assert [uuid for share in shares.by_host.values() for uuid in share] == [other]
+    assert [one["name"] for one in encode(add_shares(run, shares))["refused"]] == ["web"]

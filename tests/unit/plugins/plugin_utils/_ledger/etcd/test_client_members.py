@@ -1,0 +1,162 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Members that die, hang, and come back: what is asked is answered, and what is written is written once."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+import typing as t
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kvmlab.etcd import Cluster
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import client
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import range_read
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore
+
+AdvanceRecord = Callable[..., Stored]
+NewMove = Callable[..., MoveRecord]
+MOVED = (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.COMPLETED)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three members."""
+    three = Cluster(tmp_path / "cluster")
+    try:
+        three.up()
+        yield three
+    finally:
+        three.down()
+
+
+class Moves(threading.Thread):
+    """One move after the other, from the first status to the last, until it is stopped."""
+
+    def __init__(self, ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord) -> None:
+        super().__init__(daemon=True)
+        self.done: list[Stored] = []
+        self.failure: t.Optional[BaseException] = None
+        self._ledger, self._new_move, self._advance_record = ledger, new_move, advance_record
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        try:
+            while not self._over.is_set():
+                opened = self._ledger.open_record(self._new_move(f"web{len(self.done)}"))
+                self.done.append(self._advance_record(self._ledger, opened, *MOVED))
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def wait_for_more(self, count: int) -> None:
+        """Wait until that many further moves have ended."""
+        wanted, deadline = len(self.done) + count, time.monotonic() + 90
+        while len(self.done) < wanted:
+            assert self.failure is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        self._over.set()
+        self.join(90)
+        assert not self.is_alive()
+        assert self.failure is None
+
+
+def all_there(ledger: Ledger, moves: Moves) -> None:
+    """Every move that ended is there as its writer has it, and nothing else is."""
+    assert {stored.record.id: stored.record for stored in moves.done} == {record.id: record for record in ledger.list_records()}
+    assert {stored.version for stored in moves.done} == {6}
+    assert ledger.verify_audit() == []
+
+
+@pytest.mark.parametrize("fault", ["kill", "freeze"])
+def test_changes_continue_when_the_etcd_leader_is_killed_or_frozen(cluster: Cluster, new_move: NewMove, advance_record: AdvanceRecord, fault: str) -> None:
+    ledger = open_ledger(cluster.location())
+    moves = Moves(ledger, new_move, advance_record)
+    moves.start()
+    moves.wait_for_more(3)
+    leader = cluster.leader()
+    cluster.signal(leader, fault)
+    moves.wait_for_more(5)
+    if fault == "freeze":
+        cluster.signal(leader, "thaw")
+    else:
+        cluster.start(leader)
+    moves.wait_for_more(3)
+    moves.end()
+    all_there(open_ledger(cluster.location()), moves)
+
+
+def test_changes_continue_after_all_members_were_down(cluster: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
+    moves = Moves(open_ledger(cluster.location()), new_move, advance_record)
+    moves.start()
+    moves.wait_for_more(3)
+    for number in cluster.members:
+        cluster.signal(number, "kill")
+    time.sleep(5)
+    for number in cluster.members:
+        cluster.start(number)
+    moves.wait_for_more(3)
+    moves.end()
+    all_there(open_ledger(cluster.location()), moves)
+
+
+def test_a_ledger_works_without_one_member(cluster: Cluster, new_move: NewMove) -> None:
+    cluster.signal(1, "kill")
+    stored = open_ledger(cluster.location()).open_record(new_move())
+    assert open_ledger(cluster.location()).read_record(stored.record.record_id) == stored
+
+
+def test_a_ledger_without_a_majority_is_unreachable(cluster: Cluster, new_move: NewMove, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = open_ledger(cluster.location())
+    ledger.open_record(new_move())
+    for number in (1, 2):
+        cluster.signal(number, "kill")
+    t.cast(EtcdLedger, ledger)._client.patience_seconds = 1
+    with pytest.raises(Unreachable, match="could not be reached"):
+        ledger.open_record(new_move("web2"))
+    monkeypatch.setattr(client, "FIRST_SECONDS", 1.0)
+    with pytest.raises(Unreachable, match="could not be reached"):
+        open_ledger(cluster.location())
+
+
+def test_a_wrong_address_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_SECONDS", 0.5)
+    with pytest.raises(Unreachable, match=r"etcd://127\.0\.0\.1:1/fleet could not be reached: 127\.0\.0\.1:1: Connection refused"):
+        open_ledger("etcd://127.0.0.1:1/fleet")
+
+
+def test_members_of_two_clusters_are_refused(cluster: Cluster, store: EtcdStore, new_move: NewMove) -> None:
+    ledger = open_ledger(cluster.location("/fleet"))
+    ledger.open_record(new_move())
+    foreign = str(store.address.endpoints[0])
+    mixed = open_ledger(f"etcd://{cluster.endpoints[0]},{foreign}/fleet")
+    cluster.signal(1, "kill")
+    with pytest.raises(InvalidArgument, match=f"{foreign} is of cluster"):
+        mixed.open_record(new_move("web2"))
+    assert store.client.read_range(range_read("/fleet/", "/fleet0")).found == ()
+
+
+def test_a_server_that_is_not_etcd_is_unreachable(tmp_path: Path) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with pytest.raises(Unreachable, match=r"not etcd 3\.4 or later \(HTTP status 501\)"):
+                open_ledger(f"etcd://127.0.0.1:{server.server_address[1]}/fleet")
+        finally:
+            server.shutdown()

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The ids of records that were closed lately, from each of the stores: what a booking asks again and again, however many there were before."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import RecentMoves
+
+AdvanceRecord = Callable[..., Stored]
+New = Callable[..., MoveRecord]
+DAY = datetime.timedelta(days=1)
+
+
+def since(before: datetime.timedelta = datetime.timedelta(minutes=10)) -> str:
+    return (datetime.datetime.now(datetime.UTC) - before).isoformat()
+
+
+def test_closed_since_returns_closed_records_at_once(ledger: Ledger, new_move: New, advance_record: AdvanceRecord) -> None:
+    assert ledger.list_closed_since(since()) == set()
+    advance_record(ledger, ledger.open_record(new_move()), s.SCHEDULED)
+    closed = [
+        advance_record(ledger, ledger.open_record(new_move()), s.CANCELLED),
+        advance_record(ledger, ledger.open_record(new_move()), s.SCHEDULED, s.FAILED),
+    ]
+    assert ledger.list_closed_since(since()) == {stored.record.id for stored in closed}
+
+
+def test_closed_since_a_future_time_is_empty(ledger: Ledger, new_move: New, advance_record: AdvanceRecord) -> None:
+    advance_record(ledger, ledger.open_record(new_move()), s.CANCELLED)
+    assert ledger.list_closed_since(since(-2 * DAY)) == set()
+
+
+def test_closed_since_an_invalid_time_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(InvalidArgument, match="is not a time"):
+        ledger.list_closed_since("lately")
+
+
+def test_arrivals_are_moves_completed_since_and_read_once(
+    ledger: Ledger, new_move: New, advance_record: AdvanceRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way = (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING)
+    before = advance_record(ledger, ledger.open_record(new_move("before")), *way, s.COMPLETED)
+    under_way, failing = advance_record(ledger, ledger.open_record(new_move("a")), *way), advance_record(ledger, ledger.open_record(new_move("b")), *way)
+    arrivals = RecentMoves(ledger)
+    assert arrivals.completed_records() == []
+    there = advance_record(ledger, under_way, s.COMPLETED)
+    advance_record(ledger, failing, s.FAILED)
+    assert arrivals.completed_records() == [there.record]
+    read: list[str] = []
+    get = Ledger.read_record
+    monkeypatch.setattr(Ledger, "read_record", lambda self, key: read.append(key) or get(self, key))
+    assert arrivals.completed_records() == [there.record]
+    domain = there.record.domain
+    again = advance_record(ledger, ledger.open_record(dataclasses.replace(new_move(), domain=domain)), *way, s.COMPLETED)
+    assert arrivals.completed_records() == [again.record], "it has moved on"
+    assert read == [again.record.id]
+    assert before.record.id not in read

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Damaged, edited, newer and foreign documents, in either store: each is named, none stops another."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidState, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import Store
+
+AdvanceRecord = Callable[..., Stored]
+NewMove = Callable[..., MoveRecord]
+
+
+def open_path(record: MoveRecord) -> str:
+    return f"migrations/open/{record.id}.json"
+
+
+def torn(data: bytes) -> bytes:
+    return data[:-20]
+
+
+def edited(data: bytes) -> bytes:
+    return data.replace(b'"status":"accepted"', b'"status":"running"')
+
+
+def emptied(data: bytes) -> bytes:
+    return b""
+
+
+def nested(data: bytes) -> bytes:
+    return b"[" * 100000
+
+
+def resealed(data: bytes, **changes: t.Any) -> bytes:
+    """Another body, with a checksum that is right."""
+    return encode_document({**json.loads(data)["body"], **changes}, 1)
+
+
+def without_a_past(data: bytes) -> bytes:
+    return resealed(data, history=["accepted"])
+
+
+def of_another_id(data: bytes) -> bytes:
+    return resealed(data, id=str(uuid.uuid4()))
+
+
+@pytest.mark.parametrize("damage", [torn, edited, emptied, nested, without_a_past, of_another_id])
+def test_a_damaged_record_is_set_aside_and_does_not_stop_the_others(
+    store: Store, ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord, damage: Callable[[bytes], bytes]
+) -> None:
+    bad, good = ledger.open_record(new_move("bad")), ledger.open_record(new_move("good"))
+    spoilt = damage(t.cast(bytes, store.read(open_path(bad.record))))
+    store.write(open_path(bad.record), spoilt)
+    assert [record.domain.name for record in ledger.list_records()] == ["good"]
+    assert len(ledger.problems) == 1
+    assert open_path(bad.record) in ledger.problems[0]
+    (aside,) = store.names("set_aside")
+    assert aside.startswith(f"set_aside/migrations-{bad.record.id}-")
+    assert store.read(aside) == spoilt
+    advance_record(ledger, good, s.CANCELLED)
+    with pytest.raises(NotFound):
+        ledger.read_record(bad.record.record_id)
+    with pytest.raises(Conflict, match="no longer in the ledger"):
+        advance_record(ledger, bad, s.CANCELLED)
+    assert len(ledger.problems) == 1
+    assert ledger.open_record(new_move(domain_uuid=bad.record.domain.uuid)).record.generation == 2
+
+
+def as_newer(data: bytes) -> bytes:
+    envelope = json.loads(data)
+    envelope["body"]["schema"] = 2
+    return json.dumps(envelope).encode()
+
+
+def make_newer(store: Store, path: str) -> bytes:
+    data = as_newer(t.cast(bytes, store.read(path)))
+    store.write(path, data)
+    return data
+
+
+def test_a_record_of_a_later_version_is_kept_and_locks_its_domain(store: Store, ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord) -> None:
+    newer, other = ledger.open_record(new_move("newer")), ledger.open_record(new_move("other"))
+    content = make_newer(store, open_path(newer.record))
+    assert [record.domain.name for record in ledger.list_records()] == ["other"]
+    assert "its schema is 2, this version reads 1" in ledger.problems[0]
+    with pytest.raises(NotSupported, match="Update the collection"):
+        ledger.read_record(newer.record.record_id)
+    with pytest.raises(NotSupported, match="may hold the domain"):
+        ledger.open_record(new_move(domain_uuid=newer.record.domain.uuid))
+    with pytest.raises(NotSupported):
+        advance_record(ledger, newer, s.CANCELLED)
+    advance_record(ledger, other, s.CANCELLED)
+    assert store.read(open_path(newer.record)) == content
+    assert store.names("set_aside") == []
+
+
+def test_a_domain_document_of_a_later_version_is_never_overwritten(store: Store, ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord) -> None:
+    domain = advance_record(ledger, ledger.open_record(new_move()), s.CANCELLED).record.domain.uuid
+    content = make_newer(store, f"domains/{domain}.json")
+    with pytest.raises(NotSupported):
+        ledger.open_record(new_move(domain_uuid=domain))
+    assert ledger.list_domains() == []
+    assert store.read(f"domains/{domain}.json") == content
+
+
+def test_generations_continue_after_the_domain_document_was_damaged(store: Store, ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord) -> None:
+    domain = str(uuid.uuid4())
+    for _turn in range(3):
+        advance_record(ledger, ledger.open_record(new_move(domain_uuid=domain)), s.CANCELLED)
+    store.write(f"domains/{domain}.json", b"torn")
+    assert ledger.read_domain(domain) is None
+    assert ledger.damaged_domains() == [domain]
+    assert ledger.open_record(new_move(domain_uuid=domain)).record.generation == 4
+    assert ledger.damaged_domains() == []
+
+
+def test_a_damaged_identity_is_not_replaced(store: Store, ledger: Ledger) -> None:
+    store.write("ledger.json", b"")
+    with pytest.raises(InvalidState, match=r"ledger\.json.* could not be read"):
+        store.open()
+
+
+def test_a_ledger_of_a_later_version_is_refused(store: Store, ledger: Ledger) -> None:
+    make_newer(store, "ledger.json")
+    with pytest.raises(NotSupported, match="of a later version"):
+        store.open()
+
+
+def test_reading_does_not_create_a_ledger(store: Store) -> None:
+    with pytest.raises(NotFound, match="There is no ledger at"):
+        store.open(create=False)
+    assert store.names() == []
+
+
+def test_the_ledger_id_is_created_once(store: Store, ledger: Ledger) -> None:
+    assert str(uuid.UUID(ledger.ledger_id)) == ledger.ledger_id
+    assert store.open().ledger_id == store.open(create=False).ledger_id == ledger.ledger_id

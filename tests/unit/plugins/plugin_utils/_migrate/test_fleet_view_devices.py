@@ -1,0 +1,78 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What protect wrote about two hosts proves a device only if all of it matches what the source has now."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import UnprovedDevice
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import find_seen_devices
+from ansible_collections.kvmfleet.migration.tests.simulator.facts import disk
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import one
+
+PATH, STORE = "/dev/vg0/web", "lvm:x"
+DEVICE = {"target": "vda", "path": PATH, "store": STORE}
+SOURCE = {"name": "kvm1", "host_id": "id1", "host_uuid": "u1", "devices": {PATH: STORE}}
+PEER = {"name": "kvm2", "host_id": "id2", "host_uuid": "u2", "sees": {"id1": {PATH: STORE}}}
+HERE, THERE = HostRef(None, "id1", "u1"), HostRef(None, None, "u2")
+
+
+def test_a_device_with_the_same_identity_on_both_hosts_is_proved() -> None:
+    assert find_seen_devices([decode(UnprovedDevice, DEVICE)], [host_entry(SOURCE), host_entry(PEER)], HERE, THERE) == (PATH,)
+
+
+@pytest.mark.parametrize(
+    ("device", "entries"),
+    [
+        (DEVICE, []),
+        (DEVICE, [SOURCE]),
+        (DEVICE, [PEER]),
+        ({**DEVICE, "store": None}, [{**SOURCE, "devices": {PATH: None}}, {**PEER, "sees": {"id1": {PATH: None}}}]),
+        ({**DEVICE, "store": "lvm:new"}, [SOURCE, PEER]),
+        (DEVICE, [{**SOURCE, "devices": {PATH: "lvm:old"}}, PEER]),
+        (DEVICE, [SOURCE, {**PEER, "sees": {"id1": {PATH: "lvm:other"}}}]),
+        (DEVICE, [SOURCE, {**PEER, "sees": {"id9": {PATH: STORE}}}]),
+        (DEVICE, [SOURCE, {**PEER, "host_uuid": "u9"}]),
+        (DEVICE, [SOURCE, PEER, {**PEER, "host_id": "id3"}]),
+        (DEVICE, [{**SOURCE, "host_id": None}, PEER]),
+    ],
+    ids=["no ledger", "no peer", "no source", "no identity", "changed here", "changed since", "another there", "another's", "another host", "twins", "no id"],
+)
+def test_a_device_with_a_missing_or_different_identity_is_not_proved(device: dict[str, t.Any], entries: list[dict[str, t.Any]]) -> None:
+    assert find_seen_devices([decode(UnprovedDevice, device)], list(map(host_entry, entries)), HERE, THERE) == ()
+
+
+def test_a_move_with_a_block_device_is_refused_without_the_proof_of_protect(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    control.fleet.guest()
+    prepare = control.source._prepare
+    monkeypatch.setattr(control.source, "_prepare", lambda asked: with_device(prepare(asked)))
+    refused = one(control)
+    assert (refused.error.error_code, "is not known to see" in str(refused.error)) == ("unsafe", True)
+    assert control.records() == []
+
+    ids = {"kvm1": "11111111-1111-4111-8111-111111111111", "kvm2": "22222222-2222-4222-8222-222222222222"}
+    for name, told in (("kvm1", {"devices": {PATH: STORE}}), ("kvm2", {"sees": {ids["kvm1"]: {PATH: STORE}}})):
+        body = {"schema": 1, "host_id": ids[name], "name": name, "machine_id": None, "host_uuid": control.fleet.machines[name].host_uuid, "state": "enabled"}
+        control.ledger.put_host(host_entry({**body, "ledger_id": control.ledger.ledger_id, "reason": "", "since": None, "by": "x", **told}), None)
+    moved = one(control)
+    assert moved.error is None
+    assert moved.record.status == "completed"
+    assert moved.record.domain.uuid == UUID
+    assert [warning for warning in control.warnings if PATH in warning] == []
+
+
+def with_device(answer: dict[str, t.Any]) -> dict[str, t.Any]:
+    for domain in answer["survey"]["domains"]:
+        domain["unproved_devices"] = [DEVICE]
+        domain["request"]["disks"] = [disk("vda", None, kind="block", source=PATH, store=STORE)]
+    return answer

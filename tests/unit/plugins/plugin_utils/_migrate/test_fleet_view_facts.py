@@ -1,0 +1,71 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Facts over a remote connection merged with those of the host itself; and many reasons in one text."""
+
+from __future__ import annotations
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts, MountFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, Survey
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import group_reasons
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves, fill_disks, fill_facts
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
+
+SEEN = HostFacts(
+    answered=True,
+    host_uuid="u2",
+    mounts=None,
+    memory={"total_bytes": 64},
+    traits=("A",),
+    missing_traits={},
+    unverified=("P", "mounts", "bridges"),
+    bridges=None,
+)
+
+
+def test_own_facts_of_a_host_fill_in_what_a_survey_cannot_see() -> None:
+    mounts = (MountFacts("/"),)
+    own = HostFacts(host_uuid="u2", mounts=mounts, memory={"total_bytes": 1}, traits=("A", "P"), missing_traits={}, unverified=())
+    facts = fill_facts(SEEN, own)
+    assert facts.mounts == mounts
+    assert facts.memory == {"total_bytes": 64}
+    assert facts.traits == ("A", "P")
+    assert facts.unverified == ("bridges",), "what nobody told stays open"
+
+
+def test_a_trait_that_own_facts_report_as_missing_is_not_unverified() -> None:
+    facts = fill_facts(SEEN, HostFacts(host_uuid="u2", traits=("A",), missing_traits={"P": "The sysctl is 0."}, unverified=()))
+    assert facts.missing_traits == {"P": "The sysctl is 0."}
+    assert "P" not in (facts.unverified or ())
+
+
+def test_facts_of_another_or_a_silent_host_are_not_used() -> None:
+    assert fill_facts(SEEN, HostFacts(host_uuid="other", mounts=())) == SEEN
+    assert fill_facts(SEEN, None) == SEEN
+    silent = HostFacts(answered=False, msg="no route")
+    assert fill_facts(silent, HostFacts(host_uuid="u2", mounts=())) == silent
+
+
+def test_the_store_of_a_disk_is_taken_from_the_facts_of_the_source() -> None:
+    disks = (DiskNeed("vda", source="/a", shared=None, store=None, bytes=7), DiskNeed("vdb", source="/b", shared=None))
+    known = DiskNeed("vda", source="/a", shared=True, store="nfs4:nas:/x", bytes=9)
+    own = HostFacts(domains=(DomainFacts("d", "web1", True, request=encode(DomainRequest(1, 1, disks=(known,)))),))
+    seen = DomainRequest(1, 1, disks=disks)
+    first, second = fill_disks(seen, own, "d").disks or ()
+    assert first == DiskNeed("vda", source="/a", shared=True, store="nfs4:nas:/x", bytes=7)
+    assert second.shared is None
+    assert fill_disks(seen, own, "another") == seen
+    assert fill_disks(DomainRequest(1, 1), None, "d") == DomainRequest(1, 1)
+
+
+def test_facts_whose_domains_cannot_be_read_are_not_used(control: Control) -> None:
+    control.say("kvm3", domains="none")
+    view = FleetView(control.ledger, control.settings, "kvm1", Survey(HostFacts(), {}, ()), {}, RecentMoves(control.ledger))
+    assert view.build_fleet(NOT_SURVEYED, "", {}).states.keys() == {"kvm1"}
+
+
+def test_hosts_with_the_same_reason_are_listed_together() -> None:
+    assert group_reasons({"kvm3": "It is full.", "kvm2": "It is full.", "kvm4": "It is off."}) == "kvm2, kvm3: It is full. kvm4: It is off."

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Following state files on the source host."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StateFile, Watcher
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import follow
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone, Follower
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import WAIT_SECONDS, PolledState
+
+WATCHER = Watcher(7, 1)
+RECORD = new_record(s.LIVE_MIGRATION, DomainRef("a", "web"), HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "x")
+NOBODY_WAITS = AdmissionQueue(t.cast(t.Any, None), "root@control pid 1", 4)
+
+
+class ListedSource:
+    """Answers polls with what was listed; an error in the list is raised."""
+
+    name = "kvm1"
+
+    def __init__(self, *answers: t.Any) -> None:
+        self.answers = list(answers)
+        self.polls: t.List[t.Tuple[int, t.List[str]]] = []
+
+    def poll_states(self, run_id: str, counter: int, watchers: t.Dict[str, t.Any], turns: t.Any) -> t.Dict[str, PolledState]:
+        self.polls.append((counter, sorted(watchers)))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return {uuid: state for uuid, state in answer.items() if uuid in watchers}
+
+
+class ListeningMirror:
+    """A mirror that only remembers."""
+
+    def __init__(self, record_id: str) -> None:
+        self.record = dataclasses.replace(RECORD, id=record_id, status=s.QUEUED)
+        self.refreshed: t.Optional[str] = None
+
+    @property
+    def is_settled(self) -> bool:
+        return self.record.status in s.FINAL
+
+    def follow_state(self, record: MoveRecord) -> None:
+        self.record = dataclasses.replace(self.record, status=record.status)
+
+    def read_again(self) -> None:
+        if self.refreshed:
+            self.record = dataclasses.replace(self.record, status=self.refreshed)
+
+
+class RecordlessMirror(ListeningMirror):
+    """A mirror whose record the ledger has lost."""
+
+    def follow_state(self, record: MoveRecord) -> None:
+        raise Conflict("The record is not there.", "Look for it.")
+
+
+Mirrors = t.Dict[str, ListeningMirror]
+
+
+def state(status: str, record_id: str = "r-a", alive: bool = True) -> PolledState:
+    return PolledState(StateFile(dataclasses.replace(RECORD, id=record_id, status=status), WATCHER), WATCHER, alive)
+
+
+class Followed:
+    """What came of following moves named by their domain."""
+
+    def __init__(self, *answers: t.Any, domains: str = "a", refreshed: t.Optional[str] = None, mirrors: t.Optional[Mirrors] = None) -> None:
+        self.source = ListedSource(*answers)
+        self.mirrors = {name: ListeningMirror(f"r-{name}") for name in domains}
+        self.shown: t.List[str] = []
+        self.slept: t.List[float] = []
+        for mirror in self.mirrors.values():
+            mirror.refreshed = refreshed
+        follower = Follower(t.cast(t.Any, self.source), NOBODY_WAITS, "run", lambda record, waits_for: self.shown.append(record.status), self.slept.append)
+        self.lost: t.Dict[str, KvmfleetError] = {}
+        self.mirrors.update(mirrors or {})
+        self.orphans = follower.follow_moves(t.cast(t.Any, self.mirrors), dict.fromkeys(domains, WATCHER), self.lost)
+
+
+def test_each_move_is_followed_to_its_end() -> None:
+    first = {"a": state(s.RUNNING), "b": state(s.COMPLETED, "r-b")}
+    followed = Followed(first, {"a": state(s.RUNNING)}, {"a": state(s.FAILED)}, domains="ab")
+    assert followed.orphans == []
+    assert followed.source.polls == [(1, ["a", "b"]), (2, ["a"]), (3, ["a"])]
+    assert [mirror.record.status for mirror in followed.mirrors.values()] == [s.FAILED, s.COMPLETED]
+    assert followed.shown == [s.RUNNING, s.COMPLETED, s.RUNNING, s.FAILED]
+
+
+def test_the_source_is_polled_once_a_second() -> None:
+    followed = Followed(*[{"a": state(s.RUNNING)}] * 20, {"a": state(s.COMPLETED)})
+    assert {slept + WAIT_SECONDS for slept in followed.slept} == {1.0}
+
+
+def test_a_watcher_that_died_before_the_end_leaves_an_orphan() -> None:
+    assert Followed({"a": state(s.RUNNING, alive=False)}).orphans == ["a"]
+
+
+@pytest.mark.parametrize("status", [s.COMPLETED, s.ERROR])
+def test_a_watcher_that_died_after_its_final_status_leaves_no_orphan(status: str) -> None:
+    assert Followed({"a": state(status, alive=False)}).orphans == []
+
+
+@pytest.mark.parametrize("answer", [{}, {"a": state(s.RUNNING, "another record")}])
+def test_a_missing_or_foreign_state_file_is_checked_in_the_ledger(answer: t.Dict[str, PolledState]) -> None:
+    assert Followed(answer).orphans == ["a"]
+    settled = Followed(answer, refreshed=s.COMPLETED)
+    assert (settled.orphans, settled.mirrors["a"].record.status) == ([], s.COMPLETED)
+
+
+def test_a_record_missing_from_the_ledger_ends_only_its_own_move() -> None:
+    first = {"a": state(s.RUNNING), "b": state(s.RUNNING, "r-b")}
+    followed = Followed(first, {"b": state(s.COMPLETED, "r-b")}, domains="ab", mirrors={"a": RecordlessMirror("r-a")})
+    assert followed.orphans == []
+    assert followed.mirrors["b"].record.status == s.COMPLETED
+    error = followed.lost.pop("a")
+    assert followed.lost == {}
+    assert isinstance(error, Conflict)
+    assert "web from kvm1 to kvm2" in error.message
+    assert "on kvm1 continues without it and reports 'running'. The record is not there." in error.message
+    assert error.next_step == "Look for it. Then run the same task again."
+    assert error.result["migrations"] == [encode(first["a"].record)]
+
+
+def test_a_source_that_is_silent_for_a_while_is_polled_again() -> None:
+    followed = Followed(Unreachable("x"), {"a": state(s.RUNNING)}, Unreachable("x"), Unreachable("x"), {"a": state(s.COMPLETED)})
+    assert followed.orphans == []
+    assert [counter for counter, _uuids in followed.source.polls] == [1, 2, 3, 4, 5], "each poll is a heartbeat of its own"
+
+
+def test_a_source_that_stays_silent_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "UNREACHABLE_SECONDS", -1.0)
+    with pytest.raises(Unreachable, match=r"kvm1 has not answered.*2 moves.*the cause.*again"):
+        Followed(Unreachable("the cause"), domains="ab")
+
+
+def test_a_worker_without_its_parent_stops_before_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = ListedSource()
+    follower = Follower(t.cast(t.Any, source), NOBODY_WAITS, "run", lambda record, waits_for: None, lambda seconds: None)
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    with pytest.raises(ControllerGone):
+        follower.follow_moves(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER}, {})
+    assert source.polls == []
+
+
+def test_following_no_move_polls_no_host() -> None:
+    assert Followed(domains="").source.polls == []

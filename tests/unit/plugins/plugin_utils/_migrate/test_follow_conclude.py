@@ -1,0 +1,53 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import final_error
+
+
+def ended(status: str, reason: t.Optional[str] = None) -> MoveRecord:
+    record = new_record("live-migration", DomainRef("u", "web1"), HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "x")
+    line = HistoryLine("", status, "x", "The guest is running on the source.")
+    return dataclasses.replace(record, status=status, reason=reason, history=(*record.history, line))
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "error_code"),
+    [
+        ("conflict", None, "conflict"),
+        ("cancelled", "timeout", "timeout"),
+        ("cancelled", "stalled", "timeout"),
+        ("cancelled", "pause_overrun", "timeout"),
+        ("cancelled", "operator", "aborted"),
+        ("cancelled", "controller_lost", "aborted"),
+        ("failed", None, "migration_failed"),
+        ("error", "running_twice", "internal"),
+        ("running", None, "internal"),
+    ],
+)
+def test_each_outcome_has_its_error_code_and_message(status: str, reason: t.Optional[str], error_code: str) -> None:
+    error = final_error(ended(status, reason))
+    assert error is not None
+    assert error.error_code == error_code
+    for word in ("web1", "kvm1", "kvm2", reason or status, "The guest is running on the source."):
+        assert word in str(error)
+    assert error.as_result()["migrations"][0]["status"] == status
+
+
+def test_the_error_of_a_failed_move_names_the_next_step() -> None:
+    assert str(final_error(ended("failed"))).endswith("then run the task again.")
+
+
+def test_a_completed_move_has_no_error() -> None:
+    assert final_error(ended("completed")) is None
+    assert final_error(ended("completed", "definition_left")) is None

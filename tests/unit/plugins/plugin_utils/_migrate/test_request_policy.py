@@ -1,0 +1,134 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import SignedInt
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import parse_policy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainGroup
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
+    MoveRequest,
+    apply_policy,
+    check_source_traits,
+    read_requests,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import Scheduling
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+
+AUTO_CONVERGE, POST_COPY = "COMPUTE_MIGRATE_AUTO_CONVERGE", "COMPUTE_MIGRATE_POST_COPY"
+ABLE = HostFacts(traits=(AUTO_CONVERGE, POST_COPY), unverified=(), missing_traits={})
+OPEN = HostFacts(traits=(AUTO_CONVERGE,), unverified=(POST_COPY,), missing_traits={})
+UNABLE = HostFacts(traits=(AUTO_CONVERGE,), unverified=(), missing_traits={POST_COPY: "The sysctl is 0."})
+
+Facts = dict[str, t.Any]
+
+
+def settings(hosts: t.Mapping[str, Facts] | None = None, **of_source: t.Any) -> Settings:
+    return Settings({"hostvars": {"kvm1": of_source, "kvm2": {}, "kvm3": {}, **(hosts or {})}, "groups": {"kvmfleet_hosts": ["kvm1", "kvm2", "kvm3"]}})
+
+
+def request(known: Settings, **options: t.Any) -> MoveRequest:
+    args = {option: spec.get("default") for option, spec in live_migrate_spec().items()}
+    (made,) = read_requests({**args, "name": "web1", **options}, known, "kvm1")
+    return made
+
+
+def applied(xml: str, known: Settings, **options: t.Any) -> tuple[MoveRequest, list[str]]:
+    made = request(known, **options)
+    return made, apply_policy(made, SurveyedDomain(True, {}, policy=parse_policy(xml)), known, "kvm1")
+
+
+def resolved(xml: str, known: Settings, **options: t.Any) -> tuple[GivenPolicy, list[str]]:
+    made, warnings = applied(xml, known, **options)
+    return made.policy, warnings
+
+
+def scheduling(xml: str, known: Settings) -> Scheduling:
+    return applied(xml, known)[0].scheduling
+
+
+def test_policy_values_come_from_task_then_domain_then_profile_then_host() -> None:
+    known = settings(
+        kvmfleet_profiles={"gold": {"timeout_seconds": 3, "downtime_ms": 300, "on_timeout": "force_complete"}},
+        kvmfleet_migration_policy={"timeout_seconds": 4, "downtime_ms": 400, "on_timeout": "abort", "stall_seconds": 40},
+    )
+    policy, warnings = resolved(
+        "<policy><profile>gold</profile><timeout_seconds>2</timeout_seconds><downtime_ms>200</downtime_ms></policy>", known, downtime_ms=100
+    )
+    sources = {option: (policy.value_of(option), policy.source_of(option)) for option in policy.sources}
+    assert sources["downtime_ms"] == (100, "task")
+    assert sources["timeout_seconds"] == (2, "domain")
+    assert sources["on_timeout"] == ("force_complete", "profile")
+    assert sources["stall_seconds"] == (40, "host")
+    assert sources["downtime_steps"] == (10, "default")
+    assert warnings == []
+
+
+def test_a_vetoed_option_is_a_warning_that_names_the_source_of_the_veto() -> None:
+    policy, warnings = resolved("<policy><post_copy>false</post_copy></policy>", settings(), post_copy=True)
+    assert (policy.post_copy, policy.source_of("post_copy")) == (False, "domain")
+    assert "its own policy" in warnings[0]
+    dummy, warnings = resolved("<policy><profile>gold</profile></policy>", settings(kvmfleet_profiles={"gold": {"post_copy": False}}), post_copy=True)
+    assert "its profile" in warnings[0]
+
+
+def test_an_option_that_is_false_in_the_task_gives_no_veto_warning() -> None:
+    assert resolved("<policy><post_copy>false</post_copy></policy>", settings(), post_copy=False)[1] == []
+
+
+@pytest.mark.parametrize("xml", ["<policy><timeout_seconds>soon</timeout_seconds></policy>", "<policy><profile>gone</profile></policy>"])
+def test_an_invalid_policy_is_refused_with_domain_and_host(xml: str) -> None:
+    with pytest.raises(InvalidArgument, match="domain web1 on kvm1"):
+        resolved(xml, settings())
+
+
+def test_a_task_with_auto_converge_and_post_copy_is_a_conflict() -> None:
+    with pytest.raises(Conflict):
+        request(settings(), auto_converge=True, post_copy=True)
+
+
+def test_a_veto_of_the_domain_resolves_a_conflict_of_task_and_host() -> None:
+    known = settings(kvmfleet_migration_policy={"auto_converge": True})
+    with pytest.raises(Conflict):
+        resolved("", known, post_copy=True)
+    policy, dummy = resolved("<policy><auto_converge>false</auto_converge></policy>", known, post_copy=True)
+    assert policy.post_copy is True
+
+
+def with_post_copy() -> MoveRequest:
+    return request(settings(), post_copy=True)
+
+
+def test_a_source_without_the_trait_is_not_supported() -> None:
+    with pytest.raises(NotSupported, match=r"kvm1 .* web1 .*post_copy.*The sysctl is 0"):
+        check_source_traits(with_post_copy(), UNABLE, "kvm1")
+    assert check_source_traits(with_post_copy(), ABLE, "kvm1") == []
+
+
+def test_a_source_with_an_unverified_trait_is_a_warning() -> None:
+    (warning,) = check_source_traits(with_post_copy(), OPEN, "kvm1")
+    assert "post_copy for domain web1 is unverified on kvm1" in warning
+
+
+def test_a_move_without_features_requires_no_trait() -> None:
+    assert check_source_traits(request(settings()), UNABLE, "kvm1") == []
+
+
+def test_scheduling_fields_come_from_domain_then_profile_then_host() -> None:
+    known = settings(
+        kvmfleet_profiles={"gold": {"labels": ["ssd"], "group": {"name": "web", "policy": "affinity"}, "priority": 5}},
+        kvmfleet_migration_policy={"priority": 1, "drain": "shutdown"},
+    )
+    own = "<policy><profile>gold</profile><priority>7</priority></policy>"
+    assert scheduling(own, known) == Scheduling(SignedInt(7), "shutdown", DomainGroup("web", "affinity"), ("ssd",))
+    assert scheduling("", settings()) == Scheduling(SignedInt(0), "migrate", None, ())

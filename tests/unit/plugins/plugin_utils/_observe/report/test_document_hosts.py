@@ -1,0 +1,83 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether a host may be rebooted: the ledger forbids, and only a drain permits."""
+
+from __future__ import annotations
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Body
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Scope
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.conftest import report_of
+
+SAFE = {"kvm1": {"safe_to_reboot": True, "blockers": []}}
+
+
+def host_in(document: Body, name: str) -> Body:
+    """Return that host of a report."""
+    return next(host for host in document["hosts"] if host["name"] == name)
+
+
+def test_hosts_are_those_of_the_ledger_and_of_the_moves(ledger: Ledger, report: Body) -> None:
+    assert [host["name"] for host in report["hosts"]] == [f"kvm{number}" for number in range(1, 7)]
+    records = list(ledger.list_records())
+    for host in report["hosts"]:
+        name = host["name"]
+        assert host["left"] == sum(1 for one in records if one.source.host == name and one.status in (s.COMPLETED, s.DONE))
+        assert host["arrived"] == sum(1 for one in records if one.destination.host == name and one.status in (s.COMPLETED, s.DONE))
+    kvm6 = host_in(report, "kvm6")
+    assert (kvm6["state"], kvm6["reason"]) == ("fenced", "It was off, and is evacuated")
+
+
+def test_the_verdict_of_a_drain_is_used(report: Body) -> None:
+    kvm1, kvm2 = host_in(report, "kvm1"), host_in(report, "kvm2")
+    assert (kvm1["safe_to_reboot"], kvm1["judged_by"], kvm1["reasons"]) == (True, "drain", [])
+    assert kvm2["safe_to_reboot"] is False
+    assert kvm2["reasons"][:3] == nights.DRAINS["kvm2"]["blockers"]
+
+
+def test_a_host_with_domains_in_the_ledger_is_not_safe_to_reboot(ledger: Ledger) -> None:
+    kvm4 = host_in(report_of(ledger), "kvm4")
+    assert kvm4["safe_to_reboot"] is False
+    assert kvm4["judged_by"] == "ledger"
+    assert kvm4["reasons"][-1].startswith(f"According to the ledger, {kvm4['arrived']} domains may run here: ")
+    assert kvm4["reasons"][-1].endswith(f" and {kvm4['arrived'] - 6} more.")
+
+
+def test_the_ledger_alone_never_makes_a_host_safe_to_reboot(empty: Ledger) -> None:
+    nights.arrived(empty, "web1", "kvm1", "kvm2", 0, 1000, 10)
+    kvm1 = host_in(report_of(empty), "kvm1")
+    assert kvm1["safe_to_reboot"] is None
+    assert host_in(report_of(empty, drains=SAFE), "kvm1")["safe_to_reboot"] is True
+
+
+def test_an_unsettled_record_overrides_the_verdict_of_a_drain(empty: Ledger) -> None:
+    record = nights.begun("web1", "kvm2", "kvm1", 0)
+    nights.keep(empty, record, nights.running(record, 1))
+    kvm1 = host_in(report_of(empty, drains=SAFE), "kvm1")
+    assert kvm1["safe_to_reboot"] is False
+    assert kvm1["reasons"] == ["web1 has an unsettled record, its status is 'running'."]
+
+
+def test_a_record_that_the_drain_named_is_not_repeated(empty: Ledger) -> None:
+    record = nights.begun("web1", "kvm1", "kvm2", 0)
+    nights.keep(empty, record, nights.running(record, 1))
+    told = {"kvm1": {"safe_to_reboot": False, "blockers": [f"Record {record.id} of web1 is unsettled (running)."]}}
+    assert len(host_in(report_of(empty, drains=told), "kvm1")["reasons"]) == 1
+
+
+def test_a_drained_host_without_a_move_is_listed_unless_out_of_scope(empty: Ledger) -> None:
+    nights.arrived(empty, "web1", "kvm2", "kvm3", 0, 1000, 10)
+    assert [host["name"] for host in report_of(empty, drains=SAFE)["hosts"]] == ["kvm1", "kvm2", "kvm3"]
+    assert [host["name"] for host in report_of(empty, Scope(host="kvm2"), SAFE)["hosts"]] == ["kvm2", "kvm3"]
+
+
+def test_an_inactive_domain_does_not_prevent_a_reboot(empty: Ledger) -> None:
+    nights.arrived(empty, "web1", "kvm2", "kvm1", 0, 1000, 10)
+    document = empty.find_domains("web1")[0]
+    empty.put_domain(domain_entry({**document.body, "protected": {"state": "shut off"}}), document.version)
+    assert host_in(report_of(empty), "kvm1")["safe_to_reboot"] is None

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import MoveBack, list_silent_hosts, sort_moves_back, sort_starts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import DisplacedDomain, NotedDomain
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, facts, host, noted, record, uid
+
+WEB = domain("web1")
+ACTIVE = domain("web1", active=True)
+
+
+def verdict(
+    here: tuple[dict[str, t.Any], ...] = (WEB,),
+    there: tuple[dict[str, t.Any], ...] | None = (),
+    documents: t.Sequence[dict[str, t.Any]] = (),
+    records: t.Sequence[MoveRecord] = (),
+    kvm2: str = "enabled",
+    accepted: t.Sequence[str] = (),
+) -> tuple[str, str]:
+    known = {"kvm1": facts("kvm1", *here), "kvm2": {} if there is None else facts("kvm2", *there)}
+    result = sort_starts(
+        "kvm1", [decode(NotedDomain, noted("web1"))], known, documents, records, [host_entry(host("kvm1")), host_entry(host("kvm2", kvm2))], accepted
+    )
+    found = [(kind, entry.reason) for kind, entries in vars(result).items() for entry in entries]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "why"),
+    [
+        ({}, "start", "autostart"),
+        ({"documents": [document("web1", "kvm1")]}, "start", "autostart"),
+        ({"here": (ACTIVE,)}, "start", "active already"),
+        ({"here": ()}, "forget", "no longer defined here"),
+        ({"there": (ACTIVE,)}, "forget", "active on kvm2"),
+        ({"there": (WEB,)}, "start", "autostart"),
+        ({"documents": [document("web1", "kvm2")]}, "forget", "it is on kvm2"),
+        ({"documents": [document("web1", "kvm1", "kvm2")]}, "refuse", "may be on kvm2 too"),
+        ({"records": [record("web1", "kvm1", "kvm2", "running")]}, "refuse", "not settled ('running')"),
+        ({"records": [record("web1", "kvm1", "kvm2", "pre-migrating", kind="evacuation")]}, "refuse", "pre-migrating"),
+        ({"there": None}, "refuse", "kvm2, which did not answer"),
+        ({"there": None, "kvm2": "maintenance"}, "refuse", "did not answer"),
+        ({"there": None, "kvm2": "fenced"}, "start", "autostart"),
+        ({"there": None, "accepted": ["kvm2"]}, "start", "autostart"),
+        ({"there": None, "accepted": ["kvm2"], "documents": [document("web1", "kvm2")]}, "forget", "it is on kvm2"),
+    ],
+)
+def test_a_domain_is_started_only_if_it_cannot_be_on_another_host(arguments: dict[str, t.Any], kind: str, why: str) -> None:
+    found, reason = verdict(**arguments)
+    assert (found, why in reason) == (kind, True), reason
+
+
+def test_a_host_known_only_to_the_ledger_is_silent_unless_it_was_renamed() -> None:
+    renamed = dataclasses.replace(facts("kvm3"), host_id=uid("id old"))
+    entries = list(map(host_entry, (host("kvm1"), host("scrapped"), host("old"))))
+    assert list_silent_hosts({"kvm1": facts("kvm1"), "kvm3": renamed}, entries, []) == ["scrapped"]
+
+
+def displaced(name: str) -> DisplacedDomain:
+    return DisplacedDomain(uid(name), name, possible_hosts=("kvm2",))
+
+
+def test_displaced_domains_are_found_on_the_hosts_where_they_run() -> None:
+    web, db, off = (domain(name, active) for name, active in (("web1", True), ("db1", True), ("off1", False)))
+    known = {"kvm1": facts("kvm1", db), "kvm2": facts("kvm2", off), "kvm3": facts("kvm3", web), "kvm4": {}}
+    result = sort_moves_back("kvm1", [displaced(name) for name in ("web1", "db1", "off1", "lost1")], known)
+    assert result.moves == (MoveBack(uid("web1"), "web1", "kvm3"),)
+    assert [entry.name for entry in result.skipped] == ["off1", "lost1"]
+    assert "left on kvm2" in result.skipped[0].reason
+
+
+def test_a_displaced_domain_that_runs_twice_is_not_moved() -> None:
+    twice = domain("web1", active=True)
+    result = sort_moves_back("kvm1", [displaced("web1")], {"kvm1": facts("kvm1"), "kvm2": facts("kvm2", twice), "kvm3": facts("kvm3", twice)})
+    assert (result.moves, result.skipped[0].reason) == ((), "It is active on kvm2 and kvm3.")

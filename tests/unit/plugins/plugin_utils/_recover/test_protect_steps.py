@@ -1,0 +1,350 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import typing as t
+import uuid as uuid_module
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, KvmfleetError, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import list_notes
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_steps import ProtectSteps
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import (
+    DOMAIN,
+    FOLDER,
+    ID1,
+    KVM1,
+    KVM2,
+    NONCE,
+    OTHER,
+    SECRET,
+    UUID1,
+    Body,
+    move,
+    reported_domain,
+)
+
+
+class Host:
+    """The module's half. C(meanwhile) is called once, after the host was asked for its domains and before it answers."""
+
+    def __init__(self) -> None:
+        self.host_id: str | None = None
+        self.domains = [reported_domain()]
+        self.error: str | None = None
+        self.remembered: list[Body] = []
+        self.meanwhile: t.Callable[[], None] = lambda: None
+        self.asked: list[tuple[str, Body]] = []
+
+    def phase(self, phase: str, work: Body) -> Body:
+        self.asked.append((phase, work))
+        return t.cast("Body", getattr(self, phase)(work))
+
+    def identify(self, _work: Body) -> Body:
+        return {"identity": {"host_id": self.host_id, "host_uuid": UUID1, "machine_id": "m1"}, "libvirt_error": self.error}
+
+    def leave(self, work: Body) -> Body:
+        if work["check"]:
+            return {"changed": True, "host_id": self.host_id, "folders": {}, "unwritable": {}, "devices": {}}
+        self.host_id = ID1
+        return {"changed": FOLDER not in work["known"], "host_id": ID1, "folders": {FOLDER: NONCE}, "unwritable": {}, "devices": {}}
+
+    def see(self, work: Body) -> Body:
+        return {"sees": work["folders"]}
+
+    def save(self, work: Body) -> Body:
+        act, self.meanwhile = self.meanwhile, lambda: None
+        act()
+        wanted = [domain for domain in self.domains if work["uuids"] is None or domain["uuid"] in work["uuids"]]
+        return {"domains": wanted, "arriving": [], "unreadable": [], "remembered": self.remembered}
+
+    def guard(self, work: Body) -> Body:
+        return {"changed": False, "guard": {"installed": work["install"], "systemd": True, "held_at_boot": work["install"], "held": False, "note": ""}}
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> FileLedger:
+    return FileLedger(str(tmp_path / "ledger"))
+
+
+def steps_of(ledger: FileLedger | None, host: Host, check: bool = False) -> ProtectSteps:
+    return ProtectSteps("kvm1", ledger, host.phase, "somebody", check)
+
+
+@pytest.fixture
+def steps(ledger: FileLedger, host: Host) -> ProtectSteps:
+    return steps_of(ledger, host)
+
+
+def all_of(steps: ProtectSteps) -> tuple[list[bool], Body]:
+    """Do all steps; return what each has changed, and what was saved."""
+    changed = [steps.leave_tokens({"ssh_port": 22}).changed, steps.read_tokens().changed]
+    outcome = steps.save_domains()
+    return [*changed, bool(outcome.saved), steps.set_up_guard(install=True, with_token=False).changed], outcome.as_result()
+
+
+def names(outcome: Body) -> dict[str, list[str]]:
+    return {key: [entry["name"] for entry in value] for key, value in outcome.items() if value and key != "unproved"}
+
+
+def test_a_second_run_of_protect_changes_nothing(ledger: FileLedger, steps: ProtectSteps) -> None:
+    changed, outcome = all_of(steps)
+    assert (changed, names(outcome)) == ([True, False, True, False], {"saved": ["web1"]})
+    changed, outcome = all_of(steps)
+    assert (changed, names(outcome)) == ([False] * 4, {"unchanged": ["web1"]})
+    entry = ledger.list_hosts()[0].body
+    assert (entry["host_id"], entry["state"], entry["folders"], entry["addresses"]) == (ID1, "enabled", {FOLDER: NONCE}, {"ssh_port": 22})
+    assert entry["protected"]["guard"] == {"installed": True, "systemd": True, "held_at_boot": True}
+
+
+def test_check_mode_writes_nothing_with_or_without_a_ledger(ledger: FileLedger, host: Host) -> None:
+    for given in (None, ledger):
+        changed, outcome = all_of(steps_of(given, host, check=True))
+        assert (changed, names(outcome)) == ([True, False, True, False], {"saved": ["web1"]})
+    assert (ledger.list_hosts(), ledger.list_domains(), host.host_id) == ([], [], None)
+
+
+def test_a_remembered_move_that_the_ledger_lost_is_reported_and_not_written(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    lost = new_record(s.LIVE_MIGRATION, DomainRef(str(uuid_module.uuid4()), "gone"), HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "x")
+    host.remembered = [{**encode(lost), "generation": 2, "status": s.COMPLETED, "ledger_id": ledger.ledger_id}]
+    outcome = steps.save_domains()
+    (told,) = outcome.missing_records
+    assert (told.id, told.remembered_by) == (lost.id, "kvm1")
+    assert list(ledger.list_records()) == []
+    assert [document.body["name"] for document in ledger.list_domains()] == ["web1"]
+    sentences = list_notes(outcome, "", {})
+    assert [one for one in sentences if lost.record_id in one]
+
+
+def test_no_result_contains_a_definition(steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    outcome = steps.save_domains()
+    assert SECRET not in json.dumps([outcome.as_result(), outcome.before, outcome.after])
+
+
+def test_a_host_in_maintenance_stays_there_with_its_reason(ledger: FileLedger, steps: ProtectSteps) -> None:
+    ledger.put_host(host_entry({"name": "kvm1", "host_id": None, "host_uuid": UUID1, "state": "maintenance", "reason": "disk"}), None)
+    all_of(steps)
+    assert [(found.body["state"], found.body["reason"], found.body["host_id"]) for found in ledger.list_hosts()] == [("maintenance", "disk", ID1)]
+
+
+def test_a_silent_libvirt_ends_protect_before_any_change(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    host.error = "no socket"
+    with pytest.raises(Unreachable, match="no socket"):
+        steps.leave_tokens({})
+    assert [phase for phase, _work in host.asked] == ["identify"]
+    assert ledger.list_hosts() == []
+
+
+def test_a_move_that_ends_during_the_save_is_not_overwritten(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+
+    def moves_away() -> None:
+        stored = ledger.open_record(move(KVM1, KVM2))
+        for status in (s.SCHEDULED, s.COMPLETED):
+            stored = ledger.update_record(stored, dataclasses.replace(stored.record, status=status))
+        host.domains = []
+
+    host.domains = [reported_domain(autostart=True)]
+    host.meanwhile = moves_away
+    steps.save_domains()
+    after = ledger.read_domain(DOMAIN)
+    assert after is not None
+    assert after.body["possible_hosts"] == [encode(KVM2)]
+    assert after.body["protected"]["autostart"] is False
+
+
+def test_a_document_that_others_keep_changing_is_skipped_without_its_content(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+
+    def write() -> None:
+        found = ledger.read_domain(DOMAIN)
+        assert found is not None
+        ledger.put_domain(domain_entry({**found.body, "touched": str(uuid_module.uuid4())}), found.version)
+        host.meanwhile = write
+
+    host.domains = [reported_domain(autostart=True), reported_domain(OTHER, "db1")]
+    host.meanwhile = write
+    outcome = steps.save_domains().as_result()
+    assert names(outcome) == {"saved": ["db1"], "skipped": ["web1"]}
+    assert SECRET not in json.dumps(outcome)
+
+
+def test_a_domain_that_has_left_keeps_its_document_and_is_missing(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+    host.domains = []
+    missing = steps.save_domains().as_result()["missing"]
+    assert [(entry["name"], entry["state"], entry["possible_hosts"]) for entry in missing] == [("web1", "running", ["kvm1"])]
+    assert ledger.read_domain(DOMAIN) is not None
+
+
+def test_a_ledger_that_fails_halfway_reports_a_change(ledger: FileLedger, host: Host, steps: ProtectSteps, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps.leave_tokens({})
+    host.domains = [reported_domain(), reported_domain(OTHER, "db1")]
+    put = ledger.put_domain
+
+    def full(entry: DomainEntry, version: int | None) -> t.Any:
+        if entry.name == "db1":
+            raise Internal("No space left on device.")
+        return put(entry, version)
+
+    monkeypatch.setattr(ledger, "put_domain", full)
+    with pytest.raises(KvmfleetError) as caught:
+        steps.save_domains()
+    assert caught.value.as_result()["changed"] is True
+
+
+def peer(ledger: FileLedger, sees: Body, **more: t.Any) -> None:
+    """Write another host's entry: what it sees of the first host."""
+    ledger.put_host(host_entry({"name": "kvm2", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None, "sees": {ID1: sees}, **more}), None)
+
+
+def own_entry(ledger: FileLedger) -> Body:
+    found = ledger.find_host(name="kvm1")
+    assert found is not None
+    return found.body
+
+
+class Granted:
+    """What the host was told of grants, and what the ledger said when it was told."""
+
+    def __init__(self, ledger: FileLedger, host: Host) -> None:
+        self.told: list[tuple[Body | None, list[str]]] = []
+        self.in_ledger: list[str | None] = []
+        self.revoked_in: list[list[str]] = []
+        guard = host.guard
+
+        def remembering(work: Body) -> Body:
+            if work["install"]:
+                self.told.append((work["grant"], work["taken_back"]))
+                self.in_ledger.append((own_entry(ledger).get("protected") or {}).get("token_id"))
+            return {**guard(work), "revoked_in": self.revoked_in.pop() if work["grant"] and self.revoked_in else []}
+
+        host.guard = remembering  # type: ignore[method-assign]
+
+
+def test_a_grant_is_in_the_ledger_before_the_host_has_it_and_until_it_is_revoked(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    granted = Granted(ledger, host)
+    assert steps.set_up_guard(install=True, with_token=True).guard.note == ""
+    protected = own_entry(ledger)["protected"]
+    grant = {"grant": protected["token_id"], "host_id": ID1, "folders": {FOLDER: NONCE}}
+    assert (granted.told, granted.in_ledger) == ([(grant, [])], [grant["grant"]])
+    assert protected["token_folders"] == {FOLDER: NONCE}
+    assert steps.set_up_guard(install=True, with_token=True).changed is False
+    assert granted.told[1:] == [(grant, [])]
+    assert steps.set_up_guard(install=False, with_token=False).changed is False
+    assert own_entry(ledger)["protected"]["token_id"] == grant["grant"]
+    assert steps.set_up_guard(install=True, with_token=False).changed is True
+    assert granted.told[2:] == [(None, [grant["grant"]]), (None, [])]
+    assert granted.in_ledger[2:] == [grant["grant"], None]
+    assert own_entry(ledger)["protected"]["token_id"] is None
+
+
+@pytest.mark.parametrize("sees", [None, {}, {FOLDER: OTHER}, {"/elsewhere": NONCE}])
+def test_a_host_without_storage_of_other_hosts_gets_no_grant(ledger: FileLedger, host: Host, steps: ProtectSteps, sees: Body | None) -> None:
+    steps.leave_tokens({})
+    if sees is not None:
+        peer(ledger, sees)
+    granted = Granted(ledger, host)
+    assert "nobody could revoke" in steps.set_up_guard(install=True, with_token=True).guard.note
+    assert granted.told == [(None, [])]
+    assert own_entry(ledger)["protected"]["token_id"] is None
+
+
+@pytest.mark.parametrize("folders", [None, {}, {FOLDER: NONCE, "/gone": NONCE}])
+def test_a_grant_with_other_folders_is_revoked_before_a_new_one(ledger: FileLedger, host: Host, steps: ProtectSteps, folders: Body | None) -> None:
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    found = ledger.find_host(name="kvm1")
+    assert found is not None
+    ledger.put_host(host_entry({**found.body, "protected": {"token_id": DOMAIN, **({} if folders is None else {"token_folders": folders})}}), found.version)
+    granted = Granted(ledger, host)
+    assert steps.set_up_guard(install=True, with_token=True).changed is True
+    (first, taken_back), (second, _none) = granted.told
+    assert (first, taken_back, granted.in_ledger[0]) == (None, [DOMAIN], DOMAIN)
+    assert second is not None
+    assert (second["folders"], second["grant"]) == ({FOLDER: NONCE}, granted.in_ledger[1])
+    assert second["grant"] not in (DOMAIN, None)
+
+
+def test_a_grant_stays_in_the_ledger_if_its_revocation_on_the_host_fails(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    steps.set_up_guard(install=True, with_token=True)
+    grant = own_entry(ledger)["protected"]["token_id"]
+
+    def dead(_work: Body) -> Body:
+        raise Unreachable("gone")
+
+    host.guard = dead  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        steps.set_up_guard(install=True, with_token=False)
+    assert own_entry(ledger)["protected"]["token_id"] == grant
+
+
+def test_a_discarded_host_does_not_count_as_able_to_revoke(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE}, discarded={"at": "then", "by": "somebody", "reason": "burnt"})
+    granted = Granted(ledger, host)
+    steps.set_up_guard(install=True, with_token=True)
+    assert granted.told == [(None, [])]
+
+
+def test_a_grant_with_an_unrecorded_revocation_is_replaced(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    """A revocation died after it had written the tombstone and before it wrote the ledger."""
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    steps.set_up_guard(install=True, with_token=True)
+    before = own_entry(ledger)["protected"]["token_id"]
+    granted = Granted(ledger, host)
+    granted.revoked_in = [[FOLDER]]
+    assert steps.set_up_guard(install=True, with_token=True).changed is True
+    (same, _none), (nothing, taken_back), (other, _again) = granted.told
+    assert same is not None
+    assert other is not None
+    assert (same["grant"], nothing, taken_back) == (before, None, [before])
+    assert own_entry(ledger)["protected"]["token_id"] == other["grant"] != before
+
+
+def test_a_cordon_during_the_write_of_the_entry_is_kept(ledger: FileLedger, steps: ProtectSteps, monkeypatch: pytest.MonkeyPatch) -> None:
+    all_of(steps)
+    put = ledger.put_host
+    cordons = iter([True])
+
+    def overtaken(entry: HostEntry, version: int | None) -> t.Any:
+        if next(cordons, False):
+            found = ledger.list_hosts()[0]
+            put(dataclasses.replace(found.host, state="maintenance", reason="disk"), found.version)
+        return put(entry, version)
+
+    monkeypatch.setattr(ledger, "put_host", overtaken)
+    steps.set_up_guard(install=False, with_token=False)
+    entry = ledger.list_hosts()[0].body
+    assert (entry["state"], entry["reason"], entry["protected"]["guard"]["installed"]) == ("maintenance", "disk", False)
+
+
+def test_an_entry_of_another_host_with_the_same_name_is_a_conflict(ledger: FileLedger, steps: ProtectSteps) -> None:
+    ledger.put_host(host_entry({"name": "kvm1", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None}), None)
+    with pytest.raises(Conflict, match="identity"):
+        steps.leave_tokens({})

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What forbids the release of a host after its cleanup."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import CleanedHost, RecordSummary
+
+Body = dict[str, t.Any]
+
+
+def summary(record_id: str, name: str = "web") -> RecordSummary:
+    return RecordSummary(record_id, s.EVACUATION, s.DONE, None, DomainRef(name, name), "kvm1", "kvm2")
+
+
+OPEN = [summary("r9", "web9")]
+
+
+def cleanup(**changes: t.Any) -> Body:
+    return {"cleaned": [], "superseded": [], "refused": [], "missing_records": [], **changes}
+
+
+def cleaned(check_mode: bool = False, **changes: t.Any) -> CleanedHost:
+    return CleanedHost.from_cleanup("kvm1", cleanup(**changes), check_mode)
+
+
+def test_an_evacuation_that_the_ledger_lost_prevents_the_release() -> None:
+    refused = [{"name": "web1", "record": "r1"}, {"name": "web2", "record": "r2"}]
+    with pytest.raises(Unsafe, match=r"does not have all evacuations of kvm1 any more, of web1\. Nothing was released or started there\. Settle the records"):
+        cleaned(refused=refused, missing_records=[{"id": "r1"}]).check_nothing_lost()
+
+
+def test_a_domain_refused_for_another_reason_does_not_prevent_the_release() -> None:
+    cleaned(refused=[{"name": "web1", "record": "r1"}], missing_records=[{"id": "r7"}]).check_nothing_lost()
+
+
+def test_an_open_evacuation_without_a_boot_guard_ends_the_recovery() -> None:
+    with pytest.raises(Unsafe, match=r"kvm1 has no boot guard and open evacuations, of web9\. No guest was started\."):
+        cleaned().check_guarded(False, OPEN)
+    cleaned().check_guarded(False, [])
+    cleaned().check_guarded(True, OPEN)
+    cleaned(check_mode=True).check_guarded(False, OPEN)
+
+
+def test_the_boot_guard_is_released_only_if_installed_and_after_the_cleanup() -> None:
+    done = {"cleaned": [{"record": "r1", "superseded": ["r0"]}], "superseded": [{"record": "r2"}]}
+    assert cleaned(**done).can_release(True)
+    assert not cleaned(**done).can_release(False)
+    assert cleaned(check_mode=True).can_release(True)
+    assert not cleaned(check_mode=True, **done).can_release(True)
+
+
+def test_check_mode_ignores_records_that_the_cleanup_would_complete() -> None:
+    done = {"cleaned": [{"record": "r1", "superseded": ["r0"]}], "superseded": [{"record": "r2"}]}
+    records = [summary(f"r{number}") for number in range(4)]
+    assert cleaned(check_mode=True, **done).without_predicted(records) == [summary("r3")]
+    assert cleaned(**done).without_predicted(records) == records
+
+
+@pytest.mark.parametrize("wrong", [None, "x", {}, cleanup(refused=[{}], missing_records=[{"id": "r1"}]), cleanup(missing_records=[5])])
+def test_an_invalid_result_of_a_cleanup_is_refused(wrong: t.Any) -> None:
+    with pytest.raises(InvalidArgument, match="evacuation_cleanup"):
+        CleanedHost.from_cleanup("kvm1", wrong, check_mode=False)

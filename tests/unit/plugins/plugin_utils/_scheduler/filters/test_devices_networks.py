@@ -1,0 +1,48 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import Finding, host, judge_with, request
+
+
+def judge_network(kind: str, source: str, **facts: t.Any) -> Finding:
+    return judge_with("networks", request(networks=[{"type": kind, "source": source}]), host(**facts))
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [("network", "default"), ("bridge", "br0"), ("bridge", "virbr0"), ("direct", "eth0"), ("user", ""), ("vhostuser", "/run/sock")]
+)
+def test_existing_networks_bridges_and_interfaces_pass(kind: str, source: str) -> None:
+    finding = judge_network(kind, source)
+    assert (finding.reason, finding.warnings) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("network", "It has no network br9."), ("bridge", "It has no bridge br9."), ("direct", "It has no network interface br9.")]
+)
+def test_a_missing_network_bridge_or_interface_is_refused(kind: str, reason: str) -> None:
+    assert judge_network(kind, "br9").reason == reason
+
+
+def test_an_inactive_network_or_its_bridge_is_refused() -> None:
+    networks = [{"name": "default", "active": False, "bridge": "virbr0"}]
+    assert judge_network("network", "default", networks=networks).reason == "Its network default is not active."
+    assert judge_network("bridge", "virbr0", networks=networks).reason == "It has no bridge virbr0."
+
+
+def test_unknown_networks_and_bridges_are_a_warning() -> None:
+    assert judge_network("network", "x", networks=None).warnings == ("Whether kvm2 has the network x is not known.",)
+    assert judge_network("bridge", "br9", bridges=None).warnings
+    assert judge_network("bridge", "virbr0", bridges=None).warnings == ()
+    assert judge_network("direct", "eth9", interfaces=None).warnings
+
+
+def test_a_missing_bridge_of_two_interfaces_is_named_once() -> None:
+    asked = request(networks=[{"type": "bridge", "source": "br9"}] * 2 + [{"type": "bridge", "source": "br8"}])
+    assert judge_with("networks", asked, host()).reason == "It has no bridge br9. It has no bridge br8."
