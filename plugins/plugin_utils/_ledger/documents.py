@@ -171,6 +171,18 @@ class DomainEntry:
         return bool(self.possible_hosts) and all(place.is_same(host) for place in self.possible_hosts)
 
 
+def read_domain(body: JsonObject) -> DomainEntry:
+    """Return the domain in a JSON object. Version 0.1.0 reads a key that a possible host lacks as null, and so does this. Raises L(ShapeError)."""
+    hosts = body.get("possible_hosts")
+    if not isinstance(hosts, list) or all(host.keys() >= _HOST_KEYS for host in hosts if isinstance(host, dict)):
+        return codec.decode(DomainEntry, body)
+    complete = [{**dict.fromkeys(_HOST_KEYS), **host} if isinstance(host, dict) else host for host in hosts]
+    return codec.decode(DomainEntry, {**body, "possible_hosts": complete})
+
+
+_HOST_KEYS = frozenset({"host", "host_id", "host_uuid"})
+
+
 @dataclass(frozen=True)
 class Stored:
     """A record as it was read, with the version that a later change must name."""
@@ -204,7 +216,7 @@ class Document:
     @functools.cached_property
     def domain(self) -> DomainEntry:
         """The domain in this document. Raises L(ShapeError) for any other document."""
-        return codec.decode(DomainEntry, self.body)
+        return read_domain(self.body)
 
 
 class Unreadable(Exception):

@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.qemu_locks import has_kept_locks
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDomain, UnreadableDomain
 
 from .._evacuate.source import age_seconds
-from .._ledger.documents import Body, DomainEntry
+from .._ledger.documents import Body, read_domain
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove, missing_text
 from . import protect_documents
@@ -244,7 +244,7 @@ class DomainSaver:
     def _write_document(self, ledger: Ledger, known: ProtectInputs, judgement: Judgement) -> bool:
         document = known.documents.get(judgement.body["uuid"])
         try:
-            ledger.put_domain(decode(DomainEntry, judgement.body), document.version if document else None)
+            ledger.put_domain(read_domain(judgement.body), document.version if document else None)
         except Conflict:
             return False
         return True

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored, encode_document
@@ -144,3 +145,18 @@ def test_an_invalid_domain_document_is_set_aside_and_its_generation_kept(
     assert ledger.list_domains() == []
     assert next(iter(changes)) in ledger.problems[0]
     assert ledger.open_record(new_move("web", uuid)).record.generation == stored.record.generation + 1
+
+
+@pytest.mark.parametrize("missing", ["host", "host_id", "host_uuid"])
+def test_a_key_that_a_possible_host_lacks_counts_as_null(ledger: FileLedger, path: str, new_move: NewMove, advance_record: AdvanceRecord, missing: str) -> None:
+    uuid = advance_record(ledger, ledger.open_record(new_move("web")), s.CANCELLED).record.domain.uuid
+    file = Path(path, "domains", f"{uuid}.json")
+    whole = {"host": "kvm1", "host_id": None, "host_uuid": None, "rack": 4}
+    resealed(file, possible_hosts=[{key: value for key, value in whole.items() if key != missing}])
+    before = file.read_bytes()
+    found = ledger.list_domains()
+    assert [encode(document.domain.possible_hosts) for document in found] == [[{**whole, missing: None}]]
+    assert file.read_bytes() == before
+    assert not ledger.problems
+    ledger.put_domain(found[0].domain, found[0].version)
+    assert [document.domain.possible_hosts[0].extra for document in ledger.list_domains()] == [{"rack": 4}]
