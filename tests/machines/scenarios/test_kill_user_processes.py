@@ -49,4 +49,4 @@ def test_the_timeout_of_a_move_is_enforced_after_logind_ends_the_session(machine
 
     again = operator.do(1, "live_migrate", name="busy", destination="m2", timeout_seconds=600, on_timeout="force_complete")
     assert again.code == 0, again.text
-    operator.ended({1: set(), 2: {"busy"}, 3: set()}, ("busy", "cancelled", "timeout", "m1", "m2"), ("busy", "completed", None, "m1", "m2"))
+    operator.check_end_state({1: set(), 2: {"busy"}, 3: set()}, ("busy", "cancelled", "timeout", "m1", "m2"), ("busy", "completed", None, "m1", "m2"))
