@@ -85,9 +85,12 @@ class Operator(Control):
         return found.body
 
     def origin(self, uuid: str) -> str | None:
+        """Return the host that the ledger says a domain was displaced from; none while it is at home."""
         document = self.ledger.read_domain(uuid)
         assert document, f"the ledger has no domain {uuid}"
-        return t.cast("str | None", document.body["protected"]["origin"])
+        protected = document.body["protected"]
+        assert isinstance(protected, dict), f"domain {uuid} was never protected"
+        return t.cast("str | None", protected["origin"])
 
     def power_cycle(self, number: int) -> None:
         self.lab("poweroff", self.lab.host(number))
