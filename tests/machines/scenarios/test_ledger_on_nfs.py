@@ -29,8 +29,8 @@ DOMAINS = 25
 VERIFY = f"""
 import json, sys
 sys.path.insert(0, "{FOLDER}")
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-ledger = open_ledger("{LEDGER}")
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+ledger = FileLedger("{LEDGER}", create=False)
 print(json.dumps([ledger.verify_audit(), sorted(record.domain.name for record in ledger.list_records())]))
 """
 

@@ -19,11 +19,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 
 
 def main(location: str, me: str, count: int) -> None:
-    ledger = open_ledger(location)
+    ledger = FileLedger(location, create=True)
     opened, unseen = [], []
     for number in range(count):
         domain = DomainRef(str(uuid.UUID(int=number + 1)), f"d{number}")
