@@ -28,8 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import add_copies, copied_bytes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import BYPASSED_PREFIX, Verdict, best_verdict, check_host
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.weighers import weigh_hosts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import BYPASSED_PREFIX, Verdict, best_verdict, check_host, weigh_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import add_scheduling
 
 _NO_HOST = HostRef(None, None, None)

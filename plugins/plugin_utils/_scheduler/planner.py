@@ -23,8 +23,7 @@ from .filters.base import Filter
 from .fleet import Fleet, PlanReplay, Step
 from .repair import Assignment, Board, Unit, build_units, repair_assignment
 from .request import Request
-from .verdicts import DEFAULT_FILTERS, Verdict, rank_hosts
-from .weighers import hosts_by_weight
+from .verdicts import DEFAULT_FILTERS, Verdict, hosts_by_weight, rank_hosts
 
 # The time of a move beside its stream: opening, handing over, ending the source's process.
 OVERHEAD_SECONDS = 1.5

@@ -3,12 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The verdict whether a domain can move to a host: the answers of all filters with all reasons, and the ranking of the hosts that pass."""
+"""The verdict whether a domain can move to a host: the answers of all filters with all reasons. Also the ranking of the hosts that pass.
+
+Weights are normalized as in Nova: (w - least) / (most - least), times a multiplier.
+"""
 
 from __future__ import annotations
 
+import heapq
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
@@ -21,7 +25,6 @@ from .filters.policy import Affinity, AntiAffinity, Enabled, Labels, MaxDomains,
 from .filters.storage import BootFiles, Disk, Storage
 from .fleet import Fleet, HostState
 from .request import Request
-from .weighers import weigh_hosts
 
 DEFAULT_FILTERS: t.Final[tuple[Filter, ...]] = (
     NotSource(),
@@ -48,6 +51,88 @@ DEFAULT_FILTERS: t.Final[tuple[Filter, ...]] = (
     AntiAffinity(),
     Migratable(),
 )
+
+
+_SOFT_POLICIES = {"soft-affinity": 1.0, "soft-anti-affinity": -1.0}
+
+
+class Weigher(t.Protocol):
+    """One criterion. The multiplier of that name in the settings of a host is its weight."""
+
+    name: str
+
+    def raw_weights(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
+        """Return the raw value of each host for this criterion, in the criterion's own unit."""
+
+
+class FreeMemory:
+    """The host with the most memory left (MiB) comes first, so that a fleet fills evenly."""
+
+    name = "free_memory"
+
+    def raw_weights(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
+        """Return the MiB that are free without the domain."""
+        return [host.free_mib(request.uuid) for host in hosts]
+
+
+class FreeCpu:
+    """The host with the most vCPUs left comes first."""
+
+    name = "free_cpu"
+
+    def raw_weights(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
+        """Return the vCPUs that are free without the domain."""
+        return [host.free_vcpus(request.uuid) for host in hosts]
+
+
+class SoftGroups:
+    """Members of a soft group are placed together or apart."""
+
+    name = "soft_groups"
+
+    def raw_weights(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
+        """Return the number of other members on the host, negative for an anti-affinity group."""
+        group = request.group
+        if group is None or group.policy not in _SOFT_POLICIES:
+            return [0.0] * len(hosts)
+        members = fleet.group_members(group.name)
+        there = [members.get(host.name, {}) for host in hosts]
+        return [_SOFT_POLICIES[group.policy] * (len(guests) - (request.uuid in guests)) for guests in there]
+
+
+class Moves:
+    """A host that takes part in many moves comes later; its multiplier is negative."""
+
+    name = "moves"
+
+    def raw_weights(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
+        """Return the moves of the host that have begun, without that of this domain."""
+        own = {request.uuid}
+        return [len(host.moves_in - own) + len(host.moves_out - own) if host.moves_in or host.moves_out else 0 for host in hosts]
+
+
+DEFAULT_WEIGHERS: t.Final[tuple[Weigher, ...]] = (FreeMemory(), FreeCpu(), SoftGroups(), Moves())
+
+
+def weigh_hosts(request: Request, hosts: Sequence[HostState], fleet: Fleet, weighers: Sequence[Weigher] = DEFAULT_WEIGHERS) -> Mapping[str, float]:
+    """Return the weight of each of these hosts, by name."""
+    weights = [0.0] * len(hosts)
+    for weigher in weighers:
+        raw = weigher.raw_weights(request, hosts, fleet)
+        add_weights(weights, weigher, hosts, raw, min(raw, default=0.0), max(raw, default=0.0))
+    return {host.name: weight for host, weight in zip(hosts, weights, strict=True)}
+
+
+def add_weights(weights: list[float], weigher: Weigher, hosts: Sequence[HostState], raw: Sequence[float], least: float, most: float) -> None:
+    """Add one criterion to the weight of each host.
+
+    :arg least: of the hosts that pass; C(most) likewise.
+    """
+    span = most - least
+    if span > 0:
+        name = weigher.name
+        multipliers = [host.settings.weights.get(name, 0.0) for host in hosts]
+        weights[:] = [weight + multiplier * (value - least) / span for weight, multiplier, value in zip(weights, multipliers, raw, strict=True)]
 
 
 BYPASSED_PREFIX = "bypassed by force: "
@@ -147,3 +232,67 @@ class _HostCheck:
 
 def _is_overridable(rule: Filter, finding: Finding) -> bool:
     return rule.overridable if finding.overridable is None else finding.overridable
+
+
+def hosts_by_weight(request: Request, fleet: Fleet, names: Sequence[str], filters: Sequence[Filter]) -> Iterator[str]:
+    """Yield the hosts that pass all filters, the highest weight first, equal ones by name: those that C(rank_hosts) passes, in that order.
+
+    A weight depends on the least and the most among the hosts that pass. They are searched from both ends, so that in a large fleet only the hosts at the ends
+    and those with the highest weights are judged.
+    """
+    hosts = [fleet.states[name] for name in names]
+    passing = _PassingHosts(request, hosts, fleet, relevant_filters(filters, request))
+    weights = [0.0] * len(hosts)
+    for weigher in DEFAULT_WEIGHERS:
+        raw = weigher.raw_weights(request, hosts, fleet)
+        extremes = passing.find_extremes(raw)
+        if extremes is None:
+            return
+        add_weights(weights, weigher, hosts, raw, *extremes)
+    candidates = [(-weight, name, number) for number, (weight, name) in enumerate(zip(weights, names, strict=True))]
+    heapq.heapify(candidates)
+    while candidates:
+        _weight, name, number = heapq.heappop(candidates)
+        if passing(number):
+            yield name
+
+
+class _PassingHosts:
+    """Whether a host passes, by its number; each is judged once."""
+
+    def __init__(self, request: Request, hosts: Sequence[HostState], fleet: Fleet, rules: Sequence[Filter]) -> None:
+        self._request = request
+        self._hosts = hosts
+        self._fleet = fleet
+        self._rules = rules
+        self._silent_rules = [rule for rule in rules if rule.judges_silent]
+        self._known: dict[int, bool] = {}
+
+    def __call__(self, number: int) -> bool:
+        if number not in self._known:
+            host = self._hosts[number]
+            rules = self._rules if host.unanswered is None else self._silent_rules
+            self._known[number] = all(rule.host_passes(self._request, host, self._fleet) for rule in rules)
+        return self._known[number]
+
+    def find_extremes(self, raw: Sequence[float]) -> t.Optional[tuple[float, float]]:
+        """Return the least and the most of these values, one a host, among the hosts that pass; None if no host does."""
+        least = self._find_least(raw)
+        if least is None:
+            return None
+        most = self._find_least([-value for value in raw])
+        return (least, -most) if most is not None else None
+
+    def _find_least(self, values: Sequence[float]) -> t.Optional[float]:
+        if not values:
+            return None
+        least = min(values)
+        if self(values.index(least)):
+            return least
+        candidates = [(value, number) for number, value in enumerate(values)]
+        heapq.heapify(candidates)
+        while candidates:
+            value, number = heapq.heappop(candidates)
+            if self(number):
+                return value
+        return None

@@ -12,8 +12,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import PlanReplay
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.planner import plan_placements
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import DEFAULT_FILTERS, rank_hosts
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.weighers import hosts_by_weight
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import DEFAULT_FILTERS, hosts_by_weight, rank_hosts
 from ansible_collections.kvmfleet.migration.tests.simulator import exhaustive, fleets
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import (
     Fleet,

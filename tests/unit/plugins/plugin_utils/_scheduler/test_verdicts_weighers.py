@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.weighers import DEFAULT_WEIGHERS, weigh_hosts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import DEFAULT_WEIGHERS, weigh_hosts
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import HostState, Request, domain, fleet, host, record, request
 
 WEIGHERS = {weigher.name: weigher for weigher in DEFAULT_WEIGHERS}
