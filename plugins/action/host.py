@@ -23,9 +23,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import read_host_variables
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import ENABLED, HostStatus, PreparationRequest, prepare_host, readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import HostStatus, PreparationRequest, prepare_host, readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import host_decisions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import (

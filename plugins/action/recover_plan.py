@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import RECOVER_CHECK, RECOVER_START, Spec, recover_plan_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -21,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan i
     plan_starts,
     read_task,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import ENABLED, keep_origins
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import keep_origins
 
 
 class ActionModule(FleetAction):

@@ -14,6 +14,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs, DrainOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
@@ -23,7 +24,7 @@ _LISTS = ("entries", *_RECORDS)
 _DICTIONARIES = ("unreachable", "scheduler", "policies", "profiles")
 _OPTIONS = ("parallel", "n_plus_one", "options")
 # What an entry that somebody has written may leave out.
-_UNKNOWN_HOST: JsonObject = {"host_id": None, "host_uuid": None, "state": "enabled"}
+_UNKNOWN_HOST: JsonObject = {"host_id": None, "host_uuid": None, "state": ENABLED}
 
 Work = Callable[[DrainInputs, list[str], list[str], JsonObject], JsonObject]
 

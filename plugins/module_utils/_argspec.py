@@ -12,6 +12,7 @@ import typing as t
 from ._model.libvirt_formats import TRANSPORTS
 from ._model.policies import COMPRESSIONS, COPY_MODES, DRAIN_ACTIONS, GROUP_POLICIES, NO_COPY, POLICY_FIELDS, STRATEGIES, TIMEOUT_ACTIONS
 from ._model.saved_domains import REPLACEABLE
+from ._model.statuses import HOST_STATES
 
 
 class Option(t.TypedDict, total=False):
@@ -228,7 +229,6 @@ def protect_spec() -> Spec:
     }
 
 
-HOST_STATES = ("enabled", "maintenance", "fenced")
 # What a person decides where no fact can; each with a reason, and one a task.
 HOST_DECISIONS = ("adopt_identity", "source_discarded", "revoke_token", "settle")
 # What a record can be settled as.

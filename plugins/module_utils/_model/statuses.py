@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The types, statuses and reasons of records, which statuses hold the domain, and which status may follow another."""
+"""The types, statuses and reasons of records, which statuses hold the domain, and which status may follow another. Also the states of hosts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from .errors import Internal
 LIVE_MIGRATION = "live-migration"
 EVACUATION = "evacuation"
 TYPES = (LIVE_MIGRATION, EVACUATION)
+
+HOST_STATES = (ENABLED, MAINTENANCE, FENCED) = ("enabled", "maintenance", "fenced")
 
 ACCEPTED = "accepted"
 SCHEDULED = "scheduled"

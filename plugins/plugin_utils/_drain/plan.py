@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
 
 from .._scheduler.fleet import Fleet
 from .._scheduler.planner import Placement, Prediction, plan_placements, predict_move, rate_mib, window_seconds
@@ -253,7 +254,7 @@ def build_fleet(inputs: DrainInputs, sources: Sequence[str], candidates: Sequenc
     Hosts that are neither sources nor candidates are included for their members of groups.
     """
     states = {host: inputs.host_state(host) for host in sorted({*candidates, *sources, *inputs.facts})}
-    drained = {source: replace(states[source], state="maintenance", state_reason="it is being drained") for source in sources}
+    drained = {source: replace(states[source], state=MAINTENANCE, state_reason="it is being drained") for source in sources}
     leaving = frozenset(found.leavers) | {entry.uuid for entry in found.shutdowns}
     return Fleet({**states, **drained}, leaving)
 

@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED, FENCED, MAINTENANCE
 
 from .._ledger.documents import HostEntry
 from .._ledger.host_entries import HostIdentity, find_entry_by_name, is_changed, make_entry
@@ -30,8 +30,6 @@ from .._ledger.query import Conditions, read_records
 from .._settings.variables import age_seconds, read_facts
 
 MOVABLE = (domain_states.RUNNING, domain_states.PAUSED)
-
-Body = Mapping[str, t.Any]
 
 
 def is_leaving(domain: DomainFacts) -> bool:
@@ -186,7 +184,6 @@ def _is_host(end: HostRef, name: str, facts: HostFacts) -> bool:
     return end.host == name or end.is_same(facts.host)
 
 
-ENABLED, MAINTENANCE, FENCED = "enabled", "maintenance", "fenced"
 CORDON_REASON = "It is being drained"
 
 

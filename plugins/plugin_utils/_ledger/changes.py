@@ -282,7 +282,7 @@ def _refuse_second(transaction: Transaction, new: HostEntry) -> None:
 def _refuse_weaker_state(new: HostEntry, document: Document) -> None:
     # If two documents turn out to be one host, the stricter state stays: a merge must not lose a cordon.
     provisional = document.host
-    if provisional.state not in ("enabled", new.state):
+    if provisional.state not in (s.ENABLED, new.state):
         raise Conflict(
             f"The host {new.name!r} is also stored as {provisional.name!r} ({provisional.host_key}), in state '{provisional.state}'.",
             f"Write it with state '{provisional.state}', then change the state.",

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord, read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import HOST_STATES
 
 Body = dict[str, t.Any]
 
@@ -67,9 +68,6 @@ class DiscardDecision:
     by: Maybe[str] = ABSENT
     reason: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
-
-
-HOST_STATES = ("enabled", "maintenance", "fenced")
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import may_follow
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FENCED, may_follow
 
 from .documents import DiscardDecision, Document, HostEntry, Stored
 from .host_entries import HostIdentity, find_entry_by_uuid, find_host_entry, recorded_grant, with_grant, with_identity
 from .ledger import Ledger
 from .rules import describe_record
-
-FENCED = "fenced"
 
 
 def entry_without_token(entry: HostEntry, reason: str, by: str, **more: Json) -> HostEntry | None:

@@ -19,9 +19,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, ShapeError, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidArgument, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord, read_record
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import check_transition
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import HOST_STATES, check_transition
 
-from .documents import HOST_STATES, Damaged, Document, DomainEntry, HostEntry
+from .documents import Damaged, Document, DomainEntry, HostEntry
 from .selection import PreFilter
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -28,7 +28,6 @@ from .metrics_totals import Histogram, Totals
 
 MOVE_STATUSES = (s.ACCEPTED, s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY, s.ERROR)
 EVACUATION_STATUSES = (s.ACCEPTED, s.PRE_MIGRATING, s.DONE, s.ERROR)
-HOST_STATES = ("enabled", "maintenance", "fenced")
 
 
 @dataclass
@@ -63,7 +62,7 @@ def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState
     return PresentState(
         open_moves=_count_words(MOVE_STATUSES, (record.status for record in open_records if record.type == s.LIVE_MIGRATION)),
         open_evacuations=_count_words(EVACUATION_STATUSES, (record.status for record in open_records if record.type == s.EVACUATION)),
-        hosts=_count_words(HOST_STATES, (host.state for host in hosts)),
+        hosts=_count_words(s.HOST_STATES, (host.state for host in hosts)),
         protected_domains=sum(bool(document.domain.protected) for document in ledger.list_domains()),
         newest_protect=max(protects, default=None),
         oldest_protect=min(protects, default=None),

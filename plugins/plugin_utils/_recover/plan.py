@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED
 
 from .._drain.plan_request import build_moves
 from .._drain.preparation import FactsOf, HostQuery, collect_facts, read_answers, read_unsettled, readable_facts
@@ -25,10 +26,9 @@ from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._observe.fleet_scan import scan_fleet
 from .._settings.variables import read_facts
-from .release import ENABLED, DisplacedDomain, NotedDomain
+from .release import DisplacedDomain, NotedDomain
 
 Facts = Mapping[str, HostFacts | None]
-FENCED = "fenced"
 
 
 @dataclass(frozen=True)

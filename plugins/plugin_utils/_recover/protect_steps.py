@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, IdentityAnswer
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
 from .._ledger.documents import Document, GuardStatus, HostEntry, HostProtection
 from .._ledger.host_entries import (
@@ -251,7 +252,7 @@ class ProtectSteps:
         ledger = t.cast("Ledger", self.ledger)
 
         def changed(before: t.Optional[HostEntry]) -> HostEntry:
-            return change(make_entry(before, identity, before.state if before else "enabled", None, self.by))
+            return change(make_entry(before, identity, before.state if before else ENABLED, None, self.by))
 
         return update_entry(ledger, lambda: find_host_entry(ledger, identity), changed)
 

@@ -25,8 +25,6 @@ from .._ledger.host_entries import HostIdentity, list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove
 
-ENABLED = "enabled"
-
 
 @dataclass(frozen=True)
 class Home:
@@ -38,7 +36,7 @@ class Home:
 
 def displacing_since(hosts: Iterable[HostEntry]) -> t.Optional[str]:
     """Return the time from which records can displace a domain from one of these hosts; null if all hosts are enabled."""
-    return min((host.since for host in hosts if host.state != ENABLED and host.since), default=None)
+    return min((host.since for host in hosts if host.state != s.ENABLED and host.since), default=None)
 
 
 def find_homes(hosts: Sequence[HostEntry], documents: Iterable[Body], records: Iterable[MoveRecord]) -> dict[str, Home]:
@@ -71,7 +69,7 @@ def _has_displaced(record: MoveRecord, source: HostEntry) -> bool:
     """Whether the record took its domain off a host that was in maintenance or dead; a move from a host in service does not count."""
     if record.type == s.EVACUATION and record.status == s.DONE:
         return True
-    return bool(source.state != ENABLED and source.since and record.created_at >= source.since and record.status in (s.COMPLETED, s.DONE))
+    return bool(source.state != s.ENABLED and source.since and record.created_at >= source.since and record.status in (s.COMPLETED, s.DONE))
 
 
 WRITE_TRIES = 5

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, printable_line
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED
 
 from .._drain.preparation import TaskResult
 from .._drain.result import DomainsResult
 from .._ledger.ledger import Ledger
 from .plan import DomainVerdict, MoveBack
-from .release import ENABLED, GuardState, keep_origins
+from .release import GuardState, keep_origins
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
 from .._ledger.documents import HostEntry
@@ -24,8 +25,6 @@ from .._settings.scheduler import SchedulerSettings
 from .guests import Guest, arriving_records, list_moves_in, list_moves_out
 from .hardware import Hardware
 from .request import Request
-
-ENABLED = "enabled"
 
 _NO_UUIDS: t.Final[frozenset[str]] = frozenset()
 

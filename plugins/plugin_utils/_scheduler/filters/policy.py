@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import TRAITS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainGroup
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED, MAINTENANCE
 
 from ..._settings.scheduler import SCHEDULER_VARIABLE
-from ..fleet import ENABLED, Fleet, HostState
+from ..fleet import Fleet, HostState
 from ..request import Request
 from .base import PASS, Finding, Rule, names_text, one_or_many
 
-_STATE_TEXTS = {"maintenance": "It is in maintenance", "fenced": "It is fenced"}
+_STATE_TEXTS = {MAINTENANCE: "It is in maintenance", FENCED: "It is fenced"}
 
 
 class NotSource(Rule):
