@@ -15,12 +15,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import host_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED
 
 from .._drain.plan_request import build_moves
 from .._drain.preparation import FactsOf, HostQuery, collect_facts, read_answers, read_unsettled, readable_facts
-from .._ledger.documents import Body, Document, HostEntry
+from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_discarded
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
@@ -80,7 +79,7 @@ def sort_starts(
     host: str,
     to_start: Iterable[NotedDomain],
     facts: Facts,
-    documents: Iterable[Body],
+    domains: Iterable[DomainEntry],
     records: Iterable[MoveRecord],
     entries: Iterable[HostEntry],
     accepted: Collection[str],
@@ -88,13 +87,13 @@ def sort_starts(
     """Return the decision about each of the domains.
 
     :arg facts: C(kvmfleet_host) by name of all hosts of the fleet; None for one that does not answer.
-    :arg documents: the ledger's domains.
+    :arg domains: all domains of the ledger.
     :arg entries: the ledger's hosts. One that is fenced need not answer.
     :arg accepted: silent hosts for which a person confirms that none of these domains runs there.
     """
     here = facts[host]
     silent = list_silent_hosts(facts, entries, accepted)
-    by_uuid = {document["uuid"]: document for document in documents}
+    by_uuid = {domain.uuid: domain for domain in domains}
     held = {record.domain.uuid.lower(): record for record in records if record.is_unsettled and not record.superseded_by}
     result: dict[str, list[DomainVerdict]] = {"start": [], "forget": [], "refuse": []}
     for noted in to_start:
@@ -115,7 +114,7 @@ def list_silent_hosts(facts: Facts, entries: Iterable[HostEntry], accepted: Coll
 
 
 def _judge_start(
-    noted: NotedDomain, host: str, here: HostFacts, facts: Facts, document: t.Optional[Body], record: t.Optional[MoveRecord], silent: Sequence[str]
+    noted: NotedDomain, host: str, here: HostFacts, facts: Facts, entry: t.Optional[DomainEntry], record: t.Optional[MoveRecord], silent: Sequence[str]
 ) -> tuple[str, str]:
     domain = here.find_domain(noted.uuid)
     if domain is None:
@@ -127,9 +126,9 @@ def _judge_start(
         return "forget", f"It is active on {', '.join(elsewhere)}."
     if record is not None:
         return "refuse", f"Its record {record.id} is not settled ('{record.status}')."
-    places = (document or {}).get("possible_hosts") or []
-    others = [str(place.get("host")) for place in places if not host_of(place).is_same(replace(here.host, host=host))]
-    if others and len(others) == len(places):
+    possible_hosts = entry.possible_hosts if entry else ()
+    others = [str(place.host) for place in possible_hosts if not place.is_same(replace(here.host, host=host))]
+    if others and len(others) == len(possible_hosts):
         return "forget", f"According to the ledger, it is on {', '.join(others)}."
     if others:
         return "refuse", f"According to the ledger, it may be on {', '.join(others)} too."
@@ -262,10 +261,10 @@ def check_nothing_twice(request: RecoverRequest) -> None:
 
 def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
     """Return which domains are started: those that are on this host alone, according to the ledger and all hosts."""
-    documents = [document.body for document in ledger.list_domains()] if ledger else []
+    domains = [document.domain for document in ledger.list_domains()] if ledger else []
     entries = list_entries(ledger)
     with readable_facts():
-        return sort_starts(request.host, request.to_start, request.facts, documents, read_unsettled(ledger), entries, request.accept_silent)
+        return sort_starts(request.host, request.to_start, request.facts, domains, read_unsettled(ledger), entries, request.accept_silent)
 
 
 def plan_return(request: RecoverRequest, can_check: bool) -> ReturnPlan:

@@ -18,9 +18,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef, host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 
-from .._ledger.documents import Body, HostEntry
+from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.host_entries import HostIdentity, list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove
@@ -39,11 +39,11 @@ def displacing_since(hosts: Iterable[HostEntry]) -> t.Optional[str]:
     return min((host.since for host in hosts if host.state != s.ENABLED and host.since), default=None)
 
 
-def find_homes(hosts: Sequence[HostEntry], documents: Iterable[Body], records: Iterable[MoveRecord]) -> dict[str, Home]:
+def find_homes(hosts: Sequence[HostEntry], domains: Iterable[DomainEntry], records: Iterable[MoveRecord]) -> dict[str, Home]:
     """Return the home of each displaced domain by UUID, also of those that are back.
 
     :arg hosts: all entries of the ledger.
-    :arg documents: of all domains. An origin in a document is older than any given record.
+    :arg domains: all domains of the ledger. An origin that is saved with a domain is older than any given record.
     :arg records: moves and evacuations that put their domain elsewhere.
     """
     found: dict[str, Home] = {}
@@ -51,18 +51,12 @@ def find_homes(hosts: Sequence[HostEntry], documents: Iterable[Body], records: I
         source = next((host for host in hosts if host.host_ref.is_same(record.source)), None)
         if source is not None and _has_displaced(record, source):
             found.setdefault(record.domain.uuid.lower(), Home(source, record))
-    for document in documents:
-        origin = (document.get("protected") or {}).get("origin")
+    for domain in domains:
+        origin = (domain.protected or {}).get("origin")
         source = next((host for host in hosts if host.name == origin), None) if origin else None
         if source is not None:
-            found[document["uuid"]] = Home(source, None)
+            found[domain.uuid] = Home(source, None)
     return found
-
-
-def is_at(document: t.Optional[Body], host: HostEntry) -> bool:
-    """Whether the domain is on that host and nowhere else, according to the ledger."""
-    places = (document or {}).get("possible_hosts") or []
-    return bool(places) and all(host_of(place).is_same(host.host_ref) for place in places)
 
 
 def _has_displaced(record: MoveRecord, source: HostEntry) -> bool:
@@ -107,12 +101,12 @@ def keep_origins(ledger: Ledger, host: HostEntry, write: bool) -> DisplacedDomai
     An origin is kept with what C(protect) has saved of a domain; one that was never protected is only reported.
     Raises L(Conflict) if other processes keep changing a document.
     """
-    documents = {document.body["uuid"]: document.body for document in ledger.list_domains()}
-    known = find_homes(list_entries(ledger), documents.values(), _read_records(ledger))
+    domains = {document.domain.uuid: document.domain for document in ledger.list_domains()}
+    known = find_homes(list_entries(ledger), domains.values(), _read_records(ledger))
     mine = {uuid: home for uuid, home in known.items() if home.host.host_ref.is_same(host.host_ref)}
-    back = {uuid for uuid in mine if is_at(documents.get(uuid), host)}
+    back = {uuid for uuid in mine if uuid in domains and domains[uuid].is_only_on(host.host_ref)}
     changes = [_set_origin(ledger, uuid, None if uuid in back else host.name, write) for uuid in mine]
-    found = sorted((_describe_displaced(uuid, home, documents.get(uuid)) for uuid, home in mine.items()), key=lambda one: (str(one.name), one.uuid))
+    found = sorted((_describe_displaced(uuid, home, domains.get(uuid)) for uuid, home in mine.items()), key=lambda one: (str(one.name), one.uuid))
     return DisplacedDomains(any(changes), tuple(one for one in found if one.uuid not in back), tuple(one for one in found if one.uuid in back))
 
 
@@ -142,14 +136,14 @@ def _set_origin(ledger: Ledger, uuid: str, origin: t.Optional[str], write: bool)
     raise AssertionError("unreachable")
 
 
-def _describe_displaced(uuid: str, home: Home, document: t.Optional[Body]) -> DisplacedDomain:
+def _describe_displaced(uuid: str, home: Home, domain: t.Optional[DomainEntry]) -> DisplacedDomain:
     record = home.record
     return DisplacedDomain(
         uuid=uuid,
-        name=document["name"] if document else record.domain.name if record else None,
+        name=domain.name if domain else record.domain.name if record else None,
         since=record.created_at if record else None,
-        possible_hosts=tuple(place.get("host") for place in (document or {}).get("possible_hosts") or []),
-        remembered=bool((document or {}).get("protected")),
+        possible_hosts=tuple(host.host for host in domain.possible_hosts) if domain else (),
+        remembered=bool(domain and domain.protected),
     )
 
 
@@ -205,31 +199,27 @@ def find_withholding(records: Iterable[MoveRecord], identity: HostIdentity) -> l
     Identity is the host_id. A record without one is matched by libvirt UUID or name, which never permit anything but may forbid.
     """
     is_open = s.UNSETTLED | s.TOMBSTONE
-    found = [record for record in records if record.type == s.EVACUATION and record.status in is_open and _is_of(record.source, identity)]
+    found = [record for record in records if record.type == s.EVACUATION and record.status in is_open and record.source.may_be(identity.host_ref)]
     return sorted(found, key=lambda record: (str(record.domain.name), record.created_at))
 
 
 def find_keeping_out(records: Iterable[MoveRecord], identity: HostIdentity) -> list[MoveRecord]:
     """Return the records for which the host stays in maintenance: those that withhold its release, and every unsettled one that names it."""
     listed = list(records)
-    named = [record for record in listed if record.is_unsettled and not record.superseded_by and any(_is_of(end, identity) for end in record.ends)]
+    named = [record for record in listed if record.is_unsettled and not record.superseded_by and any(end.may_be(identity.host_ref) for end in record.ends)]
     known = {record.id for record in named}
     return named + [record for record in find_withholding(listed, identity) if record.id not in known]
 
 
 def find_forgotten(missing: Iterable[RememberedMove], identity: HostIdentity) -> list[RememberedMove]:
     """Return those of the records that the ledger has lost (see L(missing_records)) that name this host: the domains that belong on it are not known."""
-    return [one for one in missing if any(_is_of(end, identity) for end in (one.source, one.destination))]
+    return [one for one in missing if any(end.may_be(identity.host_ref) for end in (one.source, one.destination))]
 
 
 def summarize_record(record: MoveRecord | RememberedMove) -> RecordSummary:
     """Return the entry of a result for a record that is an obstacle."""
     reason = record.reason if isinstance(record, MoveRecord) else None
     return RecordSummary(record.id, record.type, record.status, reason, record.domain, record.source.host, record.destination.host)
-
-
-def _is_of(end: HostRef, identity: HostIdentity) -> bool:
-    return end.may_be(HostRef(identity.name, identity.host_id, identity.host_uuid))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, Maybe, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED
 
@@ -20,37 +20,8 @@ from .._drain.preparation import TaskResult
 from .._drain.result import DomainsResult
 from .._ledger.ledger import Ledger
 from .plan import DomainVerdict, MoveBack
-from .release import GuardState, keep_origins
-
-
-@dataclass(frozen=True)
-class ReportedDomain:
-    """A domain in a list of a result, as a task reports it.
-
-    :arg what: what failed for it.
-    :arg source: from where it moved home.
-    :arg paths: of files that were deleted.
-    """
-
-    uuid: Maybe[str] = ABSENT
-    name: Maybe[str] = ABSENT
-    what: t.Union[str, Absent] = ABSENT
-    source: t.Union[str, Absent] = ABSENT
-    paths: Maybe[tuple[str, ...]] = ABSENT
-    reason: Maybe[str] = ABSENT
-    reasons: Maybe[tuple[str, ...]] = ABSENT
-    msg: Maybe[str] = ABSENT
-    extra: JsonObject = field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        """The domain's name, for a sentence."""
-        return str(self.name or self.uuid)
-
-    @property
-    def why(self) -> str:
-        """The reason for its place in the list."""
-        return self.reason or "; ".join(self.reasons or ()) or self.msg or ""
+from .release import keep_origins
+from .task_results import CleanupTask, DomainTurn, HostTasks, LoopItem, ReportedDomain, is_done
 
 
 @dataclass(frozen=True)
@@ -118,155 +89,6 @@ NO_BOOT_GUARD = "No boot guard is installed, so nothing was held at this boot, a
 
 
 @dataclass(frozen=True)
-class _EndedTask(TaskResult):
-    """The task whose error ended the recovery; C(waited_seconds) is the time limit for the return of the host."""
-
-    waited_seconds: t.Union[Json, Absent] = ABSENT
-
-
-@dataclass(frozen=True)
-class _LedgerHost:
-    name: str
-    state: str
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _HostTask(TaskResult):
-    """What C(host) has returned."""
-
-    host: Maybe[_LedgerHost] = ABSENT
-
-
-@dataclass(frozen=True)
-class _CleanupTask(TaskResult):
-    """What C(evacuation_cleanup) has returned."""
-
-    cleaned: Maybe[tuple[ReportedDomain, ...]] = ABSENT
-    superseded: Maybe[tuple[ReportedDomain, ...]] = ABSENT
-    deleted: Maybe[tuple[ReportedDomain, ...]] = ABSENT
-    kept: Maybe[tuple[ReportedDomain, ...]] = ABSENT
-    refused: Maybe[tuple[ReportedDomain, ...]] = ABSENT
-
-
-@dataclass(frozen=True)
-class _OpenRecord:
-    id: t.Optional[str]
-    domain: ReportedDomain
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _ReleaseTask(TaskResult):
-    """What C(boot_guard) has returned."""
-
-    guard: Maybe[GuardState] = ABSENT
-    open_records: Maybe[tuple[_OpenRecord, ...]] = ABSENT
-
-    def check(self) -> None:
-        """Raise L(ShapeError) for a result without the state of the guard."""
-        if _is_done(self) and not self.guard:
-            raise ShapeError("guard", "there")
-
-
-@dataclass(frozen=True)
-class _StartsTask(TaskResult):
-    """What C(recover_plan) has returned of the domains to start."""
-
-    forget: Maybe[tuple[DomainVerdict, ...]] = ABSENT
-    refuse: Maybe[tuple[ReportedDomain, ...]] = ABSENT
-
-
-@dataclass(frozen=True)
-class _LoopItem:
-    uuid: str
-    name: t.Optional[str]
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class DomainTurn(TaskResult):
-    """The turn of a loop about one domain, its C(item)."""
-
-    domain: Maybe[ReportedDomain] = ABSENT
-
-
-@dataclass(frozen=True)
-class _DomainLoop(TaskResult):
-    results: Maybe[tuple[DomainTurn, ...]] = ABSENT
-
-
-@dataclass(frozen=True)
-class _ReturnTask:
-    """What C(recover_plan) has returned of the moves back."""
-
-    moves: Maybe[tuple[MoveBack, ...]] = ABSENT
-    skipped: Maybe[tuple[DomainVerdict, ...]] = ABSENT
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _MovesLoop(TaskResult):
-    """The loop of C(live_migrate) over the sources."""
-
-    results: Maybe[tuple[DomainsResult, ...]] = ABSENT
-
-
-@dataclass(frozen=True)
-class _ProtectTask:
-    """The result of C(protect). It is no L(TaskResult), because its C(skipped) is a list of domains."""
-
-    failed: t.Union[bool, Absent] = ABSENT
-    unreachable: t.Union[bool, Absent] = ABSENT
-    conflicts: Maybe[tuple[ReportedDomain, ...]] = ABSENT
-    extra: JsonObject = field(default_factory=dict)
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the task failed, or did not reach its host."""
-        return bool(self.failed or self.unreachable)
-
-
-@dataclass(frozen=True)
-class HostTasks:
-    """What the tasks of a recovery have returned on one host; None for a task that was not reached.
-
-    :arg ended: the task that ended the recovery there.
-    :arg reached: whether the host could be reached; C(answered): whether its libvirt answered.
-    :arg entry: of C(host), before anything was changed.
-    :arg starts: the plan of the domains to start; C(started): the loop of C(domain_start).
-    :arg returning: the plan of the moves back; C(fits) and C(moved): the loops of C(scheduler_check) and C(live_migrate).
-    """
-
-    ended: t.Optional[_EndedTask]
-    reached: t.Optional[TaskResult]
-    answered: t.Optional[TaskResult]
-    entry: t.Optional[_HostTask]
-    cleaned: t.Optional[_CleanupTask]
-    released: t.Optional[_ReleaseTask]
-    starts: t.Optional[_StartsTask]
-    started: t.Optional[_DomainLoop]
-    enabled: t.Optional[_HostTask]
-    returning: t.Optional[_ReturnTask]
-    fits: t.Optional[_DomainLoop]
-    moved: t.Optional[_MovesLoop]
-    protected: t.Optional[_ProtectTask]
-
-    @classmethod
-    def from_results(cls, host: str, tasks: Mapping[str, Mapping[str, Json] | None]) -> HostTasks:
-        """Return the results of a host.
-
-        :arg tasks: results by the name of the field, and by host.
-        """
-        return decode(cls, {field.name: (tasks.get(field.name) or {}).get(host) or None for field in dataclasses.fields(cls)}, "_work.tasks")
-
-    @property
-    def moves(self) -> tuple[MoveBack, ...]:
-        """The domains that were to move back."""
-        return (self.returning.moves or ()) if self.returning else ()
-
-
-@dataclass(frozen=True)
 class _VerifyWork:
     """What the role hands over: the hosts that have answered to the end, and the results of the tasks, by name and by host."""
 
@@ -322,7 +144,7 @@ class VerifyRequest:
 
 def build_host_result(host: str, tasks: HostTasks, check_mode: bool) -> HostRecovery:
     """Return what the tasks did on one host."""
-    cleaned, turns = tasks.cleaned or _CleanupTask(), (tasks.started.results or ()) if tasks.started else ()
+    cleaned, turns = tasks.cleaned or CleanupTask(), (tasks.started.results or ()) if tasks.started else ()
     brought_home, left = _list_moved_back(tasks, check_mode)
     has_guard = bool(tasks.released and tasks.released.guard and tasks.released.guard.installed)
     return HostRecovery(
@@ -331,13 +153,13 @@ def build_host_result(host: str, tasks: HostTasks, check_mode: bool) -> HostReco
         deleted=cleaned.deleted or (),
         kept=cleaned.kept or (),
         refused=cleaned.refused or (),
-        released=_is_done(tasks.released),
+        released=is_done(tasks.released),
         started=tuple(turn.domain for turn in turns if turn.changed and turn.domain),
         enabled=_is_enabled(tasks),
         brought_home=tuple(brought_home),
         skipped=(*((tasks.starts.forget or ()) if tasks.starts else ()), *((tasks.returning.skipped or ()) if tasks.returning else ())),
         failed=(*_list_failed_starts(tasks), *_list_open_records(host, tasks), *left, *_list_conflicts(tasks)),
-        notes=(NO_BOOT_GUARD,) if _is_done(tasks.released) and not has_guard else (),
+        notes=(NO_BOOT_GUARD,) if is_done(tasks.released) and not has_guard else (),
         error=_ending_error(host, tasks),
     )
 
@@ -383,13 +205,9 @@ def _is_enabled(tasks: HostTasks) -> bool:
     return bool(found and found.state == ENABLED)
 
 
-def _is_done(task: TaskResult | None) -> bool:
-    return bool(task and not task.has_failed and not task.skipped)
-
-
 def list_failed(turns: Iterable[DomainTurn], what: str) -> list[ReportedDomain]:
     """Return the domains of a loop whose task failed or did not reach its host, with the reason."""
-    failed = [(decode(_LoopItem, turn.item or None, "item"), turn) for turn in turns if turn.has_failed]
+    failed = [(decode(LoopItem, turn.item or None, "item"), turn) for turn in turns if turn.has_failed]
     return [ReportedDomain(item.uuid, item.name, what=what, reason=_failure_text(turn)) for item, turn in failed]
 
 

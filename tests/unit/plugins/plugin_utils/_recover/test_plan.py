@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import MoveBack, list_silent_hosts, sort_moves_back, sort_starts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import DisplacedDomain, NotedDomain
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, facts, host, noted, record, uid
 
 WEB = domain("web1")
@@ -29,9 +29,8 @@ def verdict(
     accepted: t.Sequence[str] = (),
 ) -> tuple[str, str]:
     known = {"kvm1": facts("kvm1", *here), "kvm2": {} if there is None else facts("kvm2", *there)}
-    result = sort_starts(
-        "kvm1", [decode(NotedDomain, noted("web1"))], known, documents, records, [host_entry(host("kvm1")), host_entry(host("kvm2", kvm2))], accepted
-    )
+    entries = [host_entry(host("kvm1")), host_entry(host("kvm2", kvm2))]
+    result = sort_starts("kvm1", [decode(NotedDomain, noted("web1"))], known, map(domain_entry, documents), records, entries, accepted)
     found = [(kind, entry.reason) for kind, entries in vars(result).items() for entry in entries]
     assert len(found) == 1
     return found[0]

@@ -26,7 +26,7 @@ OTHERS = [host("kvm2"), host("kvm3")]
 
 
 def home_of(hosts: list[Body], *records: MoveRecord, documents: t.Sequence[Body] = ()) -> str | None:
-    home = find_homes(list(map(host_entry, hosts)), documents, records).get(uid("web1"))
+    home = find_homes(list(map(host_entry, hosts)), map(domain_entry, documents), records).get(uid("web1"))
     return home.host.name if home else None
 
 

@@ -4,61 +4,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import DomainsResult
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import MoveBack
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import find_keeping_out, find_withholding
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import (
-    DomainTurn,
     HostRecovery,
-    ReportedDomain,
     list_failed,
     list_moved_back,
     list_problems,
     result_lines,
 )
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import DomainTurn, ReportedDomain
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import record, uid
 
 Body = dict[str, t.Any]
-KVM1 = HostIdentity("kvm1", uid("id kvm1"), uid("libvirt kvm1"), "m1")
-
-
-def evacuation(status: str, by_name: str = "kvm1", **changes: t.Any) -> MoveRecord:
-    return dataclasses.replace(record("web1", by_name, "kvm2", status, kind=s.EVACUATION), **changes)
-
-
-@pytest.mark.parametrize("status", [s.ACCEPTED, s.PRE_MIGRATING, s.DONE, s.ERROR])
-def test_an_open_evacuation_withholds_the_release_of_its_source(status: str) -> None:
-    for one in (evacuation(status), evacuation(status, superseded_by="newer")):
-        assert find_withholding([one], KVM1) == [one]
-        assert find_keeping_out([one], KVM1) == [one]
-
-
-@pytest.mark.parametrize("one", [evacuation(s.COMPLETED), evacuation(s.FAILED), evacuation(s.DONE, "kvm3"), record("web1", "kvm1", "kvm2", s.RUNNING)])
-def test_closed_foreign_and_live_migration_records_do_not_withhold(one: MoveRecord) -> None:
-    assert find_withholding([one], KVM1) == []
-
-
-def test_a_record_without_a_host_id_withholds_by_name_or_libvirt_uuid() -> None:
-    for source in (HostRef("kvm1", None, None), HostRef("old", None, KVM1.host_uuid)):
-        assert find_withholding([evacuation(s.DONE, source=source)], KVM1)
-        assert find_withholding([evacuation(s.DONE, source=dataclasses.replace(source, host_id=uid("id other")))], KVM1) == []
-
-
-def test_unsettled_moves_of_a_host_keep_it_in_maintenance() -> None:
-    leaving, coming = record("web1", "kvm1", "kvm2", s.ERROR), record("web1", "kvm3", "kvm1", s.RUNNING)
-    taken = record("web1", "kvm3", "kvm1", s.DONE, kind=s.EVACUATION)
-    assert find_keeping_out([leaving, coming, taken, record("web1", "kvm1", "kvm2")], KVM1) == [leaving, coming]
-
 
 ITEM = {"uuid": uid("web1"), "name": "web1"}
 

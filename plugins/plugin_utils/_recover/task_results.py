@@ -1,0 +1,206 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What the tasks of a recovery have returned on each host, as the role hands it to recover_verify."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
+
+from .._drain.preparation import TaskResult
+from .._drain.result import DomainsResult
+from .plan import DomainVerdict, MoveBack
+from .release import GuardState
+
+
+@dataclass(frozen=True)
+class ReportedDomain:
+    """A domain in a list of a result, as a task reports it.
+
+    :arg what: what failed for it.
+    :arg source: from where it moved home.
+    :arg paths: of files that were deleted.
+    """
+
+    uuid: Maybe[str] = ABSENT
+    name: Maybe[str] = ABSENT
+    what: t.Union[str, Absent] = ABSENT
+    source: t.Union[str, Absent] = ABSENT
+    paths: Maybe[tuple[str, ...]] = ABSENT
+    reason: Maybe[str] = ABSENT
+    reasons: Maybe[tuple[str, ...]] = ABSENT
+    msg: Maybe[str] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The domain's name, for a sentence."""
+        return str(self.name or self.uuid)
+
+    @property
+    def why(self) -> str:
+        """The reason for its place in the list."""
+        return self.reason or "; ".join(self.reasons or ()) or self.msg or ""
+
+
+def is_done(task: TaskResult | None) -> bool:
+    """Whether a task was run and did not fail."""
+    return bool(task and not task.has_failed and not task.skipped)
+
+
+@dataclass(frozen=True)
+class _EndedTask(TaskResult):
+    """The task whose error ended the recovery; C(waited_seconds) is the time limit for the return of the host."""
+
+    waited_seconds: t.Union[Json, Absent] = ABSENT
+
+
+@dataclass(frozen=True)
+class _LedgerHost:
+    name: str
+    state: str
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _HostTask(TaskResult):
+    """What C(host) has returned."""
+
+    host: Maybe[_LedgerHost] = ABSENT
+
+
+@dataclass(frozen=True)
+class CleanupTask(TaskResult):
+    """What C(evacuation_cleanup) has returned."""
+
+    cleaned: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    superseded: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    deleted: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    kept: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    refused: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+
+
+@dataclass(frozen=True)
+class _OpenRecord:
+    id: t.Optional[str]
+    domain: ReportedDomain
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _ReleaseTask(TaskResult):
+    """What C(boot_guard) has returned."""
+
+    guard: Maybe[GuardState] = ABSENT
+    open_records: Maybe[tuple[_OpenRecord, ...]] = ABSENT
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for a result without the state of the guard."""
+        if is_done(self) and not self.guard:
+            raise ShapeError("guard", "there")
+
+
+@dataclass(frozen=True)
+class _StartsTask(TaskResult):
+    """What C(recover_plan) has returned of the domains to start."""
+
+    forget: Maybe[tuple[DomainVerdict, ...]] = ABSENT
+    refuse: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+
+
+@dataclass(frozen=True)
+class LoopItem:
+    """The C(item) of a loop over domains."""
+
+    uuid: str
+    name: t.Optional[str]
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DomainTurn(TaskResult):
+    """The turn of a loop about one domain, its C(item)."""
+
+    domain: Maybe[ReportedDomain] = ABSENT
+
+
+@dataclass(frozen=True)
+class _DomainLoop(TaskResult):
+    results: Maybe[tuple[DomainTurn, ...]] = ABSENT
+
+
+@dataclass(frozen=True)
+class _ReturnTask:
+    """What C(recover_plan) has returned of the moves back."""
+
+    moves: Maybe[tuple[MoveBack, ...]] = ABSENT
+    skipped: Maybe[tuple[DomainVerdict, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _MovesLoop(TaskResult):
+    """The loop of C(live_migrate) over the sources."""
+
+    results: Maybe[tuple[DomainsResult, ...]] = ABSENT
+
+
+@dataclass(frozen=True)
+class _ProtectTask:
+    """The result of C(protect). It is no L(TaskResult), because its C(skipped) is a list of domains."""
+
+    failed: t.Union[bool, Absent] = ABSENT
+    unreachable: t.Union[bool, Absent] = ABSENT
+    conflicts: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the task failed, or did not reach its host."""
+        return bool(self.failed or self.unreachable)
+
+
+@dataclass(frozen=True)
+class HostTasks:
+    """What the tasks of a recovery have returned on one host; None for a task that was not reached.
+
+    :arg ended: the task that ended the recovery there.
+    :arg reached: whether the host could be reached; C(answered): whether its libvirt answered.
+    :arg entry: of C(host), before anything was changed.
+    :arg starts: the plan of the domains to start; C(started): the loop of C(domain_start).
+    :arg returning: the plan of the moves back; C(fits) and C(moved): the loops of C(scheduler_check) and C(live_migrate).
+    """
+
+    ended: t.Optional[_EndedTask]
+    reached: t.Optional[TaskResult]
+    answered: t.Optional[TaskResult]
+    entry: t.Optional[_HostTask]
+    cleaned: t.Optional[CleanupTask]
+    released: t.Optional[_ReleaseTask]
+    starts: t.Optional[_StartsTask]
+    started: t.Optional[_DomainLoop]
+    enabled: t.Optional[_HostTask]
+    returning: t.Optional[_ReturnTask]
+    fits: t.Optional[_DomainLoop]
+    moved: t.Optional[_MovesLoop]
+    protected: t.Optional[_ProtectTask]
+
+    @classmethod
+    def from_results(cls, host: str, tasks: Mapping[str, Mapping[str, Json] | None]) -> HostTasks:
+        """Return the results of a host.
+
+        :arg tasks: results by the name of the field, and by host.
+        """
+        return decode(cls, {field.name: (tasks.get(field.name) or {}).get(host) or None for field in dataclasses.fields(cls)}, "_work.tasks")
+
+    @property
+    def moves(self) -> tuple[MoveBack, ...]:
+        """The domains that were to move back."""
+        return (self.returning.moves or ()) if self.returning else ()
