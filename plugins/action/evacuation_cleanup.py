@@ -79,8 +79,8 @@ class ActionModule(FleetAction):
 
     def _build_result(self, outcome: CleanupOutcome, here: str, ledger: Ledger | None) -> JsonObject:
         result = outcome.as_result()
-        refused = {entry["uuid"] for entry in outcome.refused}
-        warnings = [f"Domain {entry['name']} was not cleaned from {here}: {entry['reason']}" for entry in outcome.refused]
+        refused = {entry.uuid for entry in outcome.refused}
+        warnings = [f"Domain {entry.name} was not cleaned from {here}: {entry.reason}" for entry in outcome.refused]
         warnings += [missing_text(one) for one in outcome.missing_records if one.domain.uuid not in refused]
         warnings += ledger.problems if ledger else []
         if self._task.diff:
@@ -114,6 +114,6 @@ def _list_other_uris(settings: Settings, here: str, ledger: Ledger, identity: Ho
 
 
 def _diff_cleanup(outcome: CleanupOutcome, here: str) -> JsonObject:
-    before: Result = {entry["name"]: {"defined": entry["undefined"], "files": [file["path"] for file in entry["quarantined"]]} for entry in outcome.cleaned}
-    after: Result = {entry["name"]: {"defined": False, "files": []} for entry in outcome.cleaned}
+    before: Result = {entry.name: {"defined": entry.undefined, "files": [file.path for file in entry.quarantined]} for entry in outcome.cleaned}
+    after: Result = {entry.name: {"defined": False, "files": []} for entry in outcome.cleaned}
     return {"before": before, "after": after, "before_header": f"evacuated domains on {here}", "after_header": f"evacuated domains on {here}"}

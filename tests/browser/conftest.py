@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Body
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import ReportData, Scope, build_document, gather_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import as_html
 from ansible_collections.kvmfleet.migration.tests.browser.window import Window
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.nights import Body
 
 MANY = 10_000
 

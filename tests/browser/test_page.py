@@ -13,12 +13,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Body
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report import formats
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.moves import describe_move, summarize_downtimes
 from ansible_collections.kvmfleet.migration.tests.browser.conftest import MANY, Page
 from ansible_collections.kvmfleet.migration.tests.browser.window import DESK, PHONE, TABLET, Window
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.nights import Body
 
 NOT_MOVED = ("conflict", "cancelled", "failed", "error")
 # What README and docs/report.md show of a page.

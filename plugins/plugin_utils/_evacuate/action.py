@@ -60,7 +60,7 @@ def build_assessment(run: Evacuation) -> EvacuationPlan:
         lost_until_return=tuple(replace(job.as_entry(), reasons=tuple(job.lost)) for job in run.jobs if job.lost),
         unaccounted=decode(tuple[ListedDomain, ...], encode(run.unaccounted)),
         missing_records=tuple(encode(run.missing_records)),
-        ages={job.name: age_seconds(job.saved.get("at")) for job in run.jobs},
+        ages={job.name: age_seconds(job.saved.at or None) for job in run.jobs},
         domains=tuple(replace(job.as_entry(), wanted_state=job.wanted) for job in run.open_jobs()),
         refused=(*(ListedDomain(job.uuid, job.name, reason=str(job.error)) for job in run.jobs if job.error), *damaged),
     )

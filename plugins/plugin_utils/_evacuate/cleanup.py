@@ -33,13 +33,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
-from .._ledger.documents import Body
 from .._ledger.host_decisions import closing_status
 from .._ledger.host_entries import host_lock_name
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove, copy_text, missing_text
 from .._ledger.rules import describe_record
-from .tombstones import LostTombstone, Tombstone, build_question, find_tombstones, find_unfinished
+from .tombstones import CleanedDomain, KeptImage, LostTombstone, Tombstone, UncleanedDomain, build_question, find_tombstones, find_unfinished
 
 
 def judge_retention(
@@ -132,11 +131,11 @@ class DoubleRunAlarm(Unsafe):
 class CleanupOutcome:
     """The results of the domains, as the module returns them."""
 
-    cleaned: list[Body] = field(default_factory=list)
-    kept: list[Body] = field(default_factory=list)
-    refused: list[Body] = field(default_factory=list)
-    superseded: list[Body] = field(default_factory=list)
-    deleted: list[Body] = field(default_factory=list)
+    cleaned: list[CleanedDomain] = field(default_factory=list)
+    kept: list[KeptImage] = field(default_factory=list)
+    refused: list[UncleanedDomain] = field(default_factory=list)
+    superseded: list[UncleanedDomain] = field(default_factory=list)
+    deleted: list[QuarantineEntry] = field(default_factory=list)
     missing_records: list[RememberedMove] = field(default_factory=list)
 
     def as_result(self) -> dict[str, Json]:
@@ -223,10 +222,10 @@ class HostCleanup:
                 outcome.missing_records.append(move)
             else:
                 continue
-            outcome.refused.append({**tombstone.list_entry(), "reason": f"{plan.reason}. {told}" if plan.kind == ALARM else told})
+            outcome.refused.append(tombstone.list_uncleaned(f"{plan.reason}. {told}" if plan.kind == ALARM else told))
 
     def _refuse_domain(self, tombstone: Tombstone, reason: str, outcome: CleanupOutcome) -> None:
-        outcome.refused.append({**tombstone.list_entry(), "reason": reason})
+        outcome.refused.append(tombstone.list_uncleaned(reason))
         self.ledger.witness.report_event(tombstone.record, "cleanup.refused", self.by, reason)
 
     def _survey_domains(self, waiting: Sequence[Tombstone | LostTombstone]) -> dict[str, CleanupPlan]:
@@ -253,9 +252,9 @@ class HostCleanup:
         if due:
             answer = self.phase("expire", {"host_id": self.here.host_id, "due": due, "check": self.check})
             expired = QuarantineExpiry(_read_entries(answer["deleted"]), _read_entries(answer["kept"]))
-            outcome.deleted += encode(expired.deleted)
+            outcome.deleted += expired.deleted
             kept += expired.kept
-        outcome.kept += [{"uuid": None, "name": None, "target": None, "path": None, "only_copy": True, **encode(entry)} for entry in kept]
+        outcome.kept += [KeptImage(entry.uuid or None, entry.name or None, entry.record, None, None, True, entry.reason, entry.paths) for entry in kept]
 
     def _clean_locked(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
         """Clean up one domain while no move to this host can be booked; the failure of one domain does not stop the others."""
@@ -269,7 +268,7 @@ class HostCleanup:
             self.ledger.witness.report_event(tombstone.record, "cleanup.failed", self.by, str(error))
             if isinstance(error, Unreachable):
                 raise
-            outcome.refused.append({**tombstone.list_entry(), "reason": str(error)})
+            outcome.refused.append(tombstone.list_uncleaned(str(error)))
 
     def _is_still_open(self, tombstone: Tombstone) -> bool:
         """Whether the tombstone is still open: another task that cleans the same host may have been faster, and reports its own work."""
@@ -289,7 +288,7 @@ class HostCleanup:
             # A record that was given up shows that the domain is not here: a person has to decide.
             came_back = [record for record in (tombstone.record, *tombstone.older) if record.status == s.DONE]
             self._complete_records(came_back, plan.reason, REASON_SUPERSEDED)
-            outcome.superseded.append({**tombstone.list_entry(), "reason": plan.reason})
+            outcome.superseded.append(tombstone.list_uncleaned(plan.reason))
         else:
             done = decode(CleanupDone, {**(answer.done or {}), "changed": answer.changed})
             self._complete_records([tombstone.record], _cleanup_detail(done, plan), None)
@@ -314,16 +313,17 @@ def _cleanup_detail(done: CleanupDone, plan: CleanupPlan) -> str:
 
 
 def _add_cleaned(tombstone: Tombstone, plan: CleanupPlan, done: CleanupDone, outcome: CleanupOutcome) -> None:
-    about = {"where": plan.where, "nvram": plan.nvram, "tpm": plan.tpm, "undefined": done.undefined, "restore": done.restore}
-    superseded = [record.id for record in tombstone.older]
-    outcome.cleaned.append({**tombstone.list_entry(), **about, "quarantined": encode(done.quarantined), "superseded": superseded})
-    outcome.kept += [{**tombstone.list_entry(), **encode(disk)} for disk in done.kept]
+    uuid, name, record = tombstone.uuid, tombstone.name, tombstone.record.id
+    superseded = tuple(older.id for older in tombstone.older)
+    state = (plan.where, plan.nvram, plan.tpm, done.undefined, done.restore)
+    outcome.cleaned.append(CleanedDomain(uuid, name, record, *state, done.quarantined, superseded))
+    outcome.kept += [KeptImage(uuid, name, record, disk.target, disk.path, disk.only_copy, disk.reason) for disk in done.kept]
 
 
 def _add_predicted(tombstone: Tombstone, plan: CleanupPlan, storage: str, outcome: CleanupOutcome) -> None:
     """Predict what L(HostCleanup) would do. The quarantine paths of files and the command to restore them are known only afterwards."""
     if plan.kind == SUPERSEDED:
-        outcome.superseded.append({**tombstone.list_entry(), "reason": plan.reason})
+        outcome.superseded.append(tombstone.list_uncleaned(plan.reason))
         return
     moving = [disk for disk in plan.disks if disk.quarantine and storage != "keep"]
     files = [QuarantinedDisk(disk.target, disk.path, None) for disk in moving]

@@ -35,7 +35,7 @@ from .evidence import PowerOffEvidence
 from .fleet_answers import FleetAnswers, FoundLocks, LockState, SourceAnswers, SurvivorView, UnaccountedDomain, list_libvirt_uris, list_ssh_endpoints
 from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain, wanted_state
 from .reservation import EvacuationReservation, build_request
-from .source import age_seconds, check_document, check_still_not_granted, has_saved_disks, list_candidates, resolve_source, select_candidates
+from .source import age_seconds, check_saved_values, check_still_not_granted, has_saved_disks, list_candidates, resolve_source, select_candidates
 from .start_checks import AcceptedLocks, is_fenced, list_expiring_images, list_images, refuse_locked_images, seconds_to_wait
 from .starts import DomainStarter
 
@@ -99,7 +99,7 @@ class Evacuation:
             self._keep_error(job, lambda job: start_checks.check_inactive(job, self.fleet))
             self._keep_error(job, lambda job: check_known(job.name, job.uuid, self.missing_records))
         held = {record.domain.uuid for record in self.context.ledger.list_records(unsettled_only=True)}
-        self.unaccounted = self.fleet.list_unaccounted([document.body for document in self.context.ledger.list_domains()], held)
+        self.unaccounted = self.fleet.list_unaccounted([document.domain for document in self.context.ledger.list_domains()], held)
         self._add_warnings()
 
     def prove_source_off(self, starts: bool = True) -> None:
@@ -192,16 +192,16 @@ class Evacuation:
         context, options = self.context, self.context.options
         found = list_candidates(context.ledger, self.source)
         chosen, self.before = select_candidates(found, options.domains, context.ledger, self.source)
-        jobs = [EvacuationJob(one, self.source, wanted_state(one.document.get("protected"), options.state)) for one in found]
+        jobs = [EvacuationJob(one, self.source, wanted_state(one.entry.saved, options.state)) for one in found]
         wanted = {one.uuid for one in chosen}
         self.jobs = sorted((job for job in jobs if job.uuid in wanted), key=lambda job: job.sort_key)
         self.not_selected = [job.as_entry() for job in jobs if job.uuid not in wanted]
         for job in self.jobs:
             self._keep_error(job, self._check_saved)
-        self.acceptance.check_known(path for job in jobs if has_saved_disks(job.candidate.document) for path in lockable_paths(job.disks))
+        self.acceptance.check_known(path for job in jobs if has_saved_disks(job.candidate.entry) for path in lockable_paths(job.disks))
 
     def _check_saved(self, job: EvacuationJob) -> None:
-        check_document(job.candidate.document)
+        check_saved_values(job.candidate.entry)
         build_request(job)
         start_checks.check_saved(job, self.context.options.accept_fresh)
         self.context.warnings += [start_checks.fresh_warning(job, file) for file in job.fresh if job.is_open]
@@ -215,11 +215,11 @@ class Evacuation:
 
     def _domain_to_probe(self, job: EvacuationJob) -> DomainToProbe:
         fresh = tuple(file.path for file in job.fresh)
-        return DomainToProbe(job.uuid, job.disks, tuple(job.files), fresh, self._tokens_for(job), job.saved["request"])
+        return DomainToProbe(job.uuid, job.disks, tuple(job.files), fresh, self._tokens_for(job), job.saved.request or {})
 
     def _tokens_for(self, job: EvacuationJob) -> HostTokens:
         """Return the tokens of the host that the domain was saved on; they identify its disks, wherever it was moved since."""
-        saved_on = str((job.saved.get("host") or {}).get("host_id") or "")
+        saved_on = str((job.saved.host and job.saved.host.host_id) or "")
         entry = next((entry for entry in self.entries if saved_on and entry.host_id == saved_on), None)
         return HostTokens(saved_on, (entry.folders or {}) if entry else {})
 
@@ -251,8 +251,8 @@ class Evacuation:
         if not self.source.is_held_at_boot:
             context.warnings.append(f"No boot guard holds {self.source.name} at its next boot: keep it off the network until it has been cleaned up.")
         for job in self.jobs:
-            if job.saved.get("host") and not host_of(job.saved["host"]).is_same(self.source.host_ref):
-                at = f"{job.saved['host'].get('host')} (saved {age_seconds(job.saved.get('at'))} s ago)"
+            if job.saved.host and not job.saved.host.is_same(self.source.host_ref):
+                at = f"{job.saved.host.host} (saved {age_seconds(job.saved.at or None)} s ago)"
                 context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: later changes are not included.")
 
     def _check_locks(self, seen_since: bool, waits: bool = True) -> dict[str, LockState]:

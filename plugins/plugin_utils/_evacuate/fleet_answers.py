@@ -15,11 +15,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SshEndpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef, host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef
 
-from .._ledger.documents import Body, HostEntry
+from .._ledger.documents import DomainEntry, HostEntry
 from .._settings.variables import Settings, read_port
-from .source import Source, has_possible_hosts
+from .source import Source
 
 SSH_PORT = 22
 _SAVED_ADDRESS = " (at its saved address)"
@@ -236,14 +236,14 @@ class FleetAnswers:
     def _is_source(self, name: str) -> bool:
         return name in (self.source.name, self.source.name + _SAVED_ADDRESS)
 
-    def list_unaccounted(self, documents: Iterable[Body], held: t.Collection[str]) -> list[UnaccountedDomain]:
+    def list_unaccounted(self, domains: Iterable[DomainEntry], held: t.Collection[str]) -> list[UnaccountedDomain]:
         """Return the domains that records place on hosts that answered, and that none of these has."""
         found = []
-        for document in documents:
-            places = list(map(host_of, document["possible_hosts"] if has_possible_hosts(document) else []))
-            if document["uuid"] in held or not places or self.has_domain(document["uuid"]) or not all(self.has_answered(where) for where in places):
+        for domain in domains:
+            hosts = domain.possible_hosts
+            if domain.uuid in held or not hosts or self.has_domain(domain.uuid) or not all(self.has_answered(host) for host in hosts):
                 continue
-            found.append(UnaccountedDomain(document["uuid"], document["name"], tuple(where.host for where in places)))
+            found.append(UnaccountedDomain(domain.uuid, domain.name, tuple(host.host for host in hosts)))
         return found
 
 

@@ -16,9 +16,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import NeededFile, SavedDisk, SavedFile
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, NeededFile, SavedDisk, SavedFile
 
-from .._ledger.documents import Body, Stored
+from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
 from .._settings.variables import Settings
 from .source import Candidate, Source
@@ -116,19 +116,19 @@ class EvacuationJob:
     @property
     def name(self) -> str:
         """The domain's name."""
-        return str(self.candidate.document["name"])
+        return str(self.candidate.entry.name)
 
     @property
-    def saved(self) -> Body:
+    def saved(self) -> DomainProtection:
         """What C(protect) saved of it; empty if it never did."""
-        saved = self.candidate.document.get("protected")
-        return saved if isinstance(saved, dict) else {}
+        return self.candidate.entry.saved or DomainProtection()
 
     @property
     def disks(self) -> tuple[SavedDisk, ...]:
         """The disks as C(protect) saved them. An earlier version kept only in the domain's request which of them are C(shareable)."""
-        shared = {disk["target"] for disk in self.saved["request"].get("disks") or () if disk.get("shareable")}
-        return tuple(decode(SavedDisk, {"shareable": disk["target"] in shared, **disk}) for disk in self.saved["disks"])
+        requested = t.cast("Sequence[JsonObject]", (self.saved.request or {}).get("disks") or ())
+        shared = {disk["target"] for disk in requested if disk.get("shareable")}
+        return tuple(decode(SavedDisk, {"shareable": disk["target"] in shared, **disk}) for disk in self.saved.disks or ())
 
     @property
     def is_open(self) -> bool:
@@ -143,21 +143,20 @@ class EvacuationJob:
     @property
     def sort_key(self) -> tuple[int, int, str]:
         """The order of the planner: by priority, then by size."""
-        given = self.saved.get("request")
-        request = given if isinstance(given, dict) else {}
+        request = self.saved.request or {}
         return -_int_or_zero(request.get("priority")), -_int_or_zero(request.get("memory_mib")), self.uuid
 
     def as_entry(self) -> ListedDomain:
         """Return the domain as it is listed."""
-        return ListedDomain(self.uuid, self.name, self.saved.get("state"), self.saved.get("at"))
+        return ListedDomain(self.uuid, self.name, self.saved.state or None, self.saved.at or None)
 
 
-def wanted_state(saved: Json, option: str) -> str:
+def wanted_state(saved: t.Optional[DomainProtection], option: str) -> str:
     """Return the wanted state of the domain: that of the option, or else the last known one."""
     if option != STATE_AS_RECORDED:
         return domain_states.RUNNING if option == STATE_RUNNING else domain_states.SHUTOFF
     # If a document has neither, nothing is started.
-    return str(saved.get("state")) if isinstance(saved, dict) else domain_states.SHUTOFF
+    return str(saved.state or None) if saved else domain_states.SHUTOFF
 
 
 def _int_or_zero(value: Json) -> int:

@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef, host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, CpuVerdict
 
 from .._ledger.documents import Stored
@@ -49,7 +49,8 @@ def filters_for(job: EvacuationJob) -> tuple[Filter, ...]:
 def build_request(job: EvacuationJob) -> Request:
     """Return what the domain needs. Raises L(InvalidArgument) for an invalid saved request."""
     try:
-        return Request.from_needs(job.saved.get("request"), job.uuid, job.name, job.source.name, job.source.entry.host_uuid or "", source_id=job.source.host_id)
+        source = job.source
+        return Request.from_needs(job.saved.request or None, job.uuid, job.name, source.name, source.entry.host_uuid or "", source_id=source.host_id)
     except InvalidArgument as error:
         raise InvalidArgument(f"The saved requirements of domain {job.name} ({job.uuid}) are invalid: {error.message}", "It was not started.") from error
 
@@ -115,7 +116,7 @@ class EvacuationReservation:
         """Bring a new record to C(pre-migrating), while L(lock_host). Raises L(Conflict), with the record, if the host cannot accept the domain."""
         verdict = self._judge_host(job)
         stored = self.context.ledger.open_record(self._records.get(job.uuid) or self._make_record(job, evidence))
-        if stored.record.generation != int(job.candidate.document.get("generation") or 0) + 1:
+        if stored.record.generation != (job.candidate.entry.generation or 0) + 1:
             self._advance_record(stored, s.CONFLICT, "Another run had a record of this domain meanwhile.")
             raise Conflict(f"Another run had a record of domain {job.name} meanwhile. It was not started.", "Run the task again.")
         if not verdict.passed:
@@ -174,14 +175,14 @@ def _state_before(job: EvacuationJob) -> Before:
     """Return the domain as it was saved."""
     saved = job.saved
     # After its new host has protected the domain, only the record still has its disks on this host.
-    disks = saved.get("disks") if host_of(saved.get("host") or {}).is_same(job.source.host_ref) else None
+    disks = saved.disks or () if saved.host and saved.host.is_same(job.source.host_ref) else None
     return Before(
-        state=saved.get("state"),
-        persistent=saved.get("persistent"),
-        autostart=saved.get("autostart"),
-        state_at=saved.get("state_at"),
-        saved_at=saved.get("at"),
-        disks=None if disks is None else tuple(disks),
+        state=saved.state or None,
+        persistent=bool(saved.persistent),
+        autostart=bool(saved.autostart),
+        state_at=saved.state_at or None,
+        saved_at=saved.at or None,
+        disks=disks,
     )
 
 

@@ -14,86 +14,58 @@ from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, host_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk, SavedFile
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk, SavedFile
 
-from .._ledger.documents import Body, HostEntry
+from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_granted
 from .._ledger.ledger import Ledger
 from .._ledger.rules import holds_domain
 
-ValueCheck = Callable[[Json], bool]
-
 _SAVED_STATES = (domain_states.RUNNING, domain_states.PAUSED, domain_states.SHUTOFF)
 
 
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str)
-
-
-def _is_optional_text(value: Json) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _is_flag(value: Json) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_list_of(kind: type[SavedDisk | SavedFile], value: Json) -> bool:
+def _is_list_of(kind: type[SavedDisk | SavedFile], documents: Maybe[tuple[JsonObject, ...]]) -> bool:
     try:
-        return isinstance(value, list) and all(decode(kind, one) for one in value)
+        return isinstance(documents, tuple) and all(decode(kind, one) for one in documents)
     except ShapeError:
         return False
 
 
-def _is_disk_list(value: Json) -> bool:
-    return _is_list_of(SavedDisk, value)
+def _has_request(saved: DomainProtection) -> bool:
+    return bool(saved.request is not None and saved.request is not ABSENT and isinstance(saved.request.get("disks", []), list))
 
 
-def _is_file_list(value: Json) -> bool:
-    """A document that an older release has saved has no files."""
-    return value is None or _is_list_of(SavedFile, value)
-
-
-_SAVED_FIELDS: Mapping[str, ValueCheck] = {
-    "definition": lambda value: isinstance(value, str) and bool(value),
-    "persistent": _is_flag,
-    "autostart": _is_flag,
-    "state": lambda value: value in _SAVED_STATES,
-    "request": lambda value: isinstance(value, dict) and isinstance(value.get("disks", []), list),
-    "disks": _is_disk_list,
-    "host": lambda value: isinstance(value, dict) and _is_text(value.get("host_id")),
-    "tpm": _is_optional_text,
-    "files": _is_file_list,
+# A value that is not of its type counts as missing, and is in C(extra).
+_SAVED_FIELDS: Mapping[str, Callable[[DomainProtection], bool]] = {
+    "definition": lambda saved: bool(saved.definition),
+    "persistent": lambda saved: isinstance(saved.persistent, bool),
+    "autostart": lambda saved: isinstance(saved.autostart, bool),
+    "state": lambda saved: saved.state in _SAVED_STATES,
+    "request": _has_request,
+    "disks": lambda saved: _is_list_of(SavedDisk, saved.disks),
+    "host": lambda saved: bool(saved.host and saved.host.host_id is not None),
+    "tpm": lambda saved: "tpm" not in saved.extra,
+    # A document that an older release has saved has no files.
+    "files": lambda saved: "files" not in saved.extra and _is_list_of(SavedFile, saved.files or ()),
 }
 
 
-def has_possible_hosts(document: Body) -> bool:
-    """Whether the document has the possible hosts of its domain."""
-    places = document.get("possible_hosts")
-    return isinstance(places, list) and all(isinstance(place, dict) for place in places)
-
-
-def has_saved_disks(document: Body) -> bool:
+def has_saved_disks(entry: DomainEntry) -> bool:
     """Whether a protected domain's document has its request and its disks."""
-    saved = document.get("protected")
-    return isinstance(saved, dict) and all(_SAVED_FIELDS[key](saved.get(key)) for key in ("request", "disks"))
+    saved = entry.saved
+    return saved is not None and all(_SAVED_FIELDS[key](saved) for key in ("request", "disks"))
 
 
-def check_document(document: Body) -> None:
-    """Raise L(InvalidState) for the first invalid value in a protected domain's document."""
-    saved = document.get("protected")
-    name = f"The ledger's document of domain {document.get('name')} ({document.get('uuid')})"
-    if not has_possible_hosts(document):
-        raise InvalidState(
-            f"{name} does not tell where the domain may be: its possible_hosts is not a list of hosts.", "It was not started. Repair the document."
-        )
-    if not isinstance(saved, dict):
+def check_saved_values(entry: DomainEntry) -> None:
+    """Raise L(InvalidState) if the domain was never protected, or if a value that was saved of it is invalid."""
+    saved, name = entry.saved, f"The ledger's document of domain {entry.name} ({entry.uuid})"
+    if saved is None:
         raise InvalidState(f"{name} has no readable saved definition.", "It was not started. Protect its host again when it is back.")
-    wrong = [key for key, check in _SAVED_FIELDS.items() if not check(saved.get(key))]
+    wrong = [key for key, is_valid in _SAVED_FIELDS.items() if not is_valid(saved)]
     if wrong:
         raise InvalidState(f"{name} is damaged: the saved {', '.join(wrong)} is invalid.", "It was not started. Protect its host again.")
 
@@ -155,20 +127,19 @@ def check_still_not_granted(ledger: Ledger, source: Source) -> None:
 class Candidate:
     """A domain that may be on the dead host: its document, and the unsettled record that holds it, if any."""
 
-    document: Body
+    entry: DomainEntry
     record: t.Optional[MoveRecord]
 
     @property
     def uuid(self) -> str:
         """The domain's UUID."""
-        return str(self.document["uuid"])
+        return self.entry.uuid
 
     @property
     def possible_hosts(self) -> list[HostRef]:
         """All hosts that it may be on, by its document and its record."""
-        saved = map(host_of, self.document["possible_hosts"] if has_possible_hosts(self.document) else [])
         found: list[HostRef] = []
-        for host in [*saved, *(self.record.ends if self.record else ())]:
+        for host in [*self.entry.possible_hosts, *(self.record.ends if self.record else ())]:
             if not any(host.is_same(other) for other in found):
                 found.append(host)
         return found
@@ -179,9 +150,8 @@ def list_candidates(ledger: Ledger, source: Source) -> list[Candidate]:
     # Documents first: the lock on the domain brings records that are opened later into the decision.
     documents = ledger.list_domains()
     held = {record.domain.uuid.lower(): record for record in ledger.list_records(unsettled_only=True) if holds_domain(record)}
-    found = [Candidate(document.body, held.get(document.domain.uuid)) for document in documents]
-    # If a document has no possible hosts, its domain may be on this host.
-    return [one for one in found if not has_possible_hosts(one.document) or any(host.may_be(source.host_ref) for host in one.possible_hosts)]
+    found = [Candidate(document.domain, held.get(document.domain.uuid)) for document in documents]
+    return [one for one in found if any(host.may_be(source.host_ref) for host in one.possible_hosts)]
 
 
 def select_candidates(
@@ -199,7 +169,7 @@ def select_candidates(
     chosen: dict[str, Candidate] = {}
     done: dict[str, MoveRecord] = {}
     for name in wanted:
-        named = [one for one in found if name in (one.uuid, one.document["name"])]
+        named = [one for one in found if name in (one.uuid, one.entry.name)]
         if len(named) > 1:
             uuids = ", ".join(one.uuid for one in named)
             raise Conflict(f"Several domains that may be on {source.name} are named {name!r}: {uuids}.", "Specify the domain by its UUID.")

@@ -22,7 +22,16 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import NotXml, parse_xml
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import REPLACEABLE, NeededFile, SavedDisk, SavedFile, lockable_paths
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import (
+    NVRAM,
+    REPLACEABLE,
+    TPM,
+    DomainProtection,
+    NeededFile,
+    SavedDisk,
+    SavedFile,
+    lockable_paths,
+)
 
 from .._ledger.rules import describe_record
 from .evidence import PowerOffEvidence
@@ -49,13 +58,13 @@ class AcceptedLocks:
     :arg by: who runs the task.
     """
 
-    option: t.Optional[Mapping[str, t.Any]]
+    option: t.Optional[JsonObject]
     by: str
     _images: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         given = self.option or {}
-        self._images = frozenset(given.get("images") or ())
+        self._images = frozenset(t.cast("Sequence[str]", given.get("images") or ()))
         if self.option is not None and not (self._images and str(given.get("reason") or "").strip()):
             raise InvalidArgument(
                 "accept_locked names no image, or has no reason.", "Give the images, and how a person knows that nobody writes to them. Nothing was started."
@@ -202,7 +211,7 @@ def check_saved(job: EvacuationJob, accept_fresh: Collection[str] = ()) -> None:
         if disk.is_needed and not _is_seen_by_others(disk, job):
             job.lost.append(_why_lost(disk))
     _check_files(job, accept_fresh)
-    if job.wanted == domain_states.SHUTOFF and not saved.get("persistent"):
+    if job.wanted == domain_states.SHUTOFF and not saved.persistent:
         raise NotSupported(f"Domain {job.name} is transient and cannot be off. It was not started.", "Use state: running.")
 
 
@@ -216,7 +225,7 @@ def _why_lost(disk: SavedDisk) -> str:
 
 def _check_files(job: EvacuationJob, accept_fresh: Collection[str]) -> None:
     """Sort the files that the domain needs beside its disks: proved elsewhere, to be created, or lost with its host."""
-    saved = [decode(SavedFile, file) for file in job.saved.get("files") or ()]
+    saved = [decode(SavedFile, file) for file in job.saved.files or ()]
     proved = {(file.what, file.path): file for file in saved}
     for needed in _needed_files(job.saved):
         file = proved.get((needed.what, needed.path))
@@ -228,14 +237,15 @@ def _check_files(job: EvacuationJob, accept_fresh: Collection[str]) -> None:
             job.lost.append(_why_file_is_lost(needed, job))
 
 
-def _needed_files(saved: Mapping[str, t.Any]) -> list[NeededFile]:
+def _needed_files(saved: DomainProtection) -> list[NeededFile]:
     """Return the files that the saved definition needs. An unreadable definition is refused later, at the start."""
     try:
-        found = list_needed_files(parse_xml(str(saved.get("definition") or "")))
+        found = list_needed_files(parse_xml(saved.definition or ""))
     except NotXml:
         found = []
     listed = {file.what for file in found}
-    return found + [NeededFile(what, "file", saved[what]) for what in REPLACEABLE if saved.get(what) and what not in listed]
+    paths = {NVRAM: saved.nvram, TPM: saved.tpm}
+    return found + [NeededFile(what, "file", path) for what in REPLACEABLE if (path := paths[what]) and what not in listed]
 
 
 def _why_file_is_lost(file: NeededFile, job: EvacuationJob) -> str:
@@ -287,8 +297,8 @@ def _hosts_that_see_all(job: EvacuationJob) -> Sequence[str]:
     return sorted(frozenset.intersection(*needed) - {job.source.host_id}) if needed else ()
 
 
-def _host_when_saved(saved: Mapping[str, t.Any]) -> str:
-    return str((saved.get("host") or {}).get("host"))
+def _host_when_saved(saved: DomainProtection) -> str:
+    return str(saved.host.host if saved.host else None)
 
 
 def check_destination(here: HostRef, source: HostRef) -> None:

@@ -31,6 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import HostTokens
 
 from .._migrate.follow import ControllerGone
+from .._scheduler.request import read_request
 from .evidence import PowerOffEvidence, SilenceRenewal
 from .job import EvacuationContext, EvacuationJob
 from .start_checks import AcceptedLocks, is_fenced
@@ -169,11 +170,11 @@ class DomainStarter:
             settle_only=settle_only,
             uuid=job.uuid,
             name=job.name,
-            definition=saved["definition"],
-            persistent=saved["persistent"],
-            autostart=bool(saved["autostart"]),
+            definition=saved.definition or None,
+            persistent=bool(saved.persistent),
+            autostart=bool(saved.autostart),
             wanted=record.wanted_state or "",
-            sources=tuple((disk["target"], disk["source"]) for disk in saved["request"].get("disks") or ()),
+            sources=tuple((disk.target, disk.source or "") for disk in read_request(saved.request or None).disks or ()),
             disks=job.disks,
             files=tuple(job.files),
             fresh=tuple(file.path for file in job.fresh),

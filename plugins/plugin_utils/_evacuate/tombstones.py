@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import CleanupQuestion
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, ShapeError, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import CleanupQuestion, QuarantinedDisk
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, ShapeError, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk
@@ -29,6 +29,53 @@ from .._ledger.remembered import RememberedMove
 
 # The wanted state of an evacuation that only defines the domain.
 _DEFINED_STATES = ("defined", "shut off")
+
+
+@dataclass(frozen=True)
+class CleanedDomain:
+    """A domain that was cleaned from the host, or would be; see L(CleanupPlan) and L(CleanupDone).
+
+    :arg record: the ID of its record; C(superseded) are the IDs of older ones, which were closed with it.
+    """
+
+    uuid: str
+    name: str
+    record: t.Optional[str]
+    where: t.Optional[str]
+    nvram: t.Optional[str]
+    tpm: t.Optional[str]
+    undefined: bool
+    restore: t.Optional[str]
+    quarantined: tuple[QuarantinedDisk, ...]
+    superseded: tuple[t.Optional[str], ...]
+
+
+@dataclass(frozen=True)
+class UncleanedDomain:
+    """A domain of which nothing was removed from the host, and why."""
+
+    uuid: str
+    name: str
+    record: t.Optional[str]
+    reason: str
+
+
+@dataclass(frozen=True)
+class KeptImage:
+    """A disk, or the quarantine of a record, that was kept, and why.
+
+    :arg only_copy: whether it may be the only copy of its data.
+    :arg paths: of a quarantine, where its files are.
+    """
+
+    uuid: t.Optional[str]
+    name: t.Optional[str]
+    record: t.Optional[str]
+    target: t.Optional[str]
+    path: t.Optional[str]
+    only_copy: bool
+    reason: t.Union[str, Absent] = ABSENT
+    paths: t.Union[tuple[str, ...], Absent] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -48,9 +95,9 @@ class Tombstone:
         """The domain's name, as the record has it."""
         return self.record.domain.name or self.uuid
 
-    def list_entry(self) -> dict[str, Json]:
-        """Return its keys for every list of the result."""
-        return {"uuid": self.uuid, "name": self.name, "record": self.record.id}
+    def list_uncleaned(self, reason: str) -> UncleanedDomain:
+        """Return its entry in the result if it is not cleaned."""
+        return UncleanedDomain(self.uuid, self.name, self.record.id, reason)
 
 
 @dataclass(frozen=True)
@@ -69,9 +116,9 @@ class LostTombstone:
         """The domain's name, as the host remembers it."""
         return self.move.domain.name or self.uuid
 
-    def list_entry(self) -> dict[str, Json]:
-        """Return its keys for every list of the result."""
-        return {"uuid": self.uuid, "name": self.name, "record": self.move.id}
+    def list_uncleaned(self, reason: str) -> UncleanedDomain:
+        """Return its entry in the result if it is not cleaned."""
+        return UncleanedDomain(self.uuid, self.name, self.move.id, reason)
 
 
 def find_tombstones(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]:

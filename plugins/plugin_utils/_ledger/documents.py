@@ -22,8 +22,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import HOST_STATES
 
-Body = dict[str, t.Any]
-
 
 @dataclass(frozen=True)
 class GuardStatus:

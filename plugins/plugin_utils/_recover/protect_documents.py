@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import describe_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk, SavedDomain, SavedFile
 
-from .._ledger.documents import Body, Document, HostEntry
+from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.rules import describe_record, holds_domain
@@ -65,82 +65,82 @@ _STOP_ONE_COPY = "Find out where the guest runs, shut down the copy that is not 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The decision about a domain: C(kind); C(why), a sentence, if it is not saved; otherwise C(body), its document, and C(changed), the differences."""
+    """The decision about a domain: C(kind); C(why), a sentence, if it is not saved; otherwise C(entry), its document, and C(changed), the differences."""
 
     kind: str
     why: str = ""
-    body: Body = field(default_factory=dict)
+    entry: t.Optional[DomainEntry] = None
     changed: tuple[str, ...] = ()
 
 
-def judge_domain(said: SavedDomain, inputs: ProtectInputs, here: Body, by: str) -> Judgement:
+def judge_domain(said: SavedDomain, inputs: ProtectInputs, here: HostRef, by: str) -> Judgement:
     """Return the decision about a domain that its host has reported.
 
     :arg said: with the hosts that see its disks and files.
-    :arg here: the host, as a place of records.
+    :arg here: the host.
     """
     alarm = _double_run_alarm(said, inputs, here)
     if alarm:
         return Judgement(CONFLICT, alarm)
-    before = inputs.documents[said.uuid].body if said.uuid in inputs.documents else None
+    before = inputs.documents[said.uuid].domain if said.uuid in inputs.documents else None
     hosts = _find_possible_hosts(said, inputs, here, before)
     if hosts is None:
-        return Judgement(SKIPPED, _elsewhere_text(said, inputs, here, before or {}))
+        return Judgement(SKIPPED, _elsewhere_text(said, inputs, here, before))
     return _build_document(said, here, by, before, hosts)
 
 
-def find_missing(inputs: ProtectInputs, here: Body, present: t.Collection[str]) -> list[Body]:
-    """Return the documents of domains that may be on the host according to the ledger and are not on it. Domains with an unsettled record are omitted."""
+def find_missing(inputs: ProtectInputs, here: HostRef, present: t.Collection[str]) -> list[DomainEntry]:
+    """Return the domains that may be on the host according to the ledger and are not on it. Domains with an unsettled record are omitted."""
     return [
-        document.body
+        document.domain
         for uuid, document in inputs.documents.items()
-        if uuid not in present and uuid not in inputs.unsettled and document.domain.includes_host(host_of(here))
+        if uuid not in present and uuid not in inputs.unsettled and document.domain.includes_host(here)
     ]
 
 
-def _double_run_alarm(said: SavedDomain, inputs: ProtectInputs, here: Body) -> str:
+def _double_run_alarm(said: SavedDomain, inputs: ProtectInputs, here: HostRef) -> str:
     """Return why a domain that is active here may also be active elsewhere; empty if nothing indicates that."""
     if not said.active:
         return ""
     record, tombstone = inputs.unsettled.get(said.uuid), inputs.tombstones.get(said.uuid)
-    what = f"Domain {said.name} is active on {here['host']}, but "
+    what = f"Domain {said.name} is active on {here.host}, but "
     if record is not None and not _may_be_active(record, here):
         return f"{what}{describe_record(record)} is unsettled ('{record.status}') and assigns it to another host. It was not saved. {_STOP_ONE_COPY}"
     document = inputs.documents.get(said.uuid)
-    if record is None and tombstone is not None and document is not None and not document.domain.includes_host(host_of(here)):
+    if record is None and tombstone is not None and document is not None and not document.domain.includes_host(here):
         started = tombstone.destination.host
         return f"{what}{describe_record(tombstone)} is 'done': it was started on {started} and may run twice. It was not saved. {_STOP_ONE_COPY}"
     return ""
 
 
-def _may_be_active(record: MoveRecord, here: Body) -> bool:
-    if record.destination.is_same(host_of(here)):
+def _may_be_active(record: MoveRecord, here: HostRef) -> bool:
+    if record.destination.is_same(here):
         return True
-    return record.source.is_same(host_of(here)) and not (record.type == s.EVACUATION and record.status != s.ACCEPTED)
+    return record.source.is_same(here) and not (record.type == s.EVACUATION and record.status != s.ACCEPTED)
 
 
-def _find_possible_hosts(said: SavedDomain, inputs: ProtectInputs, here: Body, before: t.Optional[Body]) -> t.Optional[list[Body]]:
+def _find_possible_hosts(said: SavedDomain, inputs: ProtectInputs, here: HostRef, before: t.Optional[DomainEntry]) -> t.Optional[tuple[HostRef, ...]]:
     """Return where the domain may be, or None if its definition here is a leftover."""
-    ledgers = (before or {}).get("possible_hosts") or []
+    known = before.possible_hosts if before else ()
     if said.uuid in inputs.unsettled:
         record = inputs.unsettled[said.uuid]
-        return (ledgers or [here]) if said.active or record.source.is_same(host_of(here)) else None
+        return (known or (here,)) if said.active or record.source.is_same(here) else None
     # The host is authoritative for its running domains, whatever was done outside the ledger.
-    if said.active or before is None or not ledgers:
-        return [here]
-    return [here if host_of(host).is_same(host_of(here)) else host for host in ledgers] if _includes_host(ledgers, here) else None
+    if said.active or before is None or not known:
+        return (here,)
+    return tuple(here if host.is_same(here) else host for host in known) if before.includes_host(here) else None
 
 
-def _elsewhere_text(said: SavedDomain, inputs: ProtectInputs, here: Body, before: Body) -> str:
+def _elsewhere_text(said: SavedDomain, inputs: ProtectInputs, here: HostRef, before: t.Optional[DomainEntry]) -> str:
     record = inputs.unsettled.get(said.uuid)
     if record is not None:
         return f"{describe_record(record)} is under way"
-    names = ", ".join(str(host.get("host")) for host in before.get("possible_hosts") or [])
-    return f"according to the ledger it is on {names}: the inactive definition on {here['host']} is left over. Started here, it would be recorded on this host"
+    names = ", ".join(str(host.host) for host in (before.possible_hosts if before else ()))
+    return f"according to the ledger it is on {names}: the inactive definition on {here.host} is left over. Started here, it would be recorded on this host"
 
 
-def _build_document(said: SavedDomain, here: Body, by: str, before: t.Optional[Body], hosts: list[Body]) -> Judgement:
-    old = (before or {}).get("protected") or {}
+def _build_document(said: SavedDomain, here: HostRef, by: str, before: t.Optional[DomainEntry], hosts: tuple[HostRef, ...]) -> Judgement:
+    old: JsonObject = (before.protected or {}) if before else {}
     now = utc_now()
     told = {
         "files": [],
@@ -150,37 +150,37 @@ def _build_document(said: SavedDomain, here: Body, by: str, before: t.Optional[B
     }
     kept = {key: told[key] for key in KEPT_KEYS}
     changed = [key for key in KEPT_KEYS if key not in old or _comparable_value(key, old[key]) != _comparable_value(key, kept[key])]
-    changed += ["host"] if _lasting_ref(old.get("host")) != _lasting_ref(here) else []
-    changed += ["name"] if (before or {}).get("name") != said.name else []
-    changed += ["possible_hosts"] if list(map(_lasting_ref, (before or {}).get("possible_hosts") or [])) != list(map(_lasting_ref, hosts)) else []
+    saved_on = before.saved.host if before and before.saved else None
+    changed += ["host"] if not saved_on or _lasting_ref(saved_on) != _lasting_ref(here) else []
+    changed += ["name"] if before is None or before.name != said.name else []
+    changed += ["possible_hosts"] if before is None or list(map(_lasting_ref, before.possible_hosts)) != list(map(_lasting_ref, hosts)) else []
     if before is not None and not changed:
-        return Judgement(UNCHANGED, body=before)
+        return Judgement(UNCHANGED, entry=before)
     since = old["state_at"] if old.get("state_at") and "state" not in changed else now
-    protected = {"origin": None, **old, **kept, "at": now, "by": by, "host": here, "state_at": since}
-    base = before or {"uuid": said.uuid, "last_record": None}
-    return Judgement(SAVED, body={**base, "name": said.name, "possible_hosts": hosts, "protected": protected, "updated_at": now}, changed=tuple(changed))
+    protected = {"origin": None, **old, **kept, "at": now, "by": by, "host": encode(here), "state_at": since}
+    base = before or DomainEntry(said.uuid, said.name, hosts, last_record=None)
+    entry = dataclasses.replace(base, name=said.name, possible_hosts=hosts, protected=protected, updated_at=now)
+    return Judgement(SAVED, entry=entry, changed=tuple(changed))
 
 
-def _lasting_ref(where: t.Optional[Body]) -> t.Optional[Body]:
-    """Return the part of a place whose change is written: libvirt's UUID may differ at each start of its daemon."""
-    return {**where, "host_uuid": None} if where and where.get("host_id") else where
+def _lasting_ref(host: HostRef) -> HostRef:
+    """Return the part of a host whose change is written: libvirt's UUID may differ at each start of its daemon."""
+    return dataclasses.replace(host, host_uuid=None) if host.host_id else host
 
 
-def _with_proof(request: Body, disks: Sequence[SavedDisk]) -> Body:
+def _with_proof(request: JsonObject, disks: Sequence[SavedDisk]) -> JsonObject:
     """Return the request with the disks that the tokens have proved to be shared, whatever the kind of file system."""
     proved = {disk.target: disk.shared for disk in disks if disk.shared is not ABSENT}
-    return {**request, "disks": [{**disk, "shared": proved.get(disk["target"], disk["shared"])} for disk in request["disks"]]}
+    requested = t.cast("Sequence[JsonObject]", request["disks"])
+    return {**request, "disks": [{**disk, "shared": proved.get(str(disk["target"]), t.cast("bool | None", disk["shared"]))} for disk in requested]}
 
 
-def _comparable_value(key: str, value: t.Any) -> t.Any:
+def _comparable_value(key: str, value: Json) -> Json:
     """Leave out the allocated size of images, which grows constantly."""
     if key != "request" or not isinstance(value, dict):
         return value
-    return {**value, "disks": [{name: part for name, part in disk.items() if name != "bytes"} for disk in value.get("disks") or []]}
-
-
-def _includes_host(hosts: list[Body], here: Body) -> bool:
-    return any(host_of(host).is_same(host_of(here)) for host in hosts)
+    disks = t.cast("Sequence[JsonObject]", value.get("disks") or [])
+    return {**value, "disks": [{name: part for name, part in disk.items() if name != "bytes"} for disk in disks]}
 
 
 _FILE_KINDS = ("file", "dir")

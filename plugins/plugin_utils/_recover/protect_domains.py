@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.qemu_locks import has_kept_locks
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, printable_line
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDomain, UnreadableDomain
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDomain, UnreadableDomain
 
 from .._evacuate.source import age_seconds
-from .._ledger.documents import Body, read_domain
+from .._ledger.documents import DomainEntry
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove, missing_text
 from . import protect_documents
@@ -111,8 +112,8 @@ class ProtectOutcome:
     # By store, the domains whose locks outlive this host.
     kept_locks: dict[str, list[str]] = field(default_factory=dict)
     missing_records: list[RememberedMove] = field(default_factory=list)
-    before: dict[str, Body] = field(default_factory=dict)
-    after: dict[str, Body] = field(default_factory=dict)
+    before: dict[str, JsonObject] = field(default_factory=dict)
+    after: dict[str, JsonObject] = field(default_factory=dict)
 
     def list_lock_warnings(self) -> list[str]:
         """Return a sentence for each store that keeps the locks of a dead host."""
@@ -130,17 +131,17 @@ class ProtectOutcome:
         return t.cast("JsonObject", encode({**documents, **others, "unproved": unproved, "missing_records": self.missing_records}))
 
 
-def describe_document(body: Body) -> ListedDocument:
+def describe_entry(entry: DomainEntry) -> ListedDocument:
     """Return a saved domain as it is listed, with its age: how long ago this was written, in whole seconds."""
-    protected = body.get("protected") or {}
+    saved = entry.saved or DomainProtection()
     return ListedDocument(
-        uuid=body["uuid"],
-        name=body["name"],
-        state=protected.get("state"),
-        state_at=protected.get("state_at"),
-        saved_at=protected.get("at"),
-        age_seconds=age_seconds(protected.get("at")),
-        possible_hosts=tuple(place.get("host") for place in body.get("possible_hosts") or []),
+        uuid=entry.uuid,
+        name=entry.name,
+        state=saved.state or None,
+        state_at=saved.state_at or None,
+        saved_at=saved.at or None,
+        age_seconds=age_seconds(saved.at or None),
+        possible_hosts=tuple(host.host for host in entry.possible_hosts),
     )
 
 
@@ -171,13 +172,14 @@ def _disk_text(one: UnprovedImage) -> str:
     return f"Domain {one.name} with its disk {one.target}{path}" if one.target else f"Domain {one.name}"
 
 
-def shown_changes(body: t.Optional[Body], judgement: Judgement) -> Body:
+def shown_changes(entry: t.Optional[DomainEntry], judgement: Judgement) -> JsonObject:
     """Return what a diff shows of a document: what has changed in it, and of a definition only that it has."""
-    protected = (body or {}).get("protected") or {}
-    found: Body = {}
+    document: JsonObject = encode(entry) if entry else {}
+    protected: JsonObject = (entry.protected or {}) if entry else {}
+    found: dict[str, Json] = {}
     for key in judgement.changed:
-        value = protected.get(key) if key in KEPT_KEYS or key == "host" else (body or {}).get(key)
-        found[key] = value if key != _HIDDEN_KEY or value is None else "not shown, it may hold passwords" + (" (changed)" if body is judgement.body else "")
+        value = protected.get(key) if key in KEPT_KEYS or key == "host" else document.get(key)
+        found[key] = value if key != _HIDDEN_KEY or value is None else "not shown, it may hold passwords" + (" (changed)" if entry is judgement.entry else "")
     return found
 
 
@@ -188,14 +190,14 @@ QueryHost = t.Callable[[t.Optional[list[str]]], SaveAnswer]
 
 @dataclass(frozen=True)
 class DomainSaver:
-    """:arg here: the host as a place of records; without host_id in check mode if it would get one now.
+    """:arg here: the host; without host_id in check mode if it would get one now.
 
     :arg ask: asks the host for the domains of these UUIDs, or for all.
     :arg write: false in check mode.
     """
 
     ledger: t.Optional[Ledger]
-    here: Body
+    here: HostRef
     ask: QueryHost
     by: str
     write: bool
@@ -216,7 +218,7 @@ class DomainSaver:
             known = protect_documents.read_inputs(self.ledger)
             answer = self.ask(pending)
             if pending is None:
-                outcome.missing = [describe_document(body) for body in find_missing(known, self.here, answer.present_uuids)]
+                outcome.missing = [describe_entry(entry) for entry in find_missing(known, self.here, answer.present_uuids)]
                 outcome.skipped += [SkippedDomain(uuid, _domain_name(known, uuid), "it is still moving to this host") for uuid in answer.arriving]
                 outcome.skipped += [SkippedDomain(one.uuid, one.name, one.why) for one in answer.unreadable]
             late = [domain for domain in answer.domains if not self._save_domain(domain, known, outcome)]
@@ -227,13 +229,14 @@ class DomainSaver:
 
     def _save_domain(self, said: SavedDomain, known: ProtectInputs, outcome: ProtectOutcome) -> bool:
         """Judge one domain and write it; return false if another process wrote its document since it was read."""
-        host_id = self.here["host_id"]
+        host_id = self.here.host_id
         domain = replace(said, disks=prove_images(said.disks, host_id, known.hosts), files=prove_images(said.files or (), host_id, known.hosts))
         judgement = judge_domain(domain, known, self.here, self.by)
-        if judgement.kind == SAVED and self.write and self.ledger and not self._write_document(self.ledger, known, judgement):
+        entry = judgement.entry
+        if judgement.kind == SAVED and entry and self.write and self.ledger and not self._write_document(self.ledger, known, entry):
             return False
         self._add_to_outcome(domain, known, judgement, outcome)
-        if judgement.body:
+        if entry:
             for disk in domain.disks:
                 if has_kept_locks(disk) and disk.is_lockable:
                     outcome.kept_locks.setdefault(str(disk.mount.store if disk.mount else None), []).append(domain.name)
@@ -241,28 +244,28 @@ class DomainSaver:
             outcome.unproved += list_unproved(domain, host_id, own)
         return True
 
-    def _write_document(self, ledger: Ledger, known: ProtectInputs, judgement: Judgement) -> bool:
-        document = known.documents.get(judgement.body["uuid"])
+    def _write_document(self, ledger: Ledger, known: ProtectInputs, entry: DomainEntry) -> bool:
+        document = known.documents.get(entry.uuid)
         try:
-            ledger.put_domain(read_domain(judgement.body), document.version if document else None)
+            ledger.put_domain(entry, document.version if document else None)
         except Conflict:
             return False
         return True
 
     def _add_to_outcome(self, said: SavedDomain, known: ProtectInputs, judgement: Judgement, outcome: ProtectOutcome) -> None:
-        uuid, name = said.uuid, said.name
+        uuid, name, entry = said.uuid, said.name, judgement.entry
         if judgement.kind == CONFLICT:
             outcome.conflicts.append(ConflictingDomain(uuid, name, judgement.why))
         elif judgement.kind == SKIPPED:
             outcome.skipped.append(SkippedDomain(uuid, name, judgement.why))
-        elif judgement.kind == SAVED:
-            outcome.saved.append(replace(describe_document(judgement.body), changes=judgement.changed))
-            before = known.documents[uuid].body if uuid in known.documents else None
+        elif entry and judgement.kind == SAVED:
+            outcome.saved.append(replace(describe_entry(entry), changes=judgement.changed))
+            before = known.documents[uuid].domain if uuid in known.documents else None
             outcome.before[name] = shown_changes(before, judgement)
-            outcome.after[name] = shown_changes(judgement.body, judgement)
-        else:
-            outcome.unchanged.append(describe_document(judgement.body))
+            outcome.after[name] = shown_changes(entry, judgement)
+        elif entry:
+            outcome.unchanged.append(describe_entry(entry))
 
 
 def _domain_name(known: ProtectInputs, uuid: str) -> str:
-    return str(known.documents[uuid].body["name"]) if uuid in known.documents else uuid
+    return str(known.documents[uuid].domain.name) if uuid in known.documents else uuid

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, IdentityAnswer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
@@ -166,7 +166,7 @@ class ProtectSteps:
         """Save the domains."""
         own = self.find_entry()
         host_id = own.host_id if own else None
-        here = encode(HostRef(self.name, host_id, own.host_uuid if own else None))
+        here = HostRef(self.name, host_id, own.host_uuid if own else None)
         told: list[t.Optional[t.Sequence[JsonObject]]] = []
 
         def ask(uuids: t.Optional[list[str]]) -> SaveAnswer:

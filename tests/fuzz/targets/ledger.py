@@ -176,7 +176,7 @@ def _evacuated(ledger: FileLedger) -> None:
     found, _tombstones = source.select_candidates(source.list_candidates(ledger, dead), None, ledger, dead)
     for candidate in found:
         with contextlib.suppress(KvmfleetError):
-            source.check_document(candidate.document)
+            source.check_saved_values(candidate.entry)
 
 
 def _scheduled(ledger: FileLedger) -> None:

@@ -115,8 +115,8 @@ def test_a_record_is_completed_after_the_host_was_cleaned(scene: Scene) -> None:
     record = scene.evacuation()
     outcome = scene.run()
     assert scene.host.phases == ["survey", "clean"]
-    assert [entry["record"] for entry in outcome.cleaned] == [record]
-    assert (outcome.cleaned[0]["where"], outcome.cleaned[0]["restore"]) == ("kvm2", "virsh define")
+    assert [entry.record for entry in outcome.cleaned] == [record]
+    assert (outcome.cleaned[0].where, outcome.cleaned[0].restore) == ("kvm2", "virsh define")
     assert scene.status(record) == ("completed", None)
     assert scene.ledger.verify_audit() == []
     assert scene.run().as_result() == {**CleanupOutcome().__dict__, "changed": False}
@@ -143,8 +143,8 @@ def test_only_a_record_that_is_done_is_a_tombstone(scene: Scene, to: t.Sequence[
 def test_an_evacuation_in_progress_is_refused(scene: Scene, check: bool) -> None:
     record = scene.evacuation(to=(s.PRE_MIGRATING,))
     outcome = scene.run(check=check)
-    assert [(entry["record"], entry["uuid"]) for entry in outcome.refused] == [(record, WEB)]
-    assert "is not settled ('pre-migrating')" in outcome.refused[0]["reason"]
+    assert [(entry.record, entry.uuid) for entry in outcome.refused] == [(record, WEB)]
+    assert "is not settled ('pre-migrating')" in outcome.refused[0].reason
     assert (outcome.as_result()["changed"], scene.host.phases, scene.status(record)[0]) == (False, [], "pre-migrating")
     assert scene.run(here=KVM2).refused == []
 
@@ -155,10 +155,10 @@ def test_check_mode_predicts_the_cleanup_and_writes_nothing(scene: Scene) -> Non
     kept = {"target": "vdb", "path": "/b", "quarantine": False, "reason": "why", "only_copy": True}
     scene.host.said[WEB] = {"disks": [disk, kept], "managed_save": "/save"}
     outcome = scene.run(check=True)
-    assert [file["path"] for file in outcome.cleaned[0]["quarantined"]] == ["/a", "/save"]
-    assert [(entry["path"], entry["only_copy"]) for entry in outcome.kept] == [("/b", True)]
+    assert [file.path for file in outcome.cleaned[0].quarantined] == ["/a", "/save"]
+    assert [(entry.path, entry.only_copy) for entry in outcome.kept] == [("/b", True)]
     assert (scene.host.phases, scene.status(record)) == (["survey"], ("done", None))
-    assert [entry["path"] for entry in scene.run(check=True, storage="keep").kept] == ["/a", "/b"]
+    assert [entry.path for entry in scene.run(check=True, storage="keep").kept] == ["/a", "/b"]
 
 
 def test_a_refused_domain_keeps_its_record_and_does_not_stop_the_others(scene: Scene) -> None:
@@ -166,7 +166,7 @@ def test_a_refused_domain_keeps_its_record_and_does_not_stop_the_others(scene: S
     records = [scene.evacuation(), scene.evacuation(other)]
     scene.host.said[WEB] = {"kind": "refuse", "reason": "it is nowhere"}
     outcome = scene.run()
-    assert [entry["reason"] for entry in outcome.refused] == ["it is nowhere"]
+    assert [entry.reason for entry in outcome.refused] == ["it is nowhere"]
     assert [scene.status(record)[0] for record in records] == ["done", "completed"]
 
 
@@ -175,7 +175,7 @@ def test_a_failure_on_the_host_keeps_the_record_and_does_not_stop_the_others(sce
     records = [scene.evacuation(), scene.evacuation(other)]
     scene.host.cleans[WEB] = Internal("no room left")
     outcome = scene.run()
-    assert [entry["reason"] for entry in outcome.refused] == ["no room left"]
+    assert [entry.reason for entry in outcome.refused] == ["no room left"]
     assert [scene.status(record)[0] for record in records] == ["done", "completed"]
 
 
@@ -211,7 +211,7 @@ def test_a_domain_with_an_unsettled_record_is_refused(scene: Scene) -> None:
     record = scene.evacuation()
     scene.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web"), KVM2, KVM1, {}, BY))
     outcome = scene.run()
-    assert "is not settled" in outcome.refused[0]["reason"]
+    assert "is not settled" in outcome.refused[0].reason
     assert (scene.host.phases, scene.status(record)[0]) == ([], "done")
 
 
@@ -221,7 +221,7 @@ def test_the_newest_tombstone_is_cleaned_and_older_ones_are_superseded(scene: Sc
     new = scene.evacuation(destination=KVM3)
     outcome = scene.run()
     assert [entry["record"] for entry in scene.host.asked] == [new]
-    assert outcome.cleaned[0]["superseded"] == [old]
+    assert outcome.cleaned[0].superseded == (old,)
     assert (scene.status(new), scene.status(old)) == (("completed", None), ("completed", "superseded"))
 
 
@@ -247,7 +247,7 @@ def test_a_domain_that_came_back_is_superseded(scene: Scene, by: str) -> None:
     scene.host.said[WEB] = {"kind": "superseded", "reason": "it has come back"}
     outcome = scene.run()
     assert scene.host.asked[0]["came_back"]
-    assert ([entry["record"] for entry in outcome.superseded], outcome.cleaned) == ([record], [])
+    assert ([entry.record for entry in outcome.superseded], outcome.cleaned) == ([record], [])
     assert scene.status(record) == ("completed", "superseded")
 
 
@@ -312,7 +312,7 @@ def test_only_storage_delete_deletes_old_files_before_new_ones_are_quarantined(s
     scene.evacuation()
     outcome = scene.run(storage=storage, days=0)
     assert scene.host.phases == phases
-    assert [entry["record"] for entry in outcome.deleted] == ([old] if storage == "delete" else [])
+    assert [entry.record for entry in outcome.deleted] == ([old] if storage == "delete" else [])
 
 
 def test_recently_quarantined_files_are_not_deleted(scene: Scene) -> None:
@@ -327,7 +327,7 @@ def test_quarantined_files_without_a_record_are_kept(scene: Scene) -> None:
     outcome = scene.run(storage="delete", days=0)
     assert "expire" not in scene.host.phases
     assert outcome.deleted == []
-    assert "has no record" in outcome.kept[0]["reason"]
+    assert "has no record" in outcome.kept[0].reason
 
 
 def test_a_tombstone_is_refused_if_a_host_remembers_a_newer_record(scene: Scene) -> None:
@@ -336,8 +336,8 @@ def test_a_tombstone_is_refused_if_a_host_remembers_a_newer_record(scene: Scene)
     newer = scene.lost(KVM2, KVM1, generation=2)
     outcome = scene.run(told=[newer])
     assert scene.host.phases == []
-    assert [entry["record"] for entry in outcome.refused] == [record]
-    assert "which the ledger does not have: the ledger was set back" in outcome.refused[0]["reason"]
+    assert [entry.record for entry in outcome.refused] == [record]
+    assert "which the ledger does not have: the ledger was set back" in outcome.refused[0].reason
     assert [move.id for move in outcome.missing_records] == [newer["id"]]
     assert scene.status(record) == ("done", None)
 
@@ -348,9 +348,9 @@ def test_an_evacuation_that_the_ledger_lost_is_refused(scene: Scene, present: bo
     scene.host.said[WEB] = {"kind": "alarm", "reason": "it is active on this host"} if present else {"present": False}
     outcome = scene.run(told=[lost])
     assert scene.host.phases == ["survey"]
-    assert [(entry["uuid"], entry["record"]) for entry in outcome.refused] == [(WEB, lost["id"])]
-    assert ("it is active on this host. kvm2 remembers" in outcome.refused[0]["reason"]) == present
-    assert f"settle: {{id: {lost['id']}, status: done}}" in outcome.refused[0]["reason"]
+    assert [(entry.uuid, entry.record) for entry in outcome.refused] == [(WEB, lost["id"])]
+    assert ("it is active on this host. kvm2 remembers" in outcome.refused[0].reason) == present
+    assert f"settle: {{id: {lost['id']}, status: done}}" in outcome.refused[0].reason
     assert [move.id for move in outcome.missing_records] == [lost["id"]]
     assert not outcome.as_result()["changed"]
     assert scene.run(here=KVM3, told=[lost]).refused == []
@@ -360,7 +360,7 @@ def test_a_copy_of_a_lost_evacuation_is_refused_until_it_is_undefined(scene: Sce
     lost = scene.lost(KVM1, KVM2, generation=1)
     scene.move(KVM2, KVM3)
     outcome = scene.run(told=[lost])
-    assert "virsh undefine web; its disks stay" in outcome.refused[0]["reason"]
+    assert "virsh undefine web; its disks stay" in outcome.refused[0].reason
     assert [move.id for move in outcome.missing_records] == [lost["id"]]
     scene.host.said[WEB] = {"present": False}
     assert scene.run(told=[lost]).as_result() == {**CleanupOutcome().__dict__, "changed": False}

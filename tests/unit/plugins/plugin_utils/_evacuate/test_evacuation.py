@@ -842,6 +842,7 @@ def test_a_domain_with_a_local_emulated_tpm_is_lost_until_return(site: Site) -> 
         lambda body: body["protected"].update(request=None),
         lambda body: body["protected"].update(request={"memory_mib": -1, "vcpus": 1}),
         lambda body: body["protected"].update(persistent="yes"),
+        lambda body: body["protected"].update(tpm=5),
         lambda body: body["protected"].update(host=None),
         lambda body: body.update(protected=None),
     ],

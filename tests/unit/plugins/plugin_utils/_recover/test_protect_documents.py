@@ -30,7 +30,13 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._rec
 
 
 def judge(told: Body, inputs: ProtectInputs, here: HostRef = KVM1, disks: t.Optional[list[Body]] = None) -> Judgement:
-    return protect_documents.judge_domain(decode(SavedDomain, {**told, "disks": disks or [disk(seen_by=[])]}), inputs, encode(here), "somebody")
+    return protect_documents.judge_domain(decode(SavedDomain, {**told, "disks": disks or [disk(seen_by=[])]}), inputs, here, "somebody")
+
+
+def document_of(judgement: Judgement) -> Body:
+    """Return the document of the domain as the ledger has it."""
+    assert judgement.entry
+    return t.cast("Body", encode(judgement.entry))
 
 
 def inputs_with(body: Body, unsettled: t.Optional[MoveRecord] = None, tombstone: t.Optional[MoveRecord] = None) -> ProtectInputs:
@@ -39,14 +45,14 @@ def inputs_with(body: Body, unsettled: t.Optional[MoveRecord] = None, tombstone:
 
 def document(*places: HostRef) -> Body:
     """Return the document of a domain that was saved at the first of these hosts, and may be at all."""
-    return {**judge(reported_domain(), ProtectInputs(), places[0]).body, "possible_hosts": encode(list(places))}
+    return {**document_of(judge(reported_domain(), ProtectInputs(), places[0])), "possible_hosts": encode(list(places)), "generation": 1}
 
 
 def test_a_new_domain_is_saved_with_all_that_a_restart_needs() -> None:
     judgement = judge(reported_domain(), ProtectInputs())
     assert judgement.kind == protect_documents.SAVED
-    assert judgement.body["possible_hosts"] == [encode(KVM1)]
-    protected = judgement.body["protected"]
+    assert document_of(judgement)["possible_hosts"] == [encode(KVM1)]
+    protected = document_of(judgement)["protected"]
     assert {key: protected[key] for key in ("host", "state", "persistent", "origin")} == {
         "host": encode(KVM1),
         "state": "running",
@@ -62,7 +68,7 @@ def test_an_unchanged_domain_or_a_growing_image_is_not_written_again() -> None:
     assert judge(reported_domain(allocated=5000), inputs_with(before)).kind == protect_documents.UNCHANGED
     changed = judge(reported_domain(autostart=True), inputs_with(before))
     assert (changed.kind, changed.changed) == (protect_documents.SAVED, ("autostart",))
-    assert changed.body["protected"]["state_at"] == before["protected"]["state_at"]
+    assert document_of(changed)["protected"]["state_at"] == before["protected"]["state_at"]
 
 
 def test_a_changed_state_gets_a_new_time_and_other_keys_are_kept() -> None:
@@ -70,8 +76,8 @@ def test_a_changed_state_gets_a_new_time_and_other_keys_are_kept() -> None:
     before["protected"] = {**before["protected"], "origin": "kvm9", "state_at": "2020-01-01T00:00:00.000Z", "later": 1}
     after = judge(reported_domain(state="paused"), inputs_with({**before, "generation": 7, "last_record": "x"}))
     assert after.changed == ("state",)
-    assert after.body["protected"]["state_at"] > "2020-01-02"
-    assert (after.body["protected"]["origin"], after.body["protected"]["later"], after.body["last_record"]) == ("kvm9", 1, "x")
+    assert document_of(after)["protected"]["state_at"] > "2020-01-02"
+    assert (document_of(after)["protected"]["origin"], document_of(after)["protected"]["later"], document_of(after)["last_record"]) == ("kvm9", 1, "x")
 
 
 @pytest.mark.parametrize(("active", "saved", "wanted"), [(True, "paused", "paused"), (False, "running", "running")])
@@ -83,13 +89,13 @@ def test_an_unknown_state_keeps_the_saved_one(active: bool, saved: str, wanted: 
 
 @pytest.mark.parametrize(("active", "state"), [(True, "running"), (False, "shut off")])
 def test_an_unknown_state_of_a_new_domain_follows_whether_it_is_active(active: bool, state: str) -> None:
-    assert judge(reported_domain(state=None, active=active), ProtectInputs()).body["protected"]["state"] == state
+    assert document_of(judge(reported_domain(state=None, active=active), ProtectInputs()))["protected"]["state"] == state
 
 
 def test_a_running_domain_overrides_the_possible_hosts_of_the_ledger() -> None:
     moved_by_hand = judge(reported_domain(), inputs_with(document(KVM2)))
-    assert (moved_by_hand.kind, moved_by_hand.body["possible_hosts"]) == (protect_documents.SAVED, [encode(KVM1)])
-    assert moved_by_hand.body["protected"]["host"] == encode(KVM1)
+    assert (moved_by_hand.kind, document_of(moved_by_hand)["possible_hosts"]) == (protect_documents.SAVED, [encode(KVM1)])
+    assert document_of(moved_by_hand)["protected"]["host"] == encode(KVM1)
 
 
 def test_an_inactive_definition_of_a_domain_on_another_host_is_skipped() -> None:
@@ -100,14 +106,14 @@ def test_an_inactive_definition_of_a_domain_on_another_host_is_skipped() -> None
 
 def test_an_inactive_domain_keeps_two_possible_hosts() -> None:
     judgement = judge(reported_domain(active=False, state="shut off"), inputs_with(document(KVM1, KVM2)))
-    assert judgement.body["possible_hosts"] == encode([KVM1, KVM2])
+    assert document_of(judgement)["possible_hosts"] == encode([KVM1, KVM2])
 
 
 def test_an_unsettled_move_keeps_both_possible_hosts() -> None:
     before = document(KVM1, KVM2)
     for here in (KVM1, KVM2):
         judgement = judge(reported_domain(state="paused"), inputs_with(before, move(KVM1, KVM2, s.SCHEDULED, s.QUEUED)), here)
-        assert (judgement.kind, judgement.body["possible_hosts"]) == (protect_documents.SAVED, encode([KVM1, KVM2]))
+        assert (judgement.kind, document_of(judgement)["possible_hosts"]) == (protect_documents.SAVED, encode([KVM1, KVM2]))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,7 @@ def test_an_unsettled_move_keeps_both_possible_hosts() -> None:
 def test_a_running_domain_that_an_unsettled_record_places_elsewhere_is_a_conflict(record: MoveRecord) -> None:
     judgement = judge(reported_domain(), inputs_with(document(KVM1, KVM2), record))
     assert judgement.kind == protect_documents.CONFLICT
-    assert judgement.body == {}
+    assert judgement.entry is None
     for word in ("web1", "kvm1", record.record_id, record.status):
         assert word in judgement.why
 
@@ -142,12 +148,12 @@ def test_an_evacuated_domain_that_runs_here_is_a_conflict_unless_it_came_back() 
 
 
 def test_a_domain_is_missing_if_only_the_ledger_places_it_on_the_host() -> None:
-    assert [body["uuid"] for body in protect_documents.find_missing(inputs_with(document(KVM1)), encode(KVM1), set())] == [DOMAIN]
-    assert protect_documents.find_missing(inputs_with(document(KVM1)), encode(KVM1), {DOMAIN}) == []
-    assert protect_documents.find_missing(inputs_with(document(KVM2)), encode(KVM1), set()) == []
-    assert protect_documents.find_missing(inputs_with(document(KVM1), move(KVM1, KVM2, s.SCHEDULED)), encode(KVM1), set()) == []
+    assert [entry.uuid for entry in protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, set())] == [DOMAIN]
+    assert protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, {DOMAIN}) == []
+    assert protect_documents.find_missing(inputs_with(document(KVM2)), KVM1, set()) == []
+    assert protect_documents.find_missing(inputs_with(document(KVM1), move(KVM1, KVM2, s.SCHEDULED)), KVM1, set()) == []
 
 
 def test_disks_proved_by_tokens_are_shared_in_the_request() -> None:
     judgement = judge(reported_domain(), ProtectInputs(), disks=[disk(shared=True, seen_by=[])])
-    assert [one["shared"] for one in judgement.body["protected"]["request"]["disks"]] == [True]
+    assert [one["shared"] for one in document_of(judgement)["protected"]["request"]["disks"]] == [True]

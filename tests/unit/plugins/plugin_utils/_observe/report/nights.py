@@ -16,9 +16,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Act, HistoryLine, Sample
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MAX_SAMPLES, MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Body
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+
+Body = dict[str, t.Any]
 
 BEGIN = datetime.datetime(2026, 11, 21, 1, 0, tzinfo=datetime.UTC)
 MADE_AT = "2026-11-21T01:20:30.000Z"

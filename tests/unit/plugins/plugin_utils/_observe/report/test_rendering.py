@@ -17,7 +17,6 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import REPORT_FORMATS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Body
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report import formats
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report
@@ -25,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import data_element, file_names, render_files
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.conftest import report_of
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.nights import Body
 
 DATA = re.compile(r'<script type="application/json" id="([a-z0-9-]+)">(.*?)</script>', re.DOTALL)
 
