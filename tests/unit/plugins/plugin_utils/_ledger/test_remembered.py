@@ -106,8 +106,8 @@ def test_a_record_that_a_crash_left_behind_does_not_count_as_missing(fleet: Flee
     fleet.task()
     (move,) = fleet.memory
     for status, more, is_missing in ((s.QUEUED, 0, False), (s.ACCEPTED, 1, False), (s.ACCEPTED, 0, True), (s.SCHEDULED, 0, True)):
-        domain, ends = DomainRef(str(uuid.uuid4()), "other"), [host_of(move[end]) for end in ("source", "destination")]
-        stored = fleet.ledger.open_record(new_record(s.LIVE_MIGRATION, domain, *ends, {}, "x"))
+        domain, source, destination = DomainRef(str(uuid.uuid4()), "other"), host_of(move["source"]), host_of(move["destination"])
+        stored = fleet.ledger.open_record(new_record(s.LIVE_MIGRATION, domain, source, destination, {}, "x"))
         for step in {s.QUEUED: (s.SCHEDULED, s.QUEUED), s.SCHEDULED: (s.SCHEDULED,)}.get(status, ()):
             stored = fleet.ledger.update_record(stored, stored.record.advance(step, "x"))
         told = {**move, "id": stored.record.id, "domain": encode(domain), "generation": stored.record.generation + more}

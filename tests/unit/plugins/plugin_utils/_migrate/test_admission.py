@@ -52,8 +52,8 @@ class Site:
     def queued(self, name: str, source: str = "kvm1", destination: str = "kvm2", status: str = s.QUEUED) -> RecordMirror:
         """Open the record of a move and lead it to a status; each a second after the one before."""
         self.clock.sleep(1)
-        ends = (HostRef(host, None, uuid_of(host)) for host in (source, destination))
-        opened = new_record(s.LIVE_MIGRATION, DomainRef(uuid_of(name), name), *ends, {}, "root@control pid 1")
+        source_ref, destination_ref = (HostRef(host, None, uuid_of(host)) for host in (source, destination))
+        opened = new_record(s.LIVE_MIGRATION, DomainRef(uuid_of(name), name), source_ref, destination_ref, {}, "root@control pid 1")
         record = dataclasses.replace(opened, created_at=self.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"))
         mirror = RecordMirror(self.ledger, self.ledger.open_record(record), owner=True)
         for step in (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING):

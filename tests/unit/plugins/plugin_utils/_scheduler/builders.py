@@ -78,8 +78,8 @@ def record(name: str, source: str, destination: str, status: str = "scheduled", 
     :arg copies: path at the destination to bytes.
     """
     needs = {key: changes.pop(key) for key in tuple(changes) if key in f.request()}
-    ends = (HostRef(end, None, uuid_of(end)) for end in (source, destination))
-    made = new_record("live-migration", DomainRef(uuid_of(name), name), *ends, {}, "test", f.request(**needs))
+    source_ref, destination_ref = (HostRef(end, None, uuid_of(end)) for end in (source, destination))
+    made = new_record("live-migration", DomainRef(uuid_of(name), name), source_ref, destination_ref, {}, "test", f.request(**needs))
     if copies:
         disks = tuple(DiskCopy("vda", path, "qcow2", size, size, "create") for path, size in copies.items())
         made = dataclasses.replace(made, storage=CopiedStorage("full", disks))
