@@ -125,6 +125,9 @@ class HostEntry:
         return found if isinstance(found, dict) else {}
 
 
+_HOST_KEYS = frozenset({"host", "host_id", "host_uuid"})
+
+
 @dataclass(frozen=True)
 class DomainEntry:
     """The document of a domain.
@@ -155,8 +158,12 @@ class DomainEntry:
 
     @functools.cached_property
     def saved(self) -> t.Optional[DomainProtection]:
-        """What C(protect) has saved of the domain; None if it was never protected."""
-        return codec.decode(DomainProtection, self.protected) if self.protected else None
+        """What C(protect) has saved of the domain; None if it was never protected. A key that its host lacks is null, as in possible hosts."""
+        if not self.protected:
+            return None
+        host = self.protected.get("host")
+        complete = {**self.protected, "host": {**dict.fromkeys(_HOST_KEYS), **host}} if isinstance(host, dict) else self.protected
+        return codec.decode(DomainProtection, complete)
 
     def includes_host(self, host: HostRef) -> bool:
         """Whether the domain may be on that host."""
@@ -174,9 +181,6 @@ def read_domain(body: JsonObject) -> DomainEntry:
         return codec.decode(DomainEntry, body)
     complete = [{**dict.fromkeys(_HOST_KEYS), **host} if isinstance(host, dict) else host for host in hosts]
     return codec.decode(DomainEntry, {**body, "possible_hosts": complete})
-
-
-_HOST_KEYS = frozenset({"host", "host_id", "host_uuid"})
 
 
 @dataclass(frozen=True)

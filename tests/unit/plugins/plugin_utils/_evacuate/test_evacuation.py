@@ -210,12 +210,12 @@ def test_locks_are_not_checked_again_if_they_were_checked_after_the_fencing(site
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def slow_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is waited for takes too long."""
     monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation._FRESH_SECONDS", -1.0)
 
 
-@pytest.mark.usefixtures("slow")
+@pytest.mark.usefixtures("slow_waits")
 def test_hosts_are_asked_again_after_fencing_and_waiting_for_leases(site: Site) -> None:
     """Meanwhile somebody has started one of the domains elsewhere, and the host that takes the others has got another guest."""
     site.save("web")
@@ -238,7 +238,7 @@ def test_hosts_are_asked_again_after_fencing_and_waiting_for_leases(site: Site) 
     assert site.running() == {"kvm2": ["web"], "kvm3": ["app"]}
 
 
-@pytest.mark.usefixtures("slow")
+@pytest.mark.usefixtures("slow_waits")
 def test_given_evidence_stays_valid_during_the_chosen_lock_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.save("web")
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=299)
@@ -856,6 +856,14 @@ def test_an_edited_document_starts_nothing_and_does_not_stop_the_others(site: Si
     assert list(errors(run)) == ["bad"]
     assert "bad" in errors(run)["bad"]
     assert {line[1] for line in site.record_summaries() if line[0] == "bad"} <= {"failed"}
+
+
+@pytest.mark.parametrize("missing", ["host", "host_uuid"])
+def test_a_key_that_the_saved_host_lacks_counts_as_null(site: Site, missing: str) -> None:
+    site.save("web")
+    site.change("web", lambda body: body["protected"]["host"].pop(missing))
+    run = site.evacuate(state="running")
+    assert (errors(run), site.running()) == ({}, {"kvm2": ["web"]})
 
 
 def test_a_domain_with_invalid_possible_hosts_is_a_failure(site: Site) -> None:
