@@ -149,8 +149,8 @@ class ActionModule(FleetAction):
     def _write_decision(self, decision: str, name: str, here: str, options: HostOptions, task_vars: Result) -> JsonObject:
         """Write a person's decision. Raises L(NotFound) if there is no ledger."""
         settings = self.settings(task_vars)
-        place = settings.ledger(here, options["ledger"])
-        ledger = self.attach_notifier(open_ledger(*place, create=False), settings, here, place)
+        location = settings.ledger(here, options["ledger"])
+        ledger = self.attach_notifier(open_ledger(*location, create=False), settings, here, location)
         asked = name == here
 
         def phase(step: str, work: JsonObject) -> JsonObject:

@@ -31,9 +31,9 @@ class ActionModule(FleetAction):
 
     def run_task(self, args: Result, task_vars: Result) -> Result:
         """Move the ledger. Raises the errors of L(copy_ledger)."""
-        place = self.settings(task_vars).ledger(self.target_host(task_vars), args["ledger"])
-        target = open_target(args["to"], place.etcd)
-        source = open_ledger(*place, create=False, moved=True)
+        location = self.settings(task_vars).ledger(self.target_host(task_vars), args["ledger"])
+        target = open_target(args["to"], location.etcd)
+        source = open_ledger(*location, create=False, moved=True)
         check = self._task.check_mode
         outcome = copy_ledger(source, target, describe_actor(), args["force"], check)
         counts = source.examine_contents(contents.count_documents)

@@ -40,8 +40,8 @@ class ActionModule(FleetAction):
         source = SourceHost(self, task_vars, options["uri"])
         settings = self.settings(task_vars)
         requests = read_requests(options, settings, source.name)
-        place = settings.ledger(source.name, options["ledger"])
-        ledger = self.attach_notifier(open_ledger(*place), settings, source.name, place)
+        location = settings.ledger(source.name, options["ledger"])
+        ledger = self.attach_notifier(open_ledger(*location), settings, source.name, location)
         lines = ProgressLines(lambda line: Display().display(f"[{source.name}] {line}"))
         silent = self._task.no_log or options["progress"] == "none"
         context = RunContext(ledger, settings, source, options["uri"], describe_actor())

@@ -56,10 +56,10 @@ class ActionModule(FleetAction):
         return {**result, "warnings": warnings} if warnings else result
 
 
-def _read_ledger(place: LedgerLocation, scope: Scope, drains: JsonObject | None) -> tuple[ReportData, list[str]]:
+def _read_ledger(location: LedgerLocation, scope: Scope, drains: JsonObject | None) -> tuple[ReportData, list[str]]:
     """Return the data of the ledger, and warnings. A missing ledger is read as an empty one."""
     try:
-        ledger = open_ledger(*place, create=False)
+        ledger = open_ledger(*location, create=False)
     except NotFound as error:
         return gather_records(None, scope, drains), [f"{error.message} It is read as an empty one."]
     return gather_records(ledger, scope, drains), ledger.problems

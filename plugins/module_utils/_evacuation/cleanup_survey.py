@@ -288,12 +288,12 @@ def _find_file_problem(path: str) -> str:
 
 
 def _summarize_others(domain: CleanupQuestion, answers: t.Mapping[str, HostAnswer]) -> OtherCopies:
-    expected = [host_of(place) for place in domain.expected]
+    expected = [host_of(host) for host in domain.expected]
     answered = {name: answer for name, answer in answers.items() if answer.answered}
     there = {name: answer.find_domain(domain.uuid) for name, answer in answered.items()}
     return OtherCopies(
         active=[name for name, found in there.items() if found and found.active],
         defined=[name for name, found in there.items() if found],
         silent={name: str(answer.msg) for name, answer in answers.items() if not answer.answered},
-        expected=[name for name, answer in answered.items() if any(place.is_same(answer.as_host(name)) for place in expected)],
+        expected=[name for name, answer in answered.items() if any(host.is_same(answer.as_host(name)) for host in expected)],
     )

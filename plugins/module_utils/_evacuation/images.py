@@ -74,16 +74,16 @@ class ImageLocator:
 
     def _locate_file(self, file: NeededFile) -> SavedFile:
         path, kind = file.path, file.kind
-        place = self._find_location(path, kind) if kind in _FILES and path.startswith("/") else StorageLocation([], None)
+        location = self._find_location(path, kind) if kind in _FILES and path.startswith("/") else StorageLocation([], None)
         is_there = answer_within(STORAGE_SECONDS, lambda: os.path.lexists(path)) if path.startswith("/") else None
         wwn = self.find_device_identity(path) if kind == "block" else None
-        folders = tuple(sorted(place.folders))
-        return SavedFile(file.what, kind, path, folders, place.mount, shared=None, wwn=wwn, present=is_there is not False)
+        folders = tuple(sorted(location.folders))
+        return SavedFile(file.what, kind, path, folders, location.mount, shared=None, wwn=wwn, present=is_there is not False)
 
     def _locate_disk(self, disk: DiskNeed, pools: Pools, chain: _BackingChain) -> SavedDisk:
         kind, path = _find_kind_and_path(disk.kind or "", disk.source or "", pools)
-        places = [self._find_location(path, kind)] if path.startswith("/") and kind in _FILES else []
-        folders = {folder for place in [*places, *(self._find_location(file, "file") for file in chain.files)] for folder in place.folders}
+        locations = [self._find_location(path, kind)] if path.startswith("/") and kind in _FILES else []
+        folders = {folder for location in [*locations, *(self._find_location(file, "file") for file in chain.files)] for folder in location.folders}
         return SavedDisk(
             target=disk.target,
             kind=kind,
@@ -96,8 +96,8 @@ class ImageLocator:
             backing_devices={device: self.find_device_identity(device) for device in chain.devices},
             backing_problem=chain.problem,
             folders=tuple(sorted(folders)),
-            mount=places[0].mount if places else None,
-            locks=places[0].locks if places else None,
+            mount=locations[0].mount if locations else None,
+            locks=locations[0].locks if locations else None,
             shared=disk.shared,
             wwn=self.find_device_identity(path) if kind == "block" and path else None,
         )
@@ -131,10 +131,10 @@ def _find_kind_and_path(kind: str, source: str, pools: Pools) -> t.Tuple[str, st
     pool = next((pool for pool in pools if pool.name == name), None)
     if pool is None:
         return kind, ""
-    place = pool.path or ""
-    if not place.startswith("/"):
+    folder = pool.path or ""
+    if not folder.startswith("/"):
         return "network", source
-    return "block" if place.startswith("/dev") else "file", f"{place}/{volume}"
+    return "block" if folder.startswith("/dev") else "file", f"{folder}/{volume}"
 
 
 def _running_disks(live: t.Optional[Element]) -> t.Dict[str, Element]:

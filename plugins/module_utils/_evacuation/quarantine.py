@@ -296,8 +296,8 @@ def _delete_files(manifest: QuarantineManifest, root: str) -> None:
             os.unlink(path)
             sync_folder(folder)
         # The folder of a record, empty now, and that of its file system where it was the last.
-        for place in (folder, os.path.dirname(folder)):
+        for parent in (folder, os.path.dirname(folder)):
             with contextlib.suppress(OSError):
-                if os.path.realpath(place) != os.path.realpath(root):
-                    os.rmdir(place)
+                if os.path.realpath(parent) != os.path.realpath(root):
+                    os.rmdir(parent)
     Quarantine(manifest.record, root).mark_deleted()

@@ -69,10 +69,10 @@ def _identify_by_id(names: t.Sequence[str]) -> t.Optional[str]:
 def _list_names_below(folder: str) -> t.Dict[str, t.List[str]]:
     """Return the names in a folder and in those below it, by the device that each leads to."""
     found: t.Dict[str, t.List[str]] = {}
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
-            path = os.path.join(place, name)
+            path = os.path.join(parent, name)
             found.setdefault(os.path.realpath(path), []).append(os.path.relpath(path, folder))
     return found
 
@@ -99,9 +99,9 @@ def is_on_shared_mount(path: str, mounts: t.Optional[t.Sequence[Mount]] = None) 
     return kinds.get(innermost_mount(os.path.realpath(path), kinds)) in SHARED_KINDS
 
 
-def innermost_mount(path: str, places: t.Container[str]) -> str:
+def innermost_mount(path: str, mount_points: t.Container[str]) -> str:
     """Return the mount point of an absolute path without links; C(/) if there is no other."""
-    while path not in places and path not in ("/", ""):
+    while path not in mount_points and path not in ("/", ""):
         path = os.path.dirname(path)
     return path or "/"
 
@@ -116,10 +116,10 @@ def read_mounts(table: str = _MOUNTS) -> t.List[Mount]:
 def parse_mount(line: str) -> t.Optional[Mount]:
     """Read a line of /proc/PID/mountinfo (proc(5)); blanks in names are octal. Null for any other line."""
     left, _separator, right = line.rstrip("\n").partition(" - ")
-    places, kinds = left.split(" ")[3:5], right.split(" ")[:3]
-    if len(places) < 2 or len(kinds) < 2:
+    paths, kinds = left.split(" ")[3:5], right.split(" ")[:3]
+    if len(paths) < 2 or len(kinds) < 2:
         return None
-    return Mount(_unescape_name(places[1]), kinds[0], _unescape_name(places[0]), _unescape_name(kinds[1]), "".join(kinds[2:]))
+    return Mount(_unescape_name(paths[1]), kinds[0], _unescape_name(paths[0]), _unescape_name(kinds[1]), "".join(kinds[2:]))
 
 
 def _unescape_name(name: str) -> str:
@@ -188,15 +188,15 @@ class LocalStores:
         return MountFacts(_make_printable(mount.path), mount.kind, _make_printable(store) if store else None, capacity, available)
 
     def _ask_in_time(self, path: str, question: t.Callable[[], _T]) -> t.Optional[_T]:
-        place = innermost_mount(path, self._mounts)
-        mount = self._mounts.get(place)
-        if place in self._silent:
+        mount_point = innermost_mount(path, self._mounts)
+        mount = self._mounts.get(mount_point)
+        if mount_point in self._silent:
             return None
         if mount is None or not (mount.kind in SHARED_KINDS or mount.kind.startswith(_UNTOLD)):
             return _ask_or_null(question)
         answer = answer_within(PATIENCE_SECONDS, lambda: (_ask_or_null(question),))
         if answer is None:
-            self._silent.add(place)
+            self._silent.add(mount_point)
         return answer[0] if answer else None
 
 

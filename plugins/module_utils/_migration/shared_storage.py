@@ -59,20 +59,20 @@ def _is_seen_here(own: t.Sequence[str], folder: Folder) -> bool:
     name = _new_name()
     folder.create_image(name, "raw", 0)
     try:
-        return any(os.path.lexists(os.path.join(place, name)) for place in own)
+        return any(os.path.lexists(os.path.join(folder_path, name)) for folder_path in own)
     finally:
         folder.remove_file(name)
 
 
 @contextlib.contextmanager
-def _temporary_token(place: str) -> t.Iterator[str]:
+def _temporary_token(folder_path: str) -> t.Iterator[str]:
     name = _new_name()
-    path = os.path.join(place, name)
+    path = os.path.join(folder_path, name)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.fsync(handle)
         os.close(handle)
-        sync_folder(place)
+        sync_folder(folder_path)
         yield name
     finally:
         os.unlink(path)
@@ -111,17 +111,17 @@ class _ComparedFolders:
 
     def open_compared(self, path: str) -> t.Tuple[t.Optional[Folder], Finding]:
         # Two images of one folder can be links into two stores.
-        place = f"{os.path.dirname(path)}\0{os.path.dirname(os.path.realpath(path))}"
-        if place not in self._known:
-            self._known[place] = self._open_folder(path)
-        return self._known[place]
+        folders = f"{os.path.dirname(path)}\0{os.path.dirname(os.path.realpath(path))}"
+        if folders not in self._known:
+            self._known[folders] = self._open_folder(path)
+        return self._known[folders]
 
     def _open_folder(self, path: str) -> t.Tuple[t.Optional[Folder], Finding]:
-        place = os.path.dirname(path)
+        folder_path = os.path.dirname(path)
         try:
-            folder = self._stack.enter_context(self._host.open_folder(place))
+            folder = self._stack.enter_context(self._host.open_folder(folder_path))
         except NotFound:
-            return None, Finding(UNPROVED, f"the destination has no folder {place}")
+            return None, Finding(UNPROVED, f"the destination has no folder {folder_path}")
         return folder, compare_folders(path, folder)
 
 

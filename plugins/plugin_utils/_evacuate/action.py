@@ -109,7 +109,7 @@ def _damaged_failure(run: Evacuation, uuid: str) -> DomainFailure:
 def _diff_hosts(run: Evacuation) -> JsonObject:
     """Return where each domain may be, before and after."""
     started = [job for job in run.jobs if job.record and (job.record.status in _STARTED_STATUSES or (run.check and job.prediction))]
-    before = "".join(f"{job.name}: {', '.join(str(place.host) for place in job.candidate.possible_hosts)}\n" for job in started)
+    before = "".join(f"{job.name}: {', '.join(str(host.host) for host in job.candidate.possible_hosts)}\n" for job in started)
     return {"before": before, "after": "".join(f"{job.name}: {run.context.target_host}\n" for job in started)}
 
 

@@ -148,14 +148,14 @@ def build_question(tombstone: Tombstone | LostTombstone, ledger: Ledger, here: H
         str(move.id),
         defined=isinstance(move, MoveRecord) and move.wanted_state in _DEFINED_STATES,
         came_back=_has_come_back(move, expected, ledger, here),
-        expected=tuple(encode(place) for place in expected if not place.is_same(here)),
+        expected=tuple(encode(host) for host in expected if not host.is_same(here)),
         saved=_readable_disks(_saved_disks(move, document.domain.saved if document else None, here)),
     )
 
 
 def _has_come_back(move: MoveRecord | RememberedMove, expected: Sequence[HostRef], ledger: Ledger, here: HostRef) -> bool:
     """Whether a record that is newer than the tombstone put the domain on this host again, and the ledger has it nowhere else."""
-    if not expected or not all(place.is_same(here) for place in expected):
+    if not expected or not all(host.is_same(here) for host in expected):
         return False
     ended = [record for record in ledger.list_records(domain=move.domain.uuid) if record.status in (s.COMPLETED, s.DONE)]
     newer = [record for record in ended if record.generation > move.generation]

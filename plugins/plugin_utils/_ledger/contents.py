@@ -38,7 +38,7 @@ class RawDocument(t.NamedTuple):
 
     @property
     def record(self) -> t.Optional[MoveRecord]:
-        """The record, if the document is a readable record in its place."""
+        """The record, if the document is a readable record at its path."""
         try:
             document = decode_document(self.data)
             check_document(self.path, document)
@@ -67,7 +67,7 @@ class LedgerContents(abc.ABC):
         """Return the problems of the audit chains."""
 
     @abc.abstractmethod
-    def describe_location(self, place: DocumentPath) -> str:
+    def describe_location(self, path: DocumentPath) -> str:
         """Return the name of the document for a person."""
 
     def index_problems(self) -> Iterator[str]:
@@ -84,7 +84,7 @@ Fingerprint = dict[t.Union[DocumentPath, str], str]
 
 
 def compute_fingerprint(contents: LedgerContents) -> Fingerprint:
-    """Return a digest of each document, by place, and of each audit chain, by name."""
+    """Return a digest of each document, by path, and of each audit chain, by name."""
     found: Fingerprint = {entry.path: entry.digest for entry in contents.read_all_documents()}
     return found | {chain.name: _digest_chain(chain, lines) for chain, lines in contents.read_chains()}
 

@@ -76,7 +76,7 @@ class CopyTarget(abc.ABC):
         """Write an audit chain of a former location, and overwrite an incomplete one."""
 
     @abc.abstractmethod
-    def remove_document(self, place: DocumentPath) -> None:
+    def remove_document(self, path: DocumentPath) -> None:
         """Remove a document."""
 
     @abc.abstractmethod

@@ -167,11 +167,11 @@ class DomainEntry:
 
     def includes_host(self, host: HostRef) -> bool:
         """Whether the domain may be on that host."""
-        return any(place.is_same(host) for place in self.possible_hosts)
+        return any(possible.is_same(host) for possible in self.possible_hosts)
 
     def is_only_on(self, host: HostRef) -> bool:
         """Whether the domain is on that host and on no other."""
-        return bool(self.possible_hosts) and all(place.is_same(host) for place in self.possible_hosts)
+        return bool(self.possible_hosts) and all(possible.is_same(host) for possible in self.possible_hosts)
 
 
 def read_domain(body: JsonObject) -> DomainEntry:

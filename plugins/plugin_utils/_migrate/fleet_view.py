@@ -252,9 +252,9 @@ class FleetView:
             if facts is not None and facts.host_uuid:
                 yield host, facts
         for record in records:
-            place = record.destination
-            if place.host and place.host_uuid:
-                yield place.host, HostFacts(host_id=place.host_id, host_uuid=place.host_uuid, domains=())
+            destination = record.destination
+            if destination.host and destination.host_uuid:
+                yield destination.host, HostFacts(host_id=destination.host_id, host_uuid=destination.host_uuid, domains=())
 
     def _candidate_state(self, host: str, uri: str, domain: SurveyedDomain, uuid: str, records: list[MoveRecord], entries: list[HostEntry]) -> HostState:
         verdict, paths, facts = (domain.cpu or {}).get(uri), (domain.paths or {}).get(uri), self.candidate_facts(host, uri)

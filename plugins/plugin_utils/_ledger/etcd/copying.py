@@ -58,8 +58,8 @@ class EtcdContents(LedgerContents):
             *audit.verify_archive(self._read_archive(), self._read_lines, self._identity.known.seal),
         ]
 
-    def describe_location(self, place: DocumentPath) -> str:
-        return describe_key(self._client, place)
+    def describe_location(self, path: DocumentPath) -> str:
+        return describe_key(self._client, path)
 
     def index_problems(self) -> Iterator[str]:
         found = {key: value.value.decode("utf-8", "replace") for folder in (*CLOSED_KEYS, HOLDERS) for key, value in self._read_keys(folder)}
@@ -128,10 +128,10 @@ class EtcdTarget(CopyTarget):
             self._write_messages([self._put_message(*line) for line in batch])
         self._write_messages([self._put_message(head_key(chain.name), chain.encode_ends())])
 
-    def remove_document(self, place: DocumentPath) -> None:
-        found = self._client.read_range(key_read(f"{self._prefix}{join_path(place)}")).found
-        keys = [key for each in found for key in _index_keys(RawDocument(place, each.value))]
-        self._write_messages([delete_key(f"{self._prefix}{key}") for key in (join_path(place), *keys)])
+    def remove_document(self, path: DocumentPath) -> None:
+        found = self._client.read_range(key_read(f"{self._prefix}{join_path(path)}")).found
+        keys = [key for each in found for key in _index_keys(RawDocument(path, each.value))]
+        self._write_messages([delete_key(f"{self._prefix}{key}") for key in (join_path(path), *keys)])
 
     def remove_chain(self, name: str) -> None:
         self._write_messages([delete_prefix(f"{self._prefix}{LINES}/{name}/"), delete_key(f"{self._prefix}{head_key(name)}")])

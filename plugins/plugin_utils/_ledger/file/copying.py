@@ -44,9 +44,9 @@ class FileContents(LedgerContents):
             yield from ((*parts, name) for name in self._list_names(parts) if name.endswith(".json") and not name.startswith("."))
 
     def read_documents(self, folder: DocumentPath) -> Iterator[RawDocument]:
-        for place in self.list_paths(folder):
+        for path in self.list_paths(folder):
             with contextlib.suppress(FileNotFoundError):
-                yield RawDocument(place, self._read_bytes(place))
+                yield RawDocument(path, self._read_bytes(path))
 
     def read_chains(self) -> Iterator[tuple[ArchivedChain, Iterator[bytes]]]:
         for chain in audit.require_readable(self._read_archive()):
@@ -64,8 +64,8 @@ class FileContents(LedgerContents):
             *audit.verify_archive(self._read_archive(), self._read_archived_lines, self._identity.seal),
         ]
 
-    def describe_location(self, place: DocumentPath) -> str:
-        return os.path.join(self._root.path, *place)
+    def describe_location(self, path: DocumentPath) -> str:
+        return os.path.join(self._root.path, *path)
 
     def _list_months(self) -> Iterator[DocumentPath]:
         return ((*CLOSED, year, month) for year in self._list_names(CLOSED) for month in self._list_names((*CLOSED, year)))
@@ -77,10 +77,10 @@ class FileContents(LedgerContents):
         except FileNotFoundError:
             return []
 
-    def _read_bytes(self, place: DocumentPath) -> bytes:
+    def _read_bytes(self, path: DocumentPath) -> bytes:
         try:
-            with self._root.open_folder(*place[:-1]) as folder:
-                return folder.read_file(place[-1])
+            with self._root.open_folder(*path[:-1]) as folder:
+                return folder.read_file(path[-1])
         except OSError as error:
             if error.errno not in NOT_A_FILE:
                 raise
@@ -149,9 +149,9 @@ class FileTarget(CopyTarget):
             _write_parts(root, (ARCHIVE, f"{chain.name}{LINES}"), (line + b"\n" for line in lines))
             _write_parts(root, (ARCHIVE, f"{chain.name}{ENDS}"), [chain.encode_ends()])
 
-    def remove_document(self, place: DocumentPath) -> None:
+    def remove_document(self, path: DocumentPath) -> None:
         with self._hold_copy() as root:
-            _remove_file(root, place)
+            _remove_file(root, path)
 
     def remove_chain(self, name: str) -> None:
         with self._hold_copy() as root:
@@ -191,11 +191,11 @@ def _closed_at(entry: RawDocument) -> t.Optional[float]:
         return None
 
 
-def _write_parts(root: Folder, place: DocumentPath, parts: Iterable[bytes], written_at: t.Optional[float] = None) -> None:
+def _write_parts(root: Folder, path: DocumentPath, parts: Iterable[bytes], written_at: t.Optional[float] = None) -> None:
     """Write a file that is not used before it was compared."""
-    with root.open_folder(*place[:-1], create=True) as folder:
-        folder.remove_file(place[-1])
-        fd = folder.open_file(place[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with root.open_folder(*path[:-1], create=True) as folder:
+        folder.remove_file(path[-1])
+        fd = folder.open_file(path[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             for part in parts:
                 write_all(fd, part)
@@ -205,6 +205,6 @@ def _write_parts(root: Folder, place: DocumentPath, parts: Iterable[bytes], writ
             os.close(fd)
 
 
-def _remove_file(root: Folder, place: DocumentPath) -> None:
-    with contextlib.suppress(FileNotFoundError), root.open_folder(*place[:-1]) as folder:
-        folder.remove_file(place[-1])
+def _remove_file(root: Folder, path: DocumentPath) -> None:
+    with contextlib.suppress(FileNotFoundError), root.open_folder(*path[:-1]) as folder:
+        folder.remove_file(path[-1])

@@ -34,15 +34,15 @@ class DocumentReader:
         self._root = root
         self._report = report
 
-    def read_document(self, place: DocumentPath) -> t.Optional[Document]:
+    def read_document(self, path: DocumentPath) -> t.Optional[Document]:
         """Return the document; None if it does not exist or was damaged. Raises L(NotSupported) for a newer schema."""
         try:
-            with self._root.open_folder(*place[:-1]) as folder:
-                return self._read_from(folder, place)
+            with self._root.open_folder(*path[:-1]) as folder:
+                return self._read_from(folder, path)
         except FileNotFoundError:
             return None
         except Newer as error:
-            sentence = self._report_newer(place, error)
+            sentence = self._report_newer(path, error)
             raise NotSupported(sentence, "Update the collection on this control node.", document=error.body) from error
 
     def read_all(self, parts: Sequence[str], newer: t.Optional[list[JsonObject]] = None, prefilter: PreFilter = _EVERYTHING) -> Iterator[Document]:
@@ -61,11 +61,11 @@ class DocumentReader:
                     if document:
                         yield document
 
-    def _read_or_newer(self, folder: Folder, place: DocumentPath, newer: t.Optional[list[JsonObject]], prefilter: PreFilter) -> t.Optional[Document]:
+    def _read_or_newer(self, folder: Folder, path: DocumentPath, newer: t.Optional[list[JsonObject]], prefilter: PreFilter) -> t.Optional[Document]:
         try:
-            return self._read_from(folder, place, prefilter)
+            return self._read_from(folder, path, prefilter)
         except Newer as error:
-            self._report_newer(place, error)
+            self._report_newer(path, error)
             if newer is not None:
                 newer.append(error.body)
         return None
@@ -78,37 +78,37 @@ class DocumentReader:
         except FileNotFoundError:
             return []
 
-    def _read_from(self, folder: Folder, place: DocumentPath, prefilter: PreFilter = _EVERYTHING) -> t.Optional[Document]:
+    def _read_from(self, folder: Folder, path: DocumentPath, prefilter: PreFilter = _EVERYTHING) -> t.Optional[Document]:
         """Return the document; None if it does not exist, was damaged, or is excluded."""
         try:
-            data = folder.read_file(place[-1])
+            data = folder.read_file(path[-1])
             envelope = open_envelope(data)
-            if envelope and not may_be_selected(place, envelope.text, prefilter):
+            if envelope and not may_be_selected(path, envelope.text, prefilter):
                 return None
             document = decode_envelope(envelope) if envelope else decode_document(data)
-            check_document(place, document)
+            check_document(path, document)
             return document
         except FileNotFoundError:
             return None
         except Damaged as error:
-            self._set_aside(place, str(error))
+            self._set_aside(path, str(error))
         except OSError as error:
             if error.errno not in NOT_A_FILE:
                 raise
-            self._set_aside(place, "it is not a regular file")
+            self._set_aside(path, "it is not a regular file")
         return None
 
-    def _report_newer(self, place: DocumentPath, error: Newer) -> str:
-        sentence = f"{os.path.join(self._root.path, *place)} was left as it is: {error}."
+    def _report_newer(self, path: DocumentPath, error: Newer) -> str:
+        sentence = f"{os.path.join(self._root.path, *path)} was left as it is: {error}."
         self._report(sentence)
         return sentence
 
-    def _set_aside(self, place: DocumentPath, why: str) -> None:
-        new_name = aside_name(place, time.time_ns())
-        with contextlib.suppress(FileNotFoundError), self._root.open_folder(*place[:-1]) as folder, self._root.open_folder(*SET_ASIDE, create=True) as aside:
-            folder.move_file(place[-1], aside, new_name)
-        path = os.path.join(self._root.path, *place)
-        self._report(f"{path} could not be read: {why}. It was moved to {os.path.join(self._root.path, *SET_ASIDE, new_name)}.")
+    def _set_aside(self, path: DocumentPath, why: str) -> None:
+        new_name = aside_name(path, time.time_ns())
+        with contextlib.suppress(FileNotFoundError), self._root.open_folder(*path[:-1]) as folder, self._root.open_folder(*SET_ASIDE, create=True) as aside:
+            folder.move_file(path[-1], aside, new_name)
+        full_path = os.path.join(self._root.path, *path)
+        self._report(f"{full_path} could not be read: {why}. It was moved to {os.path.join(self._root.path, *SET_ASIDE, new_name)}.")
 
 
 def open_records(reader: DocumentReader) -> list[Document]:
@@ -158,8 +158,8 @@ def find_holder(reader: DocumentReader, domain_uuid: str) -> t.Optional[Stored]:
 
 def find_record(reader: DocumentReader, record_id: str) -> t.Optional[Stored]:
     """Return the record of that ID, from any folder."""
-    for place in _record_paths(reader, record_id):
-        document = reader.read_document(place)
+    for path in _record_paths(reader, record_id):
+        document = reader.read_document(path)
         if document:
             return document.stored
     return None

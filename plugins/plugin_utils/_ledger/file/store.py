@@ -45,8 +45,8 @@ class FileTransaction(Transaction):
         self._genesis = identity.genesis_hash
         self._step = step
 
-    def read_document(self, place: DocumentPath) -> t.Optional[Document]:
-        return self.reader.read_document(place)
+    def read_document(self, path: DocumentPath) -> t.Optional[Document]:
+        return self.reader.read_document(path)
 
     def read_all(self, parts: Sequence[str]) -> Iterator[Document]:
         return self.reader.read_all(parts)
@@ -79,7 +79,7 @@ class FileTransaction(Transaction):
         if record is not None:
             line = make_audit_line(record, old_status, self._last_hash(line))[0]
         texts = tuple(JournalWrite(tuple(write.path), write.version, encode_document(write.content, write.version).decode("ascii")) for write in writes)
-        unit = JournalUnit(texts, tuple(tuple(place) for place in removes), line)
+        unit = JournalUnit(texts, tuple(tuple(path) for path in removes), line)
         self._step("begin")
         self.journal.write_unit(unit)
         self._step("journal")
@@ -99,11 +99,11 @@ class FileTransaction(Transaction):
         for write in unit.writes:
             self._apply_write(write)
             self._step(f"write {write.path[0]}")
-        for place in unit.removes:
-            with contextlib.suppress(FileNotFoundError), self.root.open_folder(*place[:-1]) as folder:
-                if folder.remove_file(place[-1]):
+        for path in unit.removes:
+            with contextlib.suppress(FileNotFoundError), self.root.open_folder(*path[:-1]) as folder:
+                if folder.remove_file(path[-1]):
                     folder.sync_names()
-            self._step(f"remove {place[0]}")
+            self._step(f"remove {path[0]}")
         if unit.line:
             self.audit.append_once(unit.line)
             self._step("audit")

@@ -164,10 +164,10 @@ class Affinity(Rule):
         if any(uuid != request.uuid for uuid in members.get(host.name, ())):
             return _judge_group_policy(group, request, fleet)
         elsewhere = {name: {guest.name for guest in there.values() if guest.uuid != request.uuid} for name, there in members.items()}
-        places = [f"{names_text(names)} on {name}" for name, names in sorted(elsewhere.items()) if names]
-        if not places:
+        locations = [f"{names_text(names)} on {name}" for name, names in sorted(elsewhere.items()) if names]
+        if not locations:
             return PASS
-        return Finding(f"{request.name} must stay together with its group {group.name}: {', '.join(places)}.")
+        return Finding(f"{request.name} must stay together with its group {group.name}: {', '.join(locations)}.")
 
 
 class AntiAffinity(Rule):

@@ -31,19 +31,19 @@ class _Image:
     file: DiskFile | None = None
 
     @property
-    def place(self) -> DiskNeed | DiskFile:
-        """The place of the image."""
+    def facts(self) -> DiskNeed | DiskFile:
+        """What the facts say of the image."""
         return self.file or self.disk
 
     @property
     def source(self) -> str:
         """The path, or the name."""
-        return self.place.source or ""
+        return self.facts.source or ""
 
     @property
     def store(self) -> str | None:
         """The identity of a path on every host; None for a device."""
-        return (self.place.store or None) if self.place.kind != "block" else None
+        return (self.facts.store or None) if self.facts.kind != "block" else None
 
     @property
     def is_readonly(self) -> bool:
@@ -87,7 +87,7 @@ def _unknown_backing_text(disk: DiskNeed) -> str:
 
 
 def _judge_image(image: _Image, request: Request, host: HostState, fleet: Fleet) -> Finding:
-    kind = image.place.kind
+    kind = image.facts.kind
     if kind == _VOLUME_KIND:
         return _judge_by_pool(image, request, host)
     if kind not in _PATH_KINDS:
@@ -107,7 +107,7 @@ def _judge_absent(image: _Image) -> Finding:
 def _judge_present(image: _Image, request: Request, host: HostState) -> Finding:
     if image.is_readonly or request.unsafe:
         return PASS
-    if image.place.shared is not True:
+    if image.facts.shared is not True:
         return Finding(warnings=(f"{_name(image)} exists on {host.name}, but is not proved to be the same one: {_doubt_text(image)}.",))
     found = find_store(host.hardware, image.source) if image.store else None
     if found is None or found.identity == image.store:
@@ -116,9 +116,9 @@ def _judge_present(image: _Image, request: Request, host: HostState) -> Finding:
 
 
 def _doubt_text(image: _Image) -> str:
-    if image.place.shared is False:
+    if image.facts.shared is False:
         return "it is on storage of its host alone, and moves only with copy_storage or unsafe"
-    if image.place.kind == "block":
+    if image.facts.kind == "block":
         return "it moves only once protect has seen the device on both hosts, or with unsafe"
     return "it is not known to be shared"
 
@@ -148,7 +148,7 @@ def _judge_by_pool(image: _Image, request: Request, host: HostState) -> Finding:
     pool = host.hardware.pools.get(name)
     if pool is None or not pool.active:
         return PASS if image.disk.optional else Finding(f"{_name(image)} is in the pool {name}, which {'is not active' if pool else 'it does not have'}.")
-    if image.place.shared is True or image.is_readonly or request.unsafe:
+    if image.facts.shared is True or image.is_readonly or request.unsafe:
         return PASS
     return Finding(warnings=(f"The pool {name} of {_name(image, start=False)} exists on {host.name}, but is not proved to be the same one.",))
 
@@ -175,30 +175,30 @@ class Disk(Rule):
         needed: dict[StorageLocation, int] = {}
         unknown = []
         for path, size in Guest.from_request(request).copies:
-            place = find_location(host.hardware, path) if path else None
-            if place is None:
+            location = find_location(host.hardware, path) if path else None
+            if location is None:
                 unknown.append(path or "an unnamed disk")
             else:
-                needed[place] = needed.get(place, 0) + size
-        short = [reason for reason in (_shortage_text(host, request, place, size) for place, size in needed.items()) if reason]
+                needed[location] = needed.get(location, 0) + size
+        short = [reason for reason in (_shortage_text(host, request, location, size) for location, size in needed.items()) if reason]
         warnings = (f"How much space {host.name} has for the copy of {names_text(unknown)} is not known.",) if unknown else ()
         return Finding(" ".join(short) or None, warnings)
 
 
-def _shortage_text(host: HostState, request: Request, place: StorageLocation, size: int) -> str:
-    if size > place.capacity_bytes:
-        return f"The copied disks have {_mib_of(size)} MiB, the whole {place.name} has {place.capacity_bytes // MIB} MiB."
-    used = place.capacity_bytes - place.available_bytes
-    free = int(place.capacity_bytes * host.settings.disk_allocation_ratio) - used - _reserved_bytes(host, request, place)
+def _shortage_text(host: HostState, request: Request, location: StorageLocation, size: int) -> str:
+    if size > location.capacity_bytes:
+        return f"The copied disks have {_mib_of(size)} MiB, the whole {location.name} has {location.capacity_bytes // MIB} MiB."
+    used = location.capacity_bytes - location.available_bytes
+    free = int(location.capacity_bytes * host.settings.disk_allocation_ratio) - used - _reserved_bytes(host, request, location)
     if size <= free:
         return ""
-    return f"It is {_mib_of(size - free)} MiB short of disk space: {_mib_of(size)} MiB are copied, {max(0, free) // MIB} MiB of the {place.name} are free."
+    return f"It is {_mib_of(size - free)} MiB short of disk space: {_mib_of(size)} MiB are copied, {max(0, free) // MIB} MiB of the {location.name} are free."
 
 
-def _reserved_bytes(host: HostState, request: Request, place: StorageLocation) -> int:
+def _reserved_bytes(host: HostState, request: Request, location: StorageLocation) -> int:
     copies = [copy for guest in host.guests.values() if guest.uuid != request.uuid for copy in guest.copies]
-    # A copy whose target is not known may go to any place.
-    return sum(size for path, size in copies if not path or find_location(host.hardware, path) in (place, None))
+    # A copy whose target is not known may go to any location.
+    return sum(size for path, size in copies if not path or find_location(host.hardware, path) in (location, None))
 
 
 def _mib_of(size: int) -> int:
