@@ -51,7 +51,7 @@ def ansible(*command: str, paths: str = str(BUILD)) -> subprocess.CompletedProce
     return subprocess.run([str(BIN / command[0]), *command[1:]], capture_output=True, text=True, env=environment, timeout=300, check=False)
 
 
-def used() -> list[str]:
+def list_used_modules() -> list[str]:
     """Return the modules of awx.awx that the playbook uses."""
     tasks = yaml.safe_load((ROOT / "playbooks/awx_setup.yml").read_text())[0]["tasks"]
     flat = [inner for task in tasks for inner in [task, *task.get("block", [])]]
@@ -74,7 +74,7 @@ def specification(options: t.Mapping[str, t.Any]) -> Params:
 def journal(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Params]]:
     """What each task of a run of the playbook gave its module."""
     folder = tmp_path_factory.mktemp("awx")
-    told = ansible("ansible-doc", "--json", "-t", "module", *used())
+    told = ansible("ansible-doc", "--json", "-t", "module", *list_used_modules())
     assert told.returncode == 0, f"The collection awx.awx is not there; 'make setup' unpacks it. {told.stderr}"
     modules = folder / "ansible_collections/awx/awx/plugins/modules"
     modules.mkdir(parents=True)
@@ -87,7 +87,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Params]
     return [tuple(json.loads(line)) for line in (folder / "journal").read_text().splitlines()]
 
 
-def of(journal: list[tuple[str, Params]], module: str) -> list[Params]:
+def params_of_module(journal: list[tuple[str, Params]], module: str) -> list[Params]:
     return [params for name, params in journal if name == f"awx.awx.{module}"]
 
 
@@ -109,12 +109,12 @@ def test_the_setup_changes_nothing_if_a_variable_is_missing(tmp_path: pathlib.Pa
 
 
 def test_every_module_accepts_its_arguments(journal: list[tuple[str, Params]]) -> None:
-    assert sorted({name for name, dummy in journal}) == used()
+    assert sorted({name for name, dummy in journal}) == list_used_modules()
 
 
 def test_job_templates_name_existing_playbooks_and_variables(journal: list[tuple[str, Params]]) -> None:
     known = options_of_roles() | PLAYBOOK_VARIABLES
-    templates = of(journal, "job_template")
+    templates = params_of_module(journal, "job_template")
     assert {one["playbook"].partition("/")[2] for one in templates} == {"drain.yml", "recover.yml", "migrate.yml", "protect.yml", "evacuate.yml"}
     for one in templates:
         assert (ROOT / one["playbook"]).is_file()
@@ -126,7 +126,7 @@ def test_job_templates_name_existing_playbooks_and_variables(journal: list[tuple
 
 
 def test_surveys_of_templates_have_a_valid_form(journal: list[tuple[str, Params]]) -> None:
-    for one in [*of(journal, "job_template"), *of(journal, "workflow_job_template")]:
+    for one in [*params_of_module(journal, "job_template"), *params_of_module(journal, "workflow_job_template")]:
         for question in one["survey_spec"]["spec"]:
             assert question["type"] in {"text", "integer", "multiplechoice"}
             assert question["question_name"]
@@ -136,7 +136,7 @@ def test_surveys_of_templates_have_a_valid_form(journal: list[tuple[str, Params]
 
 
 def test_the_workflow_applies_a_plan_only_after_its_approval(journal: list[tuple[str, Params]]) -> None:
-    workflow = of(journal, "workflow_job_template")[0]
+    workflow = params_of_module(journal, "workflow_job_template")[0]
     nodes = {node["identifier"]: node for node in workflow["workflow_nodes"]}
     order, name = [], "plan"
     while name:
@@ -145,17 +145,17 @@ def test_the_workflow_applies_a_plan_only_after_its_approval(journal: list[tuple
         name = following[0]["identifier"] if following else ""
     assert [one["type"] for one in order] == ["job_template", "workflow_approval", "job_template"]
     assert len(order) == len(nodes)
-    templates = {one["name"]: one for one in of(journal, "job_template")}
+    templates = {one["name"]: one for one in params_of_module(journal, "job_template")}
     assert [templates[order[number]["name"]]["extra_vars"] for number in (0, 2)] == [{"drain_host_plan_only": True}, {"drain_host_plan_apply": True}]
-    granted = {one["role"]: one for one in of(journal, "role")}
+    granted = {one["role"]: one for one in params_of_module(journal, "role")}
     assert order[2]["name"] not in granted["execute"]["job_templates"]
     assert granted["approval"]["teams"] == ["kvm approvers"]
 
 
 def test_the_credential_type_has_the_etcd_fields_of_the_ledger(journal: list[tuple[str, Params]]) -> None:
-    kind = of(journal, "credential_type")[0]
+    kind = params_of_module(journal, "credential_type")[0]
     fields = {field["id"] for field in kind["inputs"]["fields"]}
-    assert {*of(journal, "credential")[0]["inputs"]} <= fields
+    assert {*params_of_module(journal, "credential")[0]["inputs"]} <= fields
     assert {label.partition(".")[2] for label in kind["injectors"]["file"]} <= fields
     given = kind["injectors"]["extra_vars"]["kvmfleet_etcd"]
     assert {*given} == {"user", "password", "ca_file", "cert_file", "key_file"}

@@ -55,7 +55,7 @@ def process(tmp_path: pathlib.Path) -> t.Iterator[t.Callable[[], subprocess.Pope
         one.communicate(timeout=300)
 
 
-def reached(folder: pathlib.Path) -> list[str]:
+def wait_for_moments(folder: pathlib.Path) -> list[str]:
     file = folder / f"{MARK}.reached"
     limit = time.monotonic() + 30
     while not file.exists() or not file.read_text().endswith("\n"):
@@ -72,11 +72,11 @@ def test_a_process_is_not_stopped_at_a_moment_that_is_not_armed(process: t.Calla
 def test_a_process_stops_at_an_armed_moment_reports_itself_and_continues(process: t.Callable[[], subprocess.Popen[str]], tmp_path: pathlib.Path) -> None:
     (tmp_path / f"{MARK}.hold").write_text("7")
     running = process()
-    assert reached(tmp_path) == [f"7 {running.pid} {os.uname().nodename}"]
+    assert wait_for_moments(tmp_path) == [f"7 {running.pid} {os.uname().nodename}"]
     assert running.poll() is None
     (tmp_path / f"{MARK}.hold").write_text("8")
     limit = time.monotonic() + 30
-    while len(reached(tmp_path)) < 2:
+    while len(wait_for_moments(tmp_path)) < 2:
         assert time.monotonic() < limit
         time.sleep(0.05)
     (tmp_path / f"{MARK}.hold").unlink()

@@ -27,14 +27,14 @@ def target(check: Callable[[t.Any], None], cases: st.SearchStrategy[t.Any] | Non
     return Target("one", check, st.integers(0, 1000) if cases is None else cases)
 
 
-def raises(error: Exception) -> Callable[[t.Any], None]:
+def raising(error: Exception) -> Callable[[t.Any], None]:
     def check(_case: t.Any) -> None:
         raise error
 
     return check
 
 
-def spin(_case: t.Any) -> None:
+def run_forever(_case: t.Any) -> None:
     try:
         while True:
             sum(range(1000))
@@ -46,7 +46,7 @@ def write_outside(path: pathlib.Path) -> Callable[[t.Any], None]:
     return lambda _case: path.write_text("x")  # type: ignore[return-value]
 
 
-def climb(_case: t.Any) -> None:
+def leave_sandbox(_case: t.Any) -> None:
     folder = os.open(sandbox.FOLDER, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.close(os.open("..", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder))
@@ -59,7 +59,7 @@ def write_inside(_case: t.Any) -> None:
 
 
 def test_errors_of_the_collection_are_not_findings() -> None:
-    observe(target(raises(InvalidArgument("No."))), 1)
+    observe(target(raising(InvalidArgument("No."))), 1)
     observe(target(write_inside), 1)
 
 
@@ -68,13 +68,13 @@ def test_errors_of_the_collection_are_not_findings() -> None:
 )
 def test_other_errors_are_findings(error: Exception) -> None:
     with pytest.raises(Finding, match=type(error).__name__):
-        observe(target(raises(error)), 1)
+        observe(target(raising(error)), 1)
 
 
 def test_too_much_processor_time_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "CPU_SECONDS", 0.1)
     with pytest.raises(Finding, match="processor time"):
-        observe(target(spin), 1)
+        observe(target(run_forever), 1)
 
 
 def test_too_much_memory_is_a_finding() -> None:
@@ -84,7 +84,7 @@ def test_too_much_memory_is_a_finding() -> None:
 
 def test_access_outside_of_the_sandbox_is_a_finding(tmp_path: pathlib.Path) -> None:
     outside = tmp_path / "x"
-    for check in (write_outside(outside), climb, lambda _case: os.mkdir(outside), lambda _case: subprocess.run(["true"], check=False)):
+    for check in (write_outside(outside), leave_sandbox, lambda _case: os.mkdir(outside), lambda _case: subprocess.run(["true"], check=False)):
         with pytest.raises(Finding):
             observe(target(check), 1)  # type: ignore[arg-type]
     assert not outside.exists()

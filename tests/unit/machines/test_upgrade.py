@@ -30,7 +30,7 @@ def fleet(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     return fleet
 
 
-def carry(fleet: Fleet, machine: Machine, _made: pathlib.Path, _old: pathlib.Path) -> pathlib.Path:
+def write_new_disk(fleet: Fleet, machine: Machine, _made: pathlib.Path, _old: pathlib.Path) -> pathlib.Path:
     folder = fleet.folder(machine) / "upgrade"
     folder.mkdir()
     (folder / "disk.qcow2").write_text("new")
@@ -38,7 +38,7 @@ def carry(fleet: Fleet, machine: Machine, _made: pathlib.Path, _old: pathlib.Pat
 
 
 def test_a_host_gets_the_new_disk_and_keeps_the_old_one(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgrade, "_carry", carry)
+    monkeypatch.setattr(upgrade, "_carry", write_new_disk)
     machine = fleet.require_machine("m2")
     upgrade.upgrade(fleet, machine, "trixie")
     folder = fleet.folder(machine)

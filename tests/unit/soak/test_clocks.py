@@ -39,7 +39,7 @@ def clocks(site: Site, tmp_path: pathlib.Path) -> Clocks:
     return Clocks(site, tmp_path)  # type: ignore[arg-type]
 
 
-def asked(program: str, environment: dict[str, str]) -> tuple[float, float]:
+def read_clocks(program: str, environment: dict[str, str]) -> tuple[float, float]:
     done = subprocess.run([program, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=True)
     wall, slept = map(float, done.stdout.split())
     return wall - time.time(), slept
@@ -49,7 +49,7 @@ def test_a_wrong_clock_of_the_control_node_does_not_change_sleeps(site: Site, cl
     right = dict(site.environment)
     clocks.jump(CONTROL, 3600)
     assert site.environment["PYTHONPATH"].endswith(":/mine")
-    wrong, slept = asked(sys.executable, site.environment)
+    wrong, slept = read_clocks(sys.executable, site.environment)
     assert wrong > 3000
     assert slept >= 0.2
     clocks.jump(CONTROL, 0)
@@ -58,7 +58,7 @@ def test_a_wrong_clock_of_the_control_node_does_not_change_sleeps(site: Site, cl
 
 def test_a_wrong_clock_applies_to_the_python_of_its_host_alone(site: Site, clocks: Clocks) -> None:
     clocks.jump(2, -3600)
-    assert asked(site.interpreters[2], {"PATH": os.environ["PATH"]})[0] < -3000
-    assert abs(asked(site.interpreters[1], {"PATH": os.environ["PATH"]})[0]) < 1000
+    assert read_clocks(site.interpreters[2], {"PATH": os.environ["PATH"]})[0] < -3000
+    assert abs(read_clocks(site.interpreters[1], {"PATH": os.environ["PATH"]})[0]) < 1000
     clocks.right()
-    assert abs(asked(site.interpreters[2], {"PATH": os.environ["PATH"]})[0]) < 1000
+    assert abs(read_clocks(site.interpreters[2], {"PATH": os.environ["PATH"]})[0]) < 1000

@@ -19,21 +19,21 @@ SEEDS = range(20)
 ENDS = {"cut": "heal", "slow": "heal", "stop libvirtd": "start libvirtd", "fill ledger": "make room", "clock": "right clock", "power off": "power on"}
 
 
-def drawn(seed: int, count: int = 600) -> list[Action]:
+def draw_actions(seed: int, count: int = 600) -> list[Action]:
     return list(itertools.islice(Drawing(seed, GUESTS), count))
 
 
-def whom(action: Action) -> tuple[str, object]:
+def target_of(action: Action) -> tuple[str, object]:
     return (ENDS.get(action.verb, action.verb), action.given.get("host", action.given.get("on")))
 
 
 def test_a_seed_draws_the_same_actions_each_time_and_another_seed_others() -> None:
-    assert drawn(7) == drawn(7)
-    assert drawn(7) != drawn(8)
+    assert draw_actions(7) == draw_actions(7)
+    assert draw_actions(7) != draw_actions(8)
 
 
 def test_every_action_is_drawn_and_is_a_known_verb() -> None:
-    seen = {action.verb for seed in SEEDS for action in drawn(seed)}
+    seen = {action.verb for seed in SEEDS for action in draw_actions(seed)}
     assert set(WEIGHTS) <= seen <= VERBS
     assert {"evacuate", "recover", "enable", "again", SETTLE, *ENDS.values()} <= seen
 
@@ -41,12 +41,12 @@ def test_every_action_is_drawn_and_is_a_known_verb() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_fault_ends_before_the_settling_run(seed: int) -> None:
     faulty: dict[tuple[str, object], int] = {}
-    for action in drawn(seed):
+    for action in draw_actions(seed):
         if action.verb in ENDS:
-            assert whom(action) not in faulty
-            faulty[whom(action)] = 0
+            assert target_of(action) not in faulty
+            faulty[target_of(action)] = 0
         elif action.verb in ENDS.values():
-            del faulty[whom(action)]
+            del faulty[target_of(action)]
         elif action.verb == SETTLE:
             assert not faulty
         elif action.verb in WEIGHTS:
@@ -57,13 +57,13 @@ def test_every_fault_ends_before_the_settling_run(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_host_at_most_is_off(seed: int) -> None:
     off = 0
-    for action in drawn(seed):
+    for action in draw_actions(seed):
         off += {"power off": 1, "power on": -1}.get(action.verb, 0)
         assert off in (0, 1)
 
 
 def test_an_action_survives_its_line_in_the_journal() -> None:
-    for action in drawn(3):
+    for action in draw_actions(3):
         assert from_json(json.loads(json.dumps(action.as_json()))) == action
 
 

@@ -37,19 +37,19 @@ def judge(judged: Model, *pairs: tuple[Look, Look]) -> None:
         judged.judge(first, second)
 
 
-def always(judged: Model, look: Look) -> None:
+def judge_repeatedly(judged: Model, look: Look) -> None:
     judge(judged, *[(look, look)] * MANY)
 
 
 def test_a_guest_that_runs_on_one_host_is_no_violation() -> None:
     judged = model()
-    always(judged, {1: host("web"), 2: EMPTY, 3: OFF})
+    judge_repeatedly(judged, {1: host("web"), 2: EMPTY, 3: OFF})
     assert judged.looked == MANY
 
 
 def test_a_guest_that_runs_on_two_hosts_is_a_violation_that_names_them() -> None:
     with pytest.raises(Violation, match="web runs on 2 hosts") as found:
-        always(model(), {1: host("web"), 2: EMPTY, 3: host("web")})
+        judge_repeatedly(model(), {1: host("web"), 2: EMPTY, 3: host("web")})
     assert (found.value.guest, found.value.hosts) == ("web", [1, 3])
 
 
@@ -63,7 +63,7 @@ def test_a_guest_that_runs_on_two_hosts_is_a_violation_that_names_them() -> None
     ],
 )
 def test_an_inactive_copy_of_a_guest_is_no_violation(other: Host) -> None:
-    always(model(), {1: host("web"), 2: other, 3: EMPTY})
+    judge_repeatedly(model(), {1: host("web"), 2: other, 3: EMPTY})
 
 
 def test_a_guest_seen_on_source_and_destination_of_its_move_is_no_violation() -> None:
@@ -79,11 +79,11 @@ def test_a_guest_seen_once_on_two_hosts_is_no_violation_yet() -> None:
 
 def test_a_guest_that_runs_nowhere_is_a_violation() -> None:
     with pytest.raises(Violation, match="web runs nowhere"):
-        always(model(), {1: EMPTY, 2: host("web", state="shut off", processes=()), 3: OFF})
+        judge_repeatedly(model(), {1: EMPTY, 2: host("web", state="shut off", processes=()), 3: OFF})
 
 
 def test_a_guest_may_run_on_a_host_that_was_not_checked() -> None:
-    always(model(), {1: EMPTY, 2: UNSEEN, 3: EMPTY})
+    judge_repeatedly(model(), {1: EMPTY, 2: UNSEEN, 3: EMPTY})
 
 
 def test_a_guest_of_a_host_without_power_is_excused_until_all_is_settled() -> None:
@@ -93,28 +93,28 @@ def test_a_guest_of_a_host_without_power_is_excused_until_all_is_settled() -> No
     assert judged.accounted() == {}
     judged.will_kill(before, 2, "host 2 lost its power")
     assert judged.accounted() == {"web": "host 2 lost its power"}
-    always(judged, {1: EMPTY, 2: OFF, 3: EMPTY})
+    judge_repeatedly(judged, {1: EMPTY, 2: OFF, 3: EMPTY})
     judged.settled()
     with pytest.raises(Violation):
-        always(judged, {1: EMPTY, 2: OFF, 3: EMPTY})
+        judge_repeatedly(judged, {1: EMPTY, 2: OFF, 3: EMPTY})
 
 
 def test_an_excused_guest_must_not_run_twice() -> None:
     judged = model()
     judged.excuse("web", "its QEMU was killed")
     with pytest.raises(Violation, match="2 hosts"):
-        always(judged, {1: host("web"), 2: host("web"), 3: EMPTY})
+        judge_repeatedly(judged, {1: host("web"), 2: host("web"), 3: EMPTY})
 
 
 def test_a_guest_in_post_copy_is_excused_only_during_a_disturbance() -> None:
     split = {1: host("web", state="paused", reason="post-copy"), 2: host("web", reason="post-copy"), 3: EMPTY}
     judged = model()
-    always(judged, split)
+    judge_repeatedly(judged, split)
     assert judged.accounted() == {}
     judged.disturb("cable 1", "the cable of 1 was cut")
     judged.disturb("cable 2", "the cable of 2 was cut")
     judged.calm("cable 1")
-    always(judged, split)
+    judge_repeatedly(judged, split)
     assert judged.accounted() == {"web": "in post-copy: the cable of 2 was cut"}
 
 

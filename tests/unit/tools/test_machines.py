@@ -17,7 +17,7 @@ NAMES = ["boot", "clocks", "nfs_lease"]
 
 
 @pytest.fixture
-def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def run_scenarios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the scenarios that were really run, filled by the run. Of NAMES, clocks has passed before."""
     run: list[str] = []
     monkeypatch.delenv("ONLY", raising=False)
@@ -28,32 +28,32 @@ def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return run
 
 
-def test_a_scenario_that_passed_on_this_tree_is_not_run_again(chosen: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_that_passed_on_this_tree_is_not_run_again(run_scenarios: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     results = Results("machines")
     machines.run_some(results, NAMES)
-    assert chosen == ["boot", "nfs_lease"]
+    assert run_scenarios == ["boot", "nfs_lease"]
     assert (results.passed, results.failed) == (1, 0)
     assert "clocks has passed on this tree already: 1 cases in 600 s" in capsys.readouterr().out
 
 
-def test_a_changed_tree_runs_all_scenarios(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_tree_runs_all_scenarios(run_scenarios: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "tree_digest", lambda name: "another")
     machines.run_some(Results("machines"), NAMES)
-    assert chosen == NAMES
+    assert run_scenarios == NAMES
 
 
 @pytest.mark.parametrize(("only", "expected"), [("clocks", ["clocks"]), ("*o*", ["boot", "clocks"])])
-def test_a_selected_scenario_is_run_although_it_has_passed(only: str, expected: list[str], chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selected_scenario_is_run_although_it_has_passed(only: str, expected: list[str], run_scenarios: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONLY", only)
     machines.run_some(Results("machines"), NAMES)
-    assert chosen == expected
+    assert run_scenarios == expected
 
 
-def test_a_selection_without_a_match_fails_the_suite(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selection_without_a_match_fails_the_suite(run_scenarios: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONLY", "nothing")
     results = Results("machines")
     machines.run_some(results, NAMES)
-    assert chosen == []
+    assert run_scenarios == []
     assert results.failures == ["ONLY=nothing names no scenario; there are boot, clocks, nfs_lease"]
 
 

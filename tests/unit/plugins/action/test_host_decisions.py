@@ -331,14 +331,14 @@ class Remembering(Host):
         return {"told": copy.deepcopy(self.told) if asked else None}
 
 
-def moved(status: str = s.COMPLETED) -> dict[str, t.Any]:
+def remembered_move(status: str = s.COMPLETED) -> dict[str, t.Any]:
     record = new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web"), HERE, OTHER, {}, "me")
     record = record.advance(status, "the watcher")
     return {"record": {**encode(record), "generation": 3}, "watched": False}
 
 
 def test_a_remembered_move_that_the_ledger_lost_is_settled(fleet: Deciding) -> None:
-    told = moved()
+    told = remembered_move()
     fleet.host = Remembering(told)
     wanted = {"id": told["record"]["id"], "status": "completed"}
     fleet.check_mode = True
@@ -354,7 +354,7 @@ def test_a_remembered_move_that_the_ledger_lost_is_settled(fleet: Deciding) -> N
 
 
 def test_a_record_older_than_the_remembered_move_is_settled(fleet: Deciding) -> None:
-    told = moved()
+    told = remembered_move()
     record = fleet.record(kind=s.LIVE_MIGRATION, id=told["record"]["id"])
     told["record"]["generation"] = 1
     fleet.host = Remembering(told)

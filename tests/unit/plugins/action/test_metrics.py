@@ -67,7 +67,7 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(tmp_path)
 
 
-def full(node: Node) -> None:
+def fill_ledger(node: Node) -> None:
     """Put one of everything into the ledger."""
     ended(node.ledger, s.COMPLETED, elapsed_ms=1500, downtime_ms=95, bytes=1000, mode="pre-copy")
     ended(node.ledger, s.CANCELLED, reason="timeout")
@@ -80,7 +80,7 @@ def full(node: Node) -> None:
 
 
 def test_the_metrics_match_the_ledger(node: Node) -> None:
-    full(node)
+    fill_ledger(node)
     result = node.task()
     values = node.values()
     assert (result["changed"], result["path"], result["series"]) == (True, str(node.path), len(values))
@@ -100,19 +100,19 @@ def test_the_metrics_match_the_ledger(node: Node) -> None:
 
 
 def test_names_of_hosts_and_domains_are_not_labels(node: Node) -> None:
-    full(node)
+    fill_ledger(node)
     node.task()
     text = node.path.read_text()
     assert "web1" not in text
     assert "kvm1" not in text
     before = len(node.values())
     for _number in range(3):
-        full(node)
+        fill_ledger(node)
     node.task()
     assert len(node.values()) == before
 
 
-@pytest.mark.parametrize("fill", [lambda node: None, full])
+@pytest.mark.parametrize("fill", [lambda node: None, fill_ledger])
 def test_promtool_accepts_the_metrics(node: Node, fill: t.Callable[[Node], None]) -> None:
     fill(node)
     node.task()
@@ -121,7 +121,7 @@ def test_promtool_accepts_the_metrics(node: Node, fill: t.Callable[[Node], None]
 
 
 def test_a_second_export_without_a_move_only_updates_the_timestamp(node: Node) -> None:
-    full(node)
+    fill_ledger(node)
     node.task()
     before = node.values()
     again = node.task()
@@ -132,7 +132,7 @@ def test_a_second_export_without_a_move_only_updates_the_timestamp(node: Node) -
 
 
 def test_check_mode_writes_neither_file_nor_state(node: Node, tmp_path: pathlib.Path) -> None:
-    full(node)
+    fill_ledger(node)
     result = node.task(check_mode=True)
     assert result["changed"]
     assert 'kvmfleet_moves_total{outcome="completed"} 1\n' in result["diff"]["after"]
@@ -194,7 +194,7 @@ def exporter(node: Node) -> Iterator[str]:
     process.wait(30)
 
 
-def scraped(url: str) -> str:
+def read_exporter(url: str) -> str:
     """Return what the exporter shows, as soon as it answers."""
     deadline = time.monotonic() + 60
     while (text := shown_by(url)) is None:
@@ -213,16 +213,16 @@ def shown_by(url: str) -> str | None:
 
 
 def test_a_real_node_exporter_shows_each_series(node: Node, exporter: str) -> None:
-    full(node)
+    fill_ledger(node)
     node.task()
-    text = scraped(exporter)
+    text = read_exporter(exporter)
     assert "node_textfile_scrape_error 0" in text
     shown = {line.rpartition(" ")[0] for line in text.splitlines() if line.startswith("kvmfleet_")}
     assert shown == set(node.values())
 
 
 def test_the_playbook_writes_the_metrics_once_and_asks_no_host(node: Node, tmp_path: pathlib.Path) -> None:
-    full(node)
+    fill_ledger(node)
     unreachable = "".join(f"{name} ansible_host=192.0.2.{number}\n" for number, name in enumerate(("kvm1", "kvm2"), 1))
     (tmp_path / "hosts.ini").write_text(f"[kvmfleet_hosts]\n{unreachable}[all:vars]\nkvmfleet_ledger={node.ledger.path}\n")
     command = ["playbook", "-i", str(tmp_path / "hosts.ini"), "kvmfleet.migration.metrics", "-e", f"metrics_path={node.path}"]

@@ -30,7 +30,7 @@ ASKED = "{{ lookup('kvmfleet.migration.ledger', 'migrations', query='[].domain.n
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One member that wants certificates, and users for its keys; a move is in its ledger."""
     cluster = Cluster(tmp_path_factory.mktemp("guarded") / "cluster")
     try:
@@ -80,15 +80,15 @@ def read_names(folder: Path, cluster: Cluster, password: str) -> subprocess.Comp
     return ansible(folder, "playbook", "-vvvv", "-i", str(folder / "inventory.yml"), str(folder / "play.yml"))
 
 
-def test_a_play_reads_the_ledger_with_certificates_and_a_vaulted_password(tmp_path: Path, guarded: Cluster) -> None:
-    done = read_names(tmp_path, guarded, guarded.options["password"])
+def test_a_play_reads_the_ledger_with_certificates_and_a_vaulted_password(tmp_path: Path, secured_cluster: Cluster) -> None:
+    done = read_names(tmp_path, secured_cluster, secured_cluster.options["password"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((tmp_path / "result").read_text()) == ["web1"]
-    assert guarded.options["password"] not in done.stdout + done.stderr
+    assert secured_cluster.options["password"] not in done.stdout + done.stderr
 
 
-def test_a_wrong_password_is_refused_and_not_shown(tmp_path: Path, guarded: Cluster) -> None:
-    done = read_names(tmp_path, guarded, "not-the-password-of-fleet")
+def test_a_wrong_password_is_refused_and_not_shown(tmp_path: Path, secured_cluster: Cluster) -> None:
+    done = read_names(tmp_path, secured_cluster, "not-the-password-of-fleet")
     assert done.returncode != 0
     assert "rejects the user 'fleet'" in done.stdout
     assert "not-the-password-of-fleet" not in done.stdout + done.stderr

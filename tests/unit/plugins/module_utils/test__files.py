@@ -22,7 +22,7 @@ Steps = t.List[t.Tuple[str, bool]]
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+def system_calls(monkeypatch: pytest.MonkeyPatch) -> Steps:
     """The system calls that matter for a power cut: syncs (of a folder or not), renames and links (to the final name or not)."""
     noted: Steps = []
 
@@ -86,9 +86,9 @@ def test_content_that_cannot_be_flushed_does_not_replace_the_old_content(tmp_pat
         (_files.replace_volatile_file, [("rename", True)]),
     ],
 )
-def test_content_is_flushed_before_the_rename_and_the_folder_after_it(tmp_path: pathlib.Path, steps: Steps, replace: Replace, expected: Steps) -> None:
+def test_content_is_flushed_before_the_rename_and_the_folder_after_it(tmp_path: pathlib.Path, system_calls: Steps, replace: Replace, expected: Steps) -> None:
     replace(str(tmp_path / "token.json"), "new", 0o600)
-    assert steps == expected
+    assert system_calls == expected
 
 
 @REPLACING
@@ -120,9 +120,9 @@ def test_only_one_of_several_concurrent_writers_creates_the_file(tmp_path: pathl
     assert path.read_text() == str(created.index(True))
 
 
-def test_creating_a_file_once_flushes_content_and_name(tmp_path: pathlib.Path, steps: Steps) -> None:
+def test_creating_a_file_once_flushes_content_and_name(tmp_path: pathlib.Path, system_calls: Steps) -> None:
     _files.create_file_once(str(tmp_path / "token.json"), "new", 0o600)
-    assert steps == [("fsync", False), ("link", True), ("fsync", True)]
+    assert system_calls == [("fsync", False), ("link", True), ("fsync", True)]
 
 
 def test_a_file_that_cannot_be_linked_leaves_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,23 +28,23 @@ class RecordingModule:
         self.result = result
 
 
-def ended(work: t.Callable[[t.Any], t.Dict[str, t.Any]]) -> RecordingModule:
+def run_recorded(work: t.Callable[[t.Any], t.Dict[str, t.Any]]) -> RecordingModule:
     module = RecordingModule()
     m.run_module(t.cast(t.Any, module), work)
     return module
 
 
 def test_the_result_of_the_work_is_the_result_of_the_module() -> None:
-    assert ended(lambda module: {"changed": False}).result == {"changed": False}
+    assert run_recorded(lambda module: {"changed": False}).result == {"changed": False}
 
 
 def test_an_error_of_the_collection_is_a_failed_result_and_any_other_is_raised() -> None:
     def refuse(module: t.Any) -> t.Dict[str, t.Any]:
         raise Conflict("It is taken.", record="r1")
 
-    assert ended(refuse).failed == {"msg": "It is taken.", "error_code": "conflict", "record": "r1"}
+    assert run_recorded(refuse).failed == {"msg": "It is taken.", "error_code": "conflict", "record": "r1"}
     with pytest.raises(ZeroDivisionError):
-        ended(lambda module: {"x": 1 // 0})
+        run_recorded(lambda module: {"x": 1 // 0})
 
 
 def test_a_phase_is_called_with_uri_and_work() -> None:

@@ -26,7 +26,7 @@ sys.stdin.readline()
 """
 
 
-def own(folder: pathlib.Path) -> Ownership:
+def ownership_in(folder: pathlib.Path) -> Ownership:
     return Ownership(UUID, str(folder))
 
 
@@ -35,11 +35,11 @@ def test_one_process_holds_the_lock_until_it_dies(tmp_path: pathlib.Path) -> Non
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(AlreadyWatched, match="already watched") as caught:
-        own(tmp_path)
+        ownership_in(tmp_path)
     assert caught.value.error_code == "conflict"
     holder.kill()
     holder.communicate(timeout=300)
-    own(tmp_path).release_lock()
+    ownership_in(tmp_path).release_lock()
 
 
 def test_a_lock_that_cannot_be_written_starts_nothing_and_is_released(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,46 +50,46 @@ def test_a_lock_that_cannot_be_written_starts_nothing_and_is_released(tmp_path: 
         patched.setattr(os, "pwrite", full)
         for write in (lambda owned: owned.begin_record("r1", 1), lambda owned: owned.take_over("r1", 1)):
             with pytest.raises(Internal, match=r"No space left.*Nothing was started"):
-                write(own(tmp_path))
-    ownership = own(tmp_path)
+                write(ownership_in(tmp_path))
+    ownership = ownership_in(tmp_path)
     ownership.begin_record("r1", 1)
     ownership.release_lock()
 
 
 def test_a_generation_must_be_higher_than_the_last_one(tmp_path: pathlib.Path) -> None:
     for record, generation in (("r1", 1), ("r2", 2), ("r9", 9)):
-        ownership = own(tmp_path)
+        ownership = ownership_in(tmp_path)
         ownership.begin_record(record, generation)
         ownership.release_lock()
     for late in (9, 8, 1, 0, -1):
         with pytest.raises(Conflict, match=r"came too late: record r9 \(generation 9\)"):
-            own(tmp_path).begin_record("late", late)
-    own(tmp_path).begin_record("r10", 10)
+            ownership_in(tmp_path).begin_record("late", late)
+    ownership_in(tmp_path).begin_record("r10", 10)
 
 
 def test_a_refused_generation_releases_the_lock(tmp_path: pathlib.Path) -> None:
-    first = own(tmp_path)
+    first = ownership_in(tmp_path)
     first.begin_record("r1", 5)
     first.release_lock()
     with pytest.raises(Conflict):
-        own(tmp_path).begin_record("r0", 5)
-    own(tmp_path).release_lock()
+        ownership_in(tmp_path).begin_record("r0", 5)
+    ownership_in(tmp_path).release_lock()
 
 
 def test_taking_over_gets_the_next_generation(tmp_path: pathlib.Path) -> None:
-    first = own(tmp_path)
+    first = ownership_in(tmp_path)
     first.begin_record("r1", 5)
     first.release_lock()
-    second = own(tmp_path)
+    second = ownership_in(tmp_path)
     assert second.take_over("r1", 5) == 6
     second.release_lock()
     with pytest.raises(Conflict):
-        own(tmp_path).begin_record("r1", 6)
+        ownership_in(tmp_path).begin_record("r1", 6)
 
 
 @pytest.mark.parametrize(("begun", "ledger", "expected"), [(None, 4, 5), (3, 9, 10), (9, 3, 10)])
 def test_taking_over_exceeds_the_generations_of_host_and_ledger(tmp_path: pathlib.Path, begun: t.Optional[int], ledger: int, expected: int) -> None:
-    ownership = own(tmp_path)
+    ownership = ownership_in(tmp_path)
     if begun is not None:
         ownership.begin_record("r1", begun)
     assert ownership.take_over("r2", ledger) == expected
@@ -103,7 +103,7 @@ def test_a_damaged_lock_file_stops_the_move_and_is_not_overwritten(tmp_path: pat
     path = pathlib.Path(lock_path(UUID, str(tmp_path)))
     path.write_text(content, encoding="ascii")
     for act in ("begin_record", "take_over"):
-        ownership = own(tmp_path)
+        ownership = ownership_in(tmp_path)
         with pytest.raises(Internal, match="damaged"):
             getattr(ownership, act)("r1", 5)
         ownership.release_lock()
@@ -113,5 +113,5 @@ def test_a_damaged_lock_file_stops_the_move_and_is_not_overwritten(tmp_path: pat
 def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: pathlib.Path) -> None:
     pathlib.Path(lock_path(UUID, str(tmp_path))).symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match="symbolic link"):
-        own(tmp_path)
+        ownership_in(tmp_path)
     assert not (tmp_path / "victim").exists()

@@ -40,7 +40,7 @@ except KvmfleetError as error:
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions may take half a second, and nobody ends the process of the tests."""
     monkeypatch.setattr(_time_limits, "QUESTION_SECONDS", 0.5)
     monkeypatch.setattr(_time_limits, "_CHECK_SECONDS", 0.05)
@@ -65,7 +65,7 @@ def test_an_unanswered_question_ends_the_process_with_a_message() -> None:
     assert done.stdout.startswith("Failed to read the capabilities of kvm2: libvirt did not answer within 1 s")
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_limits")
 def test_the_time_limit_applies_to_each_question() -> None:
     @limit_questions
     def look() -> str:
@@ -78,7 +78,7 @@ def test_the_time_limit_applies_to_each_question() -> None:
     assert look() == "seen"
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_limits")
 def test_a_question_with_its_own_limit_is_exempt_from_the_common_one() -> None:
     released = threading.Event()
 
@@ -99,7 +99,7 @@ def test_a_question_with_its_own_limit_is_exempt_from_the_common_one() -> None:
         released.set()
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_limits")
 def test_the_common_limit_applies_again_after_an_own_limit() -> None:
     released = threading.Event()
 

@@ -65,29 +65,29 @@ def shutdown(fleet: FakeFleet, host: PoliteHost, folder: pathlib.Path, wait_seco
     return DomainShutdown(host, host.find_domain(uuid=UUID), wait_seconds, str(folder), fleet.clock, fleet.clock.sleep)
 
 
-def off(domain: FakeDomain, reason: str = "shutdown") -> t.Callable[[], object]:
+def enter_shut_off(domain: FakeDomain, reason: str = "shutdown") -> t.Callable[[], object]:
     return lambda: domain.enter(domain_states.SHUTOFF, reason)
 
 
-def presses(fleet: FakeFleet) -> int:
+def count_shutdown_calls(fleet: FakeFleet) -> int:
     return fleet.source.calls.count(f"shut_down {UUID}")
 
 
 def test_a_guest_is_asked_once_and_awaited(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     domain = fleet.guest()
-    host = PoliteHost(fleet, lambda: fleet.clock.after(12, off(domain)))
+    host = PoliteHost(fleet, lambda: fleet.clock.after(12, enter_shut_off(domain)))
     done = shutdown(fleet, host, tmp_path).carry_out()
     assert done["reason"] == "shutdown"
     assert 12 <= done["elapsed_seconds"] <= 13
-    assert presses(fleet) == 1
+    assert count_shutdown_calls(fleet) == 1
 
 
 def test_a_guest_that_does_not_react_is_asked_again(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     domain = fleet.guest()
     host = PoliteHost(fleet)
-    fleet.clock.at(45, lambda: setattr(host, "press", off(domain)))
+    fleet.clock.at(45, lambda: setattr(host, "press", enter_shut_off(domain)))
     assert 60 <= shutdown(fleet, host, tmp_path).carry_out()["elapsed_seconds"] <= 62
-    assert presses(fleet) == 3
+    assert count_shutdown_calls(fleet) == 3
 
 
 def test_a_guest_that_never_shuts_down_times_out_and_keeps_running(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
@@ -117,7 +117,7 @@ def test_a_guest_that_cannot_shut_down_is_refused_before_it_is_asked(
     fleet.guest(state=state, reason=reason, job=job)
     with pytest.raises(InvalidState, match=why):
         shutdown(fleet, PoliteHost(fleet, action=action), tmp_path).check_possible()
-    assert presses(fleet) == 0
+    assert count_shutdown_calls(fleet) == 0
 
 
 def test_the_shutdown_of_a_watched_domain_is_refused(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
@@ -139,7 +139,7 @@ def test_a_shutdown_is_refused_when_a_move_begins_at_the_same_time(fleet: FakeFl
     with pytest.raises(InvalidState, match="is being moved"):
         shutdown(fleet, PoliteHost(fleet), tmp_path).carry_out()
     watcher.release_lock()
-    assert presses(fleet) == 0
+    assert count_shutdown_calls(fleet) == 0
 
 
 def test_a_shutdown_prevents_moves_until_it_ends(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
@@ -150,7 +150,7 @@ def test_a_shutdown_prevents_moves_until_it_ends(fleet: FakeFleet, tmp_path: pat
         with pytest.raises(KvmfleetError) as caught:
             Ownership(UUID, str(tmp_path))
         refused.append(caught.value)
-        off(domain)()
+        enter_shut_off(domain)()
 
     shutdown(fleet, PoliteHost(fleet, press), tmp_path).carry_out()
     assert [error.error_code for error in refused] == ["conflict"]
@@ -167,7 +167,7 @@ def test_a_transient_domain_is_shut_down_although_its_event_comes_late(fleet: Fa
 def test_an_intermediate_state_is_read_again(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     domain = fleet.guest()
     host = PoliteHost(fleet, lambda: domain.enter(domain_states.OTHER_STATE, ""))
-    fleet.clock.at(1, off(domain))
+    fleet.clock.at(1, enter_shut_off(domain))
     assert shutdown(fleet, host, tmp_path).carry_out()["reason"] == "shutdown"
 
 
@@ -182,7 +182,7 @@ def test_a_domain_that_vanished_without_a_shutdown_is_an_error(fleet: FakeFleet,
 
 def test_a_domain_that_was_destroyed_meanwhile_has_its_own_reason(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     domain = fleet.guest()
-    assert shutdown(fleet, PoliteHost(fleet, off(domain, "destroyed")), tmp_path).carry_out()["reason"] == "destroyed"
+    assert shutdown(fleet, PoliteHost(fleet, enter_shut_off(domain, "destroyed")), tmp_path).carry_out()["reason"] == "destroyed"
 
 
 def test_a_host_that_stops_answering_after_the_request_is_unreachable(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:

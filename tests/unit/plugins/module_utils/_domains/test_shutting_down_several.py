@@ -60,7 +60,7 @@ def stop_all(fleet: FakeFleet, host: PoliteHost, folder: pathlib.Path, *uuids: s
     return shut_down_together(shutdowns(fleet, host, folder, *uuids), check_mode, fleet.clock.sleep)
 
 
-def asked(fleet: FakeFleet) -> t.List[str]:
+def list_asked_domains(fleet: FakeFleet) -> t.List[str]:
     return [call.split()[1] for call in fleet.source.calls if call.startswith("shut_down ")]
 
 
@@ -69,7 +69,7 @@ def test_all_domains_are_asked_before_one_is_awaited(fleet: FakeFleet, tmp_path:
     begun = fleet.clock()
     stops = stop_all(fleet, host, tmp_path, A, B)
     assert [(stop.uuid, stop.changed, stop.reason) for stop in stops] == [(A, True, "shutdown"), (B, True, "shutdown")]
-    assert asked(fleet) == [A, B]
+    assert list_asked_domains(fleet) == [A, B]
     assert fleet.clock() - begun < 15
     Ownership(A, str(tmp_path)).release_lock()
 
@@ -94,7 +94,7 @@ def test_an_inactive_domain_is_no_change_and_check_mode_asks_no_guest(fleet: Fak
     fleet.source.domains[A].enter(domain_states.SHUTOFF, "destroyed")
     stops = stop_all(fleet, host, tmp_path, A, B, check_mode=True)
     assert [(stop.changed, stop.reason) for stop in stops] == [(False, "destroyed"), (True, None)]
-    assert asked(fleet) == []
+    assert list_asked_domains(fleet) == []
     assert build_result(stops)["changed"] is True
     assert [stop.is_forced for stop in stops] == [False, False]
 

@@ -64,7 +64,7 @@ def world(tmp_path: pathlib.Path) -> World:
     return World(tmp_path)
 
 
-def fails() -> None:
+def raise_locked_image() -> None:
     raise Internal("Failed to start domain: the image is locked.")
 
 
@@ -75,7 +75,7 @@ def test_a_started_domain_loses_its_note(world: World) -> None:
 
 def test_a_domain_that_cannot_start_keeps_its_note(world: World) -> None:
     with pytest.raises(Internal, match=r"image is locked.*It is off"):
-        world.start(fails).carry_out()
+        world.start(raise_locked_image).carry_out()
     assert world.is_noted()
 
 
@@ -88,7 +88,7 @@ def test_a_domain_that_stops_at_once_is_an_error(world: World) -> None:
 def test_a_domain_that_was_started_meanwhile_is_a_success(world: World) -> None:
     def late() -> None:
         world.domain.enter(domain_states.RUNNING, "booted")
-        fails()
+        raise_locked_image()
 
     assert world.start(late).carry_out()["state"] == domain_states.RUNNING
     assert not world.is_noted()

@@ -36,7 +36,7 @@ def image(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
-def hold(image: pathlib.Path) -> t.Iterator[Hold]:
+def lock_bytes(image: pathlib.Path) -> t.Iterator[Hold]:
     """Lock bytes of the image as QEMU does, in a process of its own."""
     holders = []
 
@@ -57,27 +57,27 @@ def test_an_image_without_locks_is_free(image: pathlib.Path) -> None:
 
 # What QEMU 7.2 holds on an image that it writes: consistent reads, writes, resizes; nobody else may write or resize.
 @pytest.mark.parametrize("held", [(100, 101, 103, 201, 203), (101,), (201,)])
-def test_an_image_that_is_open_for_writing_is_locked(image: pathlib.Path, hold: Hold, held: tuple[int, ...]) -> None:
-    hold(*held)
+def test_an_image_that_is_open_for_writing_is_locked(image: pathlib.Path, lock_bytes: Hold, held: tuple[int, ...]) -> None:
+    lock_bytes(*held)
     assert qemu_locks.probe_lock(str(image)).state == qemu_locks.LOCKED
 
 
-def test_an_image_that_is_only_read_is_free(image: pathlib.Path, hold: Hold) -> None:
-    hold(100)
+def test_an_image_that_is_only_read_is_free(image: pathlib.Path, lock_bytes: Hold) -> None:
+    lock_bytes(100)
     assert qemu_locks.probe_lock(str(image)).state == qemu_locks.FREE
 
 
 @pytest.fixture
-def deceived(monkeypatch: pytest.MonkeyPatch) -> None:
+def lying_file_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the image be on a file server that reports every lock as free."""
     monkeypatch.setattr(qemu_locks, "_is_byte_held", lambda handle, byte: False)
     monkeypatch.setattr(qemu_locks, "_is_remote", lambda handle: True)
 
 
-@pytest.mark.usefixtures("deceived")
+@pytest.mark.usefixtures("lying_file_server")
 @pytest.mark.parametrize(("held", "state"), [((101,), qemu_locks.LOCKED), ((201,), qemu_locks.LOCKED), ((100,), qemu_locks.FREE), ((), qemu_locks.FREE)])
-def test_a_lock_that_the_server_hides_is_found_by_taking_it(image: pathlib.Path, hold: Hold, held: tuple[int, ...], state: str) -> None:
-    hold(*held)
+def test_a_lock_that_the_server_hides_is_found_by_taking_it(image: pathlib.Path, lock_bytes: Hold, held: tuple[int, ...], state: str) -> None:
+    lock_bytes(*held)
     before = (image.read_bytes(), image.stat().st_mtime_ns)
     assert qemu_locks.probe_lock(str(image), may_take=True).state == state
     # The locks that were taken for a moment are free afterwards.
@@ -86,15 +86,15 @@ def test_a_lock_that_the_server_hides_is_found_by_taking_it(image: pathlib.Path,
     assert (image.read_bytes(), image.stat().st_mtime_ns) == before
 
 
-@pytest.mark.usefixtures("deceived")
-def test_an_image_that_is_read_only_here_is_judged_by_the_server(image: pathlib.Path, hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("lying_file_server")
+def test_an_image_that_is_read_only_here_is_judged_by_the_server(image: pathlib.Path, lock_bytes: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str, flags: int) -> int:
         if flags & os.O_RDWR:
             raise PermissionError(13, "Permission denied", path)
         return opened(path, flags)
 
     opened = os.open
-    hold(101)
+    lock_bytes(101)
     monkeypatch.setattr(qemu_locks.os, "open", refuse)
     assert qemu_locks.probe_lock(str(image), may_take=True).state == qemu_locks.FREE
 

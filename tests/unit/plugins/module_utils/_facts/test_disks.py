@@ -48,60 +48,60 @@ def disk(kind: str, source: str, inner: str = "", device: str = "disk", image_fo
     return f"<disk type='{kind}' device='{device}'><driver name='qemu' type='{image_format}'/>{source}<target dev='vda'/>{inner}</disk>"
 
 
-def one(xml: str, local: bool = True) -> t.Dict[str, t.Any]:
+def describe_disk(xml: str, local: bool = True) -> t.Dict[str, t.Any]:
     (found,) = describe_disks(domain(devices=xml), Stores() if local else None, POOLS)
     return t.cast("t.Dict[str, t.Any]", encode(found))
 
 
-def proof(xml: str, local: bool = True) -> t.Tuple[t.Any, ...]:
-    found = one(xml, local)
+def describe_proof(xml: str, local: bool = True) -> t.Tuple[t.Any, ...]:
+    found = describe_disk(xml, local)
     return found["source"], found["shared"], found["store"], found["bytes"]
 
 
 def test_image_files_are_classified_by_their_mount() -> None:
-    assert proof(disk("file", "<source file='/nfs/a/web1.qcow2'/>")) == ("/nfs/a/web1.qcow2", True, "nfs4:nas:/export/a/web1.qcow2", 10)
-    assert proof(disk("file", "<source file='/srv/web1.raw'/>", image_format="raw")) == ("/srv/web1.raw", False, None, 100)
+    assert describe_proof(disk("file", "<source file='/nfs/a/web1.qcow2'/>")) == ("/nfs/a/web1.qcow2", True, "nfs4:nas:/export/a/web1.qcow2", 10)
+    assert describe_proof(disk("file", "<source file='/srv/web1.raw'/>", image_format="raw")) == ("/srv/web1.raw", False, None, 100)
 
 
 def test_files_and_devices_are_unknown_over_a_remote_connection() -> None:
-    assert proof(disk("file", "<source file='/nfs/a.qcow2'/>"), local=False) == ("/nfs/a.qcow2", None, None, None)
-    assert proof(disk("block", "<source dev='/dev/sdb'/>"), local=False) == ("/dev/sdb", None, None, None)
+    assert describe_proof(disk("file", "<source file='/nfs/a.qcow2'/>"), local=False) == ("/nfs/a.qcow2", None, None, None)
+    assert describe_proof(disk("block", "<source dev='/dev/sdb'/>"), local=False) == ("/dev/sdb", None, None, None)
 
 
 def test_a_block_device_is_never_proved_to_be_local() -> None:
-    assert proof(disk("block", "<source dev='/dev/sdb'/>")) == ("/dev/sdb", None, "wwn:/dev/sdb", None)
+    assert describe_proof(disk("block", "<source dev='/dev/sdb'/>")) == ("/dev/sdb", None, "wwn:/dev/sdb", None)
 
 
 def test_network_disks_are_shared() -> None:
     rbd = "<source protocol='rbd' name='pool/image'><host name='mon1'/></source>"
     nbd = "<source protocol='nbd' name='web1'><host name='10.0.0.9' port='10809'/></source>"
     for local in (True, False):
-        assert proof(disk("network", rbd), local) == ("pool/image", True, "rbd:pool/image", None)
-        assert proof(disk("network", nbd), local) == ("web1", True, "nbd:10.0.0.9:10809/web1", None)
+        assert describe_proof(disk("network", rbd), local) == ("pool/image", True, "rbd:pool/image", None)
+        assert describe_proof(disk("network", nbd), local) == ("web1", True, "nbd:10.0.0.9:10809/web1", None)
 
 
 def test_volumes_are_classified_by_their_pool() -> None:
-    assert proof(disk("volume", "<source pool='default' volume='a.qcow2'/>")) == ("default/a.qcow2", False, None, 10)
-    assert proof(disk("volume", "<source pool='vg0' volume='lv1'/>")) == ("vg0/lv1", None, "wwn:/dev/vg0/lv1", None)
-    assert proof(disk("volume", "<source pool='ceph' volume='img'/>"))[1] is True
-    assert proof(disk("volume", "<source pool='elsewhere' volume='x'/>")) == ("elsewhere/x", None, None, None)
+    assert describe_proof(disk("volume", "<source pool='default' volume='a.qcow2'/>")) == ("default/a.qcow2", False, None, 10)
+    assert describe_proof(disk("volume", "<source pool='vg0' volume='lv1'/>")) == ("vg0/lv1", None, "wwn:/dev/vg0/lv1", None)
+    assert describe_proof(disk("volume", "<source pool='ceph' volume='img'/>"))[1] is True
+    assert describe_proof(disk("volume", "<source pool='elsewhere' volume='x'/>")) == ("elsewhere/x", None, None, None)
 
 
 def test_a_floppy_is_writable_unless_it_is_readonly() -> None:
-    assert one(disk("file", "<source file='/srv/a.img'/>", device="floppy"))["readonly"] is False
-    assert one(disk("file", "<source file='/srv/a.img'/>", "<readonly/>", device="floppy"))["readonly"] is True
+    assert describe_disk(disk("file", "<source file='/srv/a.img'/>", device="floppy"))["readonly"] is False
+    assert describe_disk(disk("file", "<source file='/srv/a.img'/>", "<readonly/>", device="floppy"))["readonly"] is True
 
 
 def test_drives_are_readonly_optional_or_shareable() -> None:
-    cdrom = one(disk("file", "<source file='/srv/a.iso' startupPolicy='optional'/>", device="cdrom"))
+    cdrom = describe_disk(disk("file", "<source file='/srv/a.iso' startupPolicy='optional'/>", device="cdrom"))
     assert (cdrom["device"], cdrom["readonly"], cdrom["optional"], cdrom["shareable"]) == ("cdrom", True, True, False)
-    shareable = one(disk("file", "<source file='/srv/a'/>", "<shareable/>"))
+    shareable = describe_disk(disk("file", "<source file='/srv/a'/>", "<shareable/>"))
     assert (shareable["readonly"], shareable["optional"], shareable["shareable"]) == (False, False, True)
-    assert proof(disk("file", "", device="cdrom")) == ("", None, None, None)
+    assert describe_proof(disk("file", "", device="cdrom")) == ("", None, None, None)
 
 
 def needed(xml: str, local: bool = True) -> t.List[t.Tuple[t.Any, ...]]:
-    found = one(xml, local)
+    found = describe_disk(xml, local)
     assert found["files_problem"] is None
     return [(file["role"], file["kind"], file["source"], file["shared"]) for file in found["files"]]
 
@@ -134,7 +134,7 @@ def test_the_header_of_a_raw_disk_is_not_parsed() -> None:
 
 def test_an_unreadable_header_is_reported() -> None:
     for source in ("/srv/sealed", "/nfs/odd"):
-        found = one(disk("file", f"<source file='{source}'/>"))
+        found = describe_disk(disk("file", f"<source file='{source}'/>"))
         assert source in found["files_problem"]
-    assert "only on its own host" in one(disk("file", "<source file='/nfs/top'/>"), local=False)["files_problem"]
-    assert one(disk("file", "<source file='/srv/sealed'/>", "<backingStore/>"))["files_problem"] is None
+    assert "only on its own host" in describe_disk(disk("file", "<source file='/nfs/top'/>"), local=False)["files_problem"]
+    assert describe_disk(disk("file", "<source file='/srv/sealed'/>", "<backingStore/>"))["files_problem"] is None

@@ -56,7 +56,7 @@ class Forced:
         self.processed += int(rate * POLL)
         return actions
 
-    def polls(self, seconds: float, paused: bool = False) -> t.List[t.Tuple[float, ForceAction]]:
+    def poll_for(self, seconds: float, paused: bool = False) -> t.List[t.Tuple[float, ForceAction]]:
         """Poll for so long; return what was asked in that time, with seconds since forcing began."""
         before = len(self.log)
         for _poll in range(int(seconds / POLL)):
@@ -66,7 +66,7 @@ class Forced:
 
 def test_rungs_are_tried_in_their_order() -> None:
     forced = Forced(capped_mib=32)
-    forced.polls(60)
+    forced.poll_for(60)
     (at_cap, cap), (at_downtime, downtime), (at_suspend, suspend) = forced.log
     assert (at_cap, cap) == (0, SetBandwidth(0))
     assert 0.5 <= at_downtime <= 1.25, "the link is measured first"
@@ -82,13 +82,13 @@ def test_without_a_cap_the_downtime_is_raised_at_once() -> None:
 
 def test_a_known_link_rate_is_used_for_the_prediction() -> None:
     forced = Forced(capped_mib=32, link_rate_bytes=400 * MIB)
-    forced.polls(3)
+    forced.poll_for(3)
     assert forced.forcing.predicted_ms == pytest.approx(SWITCHOVER_MS + 250, abs=5)
 
 
 def test_the_downtime_is_predicted_from_the_rate_without_the_cap() -> None:
     forced = Forced(capped_mib=32)
-    forced.polls(3)
+    forced.poll_for(3)
     assert forced.forcing.rung == "downtime"
     assert forced.forcing.predicted_ms == pytest.approx(1020, rel=0.05)
 
@@ -111,7 +111,7 @@ def test_the_downtime_rung_never_exceeds_the_limit_of_libvirt() -> None:
 @pytest.mark.parametrize("seconds", [0, 3, 25])
 def test_the_guest_is_suspended_only_after_force_suspend_seconds(seconds: int) -> None:
     forced = Forced(suspend_seconds=seconds)
-    forced.polls(40)
+    forced.poll_for(40)
     suspended = [at for at, action in forced.log if isinstance(action, Suspend)]
     assert len(suspended) == 1
     assert seconds <= suspended[0] <= seconds + 2 * POLL
@@ -120,7 +120,7 @@ def test_the_guest_is_suspended_only_after_force_suspend_seconds(seconds: int) -
 
 def test_post_copy_is_the_first_rung_and_requested_until_it_begins() -> None:
     forced = Forced(capped_mib=32, post_copy=True)
-    assert {type(action) for _at, action in forced.polls(30)} == {StartPostCopy}
+    assert {type(action) for _at, action in forced.poll_for(30)} == {StartPostCopy}
     assert len(forced.log) == 120
     assert forced.forcing.rung == "post_copy"
 
@@ -130,17 +130,17 @@ def test_a_job_that_cannot_switch_to_post_copy_uses_the_other_rungs() -> None:
     forced.poll()
     forced.terms = dataclasses.replace(forced.terms, post_copy=False)
     forced.forcing = dataclasses.replace(forced.forcing, rung=None)
-    forced.polls(15)
+    forced.poll_for(15)
     assert [type(action) for _at, action in forced.log] == [StartPostCopy, SetDowntime, Suspend]
 
 
 @pytest.mark.parametrize(("predicted_mib", "limit"), [(100, 30), (2000, 60), (10000, 300)], ids=["configured minimum", "three times 20 s", "three times 100 s"])
 def test_a_suspend_is_aborted_after_three_times_its_prediction_or_the_minimum(predicted_mib: int, limit: int) -> None:
     forced = Forced(remaining_mib=predicted_mib, suspend_seconds=0)
-    forced.polls(1)
+    forced.poll_for(1)
     assert forced.forcing.predicted_ms == pytest.approx(predicted_mib * 10 + SWITCHOVER_MS, rel=0.01)
     paused_at = forced.elapsed
-    forced.polls(limit + 10, paused=True)
+    forced.poll_for(limit + 10, paused=True)
     aborts = [BEGAN + at - paused_at for at, action in forced.log if action == Abort("pause_overrun")]
     assert len(aborts) == 1, "asked for once"
     assert limit < aborts[0] <= limit * 1.01 + 1
@@ -148,20 +148,20 @@ def test_a_suspend_is_aborted_after_three_times_its_prediction_or_the_minimum(pr
 
 def test_force_pause_max_seconds_is_the_minimum_before_an_abort() -> None:
     forced = Forced(pause_max_seconds=5, suspend_seconds=0)
-    forced.polls(1)
-    assert forced.polls(5.25, paused=True) == []
-    assert [action for _at, action in forced.polls(1, paused=True)] == [Abort("pause_overrun")]
+    forced.poll_for(1)
+    assert forced.poll_for(5.25, paused=True) == []
+    assert [action for _at, action in forced.poll_for(1, paused=True)] == [Abort("pause_overrun")]
 
 
 def test_a_paused_guest_is_not_forced_further() -> None:
     forced = Forced(capped_mib=32)
-    assert forced.polls(29, paused=True) == []
+    assert forced.poll_for(29, paused=True) == []
 
 
 @pytest.mark.parametrize("rung", ["bandwidth", "downtime"])
 def test_a_watcher_that_takes_over_continues_after_the_last_rung(rung: str) -> None:
     forced = Forced(capped_mib=32)
     forced.forcing = ForcingState(began_at=BEGAN, rung=rung, rung_at=BEGAN)
-    forced.polls(15)
+    forced.poll_for(15)
     kinds = [type(action) for _at, action in forced.log]
     assert kinds == ([SetDowntime, Suspend] if rung == "bandwidth" else [Suspend])

@@ -16,11 +16,11 @@ MOVING = JobStats(
 )
 
 
-def terms(post_copy: bool) -> ForcingTerms:
+def forcing_terms(post_copy: bool) -> ForcingTerms:
     return ForcingTerms(post_copy=post_copy, capped=False, suspend_seconds=10, pause_max_seconds=30, downtime_ms=500)
 
 
-def seen(stats: JobStats, elapsed: float) -> ForcingPoll:
+def forcing_poll(stats: JobStats, elapsed: float) -> ForcingPoll:
     return ForcingPoll(stats, elapsed, paused=False, since_sync_seconds=0.1, dirty_set_bytes=8 * MIB, allowed_ms=50)
 
 
@@ -28,14 +28,14 @@ def seen(stats: JobStats, elapsed: float) -> ForcingPoll:
 def test_nothing_is_forced_while_disks_are_copied(post_copy: bool) -> None:
     forcing = ForcingState(began_at=1.0)
     for elapsed in (1.0, 12.0, 600.0):
-        actions, forcing = decide_forcing(seen(COPYING, elapsed), terms(post_copy), forcing)
+        actions, forcing = decide_forcing(forcing_poll(COPYING, elapsed), forcing_terms(post_copy), forcing)
         assert actions == []
         assert forcing.rung is None
 
 
 def test_force_suspend_seconds_count_from_the_end_of_the_disk_copy() -> None:
-    dummy, forcing = decide_forcing(seen(COPYING, 600.0), terms(False), ForcingState(began_at=1.0))
-    actions, forcing = decide_forcing(seen(MOVING, 601.0), terms(False), forcing)
+    dummy, forcing = decide_forcing(forcing_poll(COPYING, 600.0), forcing_terms(False), ForcingState(began_at=1.0))
+    actions, forcing = decide_forcing(forcing_poll(MOVING, 601.0), forcing_terms(False), forcing)
     assert [type(action) for action in actions] == [SetDowntime]
-    assert decide_forcing(seen(MOVING, 609.0), terms(False), forcing)[0] == []
-    assert decide_forcing(seen(MOVING, 611.0), terms(False), forcing)[0] != []
+    assert decide_forcing(forcing_poll(MOVING, 609.0), forcing_terms(False), forcing)[0] == []
+    assert decide_forcing(forcing_poll(MOVING, 611.0), forcing_terms(False), forcing)[0] != []

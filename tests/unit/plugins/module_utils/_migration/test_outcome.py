@@ -19,23 +19,29 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 NOT_THERE, NO_ANSWER = domain_states.NOT_THERE, domain_states.NO_ANSWER
 
 
-def active(state: str = domain_states.RUNNING, reason: str = "booted", job: str = domain_states.JOB_NONE) -> domain_states.DomainView:
+def active_view(state: str = domain_states.RUNNING, reason: str = "booted", job: str = domain_states.JOB_NONE) -> domain_states.DomainView:
     return domain_states.DomainView(True, True, True, True, state, reason, job)
 
 
-def off(reason: str = "shutdown", state: str = domain_states.SHUTOFF) -> domain_states.DomainView:
+def shut_off_view(reason: str = "shutdown", state: str = domain_states.SHUTOFF) -> domain_states.DomainView:
     return domain_states.DomainView(True, True, False, True, state, reason)
 
 
-RUNNING, ARRIVED = active(), active(reason="migrated")
-PAUSED_BY_USER = active(domain_states.PAUSED, "user")
-HANDED_OVER = active(domain_states.PAUSED, domain_states.MIGRATION)
-INCOMING = active(domain_states.PAUSED, domain_states.MIGRATION, domain_states.JOB_INCOMING)
-STARTING_UP = active(domain_states.PAUSED, domain_states.STARTING_UP, domain_states.JOB_INCOMING)
-POST_COPY_HERE, POST_COPY_FAILED_HERE = active(domain_states.PAUSED, domain_states.POST_COPY), active(domain_states.PAUSED, domain_states.POST_COPY_FAILED)
-POST_COPY_THERE, POST_COPY_FAILED_THERE = active(domain_states.RUNNING, domain_states.POST_COPY), active(domain_states.RUNNING, domain_states.POST_COPY_FAILED)
-POST_COPY_STOPPED_THERE = active(domain_states.PAUSED, domain_states.POST_COPY_FAILED)
-CRASHED = off("panicked", domain_states.CRASHED)
+RUNNING, ARRIVED = active_view(), active_view(reason="migrated")
+PAUSED_BY_USER = active_view(domain_states.PAUSED, "user")
+HANDED_OVER = active_view(domain_states.PAUSED, domain_states.MIGRATION)
+INCOMING = active_view(domain_states.PAUSED, domain_states.MIGRATION, domain_states.JOB_INCOMING)
+STARTING_UP = active_view(domain_states.PAUSED, domain_states.STARTING_UP, domain_states.JOB_INCOMING)
+POST_COPY_HERE, POST_COPY_FAILED_HERE = (
+    active_view(domain_states.PAUSED, domain_states.POST_COPY),
+    active_view(domain_states.PAUSED, domain_states.POST_COPY_FAILED),
+)
+POST_COPY_THERE, POST_COPY_FAILED_THERE = (
+    active_view(domain_states.RUNNING, domain_states.POST_COPY),
+    active_view(domain_states.RUNNING, domain_states.POST_COPY_FAILED),
+)
+POST_COPY_STOPPED_THERE = active_view(domain_states.PAUSED, domain_states.POST_COPY_FAILED)
+CRASHED = shut_off_view("panicked", domain_states.CRASHED)
 
 COMPLETED, NOT_MOVED = Verdict(o.COMPLETED), Verdict(o.NOT_MOVED)
 TWICE, DIED, LOST = Verdict(o.ERROR, o.REASON_RUNNING_TWICE), Verdict(o.ERROR, o.REASON_GUEST_DIED), Verdict(o.ERROR, o.REASON_MEMORY_LOST)
@@ -45,15 +51,15 @@ PLAIN, PAUSED, RAN_THERE = MoveState(), MoveState(was_paused=True), MoveState(ra
 POST_COPY, NEVER_BEGUN = MoveState(post_copy=True), MoveState(job_started=False)
 
 
-@pytest.mark.parametrize("source", [NOT_THERE, off("migrated"), off("destroyed"), CRASHED])
+@pytest.mark.parametrize("source", [NOT_THERE, shut_off_view("migrated"), shut_off_view("destroyed"), CRASHED])
 @pytest.mark.parametrize("destination", [ARRIVED, RUNNING, PAUSED_BY_USER])
 @pytest.mark.parametrize("move", [PLAIN, PAUSED, POST_COPY, NEVER_BEGUN])
 def test_a_domain_active_only_at_the_destination_is_completed(source: domain_states.DomainView, destination: domain_states.DomainView, move: MoveState) -> None:
     assert judge_outcome(source, destination, move) == COMPLETED
 
 
-@pytest.mark.parametrize("source", [RUNNING, PAUSED_BY_USER, active(reason="migration canceled"), active(domain_states.PAUSED, "I/O error")])
-@pytest.mark.parametrize("destination", [NOT_THERE, off("failed"), CRASHED])
+@pytest.mark.parametrize("source", [RUNNING, PAUSED_BY_USER, active_view(reason="migration canceled"), active_view(domain_states.PAUSED, "I/O error")])
+@pytest.mark.parametrize("destination", [NOT_THERE, shut_off_view("failed"), CRASHED])
 @pytest.mark.parametrize("move", [PLAIN, PAUSED, POST_COPY, NEVER_BEGUN, RAN_THERE])
 def test_a_domain_active_only_at_the_source_is_not_moved(source: domain_states.DomainView, destination: domain_states.DomainView, move: MoveState) -> None:
     assert judge_outcome(source, destination, move) == NOT_MOVED
@@ -69,18 +75,18 @@ def test_no_copy_is_destroyed_after_post_copy(destination: domain_states.DomainV
     assert judge_outcome(HANDED_OVER, destination, POST_COPY) == TWICE
 
 
-@pytest.mark.parametrize("destination", [NOT_THERE, off("failed")])
+@pytest.mark.parametrize("destination", [NOT_THERE, shut_off_view("failed")])
 def test_a_domain_handed_over_but_never_active_at_the_destination_is_resumed(destination: domain_states.DomainView) -> None:
     assert judge_outcome(HANDED_OVER, destination, PLAIN) == Verdict(o.RESUME_SOURCE)
 
 
 @pytest.mark.parametrize("move", [POST_COPY, RAN_THERE])
-@pytest.mark.parametrize("destination", [NOT_THERE, off("failed")])
+@pytest.mark.parametrize("destination", [NOT_THERE, shut_off_view("failed")])
 def test_a_domain_that_may_have_run_at_the_destination_is_not_resumed(destination: domain_states.DomainView, move: MoveState) -> None:
     assert judge_outcome(HANDED_OVER, destination, move) == Verdict(o.ERROR, o.REASON_UNCLEAR)
 
 
-@pytest.mark.parametrize("destination", [CRASHED, off("crashed")])
+@pytest.mark.parametrize("destination", [CRASHED, shut_off_view("crashed")])
 def test_a_domain_that_crashed_at_the_destination_is_not_resumed(destination: domain_states.DomainView) -> None:
     assert judge_outcome(HANDED_OVER, destination, PLAIN) == Verdict(o.ERROR, o.REASON_UNCLEAR)
 
@@ -97,7 +103,7 @@ def test_a_broken_post_copy_with_both_copies_is_recovered(source: domain_states.
 
 
 @pytest.mark.parametrize("source", [POST_COPY_HERE, POST_COPY_FAILED_HERE])
-@pytest.mark.parametrize("destination", [NOT_THERE, off("crashed"), CRASHED])
+@pytest.mark.parametrize("destination", [NOT_THERE, shut_off_view("crashed"), CRASHED])
 def test_a_broken_post_copy_without_its_destination_has_lost_its_memory(source: domain_states.DomainView, destination: domain_states.DomainView) -> None:
     assert judge_outcome(source, destination, POST_COPY) == LOST
 
@@ -115,18 +121,18 @@ def test_a_domain_active_on_both_hosts_is_an_error(source: domain_states.DomainV
     assert judge_outcome(source, destination, move) == TWICE
 
 
-@pytest.mark.parametrize("source", [NOT_THERE, off(), off("crashed"), CRASHED])
-@pytest.mark.parametrize("destination", [NOT_THERE, off("failed"), CRASHED])
+@pytest.mark.parametrize("source", [NOT_THERE, shut_off_view(), shut_off_view("crashed"), CRASHED])
+@pytest.mark.parametrize("destination", [NOT_THERE, shut_off_view("failed"), CRASHED])
 def test_a_domain_active_on_neither_host_after_a_job_has_died(source: domain_states.DomainView, destination: domain_states.DomainView) -> None:
     assert judge_outcome(source, destination, PLAIN) == DIED
 
 
 def test_a_guest_that_was_shut_down_before_any_job_is_not_moved() -> None:
-    assert judge_outcome(off(), NOT_THERE, NEVER_BEGUN) == NOT_MOVED
+    assert judge_outcome(shut_off_view(), NOT_THERE, NEVER_BEGUN) == NOT_MOVED
     assert judge_outcome(NOT_THERE, NOT_THERE, NEVER_BEGUN) == DIED
 
 
-@pytest.mark.parametrize("other", [RUNNING, HANDED_OVER, NOT_THERE, off(), POST_COPY_HERE, NO_ANSWER])
+@pytest.mark.parametrize("other", [RUNNING, HANDED_OVER, NOT_THERE, shut_off_view(), POST_COPY_HERE, NO_ANSWER])
 def test_a_missing_answer_of_either_host_is_unreachable(other: domain_states.DomainView) -> None:
     assert judge_outcome(NO_ANSWER, other, PLAIN) == UNREACHABLE
     assert judge_outcome(other, NO_ANSWER, PLAIN) == UNREACHABLE
@@ -140,7 +146,7 @@ def test_an_incoming_domain_at_the_destination_is_awaited(source: domain_states.
 
 @pytest.mark.parametrize("destination", [NOT_THERE, INCOMING, ARRIVED, POST_COPY_THERE])
 def test_a_job_at_the_source_is_awaited(destination: domain_states.DomainView) -> None:
-    assert judge_outcome(active(job=domain_states.JOB_OUTGOING), destination, PLAIN).act == o.WAIT
+    assert judge_outcome(active_view(job=domain_states.JOB_OUTGOING), destination, PLAIN).act == o.WAIT
 
 
 REASONS = [
@@ -168,7 +174,7 @@ ALL_VIEWS = st.one_of(
         reason=st.sampled_from(REASONS),
         job=st.sampled_from([domain_states.JOB_NONE, domain_states.JOB_OUTGOING, domain_states.JOB_INCOMING, domain_states.JOB_OTHER]),
     ),
-    st.builds(off, reason=st.sampled_from(REASONS), state=st.sampled_from([domain_states.SHUTOFF, domain_states.CRASHED])),
+    st.builds(shut_off_view, reason=st.sampled_from(REASONS), state=st.sampled_from([domain_states.SHUTOFF, domain_states.CRASHED])),
 )
 MOVES = st.builds(MoveState, was_paused=st.booleans(), post_copy=st.booleans(), ran_there=st.booleans(), job_started=st.booleans())
 
@@ -215,5 +221,5 @@ def test_every_pair_of_answers_has_a_verdict(source: domain_states.DomainView, d
 
 
 def test_a_view_of_a_domain_is_described() -> None:
-    seen: t.List[str] = [view.describe() for view in (NO_ANSWER, NOT_THERE, RUNNING, HANDED_OVER, off(""))]
+    seen: t.List[str] = [view.describe() for view in (NO_ANSWER, NOT_THERE, RUNNING, HANDED_OVER, shut_off_view(""))]
     assert seen == ["no answer", "not there", "running (booted)", "paused (migration)", "shut off"]

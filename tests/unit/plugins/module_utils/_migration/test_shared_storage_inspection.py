@@ -16,93 +16,95 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import Direc
 
 
 @pytest.fixture
-def here(tmp_path: pathlib.Path) -> pathlib.Path:
+def source_folder(tmp_path: pathlib.Path) -> pathlib.Path:
     (tmp_path / "here").mkdir()
     put_image(tmp_path / "here" / "web.qcow2")
     return tmp_path / "here"
 
 
 @pytest.fixture
-def there(tmp_path: pathlib.Path) -> pathlib.Path:
+def destination_folder(tmp_path: pathlib.Path) -> pathlib.Path:
     (tmp_path / "there").mkdir()
     return tmp_path / "there"
 
 
-def facts_of(here: pathlib.Path, host: FakeStorageHost, **facts: t.Any) -> t.Dict[str, t.Any]:
-    return inspect_images([image(here / "web.qcow2", **facts)], t.cast(t.Any, host))[0]
+def facts_of(source_folder: pathlib.Path, host: FakeStorageHost, **facts: t.Any) -> t.Dict[str, t.Any]:
+    return inspect_images([image(source_folder / "web.qcow2", **facts)], t.cast(t.Any, host))[0]
 
 
-def test_an_image_without_a_file_at_the_destination_is_separate(here: pathlib.Path, there: pathlib.Path) -> None:
-    facts = facts_of(here, FakeStorageHost({str(here): DirectoryFolder(there, available=7)}))
+def test_an_image_without_a_file_at_the_destination_is_separate(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
+    facts = facts_of(source_folder, FakeStorageHost({str(source_folder): DirectoryFolder(destination_folder, available=7)}))
     assert (facts["verdict"], facts["existing"], facts["used_by"], facts["available_bytes"]) == ("separate", None, [], 7)
     assert facts["image"]["target"] == "vda"
 
 
-def test_users_of_the_file_at_the_destination_are_listed(here: pathlib.Path, there: pathlib.Path) -> None:
-    put_image(there / "web.qcow2", capacity=50)
-    put_image(there / "overlay.qcow2", backing=str(here / "web.qcow2"))
-    facts = facts_of(here, FakeStorageHost({str(here): DirectoryFolder(there)}, {str(here / "web.qcow2"): ["db1"]}))
+def test_users_of_the_file_at_the_destination_are_listed(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
+    put_image(destination_folder / "web.qcow2", capacity=50)
+    put_image(destination_folder / "overlay.qcow2", backing=str(source_folder / "web.qcow2"))
+    facts = facts_of(source_folder, FakeStorageHost({str(source_folder): DirectoryFolder(destination_folder)}, {str(source_folder / "web.qcow2"): ["db1"]}))
     assert facts["used_by"] == ["db1", "overlay.qcow2"]
     assert facts["existing"]["capacity_bytes"] == 50
 
 
-def test_a_missing_folder_at_the_destination_is_unproved(here: pathlib.Path) -> None:
-    facts = facts_of(here, FakeStorageHost({}))
+def test_a_missing_folder_at_the_destination_is_unproved(source_folder: pathlib.Path) -> None:
+    facts = facts_of(source_folder, FakeStorageHost({}))
     assert facts["verdict"] == "unproved"
-    assert f"no folder {here}" in facts["why"]
+    assert f"no folder {source_folder}" in facts["why"]
 
 
 @pytest.mark.parametrize(("kind", "verdict"), [("network", "shared"), ("block", "unproved"), ("dir", "unproved"), ("nvme", "unproved")])
-def test_disks_that_are_not_files_are_judged_by_their_kind(here: pathlib.Path, there: pathlib.Path, kind: str, verdict: str) -> None:
-    host = FakeStorageHost({str(here): DirectoryFolder(there)})
-    assert facts_of(here, host, kind=kind)["verdict"] == verdict
+def test_disks_that_are_not_files_are_judged_by_their_kind(source_folder: pathlib.Path, destination_folder: pathlib.Path, kind: str, verdict: str) -> None:
+    host = FakeStorageHost({str(source_folder): DirectoryFolder(destination_folder)})
+    assert facts_of(source_folder, host, kind=kind)["verdict"] == verdict
     assert host.opened == []
 
 
-def test_a_folder_is_compared_once_for_all_its_images(here: pathlib.Path, there: pathlib.Path) -> None:
-    folder = DirectoryFolder(there)
-    host = FakeStorageHost({str(here): folder})
-    facts = inspect_images([image(here / "web.qcow2"), image(here / "data.qcow2", target="vdb")], t.cast(t.Any, host))
+def test_a_folder_is_compared_once_for_all_its_images(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
+    folder = DirectoryFolder(destination_folder)
+    host = FakeStorageHost({str(source_folder): folder})
+    facts = inspect_images([image(source_folder / "web.qcow2"), image(source_folder / "data.qcow2", target="vdb")], t.cast(t.Any, host))
     assert [disk["verdict"] for disk in facts] == ["separate", "separate"]
     assert len(folder.made) == 1
 
 
-def test_a_file_with_nearly_the_same_age_may_be_the_same_file(here: pathlib.Path, there: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_image(there / "web.qcow2")
-    host = FakeStorageHost({str(here): DirectoryFolder(there)})
-    assert "30 s" in facts_of(here, host)["same_file"]
+def test_a_file_with_nearly_the_same_age_may_be_the_same_file(
+    source_folder: pathlib.Path, destination_folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_image(destination_folder / "web.qcow2")
+    host = FakeStorageHost({str(source_folder): DirectoryFolder(destination_folder)})
+    assert "30 s" in facts_of(source_folder, host)["same_file"]
     monkeypatch.setattr(inspection, "_SETTLED_SECONDS", -1.0)
-    assert facts_of(here, host)["same_file"] == ""
+    assert facts_of(source_folder, host)["same_file"] == ""
 
 
-def test_an_image_that_cannot_be_inspected_may_be_the_same_file(here: pathlib.Path, there: pathlib.Path) -> None:
-    put_image(there / "web.qcow2")
-    os.unlink(here / "web.qcow2")
-    assert "cannot be examined" in facts_of(here, FakeStorageHost({str(here): DirectoryFolder(there)}))["same_file"]
+def test_an_image_that_cannot_be_inspected_may_be_the_same_file(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
+    put_image(destination_folder / "web.qcow2")
+    os.unlink(source_folder / "web.qcow2")
+    assert "cannot be examined" in facts_of(source_folder, FakeStorageHost({str(source_folder): DirectoryFolder(destination_folder)}))["same_file"]
 
 
-def test_a_backing_file_at_the_same_path_must_have_the_same_content(here: pathlib.Path, there: pathlib.Path) -> None:
+def test_a_backing_file_at_the_same_path_must_have_the_same_content(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
     base = bytes(range(256)) * 40000
-    put_image(there / "web.qcow2")
-    host = FakeStorageHost({str(here): DirectoryFolder(there)})
+    put_image(destination_folder / "web.qcow2")
+    host = FakeStorageHost({str(source_folder): DirectoryFolder(destination_folder)})
 
     def other_base() -> str:
-        return str(facts_of(here, host, has_backing=True, backing=(str(here / "base"),))["other_base"])
+        return str(facts_of(source_folder, host, has_backing=True, backing=(str(source_folder / "base"),))["other_base"])
 
-    (here / "base").write_bytes(base)
+    (source_folder / "base").write_bytes(base)
     assert "is not there" in other_base()
-    (there / "base").write_bytes(base)
+    (destination_folder / "base").write_bytes(base)
     assert other_base() == ""
     for different in (base[:-1] + b"x", base + b"x", base[:-1], bytes(len(base)), b""):
-        (there / "base").write_bytes(different)
+        (destination_folder / "base").write_bytes(different)
         assert "another file" in other_base()
-    (here / "base").unlink()
+    (source_folder / "base").unlink()
     assert "cannot be read on the source" in other_base()
-    assert "not a file" in facts_of(here, host, has_backing=True, backing=("",))["other_base"]
+    assert "not a file" in facts_of(source_folder, host, has_backing=True, backing=("",))["other_base"]
 
 
-def test_a_backing_file_in_a_shared_folder_is_not_read(here: pathlib.Path, there: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    put_image(there / "web.qcow2")
+def test_a_backing_file_in_a_shared_folder_is_not_read(source_folder: pathlib.Path, destination_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    put_image(destination_folder / "web.qcow2")
     (tmp_path / "base").touch()
-    host = FakeStorageHost({str(here): DirectoryFolder(there), str(tmp_path): DirectoryFolder(tmp_path)})
-    assert facts_of(here, host, has_backing=True, backing=(str(tmp_path / "base"),))["other_base"] == ""
+    host = FakeStorageHost({str(source_folder): DirectoryFolder(destination_folder), str(tmp_path): DirectoryFolder(tmp_path)})
+    assert facts_of(source_folder, host, has_backing=True, backing=(str(tmp_path / "base"),))["other_base"] == ""

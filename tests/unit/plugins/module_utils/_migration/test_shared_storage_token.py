@@ -23,55 +23,55 @@ class BlindFolder(DirectoryFolder):
 
 
 @pytest.fixture
-def here(tmp_path: pathlib.Path) -> pathlib.Path:
+def source_folder(tmp_path: pathlib.Path) -> pathlib.Path:
     (tmp_path / "here").mkdir()
     return tmp_path / "here"
 
 
 @pytest.fixture
-def there(tmp_path: pathlib.Path) -> pathlib.Path:
+def destination_folder(tmp_path: pathlib.Path) -> pathlib.Path:
     (tmp_path / "there").mkdir()
     return tmp_path / "there"
 
 
-def test_different_folders_are_separate_and_no_token_is_left(here: pathlib.Path, there: pathlib.Path) -> None:
-    folder = DirectoryFolder(there)
-    assert compare_folders(str(here / "web.qcow2"), folder).verdict == SEPARATE
+def test_different_folders_are_separate_and_no_token_is_left(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
+    folder = DirectoryFolder(destination_folder)
+    assert compare_folders(str(source_folder / "web.qcow2"), folder).verdict == SEPARATE
     assert len(folder.made) == 1
-    assert os.listdir(here) == os.listdir(there) == []
+    assert os.listdir(source_folder) == os.listdir(destination_folder) == []
 
 
-def test_the_same_folder_is_shared_and_no_token_is_left(here: pathlib.Path) -> None:
-    assert compare_folders(str(here / "web.qcow2"), DirectoryFolder(here)).verdict == SHARED
-    assert os.listdir(here) == []
+def test_the_same_folder_is_shared_and_no_token_is_left(source_folder: pathlib.Path) -> None:
+    assert compare_folders(str(source_folder / "web.qcow2"), DirectoryFolder(source_folder)).verdict == SHARED
+    assert os.listdir(source_folder) == []
 
 
-def test_a_shared_folder_with_a_stale_listing_is_recognised_from_the_source(here: pathlib.Path) -> None:
-    assert compare_folders(str(here / "web.qcow2"), BlindFolder(here)).verdict == SHARED
-    assert os.listdir(here) == []
+def test_a_shared_folder_with_a_stale_listing_is_recognised_from_the_source(source_folder: pathlib.Path) -> None:
+    assert compare_folders(str(source_folder / "web.qcow2"), BlindFolder(source_folder)).verdict == SHARED
+    assert os.listdir(source_folder) == []
 
 
-def test_the_folder_of_a_link_target_is_compared_too(here: pathlib.Path, there: pathlib.Path) -> None:
-    (there / "real.qcow2").touch()
-    (here / "web.qcow2").symlink_to(there / "real.qcow2")
-    assert compare_folders(str(here / "web.qcow2"), DirectoryFolder(there)).verdict == SHARED
-    assert compare_folders(str(here / "web.qcow2"), DirectoryFolder(here)).verdict == SHARED
+def test_the_folder_of_a_link_target_is_compared_too(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
+    (destination_folder / "real.qcow2").touch()
+    (source_folder / "web.qcow2").symlink_to(destination_folder / "real.qcow2")
+    assert compare_folders(str(source_folder / "web.qcow2"), DirectoryFolder(destination_folder)).verdict == SHARED
+    assert compare_folders(str(source_folder / "web.qcow2"), DirectoryFolder(source_folder)).verdict == SHARED
 
 
-def test_a_destination_that_refuses_a_token_is_unproved(here: pathlib.Path, there: pathlib.Path) -> None:
-    finding = compare_folders(str(here / "web.qcow2"), DirectoryFolder(there, refuses=InvalidState("The folder is read-only.")))
+def test_a_destination_that_refuses_a_token_is_unproved(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
+    finding = compare_folders(str(source_folder / "web.qcow2"), DirectoryFolder(destination_folder, refuses=InvalidState("The folder is read-only.")))
     assert finding.verdict == UNPROVED
     assert "read-only" in finding.why
-    assert os.listdir(here) == []
+    assert os.listdir(source_folder) == []
 
 
-def test_a_source_that_refuses_a_token_is_unproved(tmp_path: pathlib.Path, there: pathlib.Path) -> None:
-    finding = compare_folders(str(tmp_path / "gone" / "web.qcow2"), DirectoryFolder(there))
+def test_a_source_that_refuses_a_token_is_unproved(tmp_path: pathlib.Path, destination_folder: pathlib.Path) -> None:
+    finding = compare_folders(str(tmp_path / "gone" / "web.qcow2"), DirectoryFolder(destination_folder))
     assert finding.verdict == UNPROVED
     assert "No such file" in finding.why
 
 
-def test_a_lost_destination_is_unreachable(here: pathlib.Path, there: pathlib.Path) -> None:
+def test_a_lost_destination_is_unreachable(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
     with pytest.raises(Unreachable):
-        compare_folders(str(here / "web.qcow2"), DirectoryFolder(there, refuses=Unreachable("kvm2 is gone.")))
-    assert os.listdir(here) == []
+        compare_folders(str(source_folder / "web.qcow2"), DirectoryFolder(destination_folder, refuses=Unreachable("kvm2 is gone.")))
+    assert os.listdir(source_folder) == []

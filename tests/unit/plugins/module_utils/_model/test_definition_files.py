@@ -17,7 +17,7 @@ NVRAM = "/var/lib/libvirt/qemu/nvram/web_VARS.fd"
 FLASH = "<loader readonly='yes' type='pflash'{more}>/usr/share/OVMF/CODE.fd</loader>"
 
 
-def found(pieces: str) -> t.List[t.Tuple[str, str, str]]:
+def files_in(pieces: str) -> t.List[t.Tuple[str, str, str]]:
     root = ElementTree.fromstring(f"<domain><name>web</name><uuid>{UUID}</uuid>{pieces}</domain>")
     return [(file.what, file.kind, file.path) for file in list_needed_files(root)]
 
@@ -37,19 +37,19 @@ def found(pieces: str) -> t.List[t.Tuple[str, str, str]]:
     ],
 )
 def test_firmware_variables_are_found_in_every_form(inner: str, files: t.List[t.Tuple[str, str, str]]) -> None:
-    assert found(f"<os>{inner}</os>") == files
+    assert files_in(f"<os>{inner}</os>") == files
 
 
 def test_firmware_chosen_by_libvirt_has_variables() -> None:
-    assert found("<os firmware='efi'><type>hvm</type></os>") == [("nvram", "file", NVRAM)]
-    assert found("<os firmware='bios'><type>hvm</type></os>") == []
+    assert files_in("<os firmware='efi'><type>hvm</type></os>") == [("nvram", "file", NVRAM)]
+    assert files_in("<os firmware='bios'><type>hvm</type></os>") == []
 
 
 def test_a_tpm_is_located_by_its_state() -> None:
     tpm = "<devices><tpm model='tpm-crb'><backend type='{kind}'>{inner}</backend></tpm></devices>"
-    assert found(tpm.format(kind="emulator", inner="")) == [("tpm", "file", f"/var/lib/libvirt/swtpm/{UUID}")]
-    assert found(tpm.format(kind="emulator", inner="<source type='dir' path='/srv/tpm/web'/>")) == [("tpm", "file", "/srv/tpm/web")]
-    assert found(tpm.format(kind="passthrough", inner="<device path='/dev/tpm0'/>")) == [("tpm", "device", "/dev/tpm0")]
+    assert files_in(tpm.format(kind="emulator", inner="")) == [("tpm", "file", f"/var/lib/libvirt/swtpm/{UUID}")]
+    assert files_in(tpm.format(kind="emulator", inner="<source type='dir' path='/srv/tpm/web'/>")) == [("tpm", "file", "/srv/tpm/web")]
+    assert files_in(tpm.format(kind="passthrough", inner="<device path='/dev/tpm0'/>")) == [("tpm", "device", "/dev/tpm0")]
 
 
 def test_host_folders_memory_files_and_boot_files_are_listed() -> None:
@@ -57,11 +57,13 @@ def test_host_folders_memory_files_and_boot_files_are_listed() -> None:
         "<filesystem type='mount'><driver type='virtiofs'/><source dir='/srv/home'/></filesystem><filesystem type='ram'><source usage='1'/></filesystem>"
     )
     memory = "<memory model='nvdimm'><source><path>/srv/web.pmem</path></source></memory><memory model='dimm'/>"
-    assert found(f"<devices>{filesystems}{memory}</devices>") == [("filesystem", "dir", "/srv/home"), ("memory", "file", "/srv/web.pmem")]
-    assert found("<devices><memory model='virtio-pmem'><source><path>/dev/pmem0</path></source></memory></devices>") == [("memory", "device", "/dev/pmem0")]
+    assert files_in(f"<devices>{filesystems}{memory}</devices>") == [("filesystem", "dir", "/srv/home"), ("memory", "file", "/srv/web.pmem")]
+    assert files_in("<devices><memory model='virtio-pmem'><source><path>/dev/pmem0</path></source></memory></devices>") == [("memory", "device", "/dev/pmem0")]
     boot = "<os><loader>/usr/lib/bios</loader><kernel>/boot/vmlinuz</kernel><initrd>/usr/lib/initrd</initrd><dtb>/srv/board.dtb</dtb></os>"
-    assert found(boot) == [("kernel", "file", "/boot/vmlinuz"), ("dtb", "file", "/srv/board.dtb")]
-    assert found("<sysinfo type='fwcfg'><entry name='opt/x' file='/srv/ignition'/><entry name='y'>z</entry></sysinfo>") == [("fw_cfg", "file", "/srv/ignition")]
+    assert files_in(boot) == [("kernel", "file", "/boot/vmlinuz"), ("dtb", "file", "/srv/board.dtb")]
+    assert files_in("<sysinfo type='fwcfg'><entry name='opt/x' file='/srv/ignition'/><entry name='y'>z</entry></sysinfo>") == [
+        ("fw_cfg", "file", "/srv/ignition")
+    ]
 
 
 def test_boot_files_that_qemu_reads_at_a_start_are_listed() -> None:

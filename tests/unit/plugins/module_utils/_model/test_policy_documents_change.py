@@ -24,7 +24,7 @@ UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
 WHAT = "domain web1 on kvm1"
 
 
-def both(**values: t.Any) -> Definitions:
+def both_definitions(**values: t.Any) -> Definitions:
     return {"live": change_policy("", values), "config": change_policy("", values)}
 
 
@@ -52,9 +52,9 @@ def test_an_invalid_persistent_policy_is_refused_by_name() -> None:
 
 def test_auto_converge_with_post_copy_is_refused_when_set_and_shown_when_read() -> None:
     with pytest.raises(Conflict, match="auto_converge and post_copy"):
-        apply_change(PolicyChange({"post_copy": True}), both(auto_converge=True), WHAT)
-    assert apply_change(PolicyChange(), both(auto_converge=True, post_copy=True), WHAT) == both(auto_converge=True, post_copy=True)
-    assert apply_change(PolicyChange({"auto_converge": False}), both(auto_converge=True, post_copy=True), WHAT)
+        apply_change(PolicyChange({"post_copy": True}), both_definitions(auto_converge=True), WHAT)
+    assert apply_change(PolicyChange(), both_definitions(auto_converge=True, post_copy=True), WHAT) == both_definitions(auto_converge=True, post_copy=True)
+    assert apply_change(PolicyChange({"auto_converge": False}), both_definitions(auto_converge=True, post_copy=True), WHAT)
 
 
 def test_a_change_survives_serialization() -> None:
@@ -90,7 +90,7 @@ def write(host: Host, monkeypatch: pytest.MonkeyPatch, **setting: t.Any) -> None
 
 
 def test_equal_definitions_are_written_in_one_call_and_an_unchanged_one_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(both(priority=1))
+    host = Host(both_definitions(priority=1))
     write(host, monkeypatch, priority=2)
     assert host.writes == [("config", "live")]
     write(host, monkeypatch, priority=2)

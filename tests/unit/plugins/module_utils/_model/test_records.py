@@ -134,33 +134,33 @@ def test_a_predicted_record_has_no_id_and_cannot_be_read_as_a_record(record: Mov
         read_record(encode(predicted))
 
 
-def without(key: str) -> Change:
+def drop_key(key: str) -> Change:
     return lambda document: document.pop(key)
 
 
-def having(key: str, value: object) -> Change:
+def set_key(key: str, value: object) -> Change:
     return lambda document: document.update({key: value})
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (having("schema", 2), "its schema is 2, and this version reads 1"),
-        (without("schema"), "its schema is None"),
-        (without("id"), "id must be there"),
-        (having("id", None), "id must be text"),
-        (having("type", "teleport"), "type must be one of live-migration, evacuation"),
-        (having("status", "finished"), "status must be one that this version knows"),
-        (having("generation", "1"), "generation must be a whole number"),
-        (without("progress"), "progress must be there"),
-        (having("history", {}), "history must be a list"),
-        (having("domain", {"name": "web1"}), "domain.uuid must be there"),
-        (having("source", {"host": "kvm1"}), "source.host_id must be there"),
-        (having("source", {"host": ["kvm1"], "host_id": None, "host_uuid": None}), "source.host must be text, or null"),
-        (without("superseded_by"), "superseded_by must be there"),
-        (having("reason", 5), "reason must be text, or null"),
-        (having("domain", {"uuid": "a", "name": {}}), "domain.name must be text, or null"),
-        (having("progress", {}), "progress.memory_total_bytes must be there"),
+        (set_key("schema", 2), "its schema is 2, and this version reads 1"),
+        (drop_key("schema"), "its schema is None"),
+        (drop_key("id"), "id must be there"),
+        (set_key("id", None), "id must be text"),
+        (set_key("type", "teleport"), "type must be one of live-migration, evacuation"),
+        (set_key("status", "finished"), "status must be one that this version knows"),
+        (set_key("generation", "1"), "generation must be a whole number"),
+        (drop_key("progress"), "progress must be there"),
+        (set_key("history", {}), "history must be a list"),
+        (set_key("domain", {"name": "web1"}), "domain.uuid must be there"),
+        (set_key("source", {"host": "kvm1"}), "source.host_id must be there"),
+        (set_key("source", {"host": ["kvm1"], "host_id": None, "host_uuid": None}), "source.host must be text, or null"),
+        (drop_key("superseded_by"), "superseded_by must be there"),
+        (set_key("reason", 5), "reason must be text, or null"),
+        (set_key("domain", {"uuid": "a", "name": {}}), "domain.name must be text, or null"),
+        (set_key("progress", {}), "progress.memory_total_bytes must be there"),
         (lambda document: document["progress"].update(percent="half"), "progress.percent must be a whole number"),
         (lambda document: document["result"].update(elapsed_ms="long"), "result.elapsed_ms must be a whole number"),
         (lambda document: document["history"].append("running"), r"history\[1\] must be a JSON object"),

@@ -45,7 +45,7 @@ OWNER = """
 """
 
 
-def appears(path: pathlib.Path) -> bool:
+def wait_for_file(path: pathlib.Path) -> bool:
     limit = time.monotonic() + PATIENCE_SECONDS
     while not path.exists() and time.monotonic() < limit:
         time.sleep(0.02)
@@ -62,7 +62,7 @@ def children() -> t.Set[str]:
     return found
 
 
-def launched(work: t.Callable[[Report], None], folder: pathlib.Path) -> t.Dict[str, t.Any]:
+def launch_and_report(work: t.Callable[[Report], None], folder: pathlib.Path) -> t.Dict[str, t.Any]:
     return launch_process(work, str(folder / "log"), RUN)
 
 
@@ -71,24 +71,24 @@ def test_the_launcher_gets_the_report_and_the_work_continues(tmp_path: pathlib.P
         report({"taken": {"a": 1}, "pid": os.getpid()})
         (tmp_path / "after").write_text("x", encoding="ascii")
 
-    report = launched(work, tmp_path)
+    report = launch_and_report(work, tmp_path)
     assert report["taken"] == {"a": 1}
     assert report["pid"] != os.getpid()
-    assert appears(tmp_path / "after")
+    assert wait_for_file(tmp_path / "after")
 
 
 def test_launching_leaves_no_child_process(tmp_path: pathlib.Path) -> None:
     with subprocess.Popen(["sleep", "300"]) as bystander:
         before = children()
         assert str(bystander.pid) in before
-        launched(lambda report: report({}), tmp_path)
+        launch_and_report(lambda report: report({}), tmp_path)
         assert children() == before
         bystander.kill()
 
 
 def test_a_reported_error_is_raised_in_the_launcher(tmp_path: pathlib.Path) -> None:
     with pytest.raises(Conflict, match="too late") as caught:
-        launched(lambda report: report(Conflict("It came too late.", "Run again.", record="r1").as_result()), tmp_path)
+        launch_and_report(lambda report: report(Conflict("It came too late.", "Run again.", record="r1").as_result()), tmp_path)
     assert caught.value.result == {"record": "r1"}
 
 
@@ -97,8 +97,8 @@ def test_work_that_dies_before_its_report_is_an_error_with_a_traceback_in_the_lo
         raise ZeroDivisionError("the cause")
 
     with capfd.disabled(), pytest.raises(Internal, match="exited before it started"):
-        launched(work, tmp_path)
-    assert appears(tmp_path / "log")
+        launch_and_report(work, tmp_path)
+    assert wait_for_file(tmp_path / "log")
     assert "ZeroDivisionError: the cause" in (tmp_path / "log").read_text(encoding="utf-8")
 
 
@@ -109,8 +109,8 @@ def test_output_of_the_work_is_dropped_and_its_errors_are_logged(tmp_path: pathl
         report({})
         (tmp_path / "done").write_text("x", encoding="ascii")
 
-    launched(work, tmp_path)
-    assert appears(tmp_path / "done")
+    launch_and_report(work, tmp_path)
+    assert wait_for_file(tmp_path / "done")
     assert "to standard" not in "".join(capfd.readouterr())
     assert (tmp_path / "log").read_text(encoding="utf-8") == "to standard error"
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
@@ -121,7 +121,7 @@ def test_a_log_that_is_a_link_is_an_error_and_the_child_exits(tmp_path: pathlib.
     caller = os.getpid()
     try:
         with pytest.raises(Internal, match="exited before it started"):
-            launched(lambda report: report({}), tmp_path)
+            launch_and_report(lambda report: report({}), tmp_path)
     finally:
         if os.getpid() != caller:
             (tmp_path / "second").write_text("", encoding="ascii")
@@ -149,11 +149,11 @@ def test_work_that_does_not_report_in_time_is_an_error(tmp_path: pathlib.Path, m
     monkeypatch.setattr(detach, "READY_TIMEOUT_SECONDS", 0.2)
 
     def work(report: Report) -> None:
-        appears(tmp_path / "never mind")
+        wait_for_file(tmp_path / "never mind")
 
     monkeypatch.setitem(globals(), "PATIENCE_SECONDS", 1.0)
     with pytest.raises(Internal, match="did not start"):
-        launched(work, tmp_path)
+        launch_and_report(work, tmp_path)
 
 
 @pytest.mark.parametrize("end", ["exit", "group", "hangup"])
@@ -172,7 +172,7 @@ def test_the_work_survives_the_end_of_its_launcher(tmp_path: pathlib.Path, end: 
     os.kill(report["pid"], signal.SIGHUP)
     os.kill(report["pid"], signal.SIGINT)
     (tmp_path / "go").write_text("", encoding="ascii")
-    assert appears(tmp_path / "done")
+    assert wait_for_file(tmp_path / "done")
     assert int((tmp_path / "done").read_text(encoding="ascii")) != report["owner"]
 
 
@@ -183,8 +183,8 @@ def test_a_process_that_cannot_leave_the_session_reports_a_warning_and_continues
         report({"pid": os.getpid()})
         (tmp_path / "after").write_text("x", encoding="ascii")
 
-    assert launched(work, tmp_path)["session_warning"] == f"{RUN} stays."
-    assert appears(tmp_path / "after")
+    assert launch_and_report(work, tmp_path)["session_warning"] == f"{RUN} stays."
+    assert wait_for_file(tmp_path / "after")
 
 
 def test_a_process_leaves_the_session_before_its_work_begins(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_a_process_leaves_the_session_before_its_work_begins(tmp_path: pathlib.P
         (tmp_path / "joined").write_text(f"{run_id} {os.getpid()}", encoding="ascii")
 
     monkeypatch.setattr(detach, "join_own_scope", joins)
-    report = launched(lambda report: report({"joined": (tmp_path / "joined").read_text(encoding="ascii"), "pid": os.getpid()}), tmp_path)
+    report = launch_and_report(lambda report: report({"joined": (tmp_path / "joined").read_text(encoding="ascii"), "pid": os.getpid()}), tmp_path)
     assert report == {"joined": f"{RUN} {report['pid']}", "pid": report["pid"]}
 
 
@@ -202,5 +202,5 @@ def test_a_process_whose_event_loop_runs_forks_no_watcher(tmp_path: pathlib.Path
     """The thread of libvirt's event loop is in no fork, and without it nothing notices a host that is gone."""
     monkeypatch.setattr(connection, "_LOOP", [threading.current_thread()])
     with pytest.raises(Internal, match="keepalive"):
-        launched(lambda report: report({}), tmp_path)
+        launch_and_report(lambda report: report({}), tmp_path)
     assert not (tmp_path / "log").exists()

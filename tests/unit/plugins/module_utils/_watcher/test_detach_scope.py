@@ -32,13 +32,13 @@ class Machine:
         monkeypatch.setattr(detach, "FIRST_PROCESS", str(folder / "comm"))
         monkeypatch.setattr(detach, "GROUPS", str(self.groups))
 
-    def answers(self, script: str) -> None:
-        """Let busctl write its words down, and do this."""
+    def let_busctl_run(self, script: str) -> None:
+        """Let busctl record its arguments, and run this script."""
         program = self.folder / "bin" / "busctl"
         program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {self.folder}/words\n{script}\n', encoding="ascii")
         program.chmod(0o755)
 
-    def words(self) -> t.Optional[t.List[str]]:
+    def busctl_arguments(self) -> t.Optional[t.List[str]]:
         """Return what busctl was called with; null where it was not."""
         path = self.folder / "words"
         return path.read_text(encoding="ascii").splitlines() if path.exists() else None
@@ -54,9 +54,9 @@ def own_unit() -> str:
 
 
 def test_the_process_asks_systemd_for_its_own_scope(machine: Machine) -> None:
-    machine.answers(f'echo "0::/system.slice/{own_unit()}" > {machine.groups}')
+    machine.let_busctl_run(f'echo "0::/system.slice/{own_unit()}" > {machine.groups}')
     assert detach.join_own_scope(RUN) is None
-    words = machine.words() or []
+    words = machine.busctl_arguments() or []
     assert words[:5] == ["call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "StartTransientUnit"]
     assert words[5:9] == ["ssa(sv)a(sa(sv))", f"kvmfleet-watcher-{RUN}-{os.getpid()}.scope", "fail", "4"]
     assert words[9:] == [
@@ -72,32 +72,32 @@ def test_the_process_asks_systemd_for_its_own_scope(machine: Machine) -> None:
     "groups", ["12:pids:/user.slice\n1:name=systemd:/system.slice/{unit}\n0::/user.slice\n", "0::/system.slice/{unit}\n", "0::/../{unit}\n"]
 )
 def test_the_scope_is_found_in_both_cgroup_hierarchies(machine: Machine, groups: str) -> None:
-    machine.answers(f"cat > {machine.groups} <<END\n{groups.format(unit=own_unit())}END")
+    machine.let_busctl_run(f"cat > {machine.groups} <<END\n{groups.format(unit=own_unit())}END")
     assert detach.join_own_scope(RUN) is None
 
 
 def test_the_job_of_systemd_is_awaited(machine: Machine) -> None:
     """The call only queues it."""
-    machine.answers(f'(sleep 0.4; echo "0::/system.slice/{own_unit()}" > {machine.groups}) > /dev/null 2>&1 &')
+    machine.let_busctl_run(f'(sleep 0.4; echo "0::/system.slice/{own_unit()}" > {machine.groups}) > /dev/null 2>&1 &')
     assert detach.join_own_scope(RUN) is None
     assert detach.is_in_unit(own_unit())
 
 
 @pytest.mark.parametrize("missing", ["system", "comm"])
 def test_a_host_without_systemd_needs_no_scope_and_no_warning(machine: Machine, missing: str) -> None:
-    machine.answers("exit 1")
+    machine.let_busctl_run("exit 1")
     path = machine.folder / missing
     path.rmdir() if missing == "system" else path.unlink()
     assert detach.join_own_scope(RUN) is None
-    assert machine.words() is None
+    assert machine.busctl_arguments() is None
 
 
 def test_the_systemd_of_another_process_namespace_is_not_asked(machine: Machine) -> None:
     """Its process ids are others: it would move somebody else."""
-    machine.answers("exit 1")
+    machine.let_busctl_run("exit 1")
     (machine.folder / "comm").write_text("tini\n", encoding="ascii")
     assert detach.join_own_scope(RUN) is None
-    assert machine.words() is None
+    assert machine.busctl_arguments() is None
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_systemd_of_another_process_namespace_is_not_asked(machine: Machine)
 def test_a_failure_to_join_a_scope_is_a_warning_with_its_consequences(machine: Machine, monkeypatch: pytest.MonkeyPatch, script: str, said: str) -> None:
     monkeypatch.setattr(detach, "CALL_SECONDS", 1.0)
     monkeypatch.setattr(detach, "JOIN_SECONDS", 1.0)
-    machine.answers(script)
+    machine.let_busctl_run(script)
     warning = detach.join_own_scope(RUN) or ""
     assert said in warning
     for part in ("KillUserProcesses=yes", "without its limits", "queued migrations do not start", "busctl status"):

@@ -60,7 +60,7 @@ class Following:
         terms_now = dataclasses.replace(TERMS, **terms)
         self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, terms_now, self.fleet.clock)
 
-    def polls(self, seconds: float) -> t.List[bool]:
+    def poll_for(self, seconds: float) -> t.List[bool]:
         seen = []
         for _poll in range(int(seconds)):
             self.fleet.clock.sleep(1)
@@ -83,14 +83,14 @@ class Following:
     def record(self) -> Document:
         return state_in(self.folder)
 
-    def asked(self, call: str) -> t.List[str]:
+    def calls_of(self, call: str) -> t.List[str]:
         return [one for one in self.fleet.source.calls if one.startswith(call)]
 
 
 def test_steps_of_the_ramp_are_set_in_libvirt(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
-    assert following.polls(25) == [True] * 25
-    assert following.asked("set_max") == [f"set_max_downtime_ms {UUID} {ms}" for ms in (50, 100, 200)]
+    assert following.poll_for(25) == [True] * 25
+    assert following.calls_of("set_max") == [f"set_max_downtime_ms {UUID} {ms}" for ms in (50, 100, 200)]
     assert following.record["status"] == s.RUNNING
     assert following.guest.max_downtime_ms == 200
 
@@ -101,32 +101,32 @@ def test_a_downtime_that_libvirt_refuses_is_noted_once_and_tried_again(tmp_path:
     following.fleet.source.refuse["set_max_downtime_ms"] = error
     asked: t.List[str] = []
     following.fleet.before_call = lambda machine, call: asked.append(call)
-    assert following.polls(3) == [True] * 3
+    assert following.poll_for(3) == [True] * 3
     assert asked.count("set_max_downtime_ms") == 3
     assert [line["status"] for line in following.record["history"]].count("downtime refused") == 1
     del following.fleet.source.refuse["set_max_downtime_ms"]
-    following.polls(1)
+    following.poll_for(1)
     assert following.guest.max_downtime_ms == 50
 
 
 def test_following_ends_with_the_job(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
-    following.polls(2)
+    following.poll_for(2)
     following.migration.cancel()
-    assert following.polls(1) == [False]
+    assert following.poll_for(1) == [False]
 
 
 def test_a_job_that_was_never_seen_has_no_elapsed_time(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.migration.cancel()
-    assert following.polls(1) == [False]
+    assert following.poll_for(1) == [False]
     assert following.follower.elapsed_ms is None
 
 
 def test_the_elapsed_time_is_taken_from_the_job(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.fleet.clock.sleep(30)
-    following.polls(1)
+    following.poll_for(1)
     assert following.follower.elapsed_ms == pytest.approx(31000, abs=100)
 
 
@@ -134,7 +134,7 @@ def test_an_abort_is_recorded_once_before_it_is_requested(tmp_path: pathlib.Path
     following = Following(tmp_path, timeout=5)
     seen: t.List[t.List[str]] = []
     following.fleet.before_call = lambda machine, call: seen.append(acts(following.record)) if call == "abort" else None
-    following.polls(8)
+    following.poll_for(8)
     assert seen == [["abort: timeout"]]
     assert following.migration.ended.is_set()
 
@@ -143,7 +143,7 @@ def test_an_abort_is_recorded_once_before_it_is_requested(tmp_path: pathlib.Path
 def test_an_abort_that_comes_too_late_is_noted(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
     following = Following(tmp_path, timeout=5)
     following.fleet.source.refuse["abort"] = error
-    assert following.polls(8) == [True] * 8
+    assert following.poll_for(8) == [True] * 8
     assert [line["status"] for line in following.record["history"]].count("abort: timeout refused") == 1
 
 
@@ -152,7 +152,7 @@ def test_in_post_copy_only_samples_are_kept(tmp_path: pathlib.Path) -> None:
     following.fleet.clock.sleep(1)
     following.migration.start_post_copy()
     following.migration.link_bytes = 10 * MIB
-    assert following.polls(20) == [True] * 20
+    assert following.poll_for(20) == [True] * 20
     assert (following.record["status"], following.fleet.source.calls) == (s.RUNNING_POST_COPY, [])
     assert len(following.record["samples"]) == 20
 
@@ -161,11 +161,11 @@ def test_a_stalled_post_copy_stream_is_paused_and_never_aborted(tmp_path: pathli
     following = Following(tmp_path, timeout=5, stall=10)
     following.fleet.clock.sleep(1)
     following.migration.start_post_copy()
-    following.polls(3)
+    following.poll_for(3)
     following.migration.link_bytes = 0
-    following.polls(8)
+    following.poll_for(8)
     assert (following.follower.is_broken, following.fleet.source.calls) == (False, [])
-    following.polls(4)
+    following.poll_for(4)
     assert following.follower.is_broken
     assert acts(following.record) == ["recover: pause"]
     assert following.fleet.source.calls == [f"pause_post_copy {UUID}"]
@@ -173,23 +173,23 @@ def test_a_stalled_post_copy_stream_is_paused_and_never_aborted(tmp_path: pathli
 
 def test_a_silent_source_does_not_end_the_follower(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
-    following.polls(2)
+    following.poll_for(2)
     following.fleet.source.go_dark()
-    assert following.polls(3) == [True] * 3
+    assert following.poll_for(3) == [True] * 3
     assert following.follower.is_answering is False
     assert [line["status"] for line in following.record["history"]].count("source_lost") == 1
     following.fleet.source.come_back()
-    assert following.polls(1) == [True]
+    assert following.poll_for(1) == [True]
     assert following.follower.is_answering is True
 
 
 def test_a_timeout_during_the_silence_of_the_source_acts_when_it_returns(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=10)
-    following.polls(2)
+    following.poll_for(2)
     following.fleet.source.go_dark()
-    following.polls(30)
+    following.poll_for(30)
     following.fleet.source.come_back()
-    following.polls(1)
+    following.poll_for(1)
     assert following.record["acts"][-1]["act"] == "abort: timeout"
 
 
@@ -201,9 +201,9 @@ def test_an_abort_that_loses_its_connection_is_requested_again(tmp_path: pathlib
             machine.go_dark()
 
     following.fleet.before_call = cut
-    following.polls(8)
+    following.poll_for(8)
     following.fleet.source.come_back()
-    following.polls(3)
+    following.poll_for(3)
     assert following.migration.ended.is_set(), "the job that should have been aborted still runs"
     assert acts(following.record) == ["abort: timeout"]
 
@@ -212,21 +212,21 @@ def test_an_abort_that_loses_its_connection_is_requested_again(tmp_path: pathlib
 def test_a_failed_abort_is_tried_again(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
     following = Following(tmp_path, timeout=5)
     following.fleet.source.refuse["abort"] = error
-    assert following.polls(8) == [True] * 8
+    assert following.poll_for(8) == [True] * 8
     del following.fleet.source.refuse["abort"]
-    following.polls(1)
+    following.poll_for(1)
     assert following.migration.ended.is_set()
 
 
 @pytest.mark.parametrize("call", ["job", "state"])
 def test_an_error_while_polling_is_noted_once_and_does_not_end_the_follower(tmp_path: pathlib.Path, call: str) -> None:
     following = Following(tmp_path)
-    following.polls(1)
+    following.poll_for(1)
     following.fleet.source.refuse[call] = Internal("migration was active, but no RAM info was set")
-    assert following.polls(5) == [True] * 5
+    assert following.poll_for(5) == [True] * 5
     assert [line["status"] for line in following.record["history"]].count("source_lost") == 1
     del following.fleet.source.refuse[call]
-    assert following.polls(1) == [True]
+    assert following.poll_for(1) == [True]
     assert following.follower.is_answering is True
 
 
@@ -235,11 +235,11 @@ def test_an_error_while_polling_is_noted_once_and_does_not_end_the_follower(tmp_
 
 def test_an_abort_intent_is_recorded_executed_and_answered(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
-    following.polls(2)
+    following.poll_for(2)
     intent = following.ask(ABORT)
     seen: t.List[t.List[str]] = []
     following.fleet.before_call = lambda machine, call: seen.append(acts(following.record)) if call == "abort" else None
-    following.polls(1)
+    following.poll_for(1)
     assert seen == [["abort: operator"]]
     assert following.migration.ended.is_set()
     assert following.answer_to(intent) == {}
@@ -251,7 +251,7 @@ def test_an_abort_intent_in_post_copy_is_refused(tmp_path: pathlib.Path) -> None
     following.fleet.clock.sleep(1)
     following.migration.start_post_copy()
     intent = following.ask(ABORT)
-    following.polls(3)
+    following.poll_for(3)
     assert (following.answer_to(intent) or {})["error_code"] == "not_supported"
     assert (acts(following.record), following.fleet.source.calls) == ([], [])
 
@@ -260,7 +260,7 @@ def test_an_abort_intent_while_the_job_finishes_gets_the_refusal_of_libvirt(tmp_
     following = Following(tmp_path)
     following.fleet.source.refuse["abort"] = InvalidState("no job is active")
     intent = following.ask(ABORT)
-    following.polls(1)
+    following.poll_for(1)
     assert (following.answer_to(intent) or {})["error_code"] == "invalid_state"
 
 
@@ -269,17 +269,17 @@ def test_a_failed_abort_of_an_operator_is_tried_again(tmp_path: pathlib.Path, er
     following = Following(tmp_path)
     following.fleet.source.refuse["abort"] = error
     intent = following.ask(ABORT)
-    following.polls(3)
+    following.poll_for(3)
     assert following.answer_to(intent) == {}
     del following.fleet.source.refuse["abort"]
-    following.polls(1)
+    following.poll_for(1)
     assert following.migration.ended.is_set()
     assert set(acts(following.record)) == {"abort: operator"}
 
 
 def test_an_operator_s_abort_survives_a_lost_connection(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
-    following.polls(1)
+    following.poll_for(1)
     following.ask(ABORT)
 
     def cut(machine: t.Any, call: str) -> None:
@@ -287,17 +287,17 @@ def test_an_operator_s_abort_survives_a_lost_connection(tmp_path: pathlib.Path) 
             machine.go_dark()
 
     following.fleet.before_call = cut
-    following.polls(3)
+    following.poll_for(3)
     following.fleet.source.come_back()
-    following.polls(2)
+    following.poll_for(2)
     assert following.migration.ended.is_set()
 
 
 def test_an_abort_intent_of_another_generation_is_ignored(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     intent = following.ask(ABORT, generation=7)
-    assert following.polls(2) == [True, True]
-    assert (following.answer_to(intent), following.asked("abort")) == (None, [])
+    assert following.poll_for(2) == [True, True]
+    assert (following.answer_to(intent), following.calls_of("abort")) == (None, [])
 
 
 def test_a_move_is_not_forced_after_an_abort(tmp_path: pathlib.Path) -> None:
@@ -305,10 +305,10 @@ def test_a_move_is_not_forced_after_an_abort(tmp_path: pathlib.Path) -> None:
     following.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
     following.ask(FORCE_COMPLETE)
     following.migration.cancel = lambda: None  # type: ignore[method-assign]  # libvirt takes its time
-    following.polls(1)
+    following.poll_for(1)
     following.ask(ABORT)
-    following.polls(10)
-    assert (following.asked("suspend"), following.guest.state) == ([], "running")
+    following.poll_for(10)
+    assert (following.calls_of("suspend"), following.guest.state) == ([], "running")
     assert not following.migration.ended.is_set(), "the job was still there to be forced"
 
 
@@ -316,7 +316,7 @@ def test_a_move_is_not_forced_after_an_abort(tmp_path: pathlib.Path) -> None:
 def test_the_bandwidth_of_a_running_job_can_be_changed(tmp_path: pathlib.Path, mib: int) -> None:
     following = Following(tmp_path, cap_mib=50)
     intent = following.ask(BANDWIDTH, bandwidth_mib=mib)
-    following.polls(1)
+    following.poll_for(1)
     assert following.migration.cap_bytes == mib * MIB
     assert following.answer_to(intent) == {}
     assert "force_complete" not in following.events()
@@ -326,13 +326,13 @@ def test_a_bandwidth_that_libvirt_refuses_is_answered_with_an_error(tmp_path: pa
     following = Following(tmp_path)
     following.fleet.source.refuse["set_bandwidth_mib"] = InvalidState("not now")
     intent = following.ask(BANDWIDTH, bandwidth_mib=7)
-    following.polls(1)
+    following.poll_for(1)
     assert (following.answer_to(intent) or {})["error_code"] == "invalid_state"
 
 
 def test_a_bandwidth_intent_that_loses_its_connection_is_answered(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
-    following.polls(1)
+    following.poll_for(1)
     first, second = following.ask(BANDWIDTH, bandwidth_mib=7), following.ask(BANDWIDTH, bandwidth_mib=7)
 
     def cut(machine: t.Any, call: str) -> None:
@@ -340,19 +340,19 @@ def test_a_bandwidth_intent_that_loses_its_connection_is_answered(tmp_path: path
             machine.go_dark()
 
     following.fleet.before_call = cut
-    following.polls(1)
+    following.poll_for(1)
     following.fleet.source.come_back()
-    following.polls(1)
+    following.poll_for(1)
     answers = [following.answer_to(intent) or {} for intent in (first, second)]
     assert sorted(answer.get("error_code", "") for answer in answers) == ["", "unreachable"], "one was lost, and the other had its turn later"
 
 
 def test_an_intent_that_is_open_at_the_end_is_answered(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
-    following.polls(1)
+    following.poll_for(1)
     following.migration.cancel()
     intent = following.ask(ABORT)
-    following.polls(1)
+    following.poll_for(1)
     following.follower.close()
     assert (following.answer_to(intent) or {})["error_code"] == "invalid_state"
 
@@ -362,7 +362,7 @@ def test_an_intent_that_is_open_at_the_end_is_answered(tmp_path: pathlib.Path) -
 
 def test_a_timeout_with_force_complete_does_not_abort(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=5, force=True, suspend_seconds=4)
-    following.polls(30)
+    following.poll_for(30)
     assert following.migration.ended.is_set()
     assert following.migration.error is None
     assert [act for act in acts(following.record) if act.startswith("abort")] == []
@@ -380,32 +380,32 @@ def test_polls_are_more_frequent_while_forcing(tmp_path: pathlib.Path) -> None:
 
 def test_a_stalled_stream_is_aborted_while_it_is_being_forced(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=3, stall=5, force=True, suspend_seconds=100)
-    following.polls(2)
+    following.poll_for(2)
     following.migration.link_bytes = 0
-    following.polls(8)
+    following.poll_for(8)
     assert "abort: stalled" in acts(following.record)
     assert following.migration.ended.is_set()
-    assert following.asked("suspend") == []
+    assert following.calls_of("suspend") == []
 
 
 def test_a_job_with_the_post_copy_flag_is_switched_to_post_copy(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, flags=["POSTCOPY"], post_copy=True)
-    following.polls(1)
+    following.poll_for(1)
     following.ask(FORCE_COMPLETE)
-    following.polls(1)
+    following.poll_for(1)
     assert following.migration.is_post_copy
-    following.polls(1)
+    following.poll_for(1)
     assert (following.record["status"], acts(following.record)) == (s.RUNNING_POST_COPY, ["force: post_copy"])
-    assert following.asked("suspend") == following.asked("set_bandwidth") == []
+    assert following.calls_of("suspend") == following.calls_of("set_bandwidth") == []
 
 
 def test_a_switch_to_post_copy_that_is_refused_is_tried_again_and_noted_once(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, flags=["POSTCOPY"], post_copy=True)
     following.fleet.source.refuse["start_post_copy"] = Internal("too early")
     following.follower.begin_forcing("ann")
-    following.polls(4)
+    following.poll_for(4)
     del following.fleet.source.refuse["start_post_copy"]
-    following.polls(1)
+    following.poll_for(1)
     assert following.migration.is_post_copy
     assert following.events().count("force: post_copy refused") == 1
     assert acts(following.record) == ["force: post_copy"]
@@ -415,7 +415,7 @@ def test_a_job_without_the_post_copy_flag_is_forced_by_the_other_rungs(tmp_path:
     following = Following(tmp_path, post_copy=True, suspend_seconds=3)
     following.fleet.clock.sleep(1)
     following.follower.begin_forcing("ann")
-    following.polls(12)
+    following.poll_for(12)
     assert acts(following.record)[:2] == ["force: post_copy", "force: downtime"]
     assert following.migration.ended.is_set()
 
@@ -427,18 +427,18 @@ def test_a_refused_act_is_requested_again(tmp_path: pathlib.Path, call: str) -> 
     following.fleet.source.refuse[call] = TimedOut("job lock")
     if call == "suspend":
         following.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
-    following.polls(2)
+    following.poll_for(2)
     following.follower.begin_forcing("ann")
-    following.polls(3 if call == "set_max_downtime_ms" else 9)
+    following.poll_for(3 if call == "set_max_downtime_ms" else 9)
     assert not following.migration.ended.is_set()
     following.fleet.source.refuse.clear()
-    following.polls(2)
+    following.poll_for(2)
     assert [one.split()[0] for one in following.fleet.source.calls].count(call) == 1
 
 
 def test_an_act_that_loses_its_connection_is_requested_again(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, suspend_seconds=100)
-    following.polls(1)
+    following.poll_for(1)
 
     def cut(machine: t.Any, call: str) -> None:
         if call == "set_max_downtime_ms" and not machine.outages:
@@ -446,9 +446,9 @@ def test_an_act_that_loses_its_connection_is_requested_again(tmp_path: pathlib.P
 
     following.fleet.before_call = cut
     following.follower.begin_forcing("ann")
-    following.polls(2)
+    following.poll_for(2)
     following.fleet.source.come_back()
-    following.polls(2)
+    following.poll_for(2)
     assert following.migration.ended.is_set() or following.guest.max_downtime_ms > 200
 
 
@@ -463,7 +463,7 @@ def test_a_watcher_that_takes_over_repeats_the_last_rung(tmp_path: pathlib.Path,
     following = Following(tmp_path, before=before, suspend_seconds=2)
     following.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
     assert following.follower.pause_seconds < 0.1, "forcing goes on"
-    following.polls(8)
+    following.poll_for(8)
     done = acts(following.record)[len(before) :]
     assert done[0] == expected
     assert "force: suspend" in done
@@ -478,7 +478,7 @@ def test_a_watcher_that_takes_over_starts_a_requested_force(tmp_path: pathlib.Pa
 
 def test_the_abort_of_a_dead_watcher_is_executed(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, before=["abort: operator"])
-    following.polls(1)
+    following.poll_for(1)
     assert following.migration.ended.is_set()
     assert acts(following.record).count("abort: operator") == 2
 
@@ -489,7 +489,7 @@ def test_a_move_in_post_copy_is_not_forced(tmp_path: pathlib.Path) -> None:
     following.migration.start_post_copy()
     following.migration.link_bytes = MIB
     following.ask(FORCE_COMPLETE)
-    following.polls(10)
+    following.poll_for(10)
     assert following.fleet.source.calls == []
 
 
@@ -499,7 +499,7 @@ def test_a_guest_that_was_paused_before_has_no_pause_limit(tmp_path: pathlib.Pat
     following.guest.enter("paused", "user")
     following.migration.link_bytes = 10 * MIB
     following.follower.begin_forcing("ann")
-    following.polls(30)
+    following.poll_for(30)
     assert [act for act in acts(following.record) if act.startswith("abort")] == []
 
 
@@ -530,7 +530,7 @@ class Adapting(Following):
 def test_a_guest_that_does_not_converge_gets_the_needed_downtime(tmp_path: pathlib.Path) -> None:
     following = Adapting(tmp_path)
     assert following.to_its_end(20)
-    first, second = (int(call.split()[-1]) for call in following.asked("set_max"))
+    first, second = (int(call.split()[-1]) for call in following.calls_of("set_max"))
     assert (first, second > 320) == (50, True)
     assert following.events().count("downtime_allowed") == 1
     assert 300 < following.record["result"]["predicted_downtime_ms"] <= 500
@@ -541,7 +541,7 @@ def test_a_converging_guest_gets_no_more_downtime(tmp_path: pathlib.Path) -> Non
     following = Adapting(tmp_path)
     following.guest.dirty_rate_bytes = 50 * MIB
     assert following.to_its_end(20)
-    assert following.asked("set_max") == [f"set_max_downtime_ms {UUID} 50"]
+    assert following.calls_of("set_max") == [f"set_max_downtime_ms {UUID} 50"]
     assert "downtime_allowed" not in following.events()
 
 

@@ -61,7 +61,7 @@ class Scene:
         journal.write_state()
         return journal
 
-    def heed(self, journal: Journal, error: t.Optional[KvmfleetError] = None) -> t.List[t.Optional[int]]:
+    def answer_intents(self, journal: Journal, error: t.Optional[KvmfleetError] = None) -> t.List[t.Optional[int]]:
         """Take what was left, as a watcher does, and answer it."""
         taken = take_intents(UUID, str(journal.record.id), journal.record.generation, str(self.folder))
         for intent in taken:
@@ -71,7 +71,7 @@ class Scene:
     def after(self, seconds: float, act: t.Callable[[], object]) -> None:
         self.fleet.clock.after(seconds, act)
 
-    def left(self) -> t.List[pathlib.Path]:
+    def list_intents(self) -> t.List[pathlib.Path]:
         return list(self.folder.glob("*.intent"))
 
 
@@ -101,7 +101,7 @@ def test_an_abort_in_post_copy_is_not_supported(scene: Scene) -> None:
     with pytest.raises(NotSupported) as caught:
         scene.intervention(ABORT).carry_out()
     assert caught.value.result["migrations"][0]["status"] == s.RUNNING_POST_COPY
-    assert (scene.left(), scene.fleet.source.calls) == ([], [])
+    assert (scene.list_intents(), scene.fleet.source.calls) == ([], [])
 
 
 @pytest.mark.parametrize("act", [FORCE_COMPLETE, BANDWIDTH])
@@ -110,7 +110,7 @@ def test_a_move_without_a_job_cannot_be_forced(scene: Scene, act: str, status: s
     scene.watched(status)
     with pytest.raises(InvalidState, match=f"is {status}: there is no job"):
         scene.intervention(act).carry_out()
-    assert scene.left() == []
+    assert scene.list_intents() == []
 
 
 @pytest.mark.parametrize("status", [s.QUEUED, s.PREPARING, s.RUNNING])
@@ -119,7 +119,7 @@ def test_a_queued_preparing_or_running_move_can_be_aborted(scene: Scene, status:
     if status == s.RUNNING:
         scene.begin()
     assert scene.intervention(ABORT).find_migration().record.status == status
-    assert scene.left() == [], "looking changes nothing"
+    assert scene.list_intents() == [], "looking changes nothing"
 
 
 # -- a move of ours ------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_an_abort_is_requested_from_the_watcher_and_awaited(scene: Scene) -> Non
     journal = scene.watched()
     scene.begin()
     began = scene.fleet.clock()
-    scene.after(1, lambda: scene.heed(journal))
+    scene.after(1, lambda: scene.answer_intents(journal))
     scene.after(3, lambda: journal.advance_status(s.CANCELLED, "back", s.REASON_OPERATOR))
     record = scene.intervention(ABORT).carry_out().record
     assert (record.status, record.reason) == (s.CANCELLED, "operator")
@@ -140,7 +140,7 @@ def test_an_abort_is_requested_from_the_watcher_and_awaited(scene: Scene) -> Non
 def test_forcing_waits_for_the_end_of_the_move(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
-    scene.after(1, lambda: scene.heed(journal))
+    scene.after(1, lambda: scene.answer_intents(journal))
     scene.after(3, lambda: journal.advance_status(s.COMPLETED, "arrived"))
     assert scene.intervention(FORCE_COMPLETE).carry_out().record.status == s.COMPLETED
 
@@ -149,7 +149,7 @@ def test_a_change_of_bandwidth_waits_only_for_its_answer(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
     given: t.List[t.Optional[int]] = []
-    scene.after(1, lambda: given.extend(scene.heed(journal)))
+    scene.after(1, lambda: given.extend(scene.answer_intents(journal)))
     assert scene.intervention(BANDWIDTH, bandwidth_mib=7).carry_out().record.status == s.RUNNING
     assert given == [7]
 
@@ -158,7 +158,7 @@ def test_a_change_of_bandwidth_waits_only_for_its_answer(scene: Scene) -> None:
 def test_a_refusal_of_the_watcher_fails_the_task(scene: Scene, error: KvmfleetError) -> None:
     journal = scene.watched()
     scene.begin()
-    scene.after(1, lambda: scene.heed(journal, error))
+    scene.after(1, lambda: scene.answer_intents(journal, error))
     with pytest.raises(type(error), match=error.message):
         scene.intervention(ABORT).carry_out()
 
@@ -168,13 +168,13 @@ def test_an_intent_without_an_answer_is_withdrawn_at_the_timeout(scene: Scene) -
     scene.begin()
     with pytest.raises(TimedOut, match="Nothing was changed"):
         scene.intervention(ABORT, wait_seconds=3).carry_out()
-    assert scene.left() == []
+    assert scene.list_intents() == []
 
 
 def test_a_move_that_does_not_end_in_time_is_a_timeout_and_continues(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
-    scene.after(1, lambda: scene.heed(journal))
+    scene.after(1, lambda: scene.answer_intents(journal))
     with pytest.raises(TimedOut, match="continues") as caught:
         scene.intervention(FORCE_COMPLETE, wait_seconds=5).carry_out()
     assert caught.value.result["migrations"][0]["status"] == s.RUNNING
@@ -185,12 +185,12 @@ def test_an_abort_that_comes_too_late_is_refused(scene: Scene, heeded: bool) -> 
     journal = scene.watched()
     scene.begin()
     if heeded:
-        scene.after(1, lambda: scene.heed(journal))
+        scene.after(1, lambda: scene.answer_intents(journal))
     scene.after(2, lambda: journal.advance_status(s.COMPLETED, "It arrived."))
     with pytest.raises(InvalidState, match=r"too late.*completed\. It arrived") as caught:
         scene.intervention(ABORT).carry_out()
     assert caught.value.result["migrations"][0]["status"] == s.COMPLETED
-    assert scene.left() == []
+    assert scene.list_intents() == []
 
 
 def test_a_watcher_that_dies_before_its_answer_is_reported(scene: Scene) -> None:
@@ -199,7 +199,7 @@ def test_a_watcher_that_dies_before_its_answer_is_reported(scene: Scene) -> None
     scene.after(1, lambda: write_json(state_path(UUID, str(scene.folder)), {**encode(journal.record), "watcher": DEAD, "answers": {}}))
     with pytest.raises(InvalidState, match="died before it answered; the migration is running"):
         scene.intervention(ABORT).carry_out()
-    assert scene.left() == []
+    assert scene.list_intents() == []
 
 
 def test_an_abort_of_a_move_without_a_watcher_starts_a_new_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

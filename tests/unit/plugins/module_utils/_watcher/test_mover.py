@@ -49,7 +49,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._wat
 BUSY = {"dirty_bytes": 256 * MIB, "dirty_rate_bytes": 200 * MIB}
 
 
-def first(fleet: FakeFleet, act: t.Callable[[FakeMigration], None]) -> t.Callable[[], None]:
+def act_on_first(fleet: FakeFleet, act: t.Callable[[FakeMigration], None]) -> t.Callable[[], None]:
     """Do that to the fleet's first migration, which need not be there yet."""
     return lambda: act(fleet.migrations[0])
 
@@ -59,7 +59,7 @@ def fleet() -> FakeFleet:
     return FakeFleet()
 
 
-def slow(fleet: FakeFleet, **how: t.Any) -> None:
+def add_slow_guest(fleet: FakeFleet, **how: t.Any) -> None:
     """A guest that does not converge: it writes faster than the link carries."""
     fleet.link_mib = 100
     fleet.guest(**{**BUSY, **how})
@@ -94,7 +94,7 @@ def test_a_move_that_was_not_started_closes_all_connections(fleet: FakeFleet, tm
 
 
 def test_the_migrate_call_has_its_own_connection(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     before: t.List[t.Tuple[str, int]] = []
     fleet.before_call = lambda machine, call: before.append((call, len(fleet.connections)))
     carry_out(fleet, tmp_path, timeout_seconds=5)
@@ -136,7 +136,7 @@ def test_the_ramp_completes_a_move_that_a_short_downtime_cannot(fleet: FakeFleet
 
 @pytest.mark.parametrize("timeout", [3, 20])
 def test_a_guest_that_never_converges_is_aborted_after_the_timeout(fleet: FakeFleet, tmp_path: pathlib.Path, timeout: int) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     record = carry_out(fleet, tmp_path, timeout_seconds=timeout)
     assert (record["status"], record["reason"]) == (s.CANCELLED, "timeout")
     assert acts(record).count("abort: timeout") == 1
@@ -147,7 +147,7 @@ def test_a_guest_that_never_converges_is_aborted_after_the_timeout(fleet: FakeFl
 
 
 def test_a_stalled_stream_is_aborted_before_the_timeout(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     fleet.clock.at(4, lambda: setattr(fleet.migrations[0], "link_bytes", 0))
     record = carry_out(fleet, tmp_path, stall_seconds=10)
     assert (record["status"], record["reason"]) == (s.CANCELLED, "stalled")
@@ -155,15 +155,15 @@ def test_a_stalled_stream_is_aborted_before_the_timeout(fleet: FakeFleet, tmp_pa
 
 
 def test_a_stream_that_stalls_briefly_completes(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet, dirty_rate_bytes=0)
+    add_slow_guest(fleet, dirty_rate_bytes=0)
     fleet.clock.at(4, lambda: setattr(fleet.migrations[0], "link_bytes", 0))
     fleet.clock.at(12, lambda: setattr(fleet.migrations[0], "link_bytes", 100 * MIB))
     assert carry_out(fleet, tmp_path, stall_seconds=10)["status"] == s.COMPLETED
 
 
 def test_a_failed_job_leaves_the_guest_on_its_source(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
-    fleet.clock.at(2, first(fleet, FakeMigration.fail))
+    add_slow_guest(fleet)
+    fleet.clock.at(2, act_on_first(fleet, FakeMigration.fail))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.FAILED, None)
     assert "Unable to write to socket" in record["history"][-1]["detail"]
@@ -172,13 +172,13 @@ def test_a_failed_job_leaves_the_guest_on_its_source(fleet: FakeFleet, tmp_path:
 
 def test_a_migrate_call_that_outlives_its_job_is_given_up(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     """As where QEMU hangs at the destination: the source has cancelled, and libvirt waits for the other side without a limit."""
-    slow(fleet)
+    add_slow_guest(fleet)
 
     def hang(migration: FakeMigration) -> None:
         migration.is_over = True
         fleet.source.domains[UUID].job = domain_states.JOB_NONE
 
-    fleet.clock.at(2, first(fleet, hang))
+    fleet.clock.at(2, act_on_first(fleet, hang))
     record = carry_out(fleet, tmp_path)
     fleet.migrations[0].ended.set()
     assert (record["status"], record["reason"]) == (s.ERROR, "unclear")
@@ -187,14 +187,14 @@ def test_a_migrate_call_that_outlives_its_job_is_given_up(fleet: FakeFleet, tmp_
 
 
 def test_an_abort_outside_the_collection_counts_as_operator(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     fleet.clock.at(2, lambda: fleet.open(LOCAL_URI).abort_job(UUID))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.CANCELLED, "operator")
 
 
 def test_a_migrate_call_that_fails_after_the_arrival_is_completed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     fleet.clock.at(
         2, lambda: fleet.migrations[0].end(MigrationFailed("client socket is closed"), (domain_states.SHUTOFF, "migrated"), (domain_states.RUNNING, "migrated"))
     )
@@ -204,7 +204,7 @@ def test_a_migrate_call_that_fails_after_the_arrival_is_completed(fleet: FakeFle
 
 
 def test_a_migrate_call_that_succeeds_while_the_guest_dies_is_an_error(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
 
     def die() -> None:
         fleet.migrations[0].complete()
@@ -216,7 +216,7 @@ def test_a_migrate_call_that_succeeds_while_the_guest_dies_is_an_error(fleet: Fa
 
 
 def test_a_guest_that_shuts_down_during_the_move_is_guest_died(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     fleet.clock.at(2, lambda: fleet.migrations[0].end(MigrationFailed("domain is not running"), (domain_states.SHUTOFF, "shutdown"), None))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], record["reason"]) == (s.ERROR, "guest_died")
@@ -252,15 +252,15 @@ def test_a_copy_that_is_active_at_the_destination_is_running_twice(fleet: FakeFl
 
 
 def test_a_definition_that_was_at_the_destination_before_survives_a_failed_move(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     fleet.guest(on="kvm2", state=domain_states.SHUTOFF, reason="shutdown")
-    fleet.clock.at(2, first(fleet, FakeMigration.fail))
+    fleet.clock.at(2, act_on_first(fleet, FakeMigration.fail))
     assert carry_out(fleet, tmp_path)["status"] == s.FAILED
     assert UUID in fleet.destination.domains
 
 
 def test_a_definition_that_the_failed_move_left_at_the_destination_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     fleet.clock.at(2, lambda: fleet.migrations[0].end(MigrationFailed("reset"), (domain_states.RUNNING, "booted"), (domain_states.SHUTOFF, "failed")))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], acts(record)[-1]) == (s.FAILED, "undefine_destination")
@@ -290,7 +290,7 @@ DROPPED = MigrationFailed(
 )
 
 
-def dropping(fleet: FakeFleet, times: int, act: t.Callable[[], object] = lambda: None) -> t.List[float]:
+def drop_logins(fleet: FakeFleet, times: int, act: t.Callable[[], object] = lambda: None) -> t.List[float]:
     """Let this many migrate calls fail as when the SSH server drops libvirt's login, and do something at each; return when they were made."""
     called: t.List[float] = []
 
@@ -307,7 +307,7 @@ def dropping(fleet: FakeFleet, times: int, act: t.Callable[[], object] = lambda:
 def test_a_migrate_call_whose_login_was_dropped_is_repeated(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     domain = fleet.guest()
     domain.max_downtime_ms = 777
-    called = dropping(fleet, 2)
+    called = drop_logins(fleet, 2)
     record = carry_out(fleet, tmp_path)
     assert (record["status"], len(called)) == (s.COMPLETED, 3)
     assert acts(record) == ["migrate"] * 3
@@ -322,7 +322,7 @@ def test_a_migrate_call_whose_login_was_dropped_is_repeated(fleet: FakeFleet, tm
 def test_a_move_fails_after_the_last_dropped_login(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     domain = fleet.guest()
     domain.max_downtime_ms = 777
-    called = dropping(fleet, 100)
+    called = drop_logins(fleet, 100)
     record = carry_out(fleet, tmp_path)
     assert (record["status"], len(called)) == (s.FAILED, MAX_TRIES)
     assert "kex_exchange_identification" in record["history"][-1]["detail"]
@@ -332,13 +332,13 @@ def test_a_move_fails_after_the_last_dropped_login(fleet: FakeFleet, tmp_path: p
 
 def test_a_move_that_waits_for_its_next_login_reports_it_and_can_be_aborted(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
-    called = dropping(fleet, 100)
+    called = drop_logins(fleet, 100)
     told: t.List[str] = []
     order = order_of(record_of())
 
     def abort() -> None:
         told.append(state_in(tmp_path)["waits_for"])
-        asked(order, ABORT, tmp_path)
+        leave_order(order, ABORT, tmp_path)
 
     fleet.clock.at(1, abort)
     mover = mover_of(fleet, order, tmp_path)
@@ -351,15 +351,15 @@ def test_a_move_that_waits_for_its_next_login_reports_it_and_can_be_aborted(flee
 
 def test_a_guest_that_is_shut_off_before_the_next_login_is_not_moved(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
-    called = dropping(fleet, 100)
+    called = drop_logins(fleet, 100)
     fleet.clock.at(0.6, lambda: fleet.source.domains[UUID].enter(domain_states.SHUTOFF, "shutdown"))
     carry_out(fleet, tmp_path)
     assert (len(called), fleet.migrations) == (1, [])
 
 
 def test_a_connection_that_breaks_after_memory_was_sent_is_not_repeated(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
-    fleet.clock.at(2, first(fleet, lambda migration: migration.end(DROPPED, (domain_states.RUNNING, "migration canceled"), None)))
+    add_slow_guest(fleet)
+    fleet.clock.at(2, act_on_first(fleet, lambda migration: migration.end(DROPPED, (domain_states.RUNNING, "migration canceled"), None)))
     record = carry_out(fleet, tmp_path)
     assert (record["status"], len(fleet.migrations)) == (s.FAILED, 1)
 
@@ -375,7 +375,7 @@ def test_a_downtime_that_is_refused_before_the_start_fails_the_move(fleet: FakeF
 
 
 def test_a_restart_of_the_source_daemon_fails_the_move(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
 
     def restart() -> None:
         fleet.source.go_dark()
@@ -389,7 +389,7 @@ def test_a_restart_of_the_source_daemon_fails_the_move(fleet: FakeFleet, tmp_pat
 
 
 def test_a_source_that_returns_in_time_is_followed_further(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet, dirty_rate_bytes=0)
+    add_slow_guest(fleet, dirty_rate_bytes=0)
     fleet.clock.at(2, fleet.source.go_dark)
     fleet.clock.at(4, fleet.source.come_back)
     record = carry_out(fleet, tmp_path)
@@ -398,7 +398,7 @@ def test_a_source_that_returns_in_time_is_followed_further(fleet: FakeFleet, tmp
 
 
 def test_a_destination_that_is_lost_during_the_move_is_unreachable(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
 
     def lose() -> None:
         fleet.destination.go_dark()
@@ -422,31 +422,31 @@ def test_a_watcher_that_takes_over_gives_up_on_a_silent_source(fleet: FakeFleet,
 # -- adoption ------------------------------------------------------------------------------------------------------
 
 
-def begun(fleet: FakeFleet, seconds_ago: float) -> FakeMigration:
+def begin_foreign_job(fleet: FakeFleet, seconds_ago: float) -> FakeMigration:
     migration = fleet.begin_elsewhere()
     fleet.clock.sleep(seconds_ago)
     return migration
 
 
 def test_a_watcher_that_takes_over_follows_a_running_job_to_its_end(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet, dirty_rate_bytes=0)
-    begun(fleet, 3)
+    add_slow_guest(fleet, dirty_rate_bytes=0)
+    begin_foreign_job(fleet, 3)
     record = carry_out(fleet, tmp_path, adopt=True)
     assert statuses(record) == [s.RUNNING, s.COMPLETED]
     assert "migrate" not in acts(record)
 
 
 def test_the_timeout_of_an_adopted_job_counts_from_its_start(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
-    begun(fleet, 8)
+    add_slow_guest(fleet)
+    begin_foreign_job(fleet, 8)
     record = carry_out(fleet, tmp_path, adopt=True, timeout_seconds=10)
     assert (record["status"], record["reason"]) == (s.CANCELLED, "timeout")
     assert 10 <= fleet.clock() < 12
 
 
 def test_an_overdue_abort_of_an_adopted_job_is_executed_at_once(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
-    begun(fleet, 30)
+    add_slow_guest(fleet)
+    begin_foreign_job(fleet, 30)
     record = carry_out(fleet, tmp_path, adopt=True, timeout_seconds=10)
     assert acts(record).count("abort: timeout") == 1
     assert 30 <= fleet.clock() < 31
@@ -472,8 +472,8 @@ def test_an_error_is_settled_when_both_hosts_answer(fleet: FakeFleet, tmp_path: 
 
 
 def test_a_move_in_post_copy_has_no_timeout(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
-    migration = begun(fleet, 3)
+    add_slow_guest(fleet)
+    migration = begin_foreign_job(fleet, 3)
     migration.start_post_copy()
     migration.link_bytes = 4 * MIB
     fleet.clock.at(60, lambda: setattr(migration, "link_bytes", 500 * MIB))
@@ -485,8 +485,8 @@ def test_a_move_in_post_copy_has_no_timeout(fleet: FakeFleet, tmp_path: pathlib.
 
 
 def test_a_stalled_post_copy_is_paused_and_resumed_and_never_aborted(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
-    migration = begun(fleet, 3)
+    add_slow_guest(fleet)
+    migration = begin_foreign_job(fleet, 3)
     migration.start_post_copy()
     migration.link_bytes = 0
     record = carry_out(fleet, tmp_path, adopt=True, timeout_seconds=10, stall_seconds=5)
@@ -567,7 +567,7 @@ def test_the_limit_without_a_timeout_follows_the_size_of_the_guest() -> None:
 
 
 def test_an_aborted_call_of_a_guest_that_arrived_is_completed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     fleet.clock.at(2, lambda: fleet.migrations[0].end(Aborted("canceled by client"), (domain_states.SHUTOFF, "migrated"), (domain_states.RUNNING, "migrated")))
     assert carry_out(fleet, tmp_path)["status"] == s.COMPLETED
 
@@ -575,7 +575,7 @@ def test_an_aborted_call_of_a_guest_that_arrived_is_completed(fleet: FakeFleet, 
 # -- an abort before there is a job --------------------------------------------------------------------------------
 
 
-def asked(order: StartOrder, act: str, folder: pathlib.Path) -> Intent:
+def leave_order(order: StartOrder, act: str, folder: pathlib.Path) -> Intent:
     intent = new_intent(act, str(order.record.id), order.record.generation, "ann@control", 7 if act == BANDWIDTH else None)
     leave_intent(UUID, intent, str(folder))
     return intent
@@ -585,7 +585,7 @@ def test_an_abort_of_a_queued_move_connects_to_no_host(fleet: FakeFleet, tmp_pat
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
     assert mover.heed_while_waiting() is False
-    intent = asked(order, ABORT, tmp_path)
+    intent = leave_order(order, ABORT, tmp_path)
     assert mover.heed_while_waiting() is True
     state = state_in(tmp_path)
     assert (state["status"], state["reason"], state["answers"][intent.id]) == (s.CANCELLED, "operator", {})
@@ -599,18 +599,18 @@ def test_an_abort_of_a_queued_move_connects_to_no_host(fleet: FakeFleet, tmp_pat
 def test_a_queued_move_cannot_be_forced_and_stays_queued(fleet: FakeFleet, tmp_path: pathlib.Path, act: str) -> None:
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
-    intent = asked(order, act, tmp_path)
+    intent = leave_order(order, act, tmp_path)
     assert mover.heed_while_waiting() is False
     assert state_in(tmp_path)["answers"][intent.id]["error_code"] == "invalid_state"
     assert state_in(tmp_path)["status"] == s.QUEUED
 
 
 def test_an_adopted_move_is_cancelled_only_after_its_job_ended(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
-    migration = begun(fleet, 3)
+    add_slow_guest(fleet)
+    migration = begin_foreign_job(fleet, 3)
     order = order_of(record_of(status=s.RUNNING), adopt=True)
     mover = mover_of(fleet, order, tmp_path)
-    asked(order, ABORT, tmp_path)
+    leave_order(order, ABORT, tmp_path)
     assert mover.heed_while_waiting() is False
     mover.run()
     state = state_in(tmp_path)
@@ -623,7 +623,7 @@ def test_an_abort_during_the_preparation_starts_no_job(fleet: FakeFleet, tmp_pat
     fleet.guest()
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
-    fleet.before_call = lambda machine, call: asked(order, ABORT, tmp_path) if call == "find" else None
+    fleet.before_call = lambda machine, call: leave_order(order, ABORT, tmp_path) if call == "find" else None
     mover.run()
     state = state_in(tmp_path)
     assert (state["status"], state["reason"]) == (s.CANCELLED, "operator")
@@ -632,10 +632,10 @@ def test_an_abort_during_the_preparation_starts_no_job(fleet: FakeFleet, tmp_pat
 
 
 def test_an_abort_of_a_running_move_records_its_start_and_end(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
-    fleet.clock.at(5, lambda: asked(order, ABORT, tmp_path))
+    fleet.clock.at(5, lambda: leave_order(order, ABORT, tmp_path))
     mover.run()
     state = state_in(tmp_path)
     assert (state["status"], state["reason"]) == (s.CANCELLED, "operator")
@@ -647,7 +647,7 @@ def test_an_abort_of_a_running_move_records_its_start_and_end(fleet: FakeFleet, 
 # -- forcing -------------------------------------------------------------------------------------------------------
 
 
-def capped(order: StartOrder, mib: int) -> StartOrder:
+def with_cap(order: StartOrder, mib: int) -> StartOrder:
     record = dataclasses.replace(order.record, connection=Connection(bandwidth_mib=mib))
     return dataclasses.replace(order, record=record, parameters={**order.parameters, "bandwidth": mib})
 
@@ -655,7 +655,7 @@ def capped(order: StartOrder, mib: int) -> StartOrder:
 def test_a_forced_move_with_a_cap_has_about_the_predicted_downtime(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.link_mib = 400
     fleet.guest(dirty_bytes=200 * MIB, dirty_rate_bytes=800 * MIB)
-    order = capped(order_of(record_of(timeout_seconds=8, on_timeout="force_complete", downtime_ms=100)), 32)
+    order = with_cap(order_of(record_of(timeout_seconds=8, on_timeout="force_complete", downtime_ms=100)), 32)
     mover_of(fleet, order, tmp_path).run()
     record = state_in(tmp_path)
     assert (record["status"], record["result"]["mode"], record["result"]["rung"]) == (s.COMPLETED, "paused", "downtime")
@@ -665,7 +665,7 @@ def test_a_forced_move_with_a_cap_has_about_the_predicted_downtime(fleet: FakeFl
 
 
 def test_a_move_with_the_post_copy_flag_is_forced_by_post_copy(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     order = order_of(record_of(timeout_seconds=8, on_timeout="force_complete", post_copy=True), flags=["POSTCOPY"])
     mover_of(fleet, order, tmp_path).run()
     record = state_in(tmp_path)
@@ -675,7 +675,7 @@ def test_a_move_with_the_post_copy_flag_is_forced_by_post_copy(fleet: FakeFleet,
 
 
 def test_a_pause_overrun_is_aborted_and_the_guest_runs_on_its_source(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
 
     def crawl(machine: t.Any, call: str) -> None:
         if call == "suspend":
@@ -690,7 +690,7 @@ def test_a_pause_overrun_is_aborted_and_the_guest_runs_on_its_source(fleet: Fake
 
 
 def test_a_guest_suspended_by_the_watcher_is_resumed_after_a_failure(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     fleet.clock.at(1, lambda: fleet.source.refuse.update(set_max_downtime_ms=Internal("no")))
     stopped = (domain_states.PAUSED, "user")
 
@@ -726,17 +726,17 @@ def test_the_terms_of_forcing_are_taken_from_the_record(paused: bool, expected: 
 # -- broken post-copy ----------------------------------------------------------------------------------------------
 
 
-def switched(fleet: FakeFleet) -> StartOrder:
+def post_copy_order(fleet: FakeFleet) -> StartOrder:
     """A move that goes over to post-copy after 3 s."""
-    slow(fleet)
+    add_slow_guest(fleet)
     order = order_of(record_of(post_copy=True), flags=["POSTCOPY"])
-    fleet.clock.at(3, first(fleet, FakeMigration.start_post_copy))
+    fleet.clock.at(3, act_on_first(fleet, FakeMigration.start_post_copy))
     return order
 
 
 def test_a_post_copy_that_breaks_is_recovered_by_the_same_watcher(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    order = switched(fleet)
-    fleet.clock.at(5, first(fleet, FakeMigration.break_post_copy))
+    order = post_copy_order(fleet)
+    fleet.clock.at(5, act_on_first(fleet, FakeMigration.break_post_copy))
     mover_of(fleet, order, tmp_path).run()
     record = state_in(tmp_path)
     assert (record["status"], record["result"]["mode"], acts(record)) == (s.COMPLETED, "post-copy", ["migrate", "recover: resume"])
@@ -745,8 +745,8 @@ def test_a_post_copy_that_breaks_is_recovered_by_the_same_watcher(fleet: FakeFle
 
 
 def test_a_definition_left_by_an_unattended_post_copy_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    order = switched(fleet)
-    fleet.clock.at(5, first(fleet, FakeMigration.leave_unattended))
+    order = post_copy_order(fleet)
+    fleet.clock.at(5, act_on_first(fleet, FakeMigration.leave_unattended))
     mover_of(fleet, order, tmp_path).run()
     record = state_in(tmp_path)
     assert (record["status"], acts(record)) == (s.COMPLETED, ["migrate", "undefine_source"])
@@ -754,8 +754,8 @@ def test_a_definition_left_by_an_unattended_post_copy_is_removed(fleet: FakeFlee
 
 
 def test_a_broken_post_copy_that_stays_unsettled_is_recovered_by_another_run(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
-    order = switched(fleet)
-    fleet.clock.at(5, first(fleet, FakeMigration.break_post_copy))
+    order = post_copy_order(fleet)
+    fleet.clock.at(5, act_on_first(fleet, FakeMigration.break_post_copy))
     fleet.clock.at(5, lambda: fleet.destination.versions.update(libvirt=11003000))
     mover_of(fleet, order, tmp_path).run()
     record = state_in(tmp_path)
@@ -797,7 +797,7 @@ def test_no_job_is_started_if_the_state_file_cannot_be_written(fleet: FakeFleet,
 
 
 def test_the_timeout_is_enforced_while_the_state_file_cannot_be_written(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow(fleet)
+    add_slow_guest(fleet)
     run = FullRun(monkeypatch, is_full=False)
 
     def fill(machine: t.Any, call: str) -> None:

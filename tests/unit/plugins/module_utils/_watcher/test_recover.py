@@ -59,135 +59,135 @@ class InPostCopy:
 
 
 @pytest.fixture
-def broken(tmp_path: pathlib.Path) -> InPostCopy:
+def post_copy(tmp_path: pathlib.Path) -> InPostCopy:
     return InPostCopy(tmp_path)
 
 
-def test_an_unattended_post_copy_stream_is_awaited(broken: InPostCopy) -> None:
-    broken.migration.leave_unattended()
-    assert broken.recover() is None
-    assert broken.has_arrived()
-    assert (broken.acts, broken.asked()) == ([], set())
+def test_an_unattended_post_copy_stream_is_awaited(post_copy: InPostCopy) -> None:
+    post_copy.migration.leave_unattended()
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
+    assert (post_copy.acts, post_copy.asked()) == ([], set())
 
 
-def test_a_broken_post_copy_stream_is_resumed(broken: InPostCopy) -> None:
-    broken.migration.break_post_copy()
-    assert broken.recover() is None
-    assert broken.has_arrived()
-    assert broken.acts == [RESUME]
-    assert broken.asked() == {"migrate"}
-    assert UUID not in broken.fleet.source.domains, "the flags of the first call hold"
+def test_a_broken_post_copy_stream_is_resumed(post_copy: InPostCopy) -> None:
+    post_copy.migration.break_post_copy()
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
+    assert post_copy.acts == [RESUME]
+    assert post_copy.asked() == {"migrate"}
+    assert UUID not in post_copy.fleet.source.domains, "the flags of the first call hold"
 
 
-def test_a_stream_that_still_runs_is_left_alone(broken: InPostCopy) -> None:
-    broken.migration.link_bytes = 20 * MIB
-    broken.migration.lose_post_copy_call()
-    assert broken.recover() is None
-    assert broken.has_arrived()
-    assert broken.acts == [RESUME]
-    assert "still running" in next(str(line.detail) for line in broken.journal.record.history if line.status == "resume_refused")
+def test_a_stream_that_still_runs_is_left_alone(post_copy: InPostCopy) -> None:
+    post_copy.migration.link_bytes = 20 * MIB
+    post_copy.migration.lose_post_copy_call()
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
+    assert post_copy.acts == [RESUME]
+    assert "still running" in next(str(line.detail) for line in post_copy.journal.record.history if line.status == "resume_refused")
 
 
-def test_a_stalled_stream_is_paused_and_resumed(broken: InPostCopy) -> None:
-    broken.migration.link_bytes = 0
-    broken.migration.lose_post_copy_call()
-    assert broken.recover() is None
-    assert broken.has_arrived()
-    assert broken.acts == [RESUME, PAUSE, RESUME]
-    assert 30 < broken.took < 90
+def test_a_stalled_stream_is_paused_and_resumed(post_copy: InPostCopy) -> None:
+    post_copy.migration.link_bytes = 0
+    post_copy.migration.lose_post_copy_call()
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
+    assert post_copy.acts == [RESUME, PAUSE, RESUME]
+    assert 30 < post_copy.took < 90
 
 
-def test_a_stalled_unattended_stream_is_paused_and_resumed(broken: InPostCopy) -> None:
-    broken.migration.link_bytes = 0
-    broken.migration.leave_unattended()
-    assert broken.recover() is None
-    assert broken.has_arrived()
-    assert broken.acts == [PAUSE, RESUME]
+def test_a_stalled_unattended_stream_is_paused_and_resumed(post_copy: InPostCopy) -> None:
+    post_copy.migration.link_bytes = 0
+    post_copy.migration.leave_unattended()
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
+    assert post_copy.acts == [PAUSE, RESUME]
 
 
-def test_a_stream_that_breaks_again_is_resumed_again(broken: InPostCopy) -> None:
-    broken.migration.break_post_copy()
-    broken.fleet.clock.after(4, broken.migration.break_post_copy)
-    assert broken.recover() is None
-    assert broken.has_arrived()
-    assert broken.acts == [RESUME, RESUME]
+def test_a_stream_that_breaks_again_is_resumed_again(post_copy: InPostCopy) -> None:
+    post_copy.migration.break_post_copy()
+    post_copy.fleet.clock.after(4, post_copy.migration.break_post_copy)
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
+    assert post_copy.acts == [RESUME, RESUME]
 
 
-def test_a_resumed_stream_that_stalls_is_paused_and_resumed_again(broken: InPostCopy) -> None:
-    broken.migration.break_post_copy()
-    broken.fleet.clock.after(4, lambda: setattr(broken.migration, "link_bytes", 0))
-    assert broken.recover() is None
-    assert broken.has_arrived()
-    assert broken.acts == [RESUME, PAUSE, RESUME]
+def test_a_resumed_stream_that_stalls_is_paused_and_resumed_again(post_copy: InPostCopy) -> None:
+    post_copy.migration.break_post_copy()
+    post_copy.fleet.clock.after(4, lambda: setattr(post_copy.migration, "link_bytes", 0))
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
+    assert post_copy.acts == [RESUME, PAUSE, RESUME]
 
 
 @pytest.mark.parametrize("version", [11002000, 11003000, 11003999])
 def test_a_stream_to_a_libvirt_that_would_crash_is_not_resumed(tmp_path: pathlib.Path, version: int) -> None:
-    broken = InPostCopy(tmp_path, version)
-    broken.migration.break_post_copy()
-    why = broken.recover()
+    post_copy = InPostCopy(tmp_path, version)
+    post_copy.migration.break_post_copy()
+    why = post_copy.recover()
     assert why is not None
     assert "Update libvirt" in why
-    assert (broken.acts, broken.asked()) == ([], set())
+    assert (post_copy.acts, post_copy.asked()) == ([], set())
 
 
 @pytest.mark.parametrize("version", [9000000, 11001999, 11004000, 12005000])
 def test_a_stream_to_any_other_libvirt_is_resumed(tmp_path: pathlib.Path, version: int) -> None:
-    broken = InPostCopy(tmp_path, version)
-    broken.migration.break_post_copy()
-    assert broken.recover() is None
-    assert broken.has_arrived()
+    post_copy = InPostCopy(tmp_path, version)
+    post_copy.migration.break_post_copy()
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
 
 
 def test_an_unattended_stream_is_awaited_with_any_version(tmp_path: pathlib.Path) -> None:
-    broken = InPostCopy(tmp_path, 11003000)
-    broken.migration.leave_unattended()
-    assert broken.recover() is None
-    assert broken.has_arrived()
+    post_copy = InPostCopy(tmp_path, 11003000)
+    post_copy.migration.leave_unattended()
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
 
 
-def test_recovery_is_given_up_at_its_limit_and_both_copies_are_kept(broken: InPostCopy) -> None:
-    broken.fleet.link_mib = 0
-    broken.migration.break_post_copy()
-    why = broken.recover()
+def test_recovery_is_given_up_at_its_limit_and_both_copies_are_kept(post_copy: InPostCopy) -> None:
+    post_copy.fleet.link_mib = 0
+    post_copy.migration.break_post_copy()
+    why = post_copy.recover()
     assert why is not None
     assert "900 s" in why
-    assert RECOVER_SECONDS <= broken.took < RECOVER_SECONDS + 60
-    assert broken.asked() == {"migrate", "pause_post_copy"}
-    assert all(machine.domains[UUID].active for machine in broken.fleet.machines.values())
+    assert RECOVER_SECONDS <= post_copy.took < RECOVER_SECONDS + 60
+    assert post_copy.asked() == {"migrate", "pause_post_copy"}
+    assert all(machine.domains[UUID].active for machine in post_copy.fleet.machines.values())
 
 
-def test_recovery_without_an_answer_of_the_destination_does_nothing(broken: InPostCopy) -> None:
-    broken.migration.break_post_copy()
-    broken.fleet.destination.go_dark()
-    assert broken.recover() is not None
-    assert RECOVER_SECONDS <= broken.took < RECOVER_SECONDS + 60
-    assert (broken.acts, broken.asked()) == ([], set())
+def test_recovery_without_an_answer_of_the_destination_does_nothing(post_copy: InPostCopy) -> None:
+    post_copy.migration.break_post_copy()
+    post_copy.fleet.destination.go_dark()
+    assert post_copy.recover() is not None
+    assert RECOVER_SECONDS <= post_copy.took < RECOVER_SECONDS + 60
+    assert (post_copy.acts, post_copy.asked()) == ([], set())
 
 
 @pytest.mark.parametrize("dark", ["kvm1", "kvm2"])
-def test_recovery_continues_when_a_silent_host_returns(broken: InPostCopy, dark: str) -> None:
-    broken.migration.break_post_copy()
-    broken.fleet.machines[dark].go_dark()
-    broken.fleet.clock.after(120, broken.fleet.machines[dark].come_back)
-    assert broken.recover() is None
-    assert broken.has_arrived()
+def test_recovery_continues_when_a_silent_host_returns(post_copy: InPostCopy, dark: str) -> None:
+    post_copy.migration.break_post_copy()
+    post_copy.fleet.machines[dark].go_dark()
+    post_copy.fleet.clock.after(120, post_copy.fleet.machines[dark].come_back)
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
 
 
 @pytest.mark.parametrize("call", ["view", "pause_post_copy"])
 @pytest.mark.parametrize("error", [TimedOut("job lock"), InvalidState("its job is not in post-copy")])
-def test_a_refusal_during_recovery_is_noted_once_and_recovery_continues(broken: InPostCopy, call: str, error: KvmfleetError) -> None:
-    broken.migration.link_bytes = 0
-    broken.migration.leave_unattended()
-    broken.fleet.source.refuse[call] = error
-    broken.fleet.clock.after(100, lambda: broken.fleet.source.refuse.pop(call))
-    assert broken.recover() is None
-    assert broken.has_arrived()
-    assert [line.status for line in broken.journal.record.history].count("recover_refused") == 1
+def test_a_refusal_during_recovery_is_noted_once_and_recovery_continues(post_copy: InPostCopy, call: str, error: KvmfleetError) -> None:
+    post_copy.migration.link_bytes = 0
+    post_copy.migration.leave_unattended()
+    post_copy.fleet.source.refuse[call] = error
+    post_copy.fleet.clock.after(100, lambda: post_copy.fleet.source.refuse.pop(call))
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
+    assert [line.status for line in post_copy.journal.record.history].count("recover_refused") == 1
 
 
-def test_a_post_copy_with_a_crashed_destination_is_not_recovered(broken: InPostCopy) -> None:
-    broken.migration.break_post_copy()
-    broken.fleet.destination.domains[UUID].enter("crashed", "panicked")
-    assert broken.recover() is None
-    assert (broken.acts, broken.asked()) == ([], set())
+def test_a_post_copy_with_a_crashed_destination_is_not_recovered(post_copy: InPostCopy) -> None:
+    post_copy.migration.break_post_copy()
+    post_copy.fleet.destination.domains[UUID].enter("crashed", "panicked")
+    assert post_copy.recover() is None
+    assert (post_copy.acts, post_copy.asked()) == ([], set())

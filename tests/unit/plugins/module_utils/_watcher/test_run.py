@@ -37,7 +37,7 @@ def start(orders: t.List[StartOrder], folder: pathlib.Path, fleet: t.Optional[Fa
     return start_watcher(orders, RUN, 4, (fleet or FakeFleet()).open, str(folder))
 
 
-def ended(folder: pathlib.Path, uuid: str = UUID) -> Document:
+def wait_until_ended(folder: pathlib.Path, uuid: str = UUID) -> Document:
     limit = time.monotonic() + 300
     while state_in(folder, uuid)["status"] not in s.FINAL:
         assert time.monotonic() < limit, state_in(folder, uuid)
@@ -45,12 +45,12 @@ def ended(folder: pathlib.Path, uuid: str = UUID) -> Document:
     return state_in(folder, uuid)
 
 
-def adopted(uuid: str = UUID, generation: int = 3) -> StartOrder:
+def adopting_order(uuid: str = UUID, generation: int = 3) -> StartOrder:
     """A move that ended unseen: to be settled, which is soon done."""
     return order_of(record_of(uuid, status=s.RUNNING, generation=generation), adopt=True)
 
 
-def arrived() -> FakeFleet:
+def fleet_after_moves() -> FakeFleet:
     fleet = FakeFleet()
     for uuid in (UUID, OTHER):
         fleet.guest(uuid=uuid, on="kvm2")
@@ -58,18 +58,18 @@ def arrived() -> FakeFleet:
 
 
 def test_accepted_orders_are_reported_by_domain_and_completed(folder: pathlib.Path) -> None:
-    report = start([adopted(), adopted(OTHER)], folder, arrived())
+    report = start([adopting_order(), adopting_order(OTHER)], folder, fleet_after_moves())
     assert (sorted(report["taken"]), report["refused"]) == (sorted([UUID, OTHER]), {})
     assert report["watcher"]["pid"] != os.getpid()
-    assert [ended(folder, uuid)["status"] for uuid in (UUID, OTHER)] == [s.COMPLETED, s.COMPLETED]
+    assert [wait_until_ended(folder, uuid)["status"] for uuid in (UUID, OTHER)] == [s.COMPLETED, s.COMPLETED]
 
 
 def test_an_adopted_record_gets_a_higher_generation(folder: pathlib.Path) -> None:
     earlier = Ownership(UUID, str(folder))
     earlier.begin_record("another record", 7)
     earlier.release_lock()
-    assert start([adopted(generation=3)], folder, arrived())["taken"] == {UUID: 8}
-    assert ended(folder)["generation"] == 8
+    assert start([adopting_order(generation=3)], folder, fleet_after_moves())["taken"] == {UUID: 8}
+    assert wait_until_ended(folder)["generation"] == 8
 
 
 BEFORE = {"state": "running", "persistent": True, "autostart": True, "at_destination": False}
@@ -85,8 +85,8 @@ def begun_and_died(folder: pathlib.Path, order: StartOrder, **changes: t.Any) ->
 def test_an_adopted_record_includes_what_a_dead_watcher_wrote(folder: pathlib.Path, status: str) -> None:
     order = order_of(record_of(generation=4), adopt=True)
     begun_and_died(folder, order, status=status)
-    assert start([order], folder, arrived())["taken"] == {UUID: 5}
-    record = ended(folder)
+    assert start([order], folder, fleet_after_moves())["taken"] == {UUID: 5}
+    record = wait_until_ended(folder)
     assert (record["status"], record["before"], record["generation"]) == (s.COMPLETED, BEFORE, 5)
     assert "migrate" in [one["act"] for one in record["acts"]]
 
@@ -95,34 +95,34 @@ def test_an_adopted_record_includes_what_a_dead_watcher_wrote(folder: pathlib.Pa
 def test_state_files_of_other_older_or_damaged_records_are_not_adopted(folder: pathlib.Path, changes: t.Dict[str, t.Any]) -> None:
     order = order_of(record_of(generation=4), adopt=True)
     begun_and_died(folder, order, **changes)
-    start([order], folder, arrived())
-    assert ended(folder)["before"] == {}
+    start([order], folder, fleet_after_moves())
+    assert wait_until_ended(folder)["before"] == {}
 
 
 def test_a_refused_order_does_not_stop_the_others(folder: pathlib.Path) -> None:
     late = Ownership(UUID, str(folder))
     late.begin_record("a newer record", 9)
     late.release_lock()
-    report = start([order_of(record_of(generation=9)), adopted(OTHER)], folder, arrived())
+    report = start([order_of(record_of(generation=9)), adopting_order(OTHER)], folder, fleet_after_moves())
     assert list(report["taken"]) == [OTHER]
     assert report["refused"][UUID]["error_code"] == "conflict"
     assert "came too late" in report["refused"][UUID]["msg"]
-    assert ended(folder, OTHER)["status"] == s.COMPLETED
+    assert wait_until_ended(folder, OTHER)["status"] == s.COMPLETED
     assert not (folder / f"{UUID}.json").exists(), "what was refused has no state file of ours"
 
 
 def test_a_domain_that_is_watched_already_is_refused(folder: pathlib.Path) -> None:
     watching = Ownership(UUID, str(folder))
     try:
-        report = start([adopted()], folder)
+        report = start([adopting_order()], folder)
     finally:
         watching.release_lock()
     assert (report["taken"], report["refused"][UUID]["error_code"]) == ({}, "conflict")
 
 
 def test_the_watcher_ends_after_its_last_move_and_releases_the_lock(folder: pathlib.Path) -> None:
-    watcher = start([adopted()], folder, arrived())["watcher"]
-    ended(folder)
+    watcher = start([adopting_order()], folder, fleet_after_moves())["watcher"]
+    wait_until_ended(folder)
     limit = time.monotonic() + 300
     while is_alive(read_watcher(watcher)):
         assert time.monotonic() < limit
@@ -146,7 +146,7 @@ def test_old_files_of_other_runs_are_removed_except_state_files_and_locks(folder
 def test_a_run_folder_that_others_can_write_prevents_the_start(folder: pathlib.Path) -> None:
     folder.chmod(0o777)
     with pytest.raises(Forbidden):
-        start([adopted()], folder)
+        start([adopting_order()], folder)
     assert list(folder.iterdir()) == []
 
 

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._wat
 THERE = "qemu+tcp://kvm2/system"
 
 
-def seen(fleet: FakeFleet, folder: pathlib.Path) -> t.Dict[str, t.Any]:
+def read_seen(fleet: FakeFleet, folder: pathlib.Path) -> t.Dict[str, t.Any]:
     write_seen_hosts([order_of(record_of())], RUN, fleet.open, str(folder))
     return t.cast("t.Dict[str, t.Any]", read_json(seen_path(RUN, str(folder)))["seen"])
 
@@ -25,7 +25,7 @@ def seen(fleet: FakeFleet, folder: pathlib.Path) -> t.Dict[str, t.Any]:
 def test_the_seen_hosts_file_has_the_domains_of_source_and_destination(tmp_path: pathlib.Path) -> None:
     fleet = FakeFleet()
     fleet.guest(on="kvm2", autostart=True)
-    found = seen(fleet, tmp_path)
+    found = read_seen(fleet, tmp_path)
     domain = {"uuid": UUID, "name": "web1", "active": True, "state": "running", "reason": "booted", "autostart": True}
     assert {uri: facts["domains"] for uri, facts in found.items()} == {LOCAL_URI: [], THERE: [domain]}
     assert found[THERE]["host_uuid"] == fleet.destination.host_uuid
@@ -35,11 +35,11 @@ def test_the_seen_hosts_file_has_the_domains_of_source_and_destination(tmp_path:
 def test_a_silent_host_is_not_in_the_seen_hosts_file(tmp_path: pathlib.Path) -> None:
     fleet = FakeFleet()
     fleet.destination.go_dark()
-    assert list(seen(fleet, tmp_path)) == [LOCAL_URI]
+    assert list(read_seen(fleet, tmp_path)) == [LOCAL_URI]
 
 
 def test_the_seen_hosts_file_can_be_removed(tmp_path: pathlib.Path) -> None:
-    seen(FakeFleet(), tmp_path)
+    read_seen(FakeFleet(), tmp_path)
     forget_seen_hosts(RUN, str(tmp_path))
     assert read_json(seen_path(RUN, str(tmp_path))) is None
     forget_seen_hosts(RUN, str(tmp_path))

@@ -41,89 +41,89 @@ def drain_apply(saved: t.Any, facts: t.Any, sources: list[str], candidates: list
         return t.cast("dict[str, t.Any]", encode(apply_saved_plan(saved, DrainInputs(facts, **arguments), sources, candidates, given)))
 
 
-def now() -> Facts:
+def fresh_facts() -> Facts:
     return copy.deepcopy(FACTS)
 
 
-def of(facts: Facts, name: str, host: str = "kvm1") -> dict[str, t.Any]:
+def find_domain(facts: Facts, name: str, host: str = "kvm1") -> dict[str, t.Any]:
     return next(domain for domain in facts[host]["domains"] if domain["name"] == name)
 
 
-def drifted(facts: Facts, saved: t.Any = FILE, **arguments: t.Any) -> str:
+def describe_drift(facts: Facts, saved: t.Any = FILE, **arguments: t.Any) -> str:
     with pytest.raises(KvmfleetError) as caught:
         drain_apply(saved, facts, **{**HOSTS, **arguments})
     assert "Nothing was moved." in str(caught.value)
     return str(caught.value)
 
 
-def moved(facts: Facts, name: str, host: str) -> None:
-    guest = of(facts, name)
+def move_guest(facts: Facts, name: str, host: str) -> None:
+    guest = find_domain(facts, name)
     facts["kvm1"]["domains"].remove(guest)
     facts[host]["domains"].append(guest)
 
 
 def test_a_plan_without_drift_is_applied_unchanged() -> None:
-    assert drain_apply(FILE, now(), **HOSTS) == PLAN
-    assert drain_apply(PLAN, now(), parallel=4, options={}, n_plus_one=False, **HOSTS) == PLAN
+    assert drain_apply(FILE, fresh_facts(), **HOSTS) == PLAN
+    assert drain_apply(PLAN, fresh_facts(), parallel=4, options={}, n_plus_one=False, **HOSTS) == PLAN
 
 
 def test_a_domain_that_is_at_its_destination_already_is_no_drift() -> None:
-    facts = now()
+    facts = fresh_facts()
     for move in PLAN["moves"]:
-        moved(facts, move["name"], move["destination"])
+        move_guest(facts, move["name"], move["destination"])
     assert drain_apply(FILE, facts, **HOSTS) == PLAN
 
 
 def test_a_domain_that_was_shut_down_already_is_no_drift() -> None:
-    facts = now()
-    of(facts, "batch").update(active=False, state="shut off")
-    of(facts, "pinned").update(active=False, state="shut off")
+    facts = fresh_facts()
+    find_domain(facts, "batch").update(active=False, state="shut off")
+    find_domain(facts, "pinned").update(active=False, state="shut off")
     assert drain_apply(FILE, facts, **HOSTS) == PLAN
 
 
 def test_a_domain_that_moves_to_another_destination_is_drift() -> None:
-    facts, way = now(), {move["name"]: move["destination"] for move in PLAN["moves"]}["web"]
-    of(facts, "web").update(job="outgoing migration")
+    facts, way = fresh_facts(), {move["name"]: move["destination"] for move in PLAN["moves"]}["web"]
+    find_domain(facts, "web").update(job="outgoing migration")
     assert drain_apply(FILE, facts, records=[record("web", "kvm1", way)], **HOSTS) == PLAN
-    assert f"web is on its way to kvm9, and not to {way}." in drifted(facts, records=[record("web", "kvm1", "kvm9")])
+    assert f"web is on its way to kvm9, and not to {way}." in describe_drift(facts, records=[record("web", "kvm1", "kvm9")])
 
 
 def test_a_domain_that_left_the_host_is_drift() -> None:
-    facts = now()
-    moved(facts, "db", "kvm3" if PLAN["moves"][0]["destination"] == "kvm2" else "kvm2")
-    of(facts, "web").update(active=False, state="shut off")
-    text = drifted(facts)
+    facts = fresh_facts()
+    move_guest(facts, "db", "kvm3" if PLAN["moves"][0]["destination"] == "kvm2" else "kvm2")
+    find_domain(facts, "web").update(active=False, state="shut off")
+    text = describe_drift(facts)
     assert "db is no longer on kvm1, and active on" in text
     assert "web is shut off on kvm1, and not active on" in text
 
 
 def test_a_domain_that_became_active_is_drift() -> None:
-    facts = now()
+    facts = fresh_facts()
     facts["kvm1"]["domains"].append(f.domain("new"))
-    of(facts, "off").update(active=True, state="running")
-    text = drifted(facts)
+    find_domain(facts, "off").update(active=True, state="running")
+    text = describe_drift(facts)
     assert "new is active on kvm1, but was not when the plan was made." in text
     assert "off is active on kvm1, but was not when the plan was made." in text
 
 
 def test_a_new_inactive_domain_is_no_drift() -> None:
-    facts = now()
+    facts = fresh_facts()
     facts["kvm1"]["domains"].append(f.domain("new", state="shut off", active=False))
     assert drain_apply(FILE, facts, **HOSTS) == PLAN
 
 
 def test_changes_of_a_request_are_drift() -> None:
-    facts = now()
-    of(facts, "web")["request"].update(memory_mib=1025, vcpus=2, machine="pc-q35-7.1", networks=[])
-    text = drifted(facts)
+    facts = fresh_facts()
+    find_domain(facts, "web")["request"].update(memory_mib=1025, vcpus=2, machine="pc-q35-7.1", networks=[])
+    text = describe_drift(facts)
     assert "web has 1025 MiB of memory now, 1024 when the plan was made." in text
     assert "web has 2 vCPUs now, 1 when the plan was made." in text
     assert "its machine, networks changed" in text
 
 
 def test_a_larger_image_is_no_drift() -> None:
-    facts = now()
-    of(facts, "web")["request"]["disks"][0]["bytes"] += 4096
+    facts = fresh_facts()
+    find_domain(facts, "web")["request"]["disks"][0]["bytes"] += 4096
     assert drain_apply(FILE, facts, **HOSTS) == PLAN
 
 
@@ -138,16 +138,16 @@ def test_a_larger_image_is_no_drift() -> None:
     ],
 )
 def test_a_changed_drain_policy_is_drift(name: str, policy: dict[str, t.Any], words: str) -> None:
-    facts = now()
-    of(facts, name).update(policy=policy)
-    assert re.search(words, drifted(facts))
+    facts = fresh_facts()
+    find_domain(facts, name).update(policy=policy)
+    assert re.search(words, describe_drift(facts))
 
 
 def test_a_domain_that_can_no_longer_move_is_drift() -> None:
-    facts = now()
-    of(facts, "web").update(state="crashed", reason="panicked")
-    assert "web was to move to" in drifted(facts)
-    assert "It is crashed" in drifted(facts)
+    facts = fresh_facts()
+    find_domain(facts, "web").update(state="crashed", reason="panicked")
+    assert "web was to move to" in describe_drift(facts)
+    assert "It is crashed" in describe_drift(facts)
 
 
 @pytest.mark.parametrize(
@@ -166,13 +166,13 @@ def test_a_domain_that_can_no_longer_move_is_drift() -> None:
     ],
 )
 def test_changed_destinations_settings_and_options_are_drift(arguments: dict[str, t.Any], words: str) -> None:
-    assert words in drifted(now(), **arguments)
+    assert words in describe_drift(fresh_facts(), **arguments)
 
 
 def test_a_destination_without_capacity_is_drift() -> None:
-    facts = now()
+    facts = fresh_facts()
     facts["kvm2"]["domains"].append(f.domain("other", 4000))
-    assert "kvm2 can no longer accept db: It is 1952 MiB short of memory" in drifted(facts)
+    assert "kvm2 can no longer accept db: It is 1952 MiB short of memory" in describe_drift(facts)
 
 
 def test_capacity_is_checked_for_all_moves_of_the_plan_together() -> None:
@@ -180,22 +180,22 @@ def test_capacity_is_checked_for_all_moves_of_the_plan_together() -> None:
     hosts: dict[str, t.Any] = {"sources": ["kvm1"], "candidates": ["kvm2"]}
     plan = plan_drain(facts, **hosts)
     facts["kvm2"] = f.host("kvm2", 1099)
-    text = drifted(facts, plan, **hosts)
+    text = describe_drift(facts, plan, **hosts)
     assert "kvm2 can no longer accept b" in text
     assert "can no longer accept a" not in text
 
 
 def test_a_changed_scheduler_setting_is_named_by_its_key() -> None:
     plan = plan_drain(FACTS, scheduler={"kvm2": {"reserved_memory_mib": 256}}, **HOSTS)
-    assert drain_apply(plan, now(), scheduler={"kvm2": {"reserved_memory_mib": "256"}}, **HOSTS) == plan
-    text = drifted(now(), plan, scheduler={"kvm2": {"reserved_memory_mib": 300}})
+    assert drain_apply(plan, fresh_facts(), scheduler={"kvm2": {"reserved_memory_mib": "256"}}, **HOSTS) == plan
+    text = describe_drift(fresh_facts(), plan, scheduler={"kvm2": {"reserved_memory_mib": 300}})
     assert "In kvmfleet_scheduler of kvm2 reserved_memory_mib is 300 now; the plan was made with 256." in text
-    assert "kvmfleet_scheduler of kvm2 was removed" in drifted(now(), plan)
+    assert "kvmfleet_scheduler of kvm2 was removed" in describe_drift(fresh_facts(), plan)
 
 
 def test_n_plus_one_that_no_longer_holds_is_drift() -> None:
-    facts = now()
-    of(facts, "huge").update(active=False, state="shut off")
+    facts = fresh_facts()
+    find_domain(facts, "huge").update(active=False, state="shut off")
     plan = plan_drain(facts, n_plus_one=True, **HOSTS)
     assert plan["n_plus_one"]["holds"] is False
     wide = {**facts, "kvm2": f.host("kvm2", 8000), "kvm3": f.host("kvm3", 8000)}
@@ -203,25 +203,25 @@ def test_n_plus_one_that_no_longer_holds_is_drift() -> None:
     assert plan["n_plus_one"]["holds"] is True
     assert drain_apply(plan, wide, **HOSTS) == plan
     other = f.domain("other", 5500)
-    assert "N+1 no longer holds" in drifted({**wide, "kvm2": f.host("kvm2", 9000, domains=[other])}, plan)
+    assert "N+1 no longer holds" in describe_drift({**wide, "kvm2": f.host("kvm2", 9000, domains=[other])}, plan)
 
 
 def test_a_plan_of_other_hosts_is_refused() -> None:
-    assert "made to drain kvm1, and not kvm2" in drifted(now(), sources=["kvm2"], candidates=["kvm1"])
-    assert "made to drain kvm1, and not kvm1, kvm2" in drifted(now(), sources=["kvm2", "kvm1"])
+    assert "made to drain kvm1, and not kvm2" in describe_drift(fresh_facts(), sources=["kvm2"], candidates=["kvm1"])
+    assert "made to drain kvm1, and not kvm1, kvm2" in describe_drift(fresh_facts(), sources=["kvm2", "kvm1"])
 
 
 def test_all_drift_is_named_at_once() -> None:
-    facts = now()
+    facts = fresh_facts()
     facts["kvm1"]["domains"].append(f.domain("new"))
-    of(facts, "web")["request"].update(memory_mib=2)
-    moved(facts, "db", "kvm3")
-    text = drifted(facts, entries=[host_entry({"name": "kvm2", "state": "fenced"})])
+    find_domain(facts, "web")["request"].update(memory_mib=2)
+    move_guest(facts, "db", "kvm3")
+    text = describe_drift(facts, entries=[host_entry({"name": "kvm2", "state": "fenced"})])
     assert all(words in text for words in ("new is active", "web has 2 MiB", "db is no longer on kvm1"))
 
 
 def test_an_edited_plan_is_refused_before_it_is_compared() -> None:
-    text = drifted(now(), FILE.replace('"kvm2"', '"kvm3"'))
+    text = describe_drift(fresh_facts(), FILE.replace('"kvm2"', '"kvm3"'))
     assert "was changed after it was made" in text
 
 

@@ -25,7 +25,7 @@ def fleet(*on_kvm1: dict[str, t.Any], kvm2: tuple[dict[str, t.Any], ...] = (), k
     return {"kvm1": facts("kvm1", *on_kvm1), "kvm2": facts("kvm2", *kvm2), "kvm3": facts("kvm3", *kvm3, gib=6)}
 
 
-def ways(plan: DrainPlan) -> dict[str, str]:
+def destinations_of(plan: DrainPlan) -> dict[str, str]:
     return {move.name: move.destination for move in plan.moves}
 
 
@@ -35,7 +35,7 @@ def test_active_domains_are_placed_and_inactive_ones_skipped() -> None:
         ["kvm1"],
         CANDIDATES,
     )
-    assert ways(plan) == {"paused1": "kvm2", "web1": "kvm2"}
+    assert destinations_of(plan) == {"paused1": "kvm2", "web1": "kvm2"}
     assert [entry.name for entry in plan.skipped] == ["off1"]
     assert plan.unplaced == ()
     assert plan.predicted_seconds["kvm1"] > 0
@@ -57,13 +57,13 @@ def test_each_move_has_its_reason_and_those_of_rejected_hosts() -> None:
 def test_hosts_that_are_drained_together_are_not_destinations() -> None:
     known = DrainInputs({"kvm1": facts("kvm1", domain("a"), gib=64), "kvm2": facts("kvm2", domain("b"), gib=64), "kvm3": facts("kvm3", gib=2)})
     plan = make_plan(known, ["kvm1", "kvm2"], ["kvm1", "kvm2", "kvm3"])
-    assert ways(plan) == {"a": "kvm3", "b": "kvm3"}
+    assert destinations_of(plan) == {"a": "kvm3", "b": "kvm3"}
     assert plan.candidates == ("kvm3",)
 
 
 def test_a_domain_that_fits_nowhere_is_unplaced_with_the_reason_of_each_host() -> None:
     plan = make_plan(DrainInputs(fleet(domain("huge", 7000), domain("large", 7600))), ["kvm1"], CANDIDATES)
-    assert ways(plan) == {"large": "kvm2"}
+    assert destinations_of(plan) == {"large": "kvm2"}
     unplaced = plan.unplaced[0]
     assert unplaced.name == "huge"
     assert "kvm2: It is 6920 MiB short of memory" in unplaced.reason
@@ -77,7 +77,7 @@ def test_a_plan_without_candidates_leaves_every_domain_unplaced() -> None:
 
 def test_records_to_a_candidate_count_in_its_memory() -> None:
     known = DrainInputs(fleet(domain("web1", 1000)), records=[record("other", "kvm3", "kvm2", "queued", 7000)])
-    assert ways(make_plan(known, ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
+    assert destinations_of(make_plan(known, ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
 
 
 def test_a_move_in_flight_keeps_its_destination_even_one_in_maintenance() -> None:
@@ -86,13 +86,13 @@ def test_a_move_in_flight_keeps_its_destination_even_one_in_maintenance() -> Non
         entries=[host_entry({"name": "kvm3", "host_uuid": uuid_of("kvm3"), "state": "maintenance"})],
         records=[record("web1", "kvm1", "kvm3")],
     )
-    assert ways(make_plan(known, ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
+    assert destinations_of(make_plan(known, ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
 
 
 def test_a_move_in_post_copy_without_a_record_goes_where_the_domain_is_received() -> None:
     leaving = domain("web1", state="paused", reason="post-copy", job="outgoing migration")
     known = DrainInputs(fleet(leaving, kvm3=(domain("web1", reason="post-copy"),)))
-    assert ways(make_plan(known, ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
+    assert destinations_of(make_plan(known, ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
 
 
 def test_a_move_in_flight_to_an_unknown_destination_is_unplaced() -> None:
@@ -103,9 +103,9 @@ def test_a_move_in_flight_to_an_unknown_destination_is_unplaced() -> None:
 
 def test_a_reserved_move_keeps_its_destination_while_the_filters_permit_it() -> None:
     booked = [record("web1", "kvm1", "kvm3", "queued")]
-    assert ways(make_plan(DrainInputs(fleet(domain("web1")), records=booked), ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
+    assert destinations_of(make_plan(DrainInputs(fleet(domain("web1")), records=booked), ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
     closed = [host_entry({"name": "kvm3", "state": "maintenance"})]
-    assert ways(make_plan(DrainInputs(fleet(domain("web1")), closed, booked), ["kvm1"], CANDIDATES)) == {"web1": "kvm2"}
+    assert destinations_of(make_plan(DrainInputs(fleet(domain("web1")), closed, booked), ["kvm1"], CANDIDATES)) == {"web1": "kvm2"}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_reservation_under_an_old_uuid_of_the_host_counts() -> None:
         told.update(host_id=uuid_of(f"id of {name}"))
     booked = record("other", "kvm3", "kvm2", "queued", 7000)
     booked = dataclasses.replace(booked, destination=HostRef("kvm2", uuid_of("id of kvm2"), uuid_of("long ago")))
-    assert ways(make_plan(DrainInputs(known, records=[booked]), ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
+    assert destinations_of(make_plan(DrainInputs(known, records=[booked]), ["kvm1"], CANDIDATES)) == {"web1": "kvm3"}
 
 
 def test_a_source_without_facts_is_refused() -> None:

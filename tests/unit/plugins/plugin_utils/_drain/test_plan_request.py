@@ -32,7 +32,7 @@ PLAN = sealed_plan(
 )
 
 
-def begun(name: str, source: str = "kvm1", destination: str = "kvm2") -> MoveRecord:
+def begun_move(name: str, source: str = "kvm1", destination: str = "kvm2") -> MoveRecord:
     return record(name, source, destination)
 
 
@@ -46,7 +46,7 @@ def test_the_moves_of_a_share_have_the_options_of_the_plan() -> None:
 
 
 def test_unsettled_moves_of_an_earlier_run_are_in_the_share() -> None:
-    records = [begun("a"), begun("c"), begun("d"), begun("e"), begun("f", source="kvm2"), begun("g", destination="kvm9")]
+    records = [begun_move("a"), begun_move("c"), begun_move("d"), begun_move("e"), begun_move("f", source="kvm2"), begun_move("g", destination="kvm9")]
     assert [move["uuid"] for move in shares(*records)["kvm1"].moves] == [uuid_of(name) for name in ("a", "c", "e")]
     assert shares(*records)["kvm1"].moves[1] == {"uuid": uuid_of("c"), "destination": "kvm2"}
     assert list_unfinished_moves(PLAN, "kvm1", []) == []

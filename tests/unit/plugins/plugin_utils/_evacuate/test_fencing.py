@@ -158,7 +158,7 @@ def test_evidence_of_an_agent_needs_the_configuration_of_its_host(tmp_path: path
         confirm_evidence(dataclasses.replace(evidence, host="kvm7"), agent.config(), now())
 
 
-def words(kind: str) -> Evidence:
+def evidence_of(kind: str) -> Evidence:
     if kind == "person":
         return person_evidence({"reason": "unplugged"}, "kvm1", "id-1", BY)
     made = {"host": "kvm1", "action": "off", "status": "off", "at": now()}
@@ -167,7 +167,7 @@ def words(kind: str) -> Evidence:
 
 @pytest.mark.parametrize("kind", ["person", "tasks"])
 def test_given_evidence_is_confirmed_without_an_agent_or_with_a_broken_one(tmp_path: pathlib.Path, kind: str) -> None:
-    evidence = words(kind)
+    evidence = evidence_of(kind)
     assert confirm_evidence(evidence, None, now()) == evidence
     assert confirm_evidence(evidence, Agent(tmp_path, "exit 1").config(), now()) == evidence
     assert confirm_evidence(evidence, Agent(tmp_path, power="off").config(), now()) == evidence
@@ -175,7 +175,7 @@ def test_given_evidence_is_confirmed_without_an_agent_or_with_a_broken_one(tmp_p
 
 @pytest.mark.parametrize("kind", ["person", "tasks"])
 def test_given_evidence_is_refused_if_the_agent_says_on_or_it_is_too_old(tmp_path: pathlib.Path, kind: str) -> None:
-    evidence = words(kind)
+    evidence = evidence_of(kind)
     with pytest.raises(Unsafe, match=r"kvm1 is on, says .*set kvmfleet_fencing of kvm1 to null"):
         confirm_evidence(evidence, Agent(tmp_path, power="on").config(), now())
     with pytest.raises(Unsafe, match="seconds old"):

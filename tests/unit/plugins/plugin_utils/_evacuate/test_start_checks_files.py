@@ -22,14 +22,14 @@ def errors(run: Evacuation) -> dict[str, str]:
     return {job.name: str(job.error) for job in run.jobs if job.error}
 
 
-def needing(site: Site, pieces: str, name: str = "web", **changes: t.Any) -> None:
+def save_with(site: Site, pieces: str, name: str = "web", **changes: t.Any) -> None:
     """Save a domain whose definition has these further pieces."""
     path = str(site.images / f"{name}.qcow2")
     text = definition(uuid_of(name), name, path).replace("<devices>", f"{pieces}<devices>", 1)
     site.save(name, definition=text, **changes)
 
 
-def seen(site: Site, what: str, path: pathlib.Path, *hosts: str) -> dict[str, t.Any]:
+def proved_file(site: Site, what: str, path: pathlib.Path, *hosts: str) -> dict[str, t.Any]:
     """Return a file as C(protect) saves it, in a folder whose token all hosts see."""
     file = {"what": what, "kind": "file", "path": str(path), "folders": [str(site.images)], "wwn": None, "present": True}
     return {**file, "seen_by": [host_id(name) for name in hosts]}
@@ -44,7 +44,7 @@ NVRAM = "<os><nvram>/var/lib/libvirt/qemu/nvram/web_VARS.fd</nvram></os>"
 
 
 def test_firmware_variables_are_replaced_by_fresh_ones_only_with_accept_fresh(site: Site) -> None:
-    needing(site, NVRAM)
+    save_with(site, NVRAM)
     run = site.evacuate()
     assert "only kvm1 is known to have its firmware variables /var/lib/libvirt/qemu/nvram/web_VARS.fd" in lost(run)
     assert "accept_fresh names nvram" in lost(run)
@@ -58,7 +58,7 @@ def test_firmware_variables_are_replaced_by_fresh_ones_only_with_accept_fresh(si
 def test_an_old_file_on_the_survivor_is_not_accepted_as_fresh(site: Site) -> None:
     old = site.folder / "web_VARS.fd"
     old.touch()
-    needing(site, f"<os><nvram>{old}</nvram></os>")
+    save_with(site, f"<os><nvram>{old}</nvram></os>")
     run = site.evacuate(accept_fresh=["nvram"], force=True)
     assert f"{old}: it already exists on this host" in errors(run)["web"]
     assert site.running() == {}
@@ -70,7 +70,7 @@ def test_an_old_file_on_the_survivor_is_not_accepted_as_fresh(site: Site) -> Non
 def test_a_domain_is_started_only_where_its_other_files_are_seen(site: Site) -> None:
     variables = site.images / "web_VARS.fd"
     variables.touch()
-    needing(site, f"<os><nvram>{variables}</nvram></os>", files=[seen(site, "nvram", variables, "kvm1", "kvm3")])
+    save_with(site, f"<os><nvram>{variables}</nvram></os>", files=[proved_file(site, "nvram", variables, "kvm1", "kvm3")])
     assert "its access to firmware variables" in errors(site.evacuate(accept_fresh=["nvram"]))["web"]
     assert errors(site.evacuate(on="kvm3")) == {}
     assert site.running() == {"kvm3": ["web"]}
@@ -78,7 +78,7 @@ def test_a_domain_is_started_only_where_its_other_files_are_seen(site: Site) -> 
 
 def test_a_file_that_vanished_from_shared_storage_prevents_the_start(site: Site) -> None:
     variables = site.images / "web_VARS.fd"
-    needing(site, f"<os><nvram>{variables}</nvram></os>", files=[seen(site, "nvram", variables, "kvm1", "kvm2")])
+    save_with(site, f"<os><nvram>{variables}</nvram></os>", files=[proved_file(site, "nvram", variables, "kvm1", "kvm2")])
     assert "it no longer exists on this host" in errors(site.evacuate())["web"]
     assert site.running() == {}
 
@@ -92,7 +92,7 @@ def test_a_file_that_vanished_from_shared_storage_prevents_the_start(site: Site)
     ],
 )
 def test_a_domain_with_an_irreplaceable_file_is_lost_until_return(site: Site, pieces: str, told: str) -> None:
-    needing(site, pieces)
+    save_with(site, pieces)
     assert told in lost(site.evacuate(accept_fresh=["nvram", "tpm"], force=True))
     assert site.running() == {}
 

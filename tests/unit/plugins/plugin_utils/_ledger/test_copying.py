@@ -68,7 +68,7 @@ def documents(store: Store) -> dict[str, bytes | None]:
     return {name: store.read(name) for name in names}
 
 
-def everything(store: Store) -> dict[str, bytes | None]:
+def list_contents(store: Store) -> dict[str, bytes | None]:
     """Return all that is kept, but for who holds a lock and who has written."""
     names = [name for name in store.names() if not name.startswith(("locks/", "writers/")) and name not in ("ledger.lock", "journal")]
     return {name: store.read(name) for name in names}
@@ -140,15 +140,15 @@ def test_a_ledger_larger_than_one_etcd_transaction_is_copied(store: Store, other
 def test_copying_again_changes_nothing(store: Store, other_store: Store, fleet: Fleet, new_move: NewMove) -> None:
     moved(store, other_store)
     other_store.open().open_record(new_move("later"))
-    before = everything(store), everything(other_store)
+    before = list_contents(store), list_contents(other_store)
     assert moved(store, other_store) == copying.CopyOutcome(False)
-    assert (everything(store), everything(other_store)) == before
+    assert (list_contents(store), list_contents(other_store)) == before
 
 
 def test_check_mode_predicts_the_copy_and_writes_nothing(store: Store, other_store: Store, ledger: Ledger, fleet: Fleet, new_move: NewMove) -> None:
-    before = everything(store)
+    before = list_contents(store)
     assert moved(store, other_store, check=True) == copying.CopyOutcome(True)
-    assert everything(store) == before
+    assert list_contents(store) == before
     assert other_store.names() == []
     ledger.open_record(new_move("on its way"))
     with pytest.raises(Conflict):
@@ -157,14 +157,14 @@ def test_check_mode_predicts_the_copy_and_writes_nothing(store: Store, other_sto
 
 def test_a_ledger_with_unsettled_records_is_not_copied(store: Store, other_store: Store, ledger: Ledger, fleet: Fleet, new_move: NewMove) -> None:
     unsettled = [ledger.open_record(new_move(name)).record for name in ("web7", "web8")]
-    before = everything(store)
+    before = list_contents(store)
     with pytest.raises(Conflict) as refused:
         moved(store, other_store)
     text = str(refused.value)
     assert all(str(record.id) in text and str(record.domain.name) in text for record in unsettled)
     assert "settle: {id: " in text
     assert {record["id"] for record in refused.value.result["records"]} == {record.id for record in unsettled}
-    assert everything(store) == before
+    assert list_contents(store) == before
     assert other_store.names() == []
 
 
@@ -341,11 +341,11 @@ def test_a_delayed_copy_writes_nothing_after_another_run_took_over(
             there = other_store.open()
             for document in there.list_domains():
                 advance_record(there, there.open_record(new_move(domain_uuid=document.body["uuid"])), s.CANCELLED)
-            after.append(everything(other_store))
+            after.append(list_contents(other_store))
 
     with pytest.raises(KvmfleetError):
         moved(store, other_store, step=other_run)
-    assert everything(other_store) == after[0]
+    assert list_contents(other_store) == after[0]
     check_refused(store, other_store)
     assert other_store.open().examine_contents(find_problems).all_problems == []
 
@@ -368,20 +368,20 @@ def test_a_target_with_foreign_files_is_refused(store: Store, other_store: Store
 
 def test_a_target_that_is_another_ledger_is_refused(store: Store, other_store: Store, fleet: Fleet) -> None:
     other = other_store.open()
-    before = everything(other_store)
+    before = list_contents(other_store)
     for check in (True, False):
         with pytest.raises(InvalidArgument, match=other.ledger_id):
             moved(store, other_store, check=check)
-    assert everything(other_store) == before
+    assert list_contents(other_store) == before
     assert is_alive(store)
 
 
 def test_an_unfinished_copy_of_another_ledger_is_refused(store: Store, other_store: Store, fleet: Fleet) -> None:
     other_store.target().mark_copy(copying_marker(str(uuid.uuid4()), "/srv/other", BY), other_store.target().read_state())
-    before = everything(other_store)
+    before = list_contents(other_store)
     with pytest.raises(InvalidArgument, match="unfinished copy of the ledger /srv/other"):
         moved(store, other_store)
-    assert everything(other_store) == before
+    assert list_contents(other_store) == before
 
 
 def test_copying_a_ledger_onto_itself_is_refused(store: Store, fleet: Fleet) -> None:

@@ -30,7 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembe
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import follow
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import one
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import run_one_move
 
 
 class Fleet(Control):
@@ -55,7 +55,7 @@ class Fleet(Control):
 
     def task(self, **given: t.Any) -> t.Any:
         self.source.facts["kvm1"] = {"remembered": self.memory}
-        return one(self, **given)
+        return run_one_move(self, **given)
 
     def missing(self) -> list[RememberedMove]:
         return find_missing_records(self.ledger, [("kvm1", self.memory)])
@@ -125,7 +125,7 @@ def test_the_domain_of_a_missing_record_is_not_moved_and_others_are(fleet: Fleet
     fleet.source.refuse_start = None
     told = {key: record[key] for key in ("id", "generation", "type", "status", "updated_at", "domain", "source", "destination", "ledger_id")}
     fleet.source.facts["kvm1"] = {"remembered": [told]}
-    job = one(fleet)
+    job = run_one_move(fleet)
     assert isinstance(job.error, Conflict)
     assert "neither moved nor started" in str(job.error)
     assert fleet.records() == []

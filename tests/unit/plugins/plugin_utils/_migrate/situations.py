@@ -44,6 +44,7 @@ def another_move(control: Control, to: str, memory_mib: int, *steps: str, domain
     return stored.record
 
 
-def one(control: Control, destination: str | None = "kvm2", **given: t.Any) -> t.Any:
-    (job,) = control.run(name="web1", destination=destination, **given)
+def run_one_move(control: Control, name: str = "web1", destination: str | None = "kvm2", **given: t.Any) -> t.Any:
+    """Run a task with one move, and return its job."""
+    (job,) = control.run(name=name, destination=destination, **given)
     return job

@@ -89,7 +89,7 @@ def turn_of(mirror: RecordMirror) -> Turn:
     return mirror.record.turn
 
 
-def gone(*_given: t.Any, **_options: t.Any) -> t.Any:
+def raise_unreachable(*_given: t.Any, **_options: t.Any) -> t.Any:
     raise Unreachable("The ledger could not be reached.")
 
 
@@ -196,7 +196,7 @@ def test_moves_wait_while_the_ledger_is_unavailable(site: Site, monkeypatch: pyt
     run.add_move(move, ONE_IN, 30)
 
     with monkeypatch.context() as patched:
-        patched.setattr(site.ledger, "list_records", gone)
+        patched.setattr(site.ledger, "list_records", raise_unreachable)
         site.ask(run)
         assert run.is_waiting(move)
     site.ask(run)
@@ -206,7 +206,7 @@ def test_moves_wait_while_the_ledger_is_unavailable(site: Site, monkeypatch: pyt
 def test_the_queue_timeout_names_an_unavailable_ledger(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     move, run = site.queued("a"), site.run()
     run.add_move(move, ONE_IN, 30)
-    monkeypatch.setattr(site.ledger, "list_records", gone)
+    monkeypatch.setattr(site.ledger, "list_records", raise_unreachable)
     site.ask(run)
     site.ask(run, seconds=40)
     assert run.answers is not None

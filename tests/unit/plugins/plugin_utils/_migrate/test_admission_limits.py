@@ -35,7 +35,7 @@ def limit(control: Control, host: str, **limits: t.Optional[int]) -> None:
     control.variables(host)["kvmfleet_scheduler"] = {"limits": limits}
 
 
-def busy(control: Control, to: str = "kvm2") -> Stored:
+def begin_foreign_move(control: Control, to: str = "kvm2") -> Stored:
     """A move into a host that another run has begun."""
     source, destination = HostRef("kvm3", None, str(uuid_module.uuid4())), HostRef(to, None, control.fleet.machines[to].host_uuid)
     record = new_record(s.LIVE_MIGRATION, DomainRef(str(uuid_module.uuid4()), "busy"), source, destination, {}, "other", {"memory_mib": 8})
@@ -50,7 +50,7 @@ def advanced(control: Control, stored: Stored, status: str) -> Stored:
     return control.ledger.update_record(stored, record)
 
 
-def steps(tmp_path: pathlib.Path) -> list[tuple[str, str]]:
+def audited_steps(tmp_path: pathlib.Path) -> list[tuple[str, str]]:
     """Return domain and status of each line of the ledger's audit, in order."""
     lines = [json.loads(line) for line in (tmp_path / "ledger" / "audit.jsonl").read_text(encoding="ascii").splitlines()]
     return [(line["domain"]["name"], line["to"]) for line in lines]
@@ -63,10 +63,10 @@ def test_a_task_starts_no_more_at_once_than_a_limit_permits(control: Control, tm
     limit(control, host, **limits)
     jobs = control.run(moves=[{"uuid": uuid, "destination": "kvm2"} for uuid in guests(control).values()])
     assert [(job.error, job.record and job.record.status) for job in jobs] == [(None, s.COMPLETED)] * 3
-    began = [name for name, status in steps(tmp_path) if status == s.PREPARING]
-    ended = [name for name, status in steps(tmp_path) if status == s.COMPLETED]
+    began = [name for name, status in audited_steps(tmp_path) if status == s.PREPARING]
+    ended = [name for name, status in audited_steps(tmp_path) if status == s.COMPLETED]
     assert began == ended == list(NAMES)
-    order = [status for _name, status in steps(tmp_path) if status in (s.PREPARING, s.COMPLETED)]
+    order = [status for _name, status in audited_steps(tmp_path) if status in (s.PREPARING, s.COMPLETED)]
     assert order == [s.PREPARING, s.COMPLETED] * 3
     assert control.ledger.verify_audit() == []
 
@@ -74,7 +74,7 @@ def test_a_task_starts_no_more_at_once_than_a_limit_permits(control: Control, tm
 def test_limits_that_do_not_apply_delay_no_move(control: Control) -> None:
     limit(control, "kvm2", moves_out=0, domains=99)
     limit(control, "kvm3", moves_in=0)
-    busy(control)
+    begin_foreign_move(control)
     jobs = control.run(moves=[{"uuid": uuid, "destination": "kvm2"} for uuid in guests(control).values()])
     assert [job.error for job in jobs] == [None] * 3
     assert not any(order["waits"] for order in control.source.orders)
@@ -82,7 +82,7 @@ def test_limits_that_do_not_apply_delay_no_move(control: Control) -> None:
 
 def test_a_full_destination_delays_only_moves_to_it(control: Control) -> None:
     limit(control, "kvm2", moves_in=1)
-    other, uuids = busy(control), guests(control)
+    other, uuids = begin_foreign_move(control), guests(control)
     moves = [{"uuid": uuids["a"], "destination": "kvm2"}, {"uuid": uuids["b"], "destination": "kvm3"}]
     seen: list[str] = []
 
@@ -102,7 +102,7 @@ def test_a_full_destination_delays_only_moves_to_it(control: Control) -> None:
 
 def test_a_queue_timeout_cancels_the_move_with_its_reason(control: Control) -> None:
     limit(control, "kvm2", moves_in=1)
-    busy(control)
+    begin_foreign_move(control)
     (job,) = control.run(uuid=guests(control)["a"], destination="kvm2", queue_timeout_seconds=1)
     assert isinstance(job.error, e.TimedOut)
     assert not job.moved
@@ -131,7 +131,7 @@ def test_a_destination_with_a_limit_of_zero_is_refused(control: Control) -> None
 
 def test_a_watcher_that_dies_at_the_admission_is_replaced_and_the_move_cancelled(control: Control) -> None:
     limit(control, "kvm2", moves_in=1)
-    other = busy(control)
+    other = begin_foreign_move(control)
 
     def show(record: MoveRecord, _waits_for: str | None) -> None:
         if record.turn and control.source.watchers:

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.tests.simulator.facts import disk
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import one
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import run_one_move
 
 PATH, STORE = "/dev/vg0/web", "lvm:x"
 DEVICE = {"target": "vda", "path": PATH, "store": STORE}
@@ -56,7 +56,7 @@ def test_a_move_with_a_block_device_is_refused_without_the_proof_of_protect(cont
     control.fleet.guest()
     prepare = control.source._prepare
     monkeypatch.setattr(control.source, "_prepare", lambda asked: with_device(prepare(asked)))
-    refused = one(control)
+    refused = run_one_move(control)
     assert (refused.error.error_code, "is not known to see" in str(refused.error)) == ("unsafe", True)
     assert control.records() == []
 
@@ -64,7 +64,7 @@ def test_a_move_with_a_block_device_is_refused_without_the_proof_of_protect(cont
     for name, told in (("kvm1", {"devices": {PATH: STORE}}), ("kvm2", {"sees": {ids["kvm1"]: {PATH: STORE}}})):
         body = {"schema": 1, "host_id": ids[name], "name": name, "machine_id": None, "host_uuid": control.fleet.machines[name].host_uuid, "state": "enabled"}
         control.ledger.put_host(host_entry({**body, "ledger_id": control.ledger.ledger_id, "reason": "", "since": None, "by": "x", **told}), None)
-    moved = one(control)
+    moved = run_one_move(control)
     assert moved.error is None
     assert moved.record.status == "completed"
     assert moved.record.domain.uuid == UUID

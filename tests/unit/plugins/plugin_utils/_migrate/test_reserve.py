@@ -18,7 +18,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import ARRIVED, OTHER, another_move, close_host, one, room_for
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import (
+    ARRIVED,
+    OTHER,
+    another_move,
+    close_host,
+    room_for,
+    run_one_move,
+)
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -26,7 +33,7 @@ def test_a_refusal_gives_the_reasons_of_all_filters(control: Control, check: boo
     control.fleet.guest(memory_bytes=4 * GIB)
     room_for(control, "kvm2", 3)
     close_host(control, "kvm2", "new disks")
-    job = one(control, check=check)
+    job = run_one_move(control, check=check)
     assert isinstance(job.error, e.Conflict)
     assert "new disks" in str(job.error)
     assert "MiB" in str(job.error)
@@ -47,16 +54,16 @@ def test_check_mode_gives_the_same_reasons(control: Control) -> None:
     room_for(control, "kvm2", 3)
     close_host(control, "kvm3", "a fan")
     for destination in ("kvm2", None):
-        foreseen = one(control, destination, check=True)
+        foreseen = run_one_move(control, destination=destination, check=True)
         assert control.unsettled() == []
-        assert str(foreseen.error) == str(one(control, destination).error)
+        assert str(foreseen.error) == str(run_one_move(control, destination=destination).error)
 
 
 def test_without_a_destination_every_host_has_its_reason(control: Control) -> None:
     control.fleet.guest(memory_bytes=4 * GIB)
     room_for(control, "kvm2", 3)
     close_host(control, "kvm3", "a fan")
-    refused = str(one(control, None).error)
+    refused = str(run_one_move(control, destination=None).error)
     assert "kvm2: " in refused
     assert "4096 MiB" in refused
     assert "kvm3: It is in maintenance (a fan)." in refused
@@ -66,7 +73,7 @@ def test_a_silent_host_is_named_in_the_refusal(control: Control) -> None:
     control.fleet.guest()
     control.fleet.machines["kvm2"].go_dark()
     close_host(control, "kvm3", "a fan")
-    job = one(control, None)
+    job = run_one_move(control, destination=None)
     assert isinstance(job.error, e.Conflict)
     assert "kvm2 does not answer" in str(job.error)
     assert "a fan" in str(job.error)
@@ -75,9 +82,9 @@ def test_a_silent_host_is_named_in_the_refusal(control: Control) -> None:
 def test_an_exact_fit_is_accepted_and_one_mib_less_is_refused(control: Control) -> None:
     control.fleet.guest(memory_bytes=4 * GIB)
     room_for(control, "kvm2", 4)
-    assert one(control, check=True).error is None
+    assert run_one_move(control, check=True).error is None
     room_for(control, "kvm2", 4 - 1 / 1024)
-    assert "1 MiB short" in str(one(control, check=True).error)
+    assert "1 MiB short" in str(run_one_move(control, check=True).error)
 
 
 @pytest.mark.parametrize("steps", [(s.SCHEDULED,), (s.SCHEDULED, s.RUNNING), ARRIVED])
@@ -85,7 +92,7 @@ def test_a_guest_reserved_or_arrived_since_the_survey_counts(control: Control, s
     control.fleet.guest(memory_bytes=4 * GIB)
     room_for(control, "kvm2", 6)
     control.source.after_prepare = lambda: another_move(control, "kvm2", 3 * 1024, *steps)
-    job = one(control)
+    job = run_one_move(control)
     assert isinstance(job.error, e.Conflict)
     assert "1024 MiB short" in str(job.error)
     assert control.source.phases == ["prepare"]
@@ -95,7 +102,7 @@ def test_a_guest_without_a_reservation_does_not_count(control: Control) -> None:
     control.fleet.guest(memory_bytes=4 * GIB)
     room_for(control, "kvm2", 6)
     control.source.after_prepare = lambda: another_move(control, "kvm2", 3 * 1024)
-    assert one(control).record.status == s.COMPLETED
+    assert run_one_move(control).record.status == s.COMPLETED
 
 
 def test_a_guest_that_arrived_and_left_again_does_not_count(control: Control) -> None:
@@ -107,14 +114,14 @@ def test_a_guest_that_arrived_and_left_again_does_not_count(control: Control) ->
         another_move(control, "kvm2", 3 * 1024, *ARRIVED, domain=OTHER, back=True)
 
     control.source.after_prepare = to_and_fro
-    assert one(control).record.status == s.COMPLETED
+    assert run_one_move(control).record.status == s.COMPLETED
 
 
 def test_a_guest_that_left_before_the_survey_does_not_count(control: Control) -> None:
     control.fleet.guest(memory_bytes=4 * GIB)
     room_for(control, "kvm2", 6)
     another_move(control, "kvm2", 3 * 1024, *ARRIVED)
-    assert one(control).record.status == s.COMPLETED
+    assert run_one_move(control).record.status == s.COMPLETED
 
 
 def first_time_under_lock(control: Control, monkeypatch: pytest.MonkeyPatch, then: Callable[[], t.Any]) -> None:
@@ -136,7 +143,7 @@ def test_capacity_lost_before_the_lock_leads_to_the_next_host(control: Control, 
     room_for(control, "kvm2", 9)
     room_for(control, "kvm3", 6)
     first_time_under_lock(control, monkeypatch, lambda: another_move(control, "kvm2", 6 * 1024, s.SCHEDULED))
-    job = one(control, None)
+    job = run_one_move(control, destination=None)
     assert job.record.destination.host == "kvm3"
     assert job.record.connection.destination_uri == "qemu+tcp://kvm3/system"
 
@@ -144,7 +151,7 @@ def test_capacity_lost_before_the_lock_leads_to_the_next_host(control: Control, 
 def test_a_host_put_in_maintenance_before_the_lock_is_refused(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
     control.fleet.guest()
     first_time_under_lock(control, monkeypatch, lambda: close_host(control, "kvm2", "just now"))
-    job = one(control)
+    job = run_one_move(control)
     assert isinstance(job.error, e.Conflict)
     assert "just now" in str(job.error)
     assert [record.status for record in control.records()] == [s.CONFLICT]
@@ -179,21 +186,21 @@ def test_fresh_facts_of_the_destination_are_used(control: Control) -> None:
     control.fleet.guest()
     control.source.needs[UUID] = {"networks": [{"type": "bridge", "source": "br0"}]}
     control.source.facts["kvm2"] = {"bridges": None, "networks": []}
-    unsure = one(control, check=True)
+    unsure = run_one_move(control, check=True)
     assert unsure.error is None
     assert any("br0" in warning and "web1 to kvm2" in warning for warning in control.warnings)
     control.say("kvm2", bridges=["br1"])
-    sure = one(control, check=True)
+    sure = run_one_move(control, check=True)
     assert isinstance(sure.error, e.Conflict)
     assert "br0" in str(sure.error)
     control.say("kvm2", bridges=["br0"])
-    assert one(control, check=True).error is None
+    assert run_one_move(control, check=True).error is None
     assert not any("br0" in warning for warning in control.warnings)
 
 
 def test_the_record_keeps_what_the_domain_needs(control: Control) -> None:
     control.fleet.guest(memory_bytes=2 * GIB)
-    request = one(control).record.request
+    request = run_one_move(control).record.request
     assert (request["memory_mib"], request["vcpus"]) == (2048, 2)
     assert {"traits", "labels", "group"} <= set(request)
 
@@ -201,7 +208,7 @@ def test_the_record_keeps_what_the_domain_needs(control: Control) -> None:
 def test_check_mode_does_not_claim_a_reservation(control: Control) -> None:
     control.fleet.guest()
     for given, words in (({}, "The destination would be verified and booked."), ({"force": True}, "The destination would be booked by force.")):
-        detail = one(control, check=True, **given).record.history[-1].detail
+        detail = run_one_move(control, check=True, **given).record.history[-1].detail
         assert detail.startswith(f"Predicted in check mode. {words}")
 
 
@@ -212,7 +219,7 @@ def test_a_lock_that_is_not_acquired_leaves_no_open_record(control: Control, mon
         raise e.TimedOut("The lock host-kvm2 was held by another process for more than 30 s; nothing was changed.")
 
     first_time_under_lock(control, monkeypatch, taken)
-    job = one(control)
+    job = run_one_move(control)
     assert isinstance(job.error, e.TimedOut)
     (record,) = control.records()
     assert (record.status, job.moved) == (s.CONFLICT, False)

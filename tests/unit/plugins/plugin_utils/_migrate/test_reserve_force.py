@@ -15,18 +15,18 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query i
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import OTHER, close_host, one, room_for
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import OTHER, close_host, room_for, run_one_move
 
 
-def refusing(control: Control) -> None:
+def make_kvm2_refuse(control: Control) -> None:
     control.fleet.guest(memory_bytes=4 * GIB)
     room_for(control, "kvm2", 3)
     close_host(control, "kvm2", "new disks")
 
 
 def test_a_forced_move_completes_and_records_what_was_bypassed(control: Control) -> None:
-    refusing(control)
-    job = one(control, force=True)
+    make_kvm2_refuse(control)
+    job = run_one_move(control, force=True)
     assert (job.error, job.record.status, job.record.forced) == (None, s.COMPLETED, "FORCED_MIGRATE")
     booked = next(line.detail for line in job.record.history if line.status == s.SCHEDULED)
     assert "by force" in booked
@@ -36,9 +36,9 @@ def test_a_forced_move_completes_and_records_what_was_bypassed(control: Control)
 
 
 def test_a_forced_move_reserves_its_capacity(control: Control) -> None:
-    refusing(control)
+    make_kvm2_refuse(control)
     control.source.deaths = 100
-    assert one(control, force=True).error is not None
+    assert run_one_move(control, force=True).error is not None
     (record,) = control.unsettled()
     assert record.request["memory_mib"] == 4096
     control.fleet.guest("db1", OTHER, memory_bytes=GIB)
@@ -48,15 +48,15 @@ def test_a_forced_move_reserves_its_capacity(control: Control) -> None:
 
 def test_a_forced_move_that_bypassed_nothing_is_recorded_as_forced(control: Control) -> None:
     control.fleet.guest()
-    job = one(control, force=True)
+    job = run_one_move(control, force=True)
     assert job.record.forced == "FORCED_MIGRATE"
     assert "Nothing had to be bypassed" in next(line.detail for line in job.record.history if line.status == s.SCHEDULED)
     assert not any("bypassed" in warning for warning in control.warnings)
 
 
 def test_all_forced_moves_are_listed(control: Control) -> None:
-    refusing(control)
-    one(control, force=True)
+    make_kvm2_refuse(control)
+    run_one_move(control, force=True)
     control.fleet.guest("db1", OTHER)
     control.run(name="db1", destination="kvm3")
     assert [record["domain"]["name"] for record in read_term(control.ledger, "migrations", Conditions(forced=True))] == ["web1"]
@@ -64,8 +64,8 @@ def test_all_forced_moves_are_listed(control: Control) -> None:
 
 
 def test_check_mode_predicts_a_forced_move(control: Control) -> None:
-    refusing(control)
-    job = one(control, force=True, check=True)
+    make_kvm2_refuse(control)
+    job = run_one_move(control, force=True, check=True)
     assert (job.error, job.record.forced, job.moved) == (None, "FORCED_MIGRATE", True)
     assert "new disks" in job.record.history[-1].detail
     assert control.records() == []
@@ -81,7 +81,7 @@ def test_force_without_a_destination_moves_nothing(control: Control) -> None:
 
 
 def test_force_applies_only_to_its_own_move(control: Control) -> None:
-    refusing(control)
+    make_kvm2_refuse(control)
     control.fleet.guest("db1", OTHER, memory_bytes=GIB)
     jobs = control.run(moves=[{"name": "web1", "force": True}, {"name": "db1"}], destination="kvm2")
     assert [job.error and job.error.error_code for job in jobs] == [None, "conflict"]
@@ -90,7 +90,7 @@ def test_force_applies_only_to_its_own_move(control: Control) -> None:
 def test_force_does_not_permit_unsafe_storage(control: Control) -> None:
     control.fleet.guest(disks=(domain_states.Disk("vda", "file", "/images/a"),))
     control.source.shared = False
-    job = one(control, force=True)
+    job = run_one_move(control, force=True)
     assert isinstance(job.error, e.Unsafe)
     assert control.records() == []
 
@@ -98,14 +98,14 @@ def test_force_does_not_permit_unsafe_storage(control: Control) -> None:
 def test_force_does_not_permit_a_silent_destination(control: Control) -> None:
     control.fleet.guest()
     control.fleet.machines["kvm2"].go_dark()
-    assert isinstance(one(control, force=True).error, e.Unreachable)
+    assert isinstance(run_one_move(control, force=True).error, e.Unreachable)
 
 
 def test_force_does_not_permit_a_missing_machine_type(control: Control) -> None:
     control.fleet.guest()
     control.source.needs[UUID] = {"machine": "pc-q35-9.9"}
     close_host(control, "kvm2", "new disks")
-    job = one(control, force=True)
+    job = run_one_move(control, force=True)
     assert isinstance(job.error, e.Conflict)
     assert "pc-q35-9.9" in str(job.error)
     assert "new disks" not in str(job.error), "what force bypasses is no reason"

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import OTHER, one
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import OTHER, run_one_move
 
 TOGETHER = {"name": "web", "policy": "affinity"}
 APART = {"name": "web", "policy": "anti-affinity"}
@@ -29,25 +29,25 @@ def in_group(control: Control, group: dict[str, t.Any], **domains: str) -> None:
 
 def test_anti_affinity_refuses_a_destination_with_another_member(control: Control) -> None:
     in_group(control, APART, web1="kvm1", web2="kvm2")
-    refused = one(control, check=True)
+    refused = run_one_move(control, check=True)
     assert refused.error.error_code == "conflict"
     assert "web" in str(refused.error)
-    assert one(control, "kvm3", check=True).error is None
+    assert run_one_move(control, destination="kvm3", check=True).error is None
 
 
 def test_affinity_counts_a_member_known_from_fresh_facts_of_a_third_host(control: Control) -> None:
     in_group(control, TOGETHER, web1="kvm1", web2="kvm3")
-    assert one(control, check=True).error is None, "nobody asked kvm3"
+    assert run_one_move(control, check=True).error is None, "nobody asked kvm3"
     control.say("kvm3")
-    refused = one(control, check=True)
+    refused = run_one_move(control, check=True)
     assert refused.error.error_code == "conflict"
     assert "kvm3" in str(refused.error)
-    assert one(control, "kvm3", check=True).error is None
+    assert run_one_move(control, destination="kvm3", check=True).error is None
 
 
 def test_affinity_permits_members_that_move_together_in_one_task(control: Control) -> None:
     in_group(control, TOGETHER, web1="kvm1", web2="kvm1")
-    alone = one(control, check=True)
+    alone = run_one_move(control, check=True)
     assert alone.error.error_code == "conflict"
     for check in (True, False):
         jobs = control.run(moves=[{"name": "web1"}, {"name": "web2"}], destination="kvm2", check=check)
@@ -71,9 +71,9 @@ def test_a_group_of_a_profile_counts(control: Control) -> None:
     in_group(control, APART, web1="kvm1")
     control.fleet.guest("web2", OTHER, on="kvm2")
     control.source.facts["kvm2"] = {"domains": [{**domain, "policy": {"profile": "web"}} for domain in control.source.facts_of("kvm2")["domains"]]}
-    assert one(control, check=True).error is None
+    assert run_one_move(control, check=True).error is None
     control.variables("kvm2")["kvmfleet_profiles"] = {"web": {"group": APART}}
-    refused = one(control, check=True)
+    refused = run_one_move(control, check=True)
     assert refused.error.error_code == "conflict"
     assert "web2" in str(refused.error)
 

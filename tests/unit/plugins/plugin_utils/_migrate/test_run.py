@@ -25,14 +25,10 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, 
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import run_one_move
 
 HOST_ID = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
 OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
-
-
-def moved(control: Control, name: str = "web1", destination: t.Optional[str] = "kvm2", **given: t.Any) -> t.Any:
-    (job,) = control.run(name=name, destination=destination, **given)
-    return job
 
 
 def in_ledger(control: Control, status: str, to: str = "kvm2", uuid: str = UUID, source: t.Optional[HostRef] = None) -> MoveRecord:
@@ -51,7 +47,7 @@ def in_ledger(control: Control, status: str, to: str = "kvm2", uuid: str = UUID,
 
 def test_a_move_has_a_record_of_all_its_steps(control: Control) -> None:
     control.fleet.guest()
-    job = moved(control)
+    job = run_one_move(control)
     assert (job.moved, job.error, job.record.status) == (True, None, s.COMPLETED)
     (record,) = control.records()
     assert [line.status for line in record.history if line.status not in ("migrate", "arrived")] == [
@@ -69,8 +65,8 @@ def test_a_move_has_a_record_of_all_its_steps(control: Control) -> None:
 
 def test_the_same_task_again_changes_nothing_and_shows_the_record(control: Control) -> None:
     control.fleet.guest()
-    first = moved(control)
-    again = moved(control)
+    first = run_one_move(control)
+    again = run_one_move(control)
     assert (again.moved, again.error, again.record.id) == (False, None, first.record.id)
     assert control.source.phases.count("start") == 1
 
@@ -111,8 +107,8 @@ def test_a_domain_that_cannot_be_moved_fails_before_any_change(
 def test_storage_that_is_not_shared_is_unsafe_unless_unsafe_is_set(control: Control) -> None:
     control.fleet.guest(disks=(domain_states.Disk("vda", "file", "/images/a"),))
     control.source.shared = False
-    assert isinstance(moved(control).error, e.Unsafe)
-    assert moved(control, unsafe=True).record.status == s.COMPLETED
+    assert isinstance(run_one_move(control).error, e.Unsafe)
+    assert run_one_move(control, unsafe=True).record.status == s.COMPLETED
     assert "UNSAFE" in control.source.orders[0]["flags"]
 
 
@@ -127,16 +123,16 @@ def test_a_host_in_maintenance_is_refused_as_destination(control: Control) -> No
     control.fleet.guest()
     body = {"schema": 1, "host_id": None, "name": "kvm2", "machine_id": None, "host_uuid": control.fleet.destination.host_uuid, "state": "maintenance"}
     control.ledger.put_host(host_entry({**body, "ledger_id": control.ledger.ledger_id, "reason": "new disks", "since": None, "by": "x"}), None)
-    job = moved(control)
+    job = run_one_move(control)
     assert isinstance(job.error, e.Conflict)
     assert "new disks" in str(job.error)
-    assert moved(control, destination=None).record.destination.host == "kvm3"
+    assert run_one_move(control, destination=None).record.destination.host == "kvm3"
 
 
 def test_without_a_destination_the_host_with_most_free_memory_is_chosen(control: Control) -> None:
     control.fleet.guest()
     control.fleet.guest("db1", OTHER, on="kvm2", memory_bytes=8 * GIB)
-    job = moved(control, destination=None)
+    job = run_one_move(control, destination=None)
     assert (job.record.status, job.record.destination.host) == (s.COMPLETED, "kvm3")
     assert job.record.connection.destination_uri == "qemu+tcp://kvm3/system"
 
@@ -150,7 +146,7 @@ def test_check_mode_predicts_and_writes_nothing(control: Control) -> None:
 
 def test_options_of_a_move_are_passed_to_libvirt(control: Control) -> None:
     control.fleet.guest()
-    moved(control, bandwidth_mib=500, parallel_connections=2, auto_converge=True, migrate_uri="tcp://10.0.0.2")
+    run_one_move(control, bandwidth_mib=500, parallel_connections=2, auto_converge=True, migrate_uri="tcp://10.0.0.2")
     (order,) = control.source.orders
     assert order["parameters"] == {"bandwidth": 500, "parallel.connections": 2, "migrate_uri": "tcp://10.0.0.2"}
     assert {"PARALLEL", "AUTO_CONVERGE", "PERSIST_DEST"} <= set(order["flags"])
@@ -159,7 +155,7 @@ def test_options_of_a_move_are_passed_to_libvirt(control: Control) -> None:
 def test_a_migration_address_of_the_destination_is_used(tmp_path: pathlib.Path) -> None:
     control = Control(tmp_path, kvmfleet_migration_address="10.9.0.2")
     control.fleet.guest()
-    moved(control)
+    run_one_move(control)
     assert control.source.orders[0]["parameters"] == {"migrate_uri": "tcp://10.9.0.2"}
 
 
@@ -181,7 +177,7 @@ def test_each_final_status_has_its_error(
     control.fleet.link_mib = 100
     control.fleet.guest(dirty_bytes=256 * MIB, dirty_rate_bytes=200 * MIB)
     control.fleet.on_begin = lambda migration: control.fleet.clock.after(2, lambda: happens(migration))
-    job = moved(control, **given)
+    job = run_one_move(control, **given)
     assert isinstance(job.error, error)
     assert (job.moved, job.record.status) == (False, status)
     assert "web1" in str(job.error)
@@ -208,7 +204,7 @@ def test_a_domain_named_twice_refuses_the_task(control: Control) -> None:
 def test_a_failed_start_closes_the_record_only_if_nothing_can_have_started(control: Control, error: e.KvmfleetError, closed: bool) -> None:
     control.fleet.guest()
     control.source.refuse_start = error
-    job = moved(control)
+    job = run_one_move(control)
     assert job.error is error
     (record,) = control.records()
     assert record.status == (s.FAILED if closed else s.QUEUED)
@@ -221,7 +217,7 @@ def test_a_failed_start_closes_the_record_only_if_nothing_can_have_started(contr
 def test_a_move_that_an_earlier_run_never_began_is_cancelled_and_repeated(control: Control, status: str) -> None:
     control.fleet.guest()
     earlier = in_ledger(control, status)
-    job = moved(control)
+    job = run_one_move(control)
     assert (job.record.status, job.moved) == (s.COMPLETED, True)
     assert job.record.id != earlier.id
     assert [(record.status, record.reason) for record in control.records()] == [(s.CANCELLED, "controller_lost"), (s.COMPLETED, None)]
@@ -231,7 +227,7 @@ def test_a_domain_is_moved_while_the_watcher_that_gave_its_move_up_goes_on_with_
     control.fleet.guest()
     earlier = in_ledger(control, s.QUEUED)
     control.source.leave_watched_state(earlier.advance(s.CANCELLED, "watcher pid 4711", "Nothing was started.", s.REASON_CONTROLLER_LOST))
-    job = moved(control)
+    job = run_one_move(control)
     assert (job.error, job.record.status, job.moved) == (None, s.COMPLETED, True)
     assert [(record.id == earlier.id, record.status) for record in control.records()] == [(True, s.CANCELLED), (False, s.COMPLETED)]
 
@@ -242,7 +238,7 @@ def test_a_record_is_adopted_while_the_watcher_of_an_earlier_move_of_the_domain_
     before = new_record(s.LIVE_MIGRATION, DomainRef(UUID, "web1"), *ends, {}, "earlier")
     control.source.leave_watched_state(before.advance(s.CANCELLED, "watcher pid 4711", "Nothing was started.", s.REASON_CONTROLLER_LOST))
     earlier = in_ledger(control, s.QUEUED)
-    job = moved(control)
+    job = run_one_move(control)
     assert (job.error, job.record.status, job.moved) == (None, s.COMPLETED, True)
     assert [(record.id == earlier.id, record.status) for record in control.records()] == [(True, s.CANCELLED), (False, s.COMPLETED)]
 
@@ -251,7 +247,7 @@ def test_a_move_that_another_ledger_owns_is_a_conflict(control: Control) -> None
     control.fleet.guest()
     record = new_record(s.LIVE_MIGRATION, DomainRef(UUID, "web1"), HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "another run")
     control.source.leave_watched_state(record.advance(s.SCHEDULED, "another run"))
-    job = moved(control)
+    job = run_one_move(control)
     assert isinstance(job.error, e.Conflict)
     assert f"record {record.id}, which this ledger does not have" in str(job.error)
     assert control.records() == []
@@ -262,7 +258,7 @@ def test_a_running_move_without_a_watcher_is_adopted(control: Control) -> None:
     control.fleet.guest()
     earlier = in_ledger(control, s.RUNNING)
     control.fleet.begin_elsewhere()
-    job = moved(control)
+    job = run_one_move(control)
     assert (job.record.id, job.record.status, job.moved) == (earlier.id, s.COMPLETED, True)
     assert job.record.generation > earlier.generation
     assert control.source.orders[0]["adopt"] is True
@@ -285,7 +281,7 @@ def test_a_running_move_is_adopted_after_the_source_got_a_new_uuid(control: Cont
     earlier = in_ledger(control, s.RUNNING, source=HostRef("kvm1", HOST_ID if identified else None, control.fleet.source.host_uuid))
     control.fleet.begin_elsewhere()
     control.fleet.source.host_uuid = OTHER
-    job = moved(control)
+    job = run_one_move(control)
     assert (job.record.id, job.record.status, job.moved) == (earlier.id, s.COMPLETED, True)
 
 
@@ -293,14 +289,14 @@ def test_a_record_of_another_host_with_the_same_uuid_is_not_adopted(control: Con
     identify(control, kvm1=HOST_ID)
     control.fleet.guest()
     in_ledger(control, s.RUNNING, source=HostRef("kvm8", OTHER, control.fleet.source.host_uuid))
-    assert isinstance(moved(control).error, e.Conflict)
+    assert isinstance(run_one_move(control).error, e.Conflict)
 
 
 def test_source_and_destination_that_share_a_uuid_are_not_supported(control: Control) -> None:
     control.fleet.guest()
     identify(control, kvm1=HOST_ID, kvm2=OTHER)
     control.fleet.destination.host_uuid = control.fleet.source.host_uuid
-    job = moved(control)
+    job = run_one_move(control)
     assert isinstance(job.error, e.NotSupported)
     assert "host_uuid" in str(job.error)
 
@@ -308,7 +304,7 @@ def test_source_and_destination_that_share_a_uuid_are_not_supported(control: Con
 def test_source_and_destination_with_the_same_host_id_are_a_conflict(control: Control) -> None:
     control.fleet.guest()
     identify(control, kvm1=HOST_ID, kvm2=HOST_ID)
-    job = moved(control)
+    job = run_one_move(control)
     assert isinstance(job.error, e.Conflict)
     assert "Two hosts report the host ID" in str(job.error)
 
@@ -316,7 +312,7 @@ def test_source_and_destination_with_the_same_host_id_are_a_conflict(control: Co
 def test_a_record_has_the_host_ids_that_both_hosts_reported(control: Control) -> None:
     control.fleet.guest()
     identify(control, kvm1=HOST_ID, kvm2=OTHER)
-    record = moved(control).record
+    record = run_one_move(control).record
     assert (record.source.host_id, record.destination.host_id) == (HOST_ID, OTHER)
 
 
@@ -325,7 +321,7 @@ def test_a_running_move_to_another_destination_is_a_conflict(control: Control) -
     control.fleet.guest()
     in_ledger(control, s.RUNNING)
     control.fleet.begin_elsewhere()
-    job = moved(control, destination="kvm3")
+    job = run_one_move(control, destination="kvm3")
     assert isinstance(job.error, e.Conflict)
     assert "kvm2" in str(job.error)
     assert "kvm3" in str(job.error)
@@ -337,7 +333,7 @@ def test_options_that_differ_from_an_adopted_record_are_a_warning(control: Contr
     control.fleet.guest()
     in_ledger(control, s.RUNNING)
     control.fleet.begin_elsewhere()
-    moved(control, downtime_ms=123)
+    run_one_move(control, downtime_ms=123)
     assert any("downtime_ms=123" in warning for warning in control.warnings)
 
 
@@ -346,7 +342,7 @@ def test_a_foreign_job_is_adopted_with_a_record(control: Control) -> None:
     control.fleet.guest()
     control.fleet.begin_elsewhere()
     control.fleet.clock.sleep(1)
-    job = moved(control)
+    job = run_one_move(control)
     assert (job.record.status, job.moved) == (s.COMPLETED, True)
     assert not any(call.startswith("migrate") for call in control.fleet.source.calls)
 
@@ -356,7 +352,7 @@ def test_a_foreign_job_to_another_destination_is_a_conflict(control: Control) ->
     control.fleet.guest()
     control.fleet.begin_elsewhere()
     control.fleet.clock.sleep(1)
-    assert isinstance(moved(control, destination="kvm3").error, e.Conflict)
+    assert isinstance(run_one_move(control, destination="kvm3").error, e.Conflict)
     assert control.records() == []
 
 
@@ -364,7 +360,7 @@ def test_a_foreign_job_to_another_destination_is_a_conflict(control: Control) ->
 def test_a_move_that_ended_without_a_follower_is_settled_first(control: Control, where: str) -> None:
     control.fleet.guest(on=where)
     earlier = in_ledger(control, s.RUNNING)
-    job = moved(control)
+    job = run_one_move(control)
     assert job.record.status == s.COMPLETED
     by_id = {record.id: record.status for record in control.records()}
     assert by_id[earlier.id] == (s.COMPLETED if where == "kvm2" else s.FAILED)
@@ -374,7 +370,7 @@ def test_a_move_that_ended_without_a_follower_is_settled_first(control: Control,
 def test_a_watcher_that_dies_is_replaced_with_a_warning(control: Control) -> None:
     control.fleet.guest()
     control.source.deaths = 1
-    job = moved(control)
+    job = run_one_move(control)
     assert any("has died" in warning for warning in control.warnings)
     assert job.record.status in s.CLOSED
 
@@ -382,26 +378,26 @@ def test_a_watcher_that_dies_is_replaced_with_a_warning(control: Control) -> Non
 def test_watchers_that_keep_dying_leave_the_record_to_the_next_run(control: Control) -> None:
     control.fleet.guest()
     control.source.deaths = 100
-    job = moved(control)
+    job = run_one_move(control)
     assert job.error is not None
     assert control.source.phases.count("start") == MAX_ADOPTIONS + 1
     assert not control.source.watchers, "no watcher is started that nobody follows"
     assert len(control.unsettled()) == 1
     control.source.deaths = 0
-    assert moved(control).record.status == s.COMPLETED
+    assert run_one_move(control).record.status == s.COMPLETED
 
 
 def test_a_source_that_is_silent_briefly_is_polled_again(control: Control) -> None:
     control.fleet.guest()
     control.source.silent_polls = 5
-    assert moved(control).record.status == s.COMPLETED
+    assert run_one_move(control).record.status == s.COMPLETED
 
 
 def test_a_source_that_stays_silent_leaves_the_move_to_its_watcher(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "UNREACHABLE_SECONDS", -1.0)
     control.fleet.guest()
     control.source.silent_polls = 5
-    job = moved(control)
+    job = run_one_move(control)
     assert isinstance(job.error, e.Unreachable)
     assert "watched on that host" in str(job.error)
     assert len(control.unsettled()) == 1
@@ -413,7 +409,7 @@ def test_a_domain_locked_by_an_evacuation_is_a_conflict(control: Control) -> Non
     stored = control.ledger.open_record(new_record(s.EVACUATION, DomainRef(UUID, "web1"), *ends, {}, "x"))
     record = stored.record.advance(s.PRE_MIGRATING, "x")
     control.ledger.update_record(stored, record)
-    job = moved(control)
+    job = run_one_move(control)
     assert isinstance(job.error, e.Conflict)
     assert "evacuation" in str(job.error)
 
@@ -422,7 +418,7 @@ def test_a_worker_without_its_parent_opens_no_record(control: Control, monkeypat
     control.fleet.guest()
     control.source.after_prepare = lambda: monkeypatch.setattr(os, "getppid", lambda: -1)
     with pytest.raises(ControllerGone):
-        moved(control)
+        run_one_move(control)
     assert (control.records(), control.source.phases) == ([], ["prepare"])
 
 
@@ -436,7 +432,7 @@ def test_a_worker_without_its_parent_starts_no_reserved_move(control: Control, m
 
     monkeypatch.setattr(control.ledger, "open_record", opened_by_an_orphan)
     with pytest.raises(ControllerGone):
-        moved(control)
+        run_one_move(control)
     assert ([record.status for record in control.records()], control.source.phases) == ([s.QUEUED], ["prepare"])
 
 
@@ -444,6 +440,6 @@ def test_a_watcher_that_cannot_leave_the_login_session_is_one_warning(control: C
     control.fleet.guest()
     control.source.session_warning = "It stays in the session."
     control.source.deaths = 1
-    moved(control)
+    run_one_move(control)
     assert control.warnings.count("kvm1: It stays in the session.") == 1
     assert control.source.phases.count("start") == 2

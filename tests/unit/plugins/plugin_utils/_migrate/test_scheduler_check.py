@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import OTHER, another_move, close_host, one, room_for
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import OTHER, another_move, close_host, room_for, run_one_move
 
 
 def filters_of(result: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
@@ -63,7 +63,7 @@ def test_scheduler_check_gives_the_same_reason_as_the_move(control: Control) -> 
     room_for(control, "kvm2", 6)
     another_move(control, "kvm2", 3 * 1024, s.SCHEDULED)
     reason = refused(control, name="web1", destination="kvm2")["verdicts"][0]["failures"][0]["reason"]
-    assert reason in str(one(control, check=True).error)
+    assert reason in str(run_one_move(control, check=True).error)
 
 
 def test_a_silent_candidate_is_refused_in_its_verdict(control: Control) -> None:
@@ -120,7 +120,7 @@ def test_a_returned_request_can_be_checked_again(control: Control) -> None:
 def test_a_saved_request_is_checked_from_the_present_host_of_its_domain(control: Control) -> None:
     control.fleet.guest(memory_bytes=4 * GIB)
     request = control.check(name="web1")["request"]
-    one(control, "kvm3")
+    run_one_move(control, destination="kvm3")
     assert filters_of(control.check(request=request)) == {"kvm1": [], "kvm2": [], "kvm3": ["not_source"]}
 
 

@@ -37,98 +37,98 @@ def disk(verdict: str = "separate", image: t.Optional[t.Dict[str, t.Any]] = None
     return {"image": {**default, **(image or {})}, **base, **facts}
 
 
-def planned(wish: CopyRequest, *disks: t.Dict[str, t.Any]) -> t.List[DiskCopy]:
+def plan_disk_copies(wish: CopyRequest, *disks: t.Dict[str, t.Any]) -> t.List[DiskCopy]:
     return plan_copies(wish, [decode(SurveyedDisk, one) for one in disks], "web1", "kvm2")
 
 
 def test_copy_storage_none_copies_no_disk() -> None:
-    assert planned(CopyRequest("none"), disk("unproved"), disk("separate")) == []
+    assert plan_disk_copies(CopyRequest("none"), disk("unproved"), disk("separate")) == []
 
 
 def test_a_local_disk_gets_a_new_target_of_its_size() -> None:
-    (copy,) = planned(CopyRequest("auto"), disk())
+    (copy,) = plan_disk_copies(CopyRequest("auto"), disk())
     assert copy == DiskCopy("vda", "/images/web.qcow2", "qcow2", 64 * MIB, 8 * MIB, "create", made=False)
 
 
 def test_a_raw_image_counts_with_its_capacity() -> None:
-    (copy,) = planned(CopyRequest("full"), disk(image={"format": "raw"}))
+    (copy,) = plan_disk_copies(CopyRequest("full"), disk(image={"format": "raw"}))
     assert copy.bytes == 64 * MIB
 
 
 def test_copy_storage_auto_copies_only_local_disks() -> None:
     disks = [disk("shared"), disk(image={"target": "vdb", "path": "/data/b"}), disk("shared", {"target": "vdc", "kind": "network"})]
-    assert [copy.target for copy in planned(CopyRequest("auto"), *disks)] == ["vdb"]
+    assert [copy.target for copy in plan_disk_copies(CopyRequest("auto"), *disks)] == ["vdb"]
 
 
 @pytest.mark.parametrize("mode", ["full", "incremental"])
 @pytest.mark.parametrize("unsafe", [False, True])
 def test_a_shared_disk_is_not_copied_onto_itself(mode: str, unsafe: bool) -> None:
     with pytest.raises(Unsafe, match="with itself"):
-        planned(CopyRequest(mode, ["vda"], unsafe), disk("shared"))
+        plan_disk_copies(CopyRequest(mode, ["vda"], unsafe), disk("shared"))
 
 
 def test_copy_storage_full_does_not_copy_a_network_disk() -> None:
-    assert planned(CopyRequest("full"), disk("shared", {"kind": "network"})) == []
+    assert plan_disk_copies(CopyRequest("full"), disk("shared", {"kind": "network"})) == []
 
 
 @pytest.mark.parametrize("mode", COPYING)
 def test_an_unproved_disk_is_unsafe_in_every_mode(mode: str) -> None:
     with pytest.raises(Unsafe, match="nobody knows"):
-        planned(CopyRequest(mode, ["vda"]), disk("unproved"))
+        plan_disk_copies(CopyRequest(mode, ["vda"]), disk("unproved"))
 
 
 def test_unsafe_moves_an_unproved_disk_and_never_copies_it() -> None:
-    assert planned(CopyRequest("auto", [], unsafe=True), disk("unproved")) == []
+    assert plan_disk_copies(CopyRequest("auto", [], unsafe=True), disk("unproved")) == []
     with pytest.raises(Unsafe):
-        planned(CopyRequest("full", [], unsafe=True), disk("unproved"))
+        plan_disk_copies(CopyRequest("full", [], unsafe=True), disk("unproved"))
 
 
 def test_an_existing_file_is_overwritten_only_when_its_disk_is_named() -> None:
     with pytest.raises(Conflict, match="copy_storage_overwrite"):
-        planned(CopyRequest("auto"), disk(existing=volume()))
+        plan_disk_copies(CopyRequest("auto"), disk(existing=volume()))
     with pytest.raises(Conflict, match="copy_storage_overwrite"):
-        planned(CopyRequest("auto", ["vdb"]), disk(existing=volume()), disk(image={"target": "vdb", "path": "/images/b"}))
-    assert planned(CopyRequest("auto", ["vda"]), disk(existing=volume()))[0].action == "replace"
-    assert planned(CopyRequest("auto", ["vda"]), disk())[0].action == "create"
+        plan_disk_copies(CopyRequest("auto", ["vdb"]), disk(existing=volume()), disk(image={"target": "vdb", "path": "/images/b"}))
+    assert plan_disk_copies(CopyRequest("auto", ["vda"]), disk(existing=volume()))[0].action == "replace"
+    assert plan_disk_copies(CopyRequest("auto", ["vda"]), disk())[0].action == "create"
 
 
 @pytest.mark.parametrize("existing", [None, volume()])
 def test_a_file_in_use_at_the_destination_is_never_overwritten(existing: t.Optional[t.Dict[str, t.Any]]) -> None:
     with pytest.raises(Conflict, match="db1 uses"):
-        planned(CopyRequest("auto", ["vda"]), disk(existing=existing, used_by=["db1"]))
+        plan_disk_copies(CopyRequest("auto", ["vda"]), disk(existing=existing, used_by=["db1"]))
 
 
 def test_overwriting_an_unknown_disk_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="vdz"):
-        planned(CopyRequest("auto", ["vdz"]), disk())
+        plan_disk_copies(CopyRequest("auto", ["vdz"]), disk())
 
 
 def test_a_shareable_disk_is_not_copied() -> None:
     with pytest.raises(NotSupported, match="shareable"):
-        planned(CopyRequest("auto"), disk(image={"shareable": True}))
+        plan_disk_copies(CopyRequest("auto"), disk(image={"shareable": True}))
 
 
 def test_an_unsupported_image_format_is_refused() -> None:
     with pytest.raises(NotSupported, match="vmdk"):
-        planned(CopyRequest("auto"), disk(image={"format": "vmdk"}))
+        plan_disk_copies(CopyRequest("auto"), disk(image={"format": "vmdk"}))
 
 
 def test_a_copy_that_fits_exactly_is_accepted_and_one_byte_more_is_refused() -> None:
-    assert planned(CopyRequest("auto"), disk(available_bytes=8 * MIB))
+    assert plan_disk_copies(CopyRequest("auto"), disk(available_bytes=8 * MIB))
     with pytest.raises(Conflict, match="1 MiB short of space in /images"):
-        planned(CopyRequest("auto"), disk(available_bytes=8 * MIB - 1))
+        plan_disk_copies(CopyRequest("auto"), disk(available_bytes=8 * MIB - 1))
 
 
 def test_free_space_is_counted_for_all_disks_of_a_folder() -> None:
     two = [disk(available_bytes=15 * MIB), disk(image={"target": "vdb", "path": "/images/b"}, available_bytes=15 * MIB)]
     with pytest.raises(Conflict, match="1 MiB short of space"):
-        planned(CopyRequest("auto"), *two)
+        plan_disk_copies(CopyRequest("auto"), *two)
     two[1]["image"]["path"] = "/elsewhere/b"
-    assert len(planned(CopyRequest("auto"), *two)) == 2
+    assert len(plan_disk_copies(CopyRequest("auto"), *two)) == 2
 
 
 def test_an_overwritten_file_counts_as_free_space() -> None:
-    assert planned(CopyRequest("auto", ["vda"]), disk(existing=volume(), available_bytes=7 * MIB))
+    assert plan_disk_copies(CopyRequest("auto", ["vda"]), disk(existing=volume(), available_bytes=7 * MIB))
 
 
 LAYERED = {"has_backing": True}
@@ -136,7 +136,7 @@ BELOW = {"backing_path": "/images/base"}
 
 
 def test_an_incremental_copy_fills_the_existing_target() -> None:
-    (copy,) = planned(CopyRequest("incremental", ["vda"]), disk(image=LAYERED, existing=volume(**BELOW)))
+    (copy,) = plan_disk_copies(CopyRequest("incremental", ["vda"]), disk(image=LAYERED, existing=volume(**BELOW)))
     assert copy.action == "fill"
 
 
@@ -152,16 +152,16 @@ def test_an_incremental_copy_fills_the_existing_target() -> None:
 )
 def test_an_incremental_copy_needs_a_matching_target(image: t.Dict[str, t.Any], existing: t.Optional[t.Dict[str, t.Any]], words: str) -> None:
     with pytest.raises(NotSupported, match=words):
-        planned(CopyRequest("incremental", ["vda"]), disk(image=image, existing=existing))
+        plan_disk_copies(CopyRequest("incremental", ["vda"]), disk(image=image, existing=existing))
 
 
 def test_an_incremental_copy_into_what_may_be_the_same_file_is_unsafe() -> None:
     with pytest.raises(Unsafe, match="one file"):
-        planned(CopyRequest("incremental", ["vda"]), disk(image=LAYERED, existing=volume(**BELOW), same_file="it is as old"))
+        plan_disk_copies(CopyRequest("incremental", ["vda"]), disk(image=LAYERED, existing=volume(**BELOW), same_file="it is as old"))
 
 
 def test_an_incremental_copy_over_a_different_backing_file_is_unsafe() -> None:
     other = disk(image=LAYERED, existing=volume(**BELOW), other_base="/images/base on the destination is another file")
     with pytest.raises(Unsafe, match="another backing file on kvm2: /images/base on the destination is another file"):
-        planned(CopyRequest("incremental", ["vda"]), other)
-    assert planned(CopyRequest("incremental", ["vda"], unsafe=True), other)[0].action == "fill"
+        plan_disk_copies(CopyRequest("incremental", ["vda"]), other)
+    assert plan_disk_copies(CopyRequest("incremental", ["vda"], unsafe=True), other)[0].action == "fill"

@@ -40,18 +40,18 @@ if then == "stay":
 LIMIT_SECONDS = 120
 
 
-def taker(path: pathlib.Path, host: str, then: str = "end") -> subprocess.Popen[str]:
+def start_taker(path: pathlib.Path, host: str, then: str = "end") -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", TAKER, str(path), host, then]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout
     return process.stdout.readline().strip()
 
 
-def go(process: subprocess.Popen[str]) -> None:
+def let_continue(process: subprocess.Popen[str]) -> None:
     assert process.stdin
     process.stdin.write("\n")
     process.stdin.flush()
@@ -62,11 +62,11 @@ def hosts_in(path: pathlib.Path) -> list[str]:
 
 
 def test_concurrent_processes_get_only_as_many_slots_as_there_are(tmp_path: pathlib.Path) -> None:
-    takers = [taker(tmp_path / "brake", f"kvm{number}") for number in range(8)]
-    assert [said(one) for one in takers] == ["ready"] * 8
+    takers = [start_taker(tmp_path / "brake", f"kvm{number}") for number in range(8)]
+    assert [read_line(one) for one in takers] == ["ready"] * 8
     for one in takers:
-        go(one)
-    answers = [said(one) for one in takers]
+        let_continue(one)
+    answers = [read_line(one) for one in takers]
     assert [one.wait(LIMIT_SECONDS) for one in takers] == [0] * 8
     assert sorted(answers) == ["no"] * 5 + ["yes"] * 3
     assert sorted(hosts_in(tmp_path / "brake")) == [f"kvm{number}" for number, answer in enumerate(answers) if answer == "yes"]
@@ -74,15 +74,15 @@ def test_concurrent_processes_get_only_as_many_slots_as_there_are(tmp_path: path
 
 def test_a_slot_stays_taken_after_its_process_is_killed(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "brake"
-    first = taker(path, "kvm1", "stay")
-    go(first)
-    assert (said(first), said(first)) == ("ready", "yes")
+    first = start_taker(path, "kvm1", "stay")
+    let_continue(first)
+    assert (read_line(first), read_line(first)) == ("ready", "yes")
     first.send_signal(signal.SIGKILL)
     assert first.wait(LIMIT_SECONDS) == -signal.SIGKILL
     assert hosts_in(path) == ["kvm1"]
 
 
-def none(before: object) -> list[brake.Slot]:
+def without_slots(before: object) -> list[brake.Slot]:
     return []
 
 
@@ -93,19 +93,19 @@ WITHOUT_ZONE = '{"places": [{"reaction": "evacuate", "host": "kvm1", "at": "2026
 def test_an_unreadable_state_file_blocks_all_reactions(tmp_path: pathlib.Path, content: str) -> None:
     (tmp_path / brake.STATE_FILE).write_text(content)
     with pytest.raises(Unsafe, match="Nothing was done"):
-        brake.change_slots(str(tmp_path), none, write=True)
+        brake.change_slots(str(tmp_path), without_slots, write=True)
     assert (tmp_path / brake.STATE_FILE).read_text() == content
 
 
 def test_an_unusable_folder_blocks_all_reactions(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Internal, match="Nothing was done"):
-        brake.change_slots(str(tmp_path / "file" / "brake"), none, write=True)
+        brake.change_slots(str(tmp_path / "file" / "brake"), without_slots, write=True)
 
 
 def test_reading_the_slots_writes_nothing(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "brake"
-    assert brake.change_slots(str(path), none, write=False) == ([], [])
+    assert brake.change_slots(str(path), without_slots, write=False) == ([], [])
     assert not path.exists()
 
 

@@ -48,7 +48,7 @@ def ear(tmp_path: Path, receiver: Receiver) -> Ear:
 
 
 @pytest.fixture
-def deaf(receiver: Receiver) -> dict[str, t.Any]:
+def silent_receiver(receiver: Receiver) -> dict[str, t.Any]:
     """A receiver that takes everything and never answers, in the words of C(kvmfleet_notices)."""
     receiver.answers.extend([silence] * 100)
     return {"timeout_seconds": 60, "wait_seconds": 0.2}
@@ -70,9 +70,9 @@ def test_the_notice_of_an_abort_is_sent_while_the_move_runs(tmp_path: Path, rece
     assert len(receiver.requests) == 4
 
 
-def test_an_abort_completes_although_the_receiver_does_not_answer(tmp_path: Path, ear: Ear, deaf: dict[str, t.Any]) -> None:
+def test_an_abort_completes_although_the_receiver_does_not_answer(tmp_path: Path, ear: Ear, silent_receiver: dict[str, t.Any]) -> None:
     mirrored = Mirrored(tmp_path)
-    notices = ear.listen(mirrored.ledger, **deaf)
+    notices = ear.listen(mirrored.ledger, **silent_receiver)
     mirror = mirrored.mirror(owner=True)
     mirror.follow_state(mirrored.moves_on(s.PREPARING, s.RUNNING))
     mirrored.state = mirrored.state.note(s.ABORT_START, "root@other")
@@ -94,10 +94,10 @@ def test_the_notice_of_an_evacuation_is_sent_before_its_domain_is_started(tmp_pa
     assert receiver.kinds() == ["evacuation.started"] * 2 + ["evacuation.completed"] * 2
 
 
-def test_an_evacuation_completes_although_the_receiver_does_not_answer(tmp_path: Path, ear: Ear, deaf: dict[str, t.Any]) -> None:
+def test_an_evacuation_completes_although_the_receiver_does_not_answer(tmp_path: Path, ear: Ear, silent_receiver: dict[str, t.Any]) -> None:
     site = Site(tmp_path)
     site.save("web")
-    notices = ear.listen(site.ledger, **deaf)
+    notices = ear.listen(site.ledger, **silent_receiver)
     site.evacuate()
     assert (site.running(), site.record_summaries()) == ({"kvm2": ["web"]}, [("web", "done", "kvm2")])
     assert "not sent to http://127.0.0.1" in notices.finish()[0]

@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._obs
 LEDGER_ID = str(uuid.UUID(int=7))
 
 
-def led(record_type: str, *words: str) -> MoveRecord:
+def record_through(record_type: str, *words: str) -> MoveRecord:
     record = new_move(record_type)
     for second, word in enumerate(words, 1):
         record = record.note(word, "me") if word.startswith("abort_") else record.advance(word, "me", f"It is {word}.")
@@ -59,8 +59,8 @@ MOVE, EVACUATION = s.LIVE_MIGRATION, s.EVACUATION
     ],
 )
 def test_events_of_a_history_are_the_same_at_once_and_line_by_line(record_type: str, words: list[str], expected: list[str]) -> None:
-    assert kinds(None, led(record_type, *words)) == expected
-    whole = led(record_type, *words)
+    assert kinds(None, record_through(record_type, *words)) == expected
+    whole = record_through(record_type, *words)
     lines = []
     for count in range(1, len(whole.history) + 1):
         part, before = (dataclasses.replace(whole, history=whole.history[:end]) for end in (count, count - 1))
@@ -69,7 +69,7 @@ def test_events_of_a_history_are_the_same_at_once_and_line_by_line(record_type: 
 
 
 def test_an_event_has_the_attributes_of_cloudevents() -> None:
-    record = led(MOVE, s.RUNNING, s.COMPLETED)
+    record = record_through(MOVE, s.RUNNING, s.COMPLETED)
     record = dataclasses.replace(record, result=dataclasses.replace(record.result, downtime_ms=95))
     started, completed = events_of_change(None, record, LEDGER_ID)
     for event in (started, completed):
@@ -88,14 +88,14 @@ def test_an_event_has_the_attributes_of_cloudevents() -> None:
 
 
 def test_the_id_of_an_event_is_deterministic() -> None:
-    record = led(MOVE, s.RUNNING, s.COMPLETED)
+    record = record_through(MOVE, s.RUNNING, s.COMPLETED)
     ids = [event["id"] for event in events_of_change(None, record, LEDGER_ID)]
     assert [event["id"] for event in events_of_change(None, record, LEDGER_ID)] == ids
     assert len(set(ids)) == 2
 
 
 def test_an_event_has_no_evidence_and_a_short_detail() -> None:
-    record = with_last_line(led(MOVE, s.RUNNING, s.FAILED).add_evidence([{"output": "password=hunter2"}]), detail="x" * 5000)
+    record = with_last_line(record_through(MOVE, s.RUNNING, s.FAILED).add_evidence([{"output": "password=hunter2"}]), detail="x" * 5000)
     text = json.dumps(events_of_change(None, record, LEDGER_ID))
     assert "hunter2" not in text
     assert "x" * 1000 in text
@@ -103,7 +103,7 @@ def test_an_event_has_no_evidence_and_a_short_detail() -> None:
 
 
 def test_an_event_has_happened_only_if_the_record_shows_it() -> None:
-    record = led(MOVE, s.RUNNING)
+    record = record_through(MOVE, s.RUNNING)
     later = record.advance(s.COMPLETED, "me")
     (completed,) = events_of_change(record, later, LEDGER_ID)
     assert has_happened(completed, later)
@@ -111,6 +111,6 @@ def test_an_event_has_happened_only_if_the_record_shows_it() -> None:
 
 
 def test_an_event_outside_of_the_history_has_the_status_of_its_record() -> None:
-    record = led(EVACUATION, s.PRE_MIGRATING, s.DONE)
+    record = record_through(EVACUATION, s.PRE_MIGRATING, s.DONE)
     event = make_event(record, "cleanup.started", HistoryLine("2026-11-21T03:00:00.000Z", s.DONE, "me"), LEDGER_ID)
     assert (event["type"], event["data"]["status"], event["data"]["detail"]) == (f"{EVENT_TYPE_PREFIX}.cleanup.started", "done", "")

@@ -42,7 +42,7 @@ def peer(host_id: str, **sees: str) -> HostEntry:
     return host_entry({"host_id": host_id, "sees": {ID1: sees}})
 
 
-def seers(one: Body, *hosts: HostEntry) -> list[str]:
+def list_seeing_hosts(one: Body, *hosts: HostEntry) -> list[str]:
     return list(prove_images([saved(one)], ID1, [host_entry(OWN), *hosts])[0].seen_by or ())
 
 
@@ -52,7 +52,7 @@ def reasons(one: Body, *hosts: HostEntry, **own: t.Any) -> list[str]:
 
 
 def test_a_host_that_read_the_same_token_sees_the_disk() -> None:
-    assert seers(disk(), peer(ID2, **{FOLDER: NONCE}), peer(ID3, **{FOLDER: "another"})) == [ID1, ID2]
+    assert list_seeing_hosts(disk(), peer(ID2, **{FOLDER: NONCE}), peer(ID3, **{FOLDER: "another"})) == [ID1, ID2]
     assert prove_images([saved(disk())], ID1, [host_entry(OWN), peer(ID2, **{FOLDER: NONCE})])[0].shared is True
     assert prove_images([saved(disk())], ID1, [host_entry(OWN)])[0].shared is False
 
@@ -69,10 +69,10 @@ def test_a_folder_without_a_token_proves_nothing() -> None:
 
 
 def test_block_devices_are_proved_by_identity_and_network_disks_always() -> None:
-    assert seers(BLOCK, peer(ID2, **{"/dev/sdb": WWN}), peer(ID3, **{"/dev/sdb": "wwn:0x5"})) == [ID1, ID2]
-    assert seers(disk(kind="block", path="/dev/sdb", folders=[]), peer(ID2)) == [ID1]
-    assert seers(disk(kind="network", path="pool/web1", folders=[]), peer(ID2), peer(ID3)) == [ID1, ID2, ID3]
-    assert seers(disk(kind="nvme", path="/x", folders=[]), peer(ID2)) == [ID1]
+    assert list_seeing_hosts(BLOCK, peer(ID2, **{"/dev/sdb": WWN}), peer(ID3, **{"/dev/sdb": "wwn:0x5"})) == [ID1, ID2]
+    assert list_seeing_hosts(disk(kind="block", path="/dev/sdb", folders=[]), peer(ID2)) == [ID1]
+    assert list_seeing_hosts(disk(kind="network", path="pool/web1", folders=[]), peer(ID2), peer(ID3)) == [ID1, ID2, ID3]
+    assert list_seeing_hosts(disk(kind="nvme", path="/x", folders=[]), peer(ID2)) == [ID1]
 
 
 def test_each_disk_that_no_other_host_sees_is_listed_with_its_reason() -> None:
@@ -98,14 +98,14 @@ def test_disks_that_no_single_host_sees_together_are_unproved() -> None:
 def test_a_backing_device_must_be_seen() -> None:
     built = disk(backing_devices={"/dev/sdb": WWN})
     both = peer(ID2, **{FOLDER: NONCE, "/dev/sdb": WWN})
-    assert seers(built, both, peer(ID3, **{FOLDER: NONCE})) == [ID1, ID2]
-    assert seers(disk(backing_devices={"/dev/sdb": None}), both) == [ID1]
+    assert list_seeing_hosts(built, both, peer(ID3, **{FOLDER: NONCE})) == [ID1, ID2]
+    assert list_seeing_hosts(disk(backing_devices={"/dev/sdb": None}), both) == [ID1]
     assert "no identity" in reasons(disk(backing_devices={"/dev/sdb": None}), both)[0]
 
 
 def test_a_disk_with_an_unknown_backing_is_unproved() -> None:
     sealed = disk(backing_problem="/x cannot be read")
-    assert seers(sealed, peer(ID2, **{FOLDER: NONCE})) == [ID1]
+    assert list_seeing_hosts(sealed, peer(ID2, **{FOLDER: NONCE})) == [ID1]
     assert "/x cannot be read" in reasons(sealed, peer(ID2, **{FOLDER: NONCE}))[0]
 
 

@@ -34,33 +34,33 @@ def fleet(*hosts: HostState, leaving: frozenset[str] = frozenset()) -> Fleet:
     return Fleet({host.name: host for host in hosts}, leaving)
 
 
-def where(requests: list[Request], hosts: list[HostState], pinned: dict[str, str] | None = None) -> dict[str, str | None]:
+def destinations_of(requests: list[Request], hosts: list[HostState], pinned: dict[str, str] | None = None) -> dict[str, str | None]:
     return {placement.request.name: placement.destination for placement in plan_placements(requests, fleet(*hosts), pinned)}
 
 
 def test_the_largest_domain_is_placed_first() -> None:
-    found = where([request(1, 100), request(2, 100), request(3, 300)], [host("kvm2", 300), host("kvm3", 200)])
+    found = destinations_of([request(1, 100), request(2, 100), request(3, 300)], [host("kvm2", 300), host("kvm3", 200)])
     assert list(found.items()) == [("guest3", "kvm2"), ("guest1", "kvm3"), ("guest2", "kvm3")]
 
 
 def test_a_higher_priority_is_placed_before_a_larger_size() -> None:
-    found = where([request(1, 300), request(2, 200, priority=5)], [host("kvm2", 400)])
+    found = destinations_of([request(1, 300), request(2, 200, priority=5)], [host("kvm2", 400)])
     assert list(found.items()) == [("guest2", "kvm2"), ("guest1", None)]
 
 
 def test_a_domain_with_alternatives_is_replaced_for_one_without() -> None:
     hosts = [host("kvm2", 500, labels=["ssd"]), host("kvm3", 450)]
-    assert where([request(1, 400), request(2, 300, labels=["ssd"])], hosts) == {"guest1": "kvm3", "guest2": "kvm2"}
+    assert destinations_of([request(1, 400), request(2, 300, labels=["ssd"])], hosts) == {"guest1": "kvm3", "guest2": "kvm2"}
 
 
 def test_a_chain_of_domains_is_replaced_to_place_another() -> None:
     hosts = [host("kvm2", 500, labels=["a"]), host("kvm3", 400, labels=["a", "b"]), host("kvm4", 300, labels=["b"])]
     requests = [request(1, 290, labels=["b"], priority=9), request(2, 280, labels=["a"], priority=8), request(3, 450, labels=["a"])]
-    assert where(requests, hosts) == {"guest1": "kvm4", "guest2": "kvm3", "guest3": "kvm2"}
+    assert destinations_of(requests, hosts) == {"guest1": "kvm4", "guest2": "kvm3", "guest3": "kvm2"}
 
 
 def test_a_repair_never_unplaces_a_domain() -> None:
-    found = where([request(1, 400, priority=9), request(2, 300, labels=["ssd"])], [host("kvm2", 500, labels=["ssd"]), host("kvm3", 350)])
+    found = destinations_of([request(1, 400, priority=9), request(2, 300, labels=["ssd"])], [host("kvm2", 500, labels=["ssd"]), host("kvm3", 350)])
     assert found == {"guest1": "kvm2", "guest2": None}
 
 
@@ -73,17 +73,17 @@ def test_an_affinity_group_is_placed_together_where_all_of_it_fits() -> None:
 
 def test_an_affinity_group_that_fits_nowhere_stays_unplaced() -> None:
     requests = [request(1, 300, group=TOGETHER), request(2, 200, group=TOGETHER)]
-    assert where(requests, [host("kvm2", 450), host("kvm3", 400)]) == {"guest1": None, "guest2": None}
+    assert destinations_of(requests, [host("kvm2", 450), host("kvm3", 400)]) == {"guest1": None, "guest2": None}
 
 
 def test_an_affinity_group_follows_its_member_that_is_elsewhere() -> None:
     member = f.domain("old", 64, group=TOGETHER)
-    assert where([request(1, 300, group=TOGETHER)], [host("kvm2", 4000), host("kvm3", 500, member)]) == {"guest1": "kvm3"}
+    assert destinations_of([request(1, 300, group=TOGETHER)], [host("kvm2", 4000), host("kvm3", 500, member)]) == {"guest1": "kvm3"}
 
 
 def test_members_of_an_anti_affinity_group_are_placed_apart() -> None:
     requests = [request(number, 100, group=APART) for number in range(3)]
-    found = where(requests, [host("kvm2", 4000), host("kvm3", 500)])
+    found = destinations_of(requests, [host("kvm2", 4000), host("kvm3", 500)])
     assert sorted(map(str, found.values())) == ["None", "kvm2", "kvm3"]
 
 
@@ -99,7 +99,7 @@ def test_leaving_members_of_an_affinity_group_do_not_block_each_other() -> None:
 
 def test_guests_of_other_hosts_are_never_moved() -> None:
     settled = f.domain("settled", 300)
-    assert where([request(1, 300)], [host("kvm2", 500, settled), host("kvm3", 200)]) == {"guest1": None}
+    assert destinations_of([request(1, 300)], [host("kvm2", 500, settled), host("kvm3", 200)]) == {"guest1": None}
 
 
 def test_the_cost_function_chooses_between_valid_plans() -> None:
@@ -109,23 +109,23 @@ def test_the_cost_function_chooses_between_valid_plans() -> None:
 
 
 def test_every_placement_counts_for_the_next() -> None:
-    assert where([request(1, 200), request(2, 200)], [host("kvm2", 300)]) == {"guest1": "kvm2", "guest2": None}
+    assert destinations_of([request(1, 200), request(2, 200)], [host("kvm2", 300)]) == {"guest1": "kvm2", "guest2": None}
 
 
 def test_equal_guests_are_spread_over_equal_hosts() -> None:
-    found = where([request(number, 100) for number in range(4)], [host("kvm2", 1000), host("kvm3", 1000)])
+    found = destinations_of([request(number, 100) for number in range(4)], [host("kvm2", 1000), host("kvm3", 1000)])
     assert sorted(filter(None, found.values())) == ["kvm2", "kvm2", "kvm3", "kvm3"]
 
 
 def test_a_pinned_domain_is_placed_first_and_takes_its_memory() -> None:
     first, second = request(1, 200), request(2, 250)
-    found = where([first, second], [host("kvm2", 300), host("kvm3", 100)], {first.uuid: "kvm2"})
+    found = destinations_of([first, second], [host("kvm2", 300), host("kvm3", 100)], {first.uuid: "kvm2"})
     assert found == {"guest1": "kvm2", "guest2": None}
 
 
 def test_a_pin_to_a_host_that_is_no_candidate_is_kept() -> None:
     only = request(1, 200)
-    assert where([only], [host("kvm2", 300)], {only.uuid: "kvm9"}) == {"guest1": "kvm9"}
+    assert destinations_of([only], [host("kvm2", 300)], {only.uuid: "kvm9"}) == {"guest1": "kvm9"}
 
 
 def test_an_unplaced_domain_has_a_verdict_of_every_host() -> None:
@@ -140,7 +140,7 @@ def test_an_unplaced_domain_has_a_verdict_of_every_host() -> None:
 def test_no_host_exceeds_its_capacity_whatever_the_order_of_the_input(sizes: list[int], rooms: list[int], seed: int) -> None:
     requests = [request(number, mib) for number, mib in enumerate(sizes)]
     hosts = [host(f"kvm{number + 2}", mib) for number, mib in enumerate(rooms)]
-    found = where(requests, hosts)
+    found = destinations_of(requests, hosts)
     for candidate in hosts:
         assert sum(one.memory_mib for one in requests if found[one.name] == candidate.name) <= candidate.capacity_mib
     for one in requests:
@@ -150,4 +150,4 @@ def test_no_host_exceeds_its_capacity_whatever_the_order_of_the_input(sizes: lis
     shuffled = random.Random(seed)
     shuffled.shuffle(requests)
     shuffled.shuffle(hosts)
-    assert where(requests, hosts) == found
+    assert destinations_of(requests, hosts) == found

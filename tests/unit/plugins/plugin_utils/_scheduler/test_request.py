@@ -141,7 +141,7 @@ TRUE_PARTS = f.request(
 
 
 @st.composite
-def spoilt(draw: st.DrawFn) -> t.Any:
+def damaged_requests(draw: st.DrawFn) -> t.Any:
     """A true request in which one part, however deep, is replaced by anything."""
     needs = json.loads(json.dumps(TRUE_PARTS))
     key = draw(st.sampled_from(sorted(needs)))
@@ -154,7 +154,7 @@ def spoilt(draw: st.DrawFn) -> t.Any:
 
 
 @settings(max_examples=400, deadline=None)
-@given(ANYTHING | spoilt())
+@given(ANYTHING | damaged_requests())
 def test_any_json_is_refused_or_can_be_checked(needs: t.Any) -> None:
     try:
         asked = Request.from_needs(needs, "u", "web1", "kvm1", "h")

@@ -33,7 +33,7 @@ def by_verdicts(asked: Request, hosts: Fleet) -> list[str]:
     return [verdict.host for verdict in sorted(passed, key=lambda verdict: (-verdict.weight, verdict.host))]
 
 
-def motley(seed: int) -> tuple[Request, Fleet]:
+def mixed_fleet(seed: int) -> tuple[Request, Fleet]:
     """A domain, and hosts of every kind: full ones, silent ones, in maintenance, without its label, with moves, with wishes of their own."""
     chance = random.Random(seed)
     states = []
@@ -55,7 +55,7 @@ def motley(seed: int) -> tuple[Request, Fleet]:
 
 @pytest.mark.parametrize("seed", range(400))
 def test_the_fast_choice_has_the_order_of_the_full_verdicts(seed: int) -> None:
-    asked, hosts = motley(seed)
+    asked, hosts = mixed_fleet(seed)
     assert list(hosts_by_weight(asked, hosts, sorted(hosts.states), DEFAULT_FILTERS)) == by_verdicts(asked, hosts)
 
 

@@ -12,14 +12,14 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._sch
 WEIGHERS = {weigher.name: weigher for weigher in DEFAULT_WEIGHERS}
 
 
-def raw(name: str, asked: Request, there: HostState, *others: HostState) -> float:
+def raw_weight(name: str, asked: Request, there: HostState, *others: HostState) -> float:
     return WEIGHERS[name].raw_weights(asked, [there], fleet(there, *others))[0]
 
 
 def test_free_memory_and_free_cpu_exclude_the_domain_itself() -> None:
     there = host("kvm2", domain("db1", 512, 2), records=[record("web1", "kvm1", "kvm2", memory_mib=700, vcpus=3)])
-    assert raw("free_memory", request(), there) == 8192 - 512
-    assert raw("free_cpu", request(), there) == 64 - 2
+    assert raw_weight("free_memory", request(), there) == 8192 - 512
+    assert raw_weight("free_cpu", request(), there) == 64 - 2
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("soft-affinity", 2), ("soft-anti-affinity", -2), ("affinity", 0), ("anti-affinity", 0)])
@@ -27,14 +27,14 @@ def test_soft_groups_count_the_other_members(policy: str, expected: int) -> None
     group = {"name": "web", "policy": policy}
     booked = record("web1", "kvm1", "kvm2", group=group)
     there = host("kvm2", domain("web2", group=group), domain("web3", group=group), records=[booked])
-    assert raw("soft_groups", request(group=group), there) == expected
-    assert raw("soft_groups", request(), there) == 0
+    assert raw_weight("soft_groups", request(group=group), there) == expected
+    assert raw_weight("soft_groups", request(), there) == 0
 
 
 def test_the_moves_weigher_counts_started_moves_in_both_directions() -> None:
     records = [record("a", "kvm1", "kvm2", "running"), record("b", "kvm2", "kvm3", "running"), record("c", "kvm1", "kvm2", "queued")]
-    assert raw("moves", request(), host(records=records)) == 2
-    assert raw("moves", request("a"), host(records=records)) == 1
+    assert raw_weight("moves", request(), host(records=records)) == 2
+    assert raw_weight("moves", request("a"), host(records=records)) == 1
 
 
 def test_weights_are_normalized_over_the_hosts_that_passed() -> None:

@@ -28,7 +28,7 @@ NewMove = Callable[..., MoveRecord]
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One member that wants certificates, and users for its keys."""
     cluster = Cluster(tmp_path_factory.mktemp("guarded") / "cluster")
     try:
@@ -39,7 +39,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_first_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_SECONDS", 1.0)
 
 
@@ -56,11 +56,11 @@ def refusal(cluster: Cluster, prefix: str = "/fleet", **changes: t.Any) -> Kvmfl
     return refused.value
 
 
-def test_a_ledger_works_with_a_client_certificate_and_a_password(guarded: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
-    ledger = open_cluster_ledger(guarded)
+def test_a_ledger_works_with_a_client_certificate_and_a_password(secured_cluster: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
+    ledger = open_cluster_ledger(secured_cluster)
     with ledger.hold_lock("host-a"):
         stored = advance_record(ledger, ledger.open_record(new_move()), s.SCHEDULED, s.CANCELLED)
-    assert open_cluster_ledger(guarded).read_record(stored.record.record_id) == stored
+    assert open_cluster_ledger(secured_cluster).read_record(stored.record.record_id) == stored
     assert ledger.verify_audit() == []
 
 
@@ -72,22 +72,22 @@ def test_a_ledger_works_with_a_client_certificate_and_a_password(guarded: Cluste
         ({"user": None, "password": None}, Forbidden, "requires authentication.*kvmfleet_etcd"),
     ],
 )
-def test_a_wrong_user_is_forbidden(guarded: Cluster, changes: dict[str, t.Any], error: type[KvmfleetError], named: str) -> None:
-    found = refusal(guarded, **changes)
+def test_a_wrong_user_is_forbidden(secured_cluster: Cluster, changes: dict[str, t.Any], error: type[KvmfleetError], named: str) -> None:
+    found = refusal(secured_cluster, **changes)
     assert isinstance(found, error)
     assert re.search(named, str(found))
 
 
-def test_a_prefix_without_permission_is_forbidden_and_the_grant_named(guarded: Cluster) -> None:
-    found = refusal(guarded, prefix="/other")
+def test_a_prefix_without_permission_is_forbidden_and_the_grant_named(secured_cluster: Cluster) -> None:
+    found = refusal(secured_cluster, prefix="/other")
     assert isinstance(found, Forbidden)
     assert "The etcd user 'fleet' may not use the ledger" in str(found)
     assert "etcdctl role grant-permission --prefix=true ROLE readwrite /other/" in str(found)
 
 
-def test_invalid_certificates_are_refused_with_the_reason(guarded: Cluster, brief: None) -> None:
-    ours = Authority(guarded.folder / "tls")
-    others = Authority.made(guarded.folder / "others")
+def test_invalid_certificates_are_refused_with_the_reason(secured_cluster: Cluster, short_first_wait: None) -> None:
+    ours = Authority(secured_cluster.folder / "tls")
+    others = Authority.made(secured_cluster.folder / "others")
     ours.issue("old", days=-1)
     others.issue("client")
     for changes, named in (
@@ -96,15 +96,15 @@ def test_invalid_certificates_are_refused_with_the_reason(guarded: Cluster, brie
         ({"cert_file": ours.certificate("old"), "key_file": ours.key("old")}, "client certificate"),
         ({"cert_file": others.certificate("client"), "key_file": others.key("client")}, "client certificate"),
     ):
-        found = refusal(guarded, **changes)
+        found = refusal(secured_cluster, **changes)
         assert isinstance(found, Unreachable)
         assert re.search(named, str(found)), str(found)
 
 
-def test_a_client_certificate_with_a_common_name_is_refused_for_a_user(guarded: Cluster) -> None:
-    ours = Authority(guarded.folder / "tls")
+def test_a_client_certificate_with_a_common_name_is_refused_for_a_user(secured_cluster: Cluster) -> None:
+    ours = Authority(secured_cluster.folder / "tls")
     ours.issue("named", subject="/CN=fleet")
-    assert "no client certificate with a CommonName" in str(refusal(guarded, cert_file=ours.certificate("named"), key_file=ours.key("named")))
+    assert "no client certificate with a CommonName" in str(refusal(secured_cluster, cert_file=ours.certificate("named"), key_file=ours.key("named")))
 
 
 @pytest.mark.parametrize("error", [ssl.SSLEOFError(), ssl.SSLZeroReturnError(), ConnectionResetError(), BrokenPipeError()])
@@ -112,53 +112,53 @@ def test_an_ended_connection_has_one_message_with_and_without_tls(error: OSError
     assert str(connection._unanswered_error(error, 5, "it hung up")) == "it hung up"
 
 
-def test_a_mismatch_of_tls_between_client_and_member_is_named(guarded: Cluster, member: Cluster, brief: None) -> None:
+def test_a_mismatch_of_tls_between_client_and_member_is_named(secured_cluster: Cluster, member: Cluster, short_first_wait: None) -> None:
     with pytest.raises(KvmfleetError, match=r"check whether it supports TLS|does not speak TLS"):
         open_ledger(member.location("/tests/tls"), {"tls": True})
     with pytest.raises(KvmfleetError, match="it requires TLS"):
-        open_ledger(guarded.location("/fleet"))
+        open_ledger(secured_cluster.location("/fleet"))
 
 
-def test_a_member_whose_certificate_has_expired_is_named(guarded: Cluster, brief: None) -> None:
-    ours = Authority(guarded.folder / "tls")
+def test_a_member_whose_certificate_has_expired_is_named(secured_cluster: Cluster, short_first_wait: None) -> None:
+    ours = Authority(secured_cluster.folder / "tls")
     ours.issue("member", days=-1)
-    guarded.signal(1, "kill")
-    guarded.start(1)
+    secured_cluster.signal(1, "kill")
+    secured_cluster.start(1)
     try:
-        found = refusal(guarded)
+        found = refusal(secured_cluster)
         assert "its certificate is not accepted: certificate has expired" in str(found)
     finally:
         ours.issue("member")
-        guarded.signal(1, "kill")
-        guarded.start(1)
-        guarded.wait(guarded.members)
+        secured_cluster.signal(1, "kill")
+        secured_cluster.start(1)
+        secured_cluster.wait(secured_cluster.members)
 
 
-def test_an_expired_auth_token_is_replaced(guarded: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
-    ledger = open_cluster_ledger(guarded)
+def test_an_expired_auth_token_is_replaced(secured_cluster: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
+    ledger = open_cluster_ledger(secured_cluster)
     stored = ledger.open_record(new_move())
     # A member that begins anew knows no token any more.
-    guarded.signal(1, "kill")
-    guarded.start(1)
+    secured_cluster.signal(1, "kill")
+    secured_cluster.start(1)
     assert advance_record(ledger, stored, s.SCHEDULED).version == 2
 
 
-def test_a_change_of_users_does_not_disturb_open_sessions(guarded: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
-    ledger = open_cluster_ledger(guarded)
+def test_a_change_of_users_does_not_disturb_open_sessions(secured_cluster: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
+    ledger = open_cluster_ledger(secured_cluster)
     stored = ledger.open_record(new_move())
-    guarded.call("auth/user/add", {"name": "another", "password": "x"}, token=guarded.root_token())
+    secured_cluster.call("auth/user/add", {"name": "another", "password": "x"}, token=secured_cluster.root_token())
     assert advance_record(ledger, stored, s.SCHEDULED).version == 2
 
 
-def test_a_read_only_user_can_read_and_not_write(guarded: Cluster, new_move: NewMove) -> None:
-    stored = open_cluster_ledger(guarded).open_record(new_move())
-    token = guarded.root_token()
+def test_a_read_only_user_can_read_and_not_write(secured_cluster: Cluster, new_move: NewMove) -> None:
+    stored = open_cluster_ledger(secured_cluster).open_record(new_move())
+    token = secured_cluster.root_token()
     keys = {"key": "L2ZsZWV0Lw==", "range_end": "L2ZsZWV0MA=="}
-    guarded.call("auth/role/add", {"name": "reader"}, token=token)
-    guarded.call("auth/role/grant", {"name": "reader", "perm": {"permType": "READ", **keys}}, token=token)
-    guarded.call("auth/user/add", {"name": "reader", "password": "y"}, token=token)
-    guarded.call("auth/user/grant", {"user": "reader", "role": "reader"}, token=token)
-    ledger = open_cluster_ledger(guarded, user="reader", password="y")
+    secured_cluster.call("auth/role/add", {"name": "reader"}, token=token)
+    secured_cluster.call("auth/role/grant", {"name": "reader", "perm": {"permType": "READ", **keys}}, token=token)
+    secured_cluster.call("auth/user/add", {"name": "reader", "password": "y"}, token=token)
+    secured_cluster.call("auth/user/grant", {"user": "reader", "role": "reader"}, token=token)
+    ledger = open_cluster_ledger(secured_cluster, user="reader", password="y")
     assert ledger.read_record(stored.record.record_id) == stored
     with pytest.raises(Forbidden, match="'reader' may not use"):
         ledger.open_record(new_move())

@@ -129,7 +129,7 @@ def test_a_closed_record_leaves_no_holder_key(store: EtcdStore, ledger: EtcdLedg
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[Cluster]:
+def small_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A member whose database has room for little."""
     cluster = Cluster(tmp_path / "small")
     try:
@@ -139,8 +139,8 @@ def small(tmp_path: Path) -> Iterator[Cluster]:
         cluster.down()
 
 
-def test_a_full_database_is_reported_and_nothing_is_lost(small: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
-    ledger = t.cast(EtcdLedger, open_ledger(small.location()))
+def test_a_full_database_is_reported_and_nothing_is_lost(small_cluster: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
+    ledger = t.cast(EtcdLedger, open_ledger(small_cluster.location()))
     stored = ledger.open_record(new_move())
 
     def fill() -> None:
@@ -152,7 +152,7 @@ def test_a_full_database_is_reported_and_nothing_is_lost(small: Cluster, new_mov
     with pytest.raises(Internal, match="is full"):
         advance_record(ledger, stored, s.SCHEDULED)
     assert ledger.read_record(stored.record.record_id) == stored
-    _make_room(small)
+    _make_room(small_cluster)
     assert advance_record(ledger, stored, s.SCHEDULED).version == 2
     assert ledger.verify_audit() == []
 

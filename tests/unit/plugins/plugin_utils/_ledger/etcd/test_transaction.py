@@ -33,12 +33,12 @@ def is_change(call: str, request: dict[str, t.Any]) -> bool:
     return call == "kv/txn" and any("request_put" in act for act in request["success"])
 
 
-def succeeds(store: EtcdStore, request: dict[str, t.Any]) -> bool:
+def send_again(store: EtcdStore, request: dict[str, t.Any]) -> bool:
     """Send a transaction as it was sent before; return whether it did something."""
     return store.client.run_transaction(request["compare"], request["success"], request["failure"]).succeeded
 
 
-def lose(proxy: Proxy, times: int) -> None:
+def lose_answers(proxy: Proxy, times: int) -> None:
     """Let the answers to that many changes get lost."""
     left = [times]
 
@@ -56,12 +56,12 @@ def test_a_change_whose_answer_was_lost_is_made_once(
     proxied_ledger: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, times: int
 ) -> None:
     proxied_ledger.open_record(new_move("before"))
-    lose(proxy, times)
+    lose_answers(proxy, times)
     stored = proxied_ledger.open_record(new_move("web1"))
     assert (stored.version, stored.record.generation) == (1, 1)
-    lose(proxy, times)
+    lose_answers(proxy, times)
     stored = advance_record(proxied_ledger, stored, s.SCHEDULED)
-    lose(proxy, times)
+    lose_answers(proxy, times)
     stored = advance_record(proxied_ledger, stored, s.CANCELLED)
     assert stored.version == 3
     assert len(store.lines()) == 4
@@ -70,7 +70,7 @@ def test_a_change_whose_answer_was_lost_is_made_once(
 
 
 def test_the_lost_answer_of_the_first_change_of_a_process_is_handled(proxied_ledger: EtcdLedger, proxy: Proxy, store: EtcdStore, new_move: NewMove) -> None:
-    lose(proxy, 1)
+    lose_answers(proxy, 1)
     assert proxied_ledger.open_record(new_move()).version == 1
     assert len(store.lines()) == 1
 
@@ -102,7 +102,7 @@ def test_a_request_that_arrives_after_its_retry_changes_nothing(proxied_ledger: 
     proxied_ledger.open_record(record)
     late = [request for call, request in proxy.asked if is_change(call, request)][-1]
     before = {name: store.read(name) for name in store.names()}
-    assert not succeeds(store, late)
+    assert not send_again(store, late)
     assert {name: store.read(name) for name in store.names()} == before
 
 
@@ -111,7 +111,7 @@ def test_a_request_that_arrives_after_a_later_one_of_its_writer_changes_nothing(
     for value in ("first", "second"):
         proxied_ledger._writer.write_unit([], [put_key(key, value)], ())
     first = next(request for call, request in proxy.asked if is_change(call, request) and put_key(key, "first") in request["success"])
-    assert not succeeds(store, first)
+    assert not send_again(store, first)
     assert store.read("key") == b"second"
 
 

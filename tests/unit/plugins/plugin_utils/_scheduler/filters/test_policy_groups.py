@@ -14,7 +14,7 @@ TOGETHER = {"name": "web", "policy": "affinity"}
 APART = {"name": "web", "policy": "anti-affinity"}
 
 
-def apart(most: int) -> dict[str, t.Any]:
+def apart_group(most: int) -> dict[str, t.Any]:
     return {**APART, "max_per_host": most}
 
 
@@ -51,7 +51,7 @@ def test_affinity_counts_a_leaving_member_at_its_destination() -> None:
     [(1, ["a"], False), (2, ["a"], True), (2, ["a", "b"], False), (1, [], True), (None, ["a"], False)],
 )
 def test_anti_affinity_permits_up_to_max_per_host_members(most: int | None, members: list[str], passes: bool) -> None:
-    group = APART if most is None else apart(most)
+    group = APART if most is None else apart_group(most)
     there = host("kvm2", *(domain(name, group=group) for name in members))
     assert (judge_with("anti_affinity", request(group=group), there).reason is None) == passes
 
