@@ -34,7 +34,7 @@ class _WritePolicies(t.TypedDict):
 
 
 def read_policies(uri: str, work: _ReadPolicies) -> Result:
-    """Return C(domain) (uuid, name, what it does, whether it is busy) and C(definitions), the policy's XML in each. Changes nothing."""
+    """Return C(domain) (its UUID, its name, its state, whether it is busy) and C(definitions), the policy's XML in each. Changes nothing."""
     host = open_host(check_uri(uri, "uri"))
     try:
         info = host.find_domain(name=work.get("name"), uuid=work.get("uuid"))
@@ -44,7 +44,7 @@ def read_policies(uri: str, work: _ReadPolicies) -> Result:
 
 
 def write_policies(uri: str, work: _WritePolicies) -> Result:
-    """Work C(work["change"]) into the definitions as they are now; what is the same already is not written."""
+    """Apply C(work["change"]) to the current definitions; a definition that does not change is not written."""
     host = open_host(check_uri(uri, "uri"))
     try:
         before = host.read_policies(work["uuid"])
@@ -60,7 +60,7 @@ def _describe_domain(info: domain_states.DomainInfo) -> Result:
 
 
 def _write_definitions(host: LibvirtHost, work: _WritePolicies, before: Definitions, after: Definitions) -> None:
-    """Write each definition that differs, both in one call where they are to be the same."""
+    """Write each definition that differs, both in one call if they are to be the same."""
     differing = [scope for scope in sorted(before) if not is_same_policy(before[scope], after[scope])]
     texts = {after[scope]: [twin for twin in differing if after[twin] == after[scope]] for scope in differing}
     written: t.List[str] = []

@@ -55,7 +55,7 @@ class StoppedDomain(t.TypedDict):
 class DomainShutdown:
     """The shutdown of one domain.
 
-    :arg wait_seconds: how long to wait until it is.
+    :arg wait_seconds: how long to wait until the domain is off.
     :arg start_again: whether to note on the host that it is to be started again.
     """
 
@@ -124,7 +124,7 @@ class DomainShutdown:
     def poll_domain(self) -> t.Optional[StoppedDomain]:
         """Return C(reason) and C(elapsed_seconds) of a domain that is off, and null otherwise; the request is repeated from time to time.
 
-        Raises L(InvalidState) if the domain left, L(TimedOut) if it still runs at the end of the time.
+        Raises L(InvalidState) if the domain left this host, L(TimedOut) if it still runs at the end of the time.
         """
         try:
             view = self.host.view_domain(self.info.uuid)
@@ -202,7 +202,7 @@ class ShutdownResult:
     """The result for one domain.
 
     :arg changed: whether a shutdown of it was requested, or would be.
-    :arg reason: how it stopped; null if it did not, or only would.
+    :arg reason: how it stopped; null if it did not stop, or in check mode.
     """
 
     uuid: str

@@ -104,7 +104,7 @@ class StartOptions(t.TypedDict):
 
 @dataclasses.dataclass
 class DomainStart:
-    """One domain that is to run."""
+    """The start of one domain."""
 
     host: Host
     info: domain_states.DomainInfo

@@ -111,7 +111,7 @@ class ArrivalEvents:
         self._news.set()
 
     def wait_for_news(self, seconds: float) -> None:
-        """Sleep for so long, or until a guest arrives or L(wake_up) is called."""
+        """Sleep for that time, or until a guest arrives or L(wake_up) is called."""
         self._news.wait(seconds)
         self._news.clear()
 

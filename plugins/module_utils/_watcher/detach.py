@@ -241,7 +241,7 @@ class SpareProcess:
 
 
 def _serve_request(function: Function, reader: int, writer: int) -> t.NoReturn:
-    """Wait for the argument, whose end is the end of the stream; a stream that ends empty or torn asks for nothing."""
+    """Wait for the argument, whose end is the end of the stream; an empty or torn stream is no request."""
     status = 1
     try:
         with os.fdopen(reader, encoding="utf-8") as stream:

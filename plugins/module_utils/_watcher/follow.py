@@ -32,9 +32,9 @@ from .journal import ABORT_PREFIX, FORCE_PREFIX, JobController, Journal
 
 POLL_SECONDS = 0.25
 FORCING_POLL_SECONDS = 0.05
-# After the cap was lifted: what is left may be gone within a tenth of a second, and only what was measured of the link by then predicts the pause.
+# After the cap was lifted: the rest may be sent within a tenth of a second, and the downtime is predicted from the rate that was measured until then.
 MEASURING_POLL_SECONDS = 0.02
-# The shortest pause while an iteration is expected to end.
+# The shortest time between two polls, while an iteration is expected to end.
 ATTENTIVE_POLL_SECONDS = 0.05
 
 FORCE_NOTE = "force_complete"
@@ -88,7 +88,7 @@ class Follower:
         return self._attentive_pause() if self._limits.downtime.is_attentive else POLL_SECONDS
 
     def _attentive_pause(self) -> float:
-        """See the end of an iteration when it is expected, and never later than a tenth of its length: empty pages make it come sooner."""
+        """Return the time until the expected end of the iteration, at most a tenth of its length so far: empty pages end an iteration earlier."""
         if not self._watched.iterations.remaining:
             # Nothing is sent yet, or no longer.
             return POLL_SECONDS
@@ -141,7 +141,7 @@ class Follower:
         self._journal.enter_status(s.RUNNING_POST_COPY if in_post_copy else s.RUNNING)
         self._asked += self._take_intents()
         while self._asked:
-            self._heed_intent(host, self._asked.pop(0), in_post_copy)
+            self._handle_intent(host, self._asked.pop(0), in_post_copy)
         self.is_broken = reason == domain_states.POST_COPY_FAILED
         if reason == domain_states.POST_COPY:
             self._watch_post_copy(host, stats, elapsed)
@@ -235,8 +235,8 @@ class Follower:
         record, folder = self._journal.record, self._journal.folder
         return control_files.take_intents(self._uuid, str(record.id), record.generation, folder) if folder else []
 
-    def _heed_intent(self, host: Host, intent: control_files.Intent, in_post_copy: bool) -> None:
-        """Carry out the intents. Each is taken once; an abort that may not have arrived is repeated at the next poll."""
+    def _handle_intent(self, host: Host, intent: control_files.Intent, in_post_copy: bool) -> None:
+        """Carry out an intent. Each is taken once; an abort that may not have arrived is repeated at the next poll."""
         try:
             refusal = self._do_intent(host, intent, in_post_copy)
         except KvmfleetError as error:

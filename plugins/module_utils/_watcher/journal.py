@@ -101,12 +101,12 @@ class Journal:
         self.record = dataclasses.replace(self.record, result=dataclasses.replace(self.record.result, elapsed_ms=elapsed_ms))
 
     def keep_forcing(self, rung: t.Optional[str], predicted_ms: t.Optional[int]) -> None:
-        """Keep the current rung of forcing and the predicted pause; written with the next figures."""
+        """Keep the current rung of forcing and the predicted downtime; written with the next figures."""
         result = dataclasses.replace(self.record.result, rung=rung, predicted_downtime_ms=predicted_ms)
         self.record = dataclasses.replace(self.record, result=result)
 
     def write_allowance(self, action: SetDowntime) -> None:
-        """Write the reason for which a longer pause was allowed, if there is one, and keep the predicted pause."""
+        """Write the reason for which a longer downtime was allowed, if there is one, and keep the predicted downtime."""
         if action.predicted_ms is not None:
             result = dataclasses.replace(self.record.result, predicted_downtime_ms=action.predicted_ms)
             self.record = dataclasses.replace(self.record, result=result)
@@ -184,7 +184,7 @@ class JobController:
         return self._do_act(act, lambda: host.abort_job(self._uuid), (InvalidState, NotSupported))
 
     def allow_downtime(self, host: Host, milliseconds: int) -> bool:
-        """Allow a pause; a step of the ramp is not an event of the record. Returns whether libvirt accepted it."""
+        """Allow a downtime; a step of the ramp is not an event of the record. Returns whether libvirt accepted it."""
         return self._ask_libvirt("downtime", lambda: host.set_max_downtime_ms(self._uuid, milliseconds)) is None
 
     def force_job(self, host: Host, action: ForceAction) -> t.Optional[KvmfleetError]:

@@ -116,12 +116,12 @@ class Mover(threading.Thread):
         self.waits = False
         self._why_now = why
 
-    def heed_while_waiting(self) -> bool:
-        """Honour an abort while the move waits for its turn; returns whether it was cancelled. An adopted move handles it when it is followed."""
+    def handle_intents_while_waiting(self) -> bool:
+        """Carry out an abort while the move waits for its admission; return whether the move was cancelled. An adopted move handles it when it is followed."""
         if self.is_adopted:
             return False
         try:
-            self._heed_before_job()
+            self._handle_intents_before_job()
         except Aborted as error:
             self.journal.note_event("abort_end", "The move had not started.")
             self.cancel_move(s.REASON_OPERATOR, error.message)
@@ -162,7 +162,7 @@ class Mover(threading.Thread):
         self.journal.wait_for(f"waits for attempt {tries + 1} of {MAX_TRIES}: {destination} dropped the login of this host's libvirt")
         until = self._clock() + retry_pause_seconds(tries, _RANDOM.random())
         while self._clock() < until:
-            self._heed_before_job()
+            self._handle_intents_before_job()
             self._sleep(_INTENT_POLL_SECONDS)
         self.journal.wait_for(None)
 
@@ -195,7 +195,7 @@ class Mover(threading.Thread):
         if not info.view.active or info.view.job != domain_states.JOB_NONE:
             raise InvalidState(f"Domain {self.order.name} is {info.view.describe()} with job '{info.view.job}' on its source host. Nothing was started.")
         self.journal.record = dataclasses.replace(self.journal.record, before=self._read_before(host, info))
-        self._heed_before_job()
+        self._handle_intents_before_job()
         self._make_targets()
         self._keep_connection()
         self._arrivals.expect_at(self.order.destination_uri)
@@ -232,7 +232,7 @@ class Mover(threading.Thread):
         self.journal.record = dataclasses.replace(record, connection=connection)
 
     def _drop_post_copy(self) -> None:
-        """Ask for the job without post-copy. The record keeps the flags that were planned, and the parameters that are used."""
+        """Request the job without post-copy. The record keeps the flags that were planned, and the parameters that are used."""
         flags = tuple(flag for flag in self.order.flags if flag != "POSTCOPY")
         parameters = {name: value for name, value in self.order.parameters.items() if name != "bandwidth.postcopy"}
         self.order = dataclasses.replace(self.order, flags=flags, parameters=parameters)
@@ -249,7 +249,7 @@ class Mover(threading.Thread):
             finally:
                 destination.close()
 
-    def _heed_before_job(self) -> None:
+    def _handle_intents_before_job(self) -> None:
         """Carry out an abort that arrives before the job exists; any other intent has to wait for the job."""
         for intent in self._take_intents():
             if intent.act == control_files.ABORT:

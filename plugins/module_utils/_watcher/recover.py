@@ -22,7 +22,7 @@ from .journal import Journal
 
 # How long to try; then the record is an error, and the next run tries again.
 RECOVER_SECONDS = 900.0
-# How long a link that may have survived is given to move a byte.
+# The time in which a link that may have survived must move a byte.
 UNATTENDED_SECONDS = 30.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 15.0
@@ -66,7 +66,7 @@ class Recovery:
             except Unreachable:
                 pass  # the link that broke the migration often also carries this query: try again
             except KvmfleetError as error:
-                # A migration that ends meanwhile refuses, too, and a lock that is held is free the next time.
+                # libvirt also refuses if the migration has ended in the meantime, or if a lock is held that is free at the next try.
                 self._note_once("recover_refused", error)
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -49,9 +49,9 @@ MAX_CALLS = 16
 class Window:
     """Starts movers in their order, and those that wait for their admission after it. A running move is always watched to its end.
 
-    :arg parallel: as many guests are under way at most. One that runs at its destination makes room for the next, while libvirt ends its source;
+    :arg parallel: the maximum number of guests that move at the same time. One that runs at its destination frees its slot, while libvirt ends its source;
       of both together there are no more than C(MAX_CALLS), unless C(parallel) itself is more.
-    :arg pause: sleeps so many seconds, or less where something has changed.
+    :arg pause: sleeps for that many seconds, or less if something has changed.
     """
 
     def __init__(self, movers: t.Sequence[Mover], parallel: int, heartbeat: Heartbeat, turns: Admissions, pause: t.Callable[[float], None]) -> None:
@@ -68,14 +68,14 @@ class Window:
             self._running = [mover for mover in self._running if mover.is_alive()]
             if self._waiting and not self._heartbeat.is_fresh():
                 self._cancel_waiting()
-            self._waiting = [mover for mover in self._waiting if not mover.heed_while_waiting()]
-            self._heed_admissions()
+            self._waiting = [mover for mover in self._waiting if not mover.handle_intents_while_waiting()]
+            self._apply_admissions()
             self._start_movers()
             self._pause(TICK_SECONDS)
         self._heartbeat.remove_file()
         self._turns.remove_file()
 
-    def _heed_admissions(self) -> None:
+    def _apply_admissions(self) -> None:
         """Start the moves that are admitted, before all others because capacity is reserved for them; end the moves that were given up."""
         waiting = [mover for mover in self._waiting if mover.waits]
         if not waiting:
@@ -115,7 +115,7 @@ Facts = t.Dict[str, Json]
 
 
 def forget_seen_hosts(run_id: str, folder: str = RUN_FOLDER) -> None:
-    """Remove what an earlier watcher of this run has seen."""
+    """Remove the facts that an earlier watcher of this run has written."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(seen_path(run_id, folder))
 
@@ -125,7 +125,7 @@ def write_seen_hosts(orders: t.Sequence[StartOrder], run_id: str, open_host: t.C
     uris = sorted({uri for order in orders for uri in (order.source_uri, order.destination_uri)})
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
         answers = list(pool.map(lambda uri: _ask_host(uri, open_host), uris))
-    # It only saves other processes a query: if it cannot be written, they query the hosts themselves.
+    # The file only saves other processes a query: if it cannot be written, they query the hosts themselves.
     with contextlib.suppress(OSError):
         write_json(seen_path(run_id, folder), {"seen": {uri: answer for uri, answer in zip(uris, answers) if answer}})
 
@@ -200,7 +200,7 @@ def _open_journal(order: StartOrder, watcher: Watcher, ownership: Ownership, fol
 
 
 def _take_lock(order: StartOrder, folder: str) -> t.Tuple[StartOrder, Ownership]:
-    """Take the domain's lock. Return the order with the record and the generation that hold now."""
+    """Take the domain's lock. Return the order with the record and the generation that are valid now."""
     ownership = Ownership(order.uuid, folder)
     if not order.adopt:
         ownership.begin_record(str(order.record.id), order.record.generation)

@@ -168,7 +168,7 @@ class Settlement:
         while True:
             readings = self._read_hosts()
             if readings and outcome.is_running(readings[1]):
-                # Also if it is gone at the next reading: its newer writes must not be combined with its older memory on the source.
+                # Also if the guest is gone at the next query: its newer writes must not be combined with its older memory on the source.
                 self._move = dataclasses.replace(self._move, ran_there=True)
             verdict = outcome.judge_outcome(*readings, self._move) if readings else outcome.Verdict(outcome.WAIT, otherwise=outcome.REASON_UNCLEAR)
             if readings and verdict.reason == outcome.REASON_UNREACHABLE and self._unanswered.wait_for_answer(*readings, self._move):
@@ -321,7 +321,7 @@ class Settlement:
             self._try_act("resume_source", lambda: self._connect_host("source").resume_domain(self._uuid))
 
     def _try_act(self, act: str, call: t.Callable[[], None]) -> bool:
-        """Write the act, then do it. A failure is noted, and the next reading shows the resulting state."""
+        """Write the act, then do it. A failure is noted, and the next query shows the resulting state."""
         self._journal.intend_act(act)
         try:
             call()

@@ -584,9 +584,9 @@ def leave_order(order: StartOrder, act: str, folder: pathlib.Path) -> Intent:
 def test_an_abort_of_a_queued_move_connects_to_no_host(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
-    assert mover.heed_while_waiting() is False
+    assert mover.handle_intents_while_waiting() is False
     intent = leave_order(order, ABORT, tmp_path)
-    assert mover.heed_while_waiting() is True
+    assert mover.handle_intents_while_waiting() is True
     state = state_in(tmp_path)
     assert (state["status"], state["reason"], state["answers"][intent.id]) == (s.CANCELLED, "operator", {})
     events = [line["status"] for line in state["history"]]
@@ -600,7 +600,7 @@ def test_a_queued_move_cannot_be_forced_and_stays_queued(fleet: FakeFleet, tmp_p
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
     intent = leave_order(order, act, tmp_path)
-    assert mover.heed_while_waiting() is False
+    assert mover.handle_intents_while_waiting() is False
     assert state_in(tmp_path)["answers"][intent.id]["error_code"] == "invalid_state"
     assert state_in(tmp_path)["status"] == s.QUEUED
 
@@ -611,7 +611,7 @@ def test_an_adopted_move_is_cancelled_only_after_its_job_ended(fleet: FakeFleet,
     order = order_of(record_of(status=s.RUNNING), adopt=True)
     mover = mover_of(fleet, order, tmp_path)
     leave_order(order, ABORT, tmp_path)
-    assert mover.heed_while_waiting() is False
+    assert mover.handle_intents_while_waiting() is False
     mover.run()
     state = state_in(tmp_path)
     assert migration.ended.is_set()

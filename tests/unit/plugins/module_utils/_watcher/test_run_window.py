@@ -43,7 +43,7 @@ class TimedMove:
     def has_arrived(self) -> bool:
         return self.started_at is not None and self.arrives_after is not None and self._clock() >= self.started_at + self.arrives_after
 
-    def heed_while_waiting(self) -> bool:
+    def handle_intents_while_waiting(self) -> bool:
         assert self.started_at is None, "only what waits is asked"
         if self.abort_at is None or self._clock() < self.abort_at:
             return False
