@@ -50,7 +50,7 @@ class BootRelease:
     """When and by whom a boot was released.
 
     :arg by: C(control), C(token) or C(install).
-    :arg would_start: of C(control): what was not started by that.
+    :arg would_start: of C(control): the guests that a boot without guard would have started.
     :arg token: of C(token): the IDs of the token and of its grant.
     """
 

@@ -21,9 +21,9 @@ class CleanupQuestion:
     """A domain that was evacuated from this host.
 
     :arg record: the ID of the record of that evacuation.
-    :arg defined: the evacuation was to define the domain, not to start it.
-    :arg came_back: by a newer record this host has the domain again.
-    :arg expected: the hosts that have the domain by the ledger.
+    :arg defined: whether the evacuation was to define the domain, not to start it.
+    :arg came_back: whether a newer record states that this host has the domain again.
+    :arg expected: the hosts that have the domain according to the ledger.
     :arg saved: the disks as they were saved of this host.
     """
 
@@ -80,10 +80,10 @@ class CleanupPlan:
 
 @dataclasses.dataclass(frozen=True)
 class QuarantinedDisk:
-    """A file that was put aside, or would be.
+    """A file that was moved to quarantine, or would be.
 
     :arg target: the device of a disk; null for a saved memory image.
-    :arg quarantine: where the file is now; null for one that would be put aside.
+    :arg quarantine: where the file is now; null for one that would be moved.
     """
 
     target: t.Optional[str]
@@ -124,7 +124,7 @@ _QUARANTINE_STATES = (WORKING, COMPLETE, DELETED)
 
 @dataclasses.dataclass(frozen=True)
 class QuarantinedFile:
-    """A file that is put aside.
+    """A file in quarantine.
 
     :arg kind: C(disk) or C(managed_save).
     :arg target: the device of a disk.
@@ -139,7 +139,7 @@ class QuarantinedFile:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise L(ShapeError) for a path that depends on the folder of a process."""
+        """Raise L(ShapeError) for a relative path."""
         for key, path in (("from", self.source), ("to", self.destination)):
             if not os.path.isabs(path):
                 raise ShapeError(key, "an absolute path")
@@ -147,7 +147,7 @@ class QuarantinedFile:
 
 @dataclasses.dataclass(frozen=True)
 class QuarantineManifest:
-    """All files that are put aside for one record of an evacuation.
+    """All files in quarantine for one record of an evacuation.
 
     :arg record: the ID of that record.
     :arg definition: the path of the definition that was kept; null if the domain was not defined any more.
@@ -192,7 +192,7 @@ class QuarantineEntry:
 
 @dataclasses.dataclass(frozen=True)
 class QuarantineListing:
-    """All that was put aside whole on a host, and manifests that cannot be read."""
+    """The complete quarantines of a host, and in C(kept) the manifests that cannot be read."""
 
     quarantined: t.Tuple[QuarantineEntry, ...]
     kept: t.Tuple[QuarantineEntry, ...]
@@ -200,7 +200,7 @@ class QuarantineListing:
 
 @dataclasses.dataclass(frozen=True)
 class QuarantineExpiry:
-    """What was deleted after its retention, and what was kept all the same."""
+    """The quarantines that were deleted after their retention, and those that were kept, with the reason."""
 
     deleted: t.Tuple[QuarantineEntry, ...]
     kept: t.Tuple[QuarantineEntry, ...]

@@ -52,7 +52,7 @@ def locate_volume(where: str, pools: Pools) -> t.Tuple[str, str]:
 
 # Models of memory that keeps its content in a file.
 PERSISTENT_MEMORY = ("nvdimm", "virtio-pmem")
-# What a person calls them.
+# Their names in messages.
 FILE_LABELS = {
     NVRAM: "firmware variables",
     TPM: "TPM state",
@@ -66,7 +66,7 @@ FILE_LABELS = {
     "fw_cfg": "firmware configuration",
 }
 
-# Where libvirt keeps what a definition gives no path for.
+# Libvirt's folders for files whose paths the definition does not give.
 _NVRAM_PATH = "/var/lib/libvirt/qemu/nvram/{name}_VARS.fd"
 _TPM_PATH = "/var/lib/libvirt/swtpm/{uuid}"
 # Files below these folders belong to packages of the distribution, which every host has itself.
@@ -97,7 +97,7 @@ def list_boot_paths(request: DomainRequest) -> t.List[str]:
 
 
 def describe_file(what: str, path: str) -> str:
-    """Return what a message calls a needed file."""
+    """Return the description of a needed file for a message."""
     return f"{FILE_LABELS.get(what, what)} {path}".rstrip()
 
 

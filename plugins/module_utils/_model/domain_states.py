@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-# States of a domain and why it is in them, by the names that virsh prints.
+# States of a domain and their reasons, with the names that virsh prints.
 RUNNING = "running"
 PAUSED = "paused"
 SHUTOFF = "shut off"
@@ -56,7 +56,7 @@ class DomainView:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job has the domain: then whatever changes it would wait in libvirt, and be done later, unasked."""
+        """Whether a job occupies the domain: libvirt would delay a change until the job ends, and then carry it out although nobody waits for it."""
         return self.job != JOB_NONE or self.reason in (POST_COPY, POST_COPY_FAILED)
 
 

@@ -51,7 +51,7 @@ class Evidence:
 
     @property
     def is_of_person(self) -> bool:
-        """Whether it is a person's word."""
+        """Whether it is from a person."""
         return self.origin == PERSON
 
 
@@ -86,7 +86,7 @@ class SourceSilence:
     """A dead host does not answer.
 
     :arg origin: SILENCE.
-    :arg asked_from: who has knocked.
+    :arg asked_from: the host that tried to connect.
     """
 
     KEYS: t.ClassVar[t.Mapping[str, str]] = {"origin": "kind", "asked_from": "from"}
@@ -98,5 +98,5 @@ class SourceSilence:
 
 
 def accept_silence(hosts: t.Sequence[str], by: str, at: str) -> AcceptedSilence:
-    """Return that a person accepts that these hosts do not answer."""
+    """Return the evidence that a person accepts that these hosts do not answer."""
     return AcceptedSilence(ACCEPTED_SILENCE, tuple(hosts), by, at)

@@ -42,7 +42,7 @@ class NumaCell:
 class CpuFacts:
     """A CPU, with the names of the features that it has.
 
-    :arg usable_models: of the most that a guest can be given, the CPU models that the host can run.
+    :arg usable_models: of the best CPU for a guest, the CPU models that the host can run.
     :arg microcode: of the host's own CPU, the version of its microcode.
     """
 
@@ -60,7 +60,7 @@ class Platform:
 
     :arg virt_type: C(kvm) or C(qemu).
     :arg max_vcpus: how many vCPUs a guest can have.
-    :arg cpu: the most that the host can give a guest.
+    :arg cpu: the best CPU that the host can give a guest.
     """
 
     arch: str
@@ -221,7 +221,7 @@ class HostFacts:
     :arg host_uuid: libvirt's UUID; C(host_id) is the host's own ID.
     :arg versions: C(libvirt) and C(hypervisor), as libvirt's numbers.
     :arg memory: C(total_bytes) and C(free_bytes).
-    :arg unverified: traits and facts that could not be told.
+    :arg unverified: traits and facts that could not be determined.
     :arg remembered: the records of moves that the host remembers.
     """
 
@@ -270,7 +270,7 @@ class HostFacts:
 
 @dataclasses.dataclass(frozen=True)
 class GuestPlatform:
-    """What a guest's CPU is compared for."""
+    """The platform for which a guest's CPU is compared."""
 
     arch: str
     virt_type: str

@@ -80,7 +80,7 @@ def _find_problem(parts: t.Match[str]) -> str:
         return f"{parts['host']!r} is neither a host name nor an IP address"
     if parts["user"] is not None and not _USER.fullmatch(parts["user"]):
         return "the part before the @ is not a user name (a password is not allowed there)"
-    # Libvirt parts parameters at both characters, decodes their names, and minds no case.
+    # Libvirt separates parameters at both characters, decodes their names, and ignores case.
     names = [parameter.partition("=")[0] for parameter in re.split("[&;]", parts["query"] or "") if parameter]
     strange = [name for name in names if name not in _PARAMETERS]
     return f"the parameter {strange[0]!r} is not allowed, only {', '.join(sorted(_PARAMETERS))} are" if strange else ""
@@ -100,7 +100,7 @@ def check_migrate_uri(uri: Json) -> str:
 
 # The longest string that libvirt's protocol carries (REMOTE_STRING_MAX).
 MAX_CHARACTERS = 4 * 1024**2
-# Libvirt's own parser takes no more; Python's writer calls itself for every level, and would break off.
+# Libvirt's own parser accepts no deeper nesting. Python's writer is recursive, and would fail.
 MAX_LEVELS = 256
 
 
@@ -147,7 +147,7 @@ MIB = 1024**2
 UNITS = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 1000**2, "M": MIB, "MiB": MIB, "GB": 1000**3, "G": 1024**3, "GiB": 1024**3,
          "TB": 1000**4, "T": 1024**4, "TiB": 1024**4}  # fmt: skip
 
-# So many CPUs libvirt can name (VIR_DOMAIN_CPUMASK_LEN), and so many vCPUs; sizes have 64 bits.
+# The number of CPUs that libvirt can name (VIR_DOMAIN_CPUMASK_LEN), and of vCPUs. Sizes have 64 bits.
 _MOST_CPUS = 16384
 _SIZE_DIGITS = 20
 
@@ -164,7 +164,7 @@ def parse_ids(text: t.Optional[str]) -> t.List[int]:
 
 
 def _is_id(text: str) -> bool:
-    """Whether that can be the number of a CPU or a NUMA node: of a set that names others, all numbers up to them would be counted."""
+    """Whether that can be the number of a CPU or a NUMA node. A range up to a larger number would take too much memory."""
     return text.isdecimal() and len(text) <= _SIZE_DIGITS and int(text) < _MOST_CPUS
 
 

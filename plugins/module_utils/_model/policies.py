@@ -25,7 +25,7 @@ TIMEOUT = "timeout_seconds"
 SOURCE_DEFAULT, SOURCE_TASK = "default", "task"
 
 PolicyScalar = t.Union[None, bool, int, str]
-# After so many seconds the guest may pause for so many milliseconds.
+# The seconds since the start, and the downtime in milliseconds that is allowed from then on.
 DowntimeStep = t.Tuple[float, int]
 
 
@@ -58,7 +58,7 @@ class GivenPolicy:
         return value
 
     def source_of(self, option: str) -> str:
-        """Return who has given an option."""
+        """Return the source of an option."""
         return self.sources.get(option, SOURCE_DEFAULT)
 
     @property
@@ -187,10 +187,10 @@ def check_policy_value(field: str, given: Json, source: str) -> None:
         raise InvalidArgument(f"{field} is {given!r} ({source}).", f"Give a whole number from {low} to {high}.")
 
 
-# The options for a domain's moves; the names are those of C(_migration/policy.py).
+# The fields about the moves of a domain; the names are those of C(_migration/policy.py).
 MOVE_FIELDS = ("auto_converge", "post_copy", "timeout_seconds", "on_timeout", "downtime_ms")
 
-# The options for its place, with their defaults.
+# The fields about the placement of a domain, with their defaults.
 PLACEMENT_DEFAULTS: t.Dict[str, Json] = {"priority": 0, "drain": "migrate", "group": None, "labels": []}
 
 PROFILE = "profile"

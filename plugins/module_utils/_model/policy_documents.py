@@ -105,7 +105,7 @@ def _canonical_xml(xml: str) -> str:
 
 
 def _parse_tree(xml: str) -> Element:
-    """Return the policy's root with our own namespace taken off: libvirt puts it on again when it is given the element."""
+    """Return the policy's root without our own namespace, which libvirt adds again when it receives the element."""
     if not xml:
         return Element(POLICY_ROOT)
     if len(xml) > _MAX_CHARACTERS:
@@ -208,7 +208,7 @@ def read_change(document: JsonObject) -> PolicyChange:
 
 
 def apply_change(change: PolicyChange, definitions: Definitions, what: str) -> Definitions:
-    """Return the definitions as they are to be.
+    """Return the changed definitions.
 
     Each keeps what the task does not name. Raises L(InvalidArgument) if one would still be wrong, L(Conflict) where both features would be on.
 

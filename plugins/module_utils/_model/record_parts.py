@@ -130,8 +130,8 @@ class Connection:
 class DiskCopy:
     """A disk that the move copies.
 
-    :arg bytes: how many have room at the destination.
-    :arg action: how the target comes to be.
+    :arg bytes: the size of the disk, which is reserved at the destination.
+    :arg action: what the move does with the target.
     :arg made: whether this move has made the target, and has to remove it where it fails.
     """
 
@@ -175,7 +175,7 @@ NO_PROGRESS = Progress(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 NO_RESULT = Result(None, None, None, None, None, None, mode=None, rung=None)
 
 
-# What becomes of the target: made, removed and made again, or filled as it is.
+# What the move does with the target: create it, remove and create it again, or fill the existing one.
 CREATE = "create"
 REPLACE = "replace"
 FILL = "fill"

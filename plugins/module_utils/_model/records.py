@@ -32,11 +32,11 @@ COPIED_BYTES = "copied_disk_bytes"
 class MoveRecord:
     """One move of one domain, from the moment it was accepted to its end.
 
-    :arg request: what the domain needs at its destination, e.g. C(memory_mib); the booking counts it.
+    :arg request: what the domain needs at its destination, e.g. C(memory_mib); the reservation counts it.
     :arg policy: field to C({value, source}).
     :arg ledger_id: the ledger that opened it.
     :arg wanted_state: of an evacuation: the state that the domain is to have.
-    :arg turn: of a queued move: what its run says of its waiting.
+    :arg turn: of a queued move: what its run reports about its waiting.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -127,7 +127,7 @@ class MoveRecord:
         return self.storage.disks if self.storage else ()
 
     def mark_target(self, target: str, is_made: bool) -> MoveRecord:
-        """Return it with the word that this move has made, or has removed, the target of a copied disk."""
+        """Return the record with a note that this move has made, or has removed, the target of a copied disk."""
         disks = tuple(dataclasses.replace(disk, made=is_made) if disk.target == target else disk for disk in self.disk_copies)
         return dataclasses.replace(self, storage=dataclasses.replace(self.storage, disks=disks) if self.storage else self.storage)
 
@@ -144,20 +144,20 @@ class MoveRecord:
         return [one.act[len(prefix) :] for one in self.acts if one.act.startswith(prefix)]
 
     def advance(self, status: str, by: str, detail: str = "", reason: t.Optional[str] = None) -> MoveRecord:
-        """Return it with its next status, and a line of history. Raises L(Internal) for a transition that is not allowed."""
+        """Return the record with its next status, and a line of history. Raises L(Internal) for a transition that is not allowed."""
         check_transition(self.type, self.status, status)
         return dataclasses.replace(self.note(status, by, detail), status=status, reason=reason)
 
     def note(self, event: str, by: str, detail: str = "", at: t.Optional[str] = None) -> MoveRecord:
-        """Return it with a line of history that is no change of status, e.g. C(abort_start).
+        """Return the record with a line of history that is not a change of status, e.g. C(abort_start).
 
-        :arg at: when the event was, where it was not just now (RFC 3339, UTC).
+        :arg at: the time of the event if it is not now (RFC 3339, UTC).
         """
         now = utc_now()
         return dataclasses.replace(self, updated_at=now, history=(*self.history, HistoryLine(at or now, event, by, detail)))
 
     def intend(self, act: str) -> MoveRecord:
-        """Return it with an act on the guest that is about to be done."""
+        """Return the record with an act on the guest that is about to be done."""
         return dataclasses.replace(self, acts=(*self.acts, Act(utc_now(), act)))
 
     def predict(self) -> MoveRecord:
@@ -165,11 +165,11 @@ class MoveRecord:
         return dataclasses.replace(self, id=None)
 
     def raise_generation(self, generation: int) -> MoveRecord:
-        """Return it with that generation, if that is higher than its own."""
+        """Return the record with that generation, if that is higher than its own."""
         return dataclasses.replace(self, generation=max(self.generation, generation))
 
     def add_evidence(self, evidence: t.Sequence[JsonObject]) -> MoveRecord:
-        """Return it with further evidence."""
+        """Return the record with further evidence."""
         return dataclasses.replace(self, evidence=(*self.evidence, *evidence))
 
     def supersede(self, record_id: str) -> MoveRecord:
@@ -185,7 +185,7 @@ class MoveRecord:
         return dataclasses.replace(self, turn=ABSENT)
 
     def copy_disks(self, mode: str, disks: t.Sequence[DiskCopy]) -> MoveRecord:
-        """Return it with the disks that the move copies, and how many bytes that books at the destination; none for a move that copies nothing."""
+        """Return the record with the disks that the move copies, and how many bytes that reserves at the destination; none for a move that copies nothing."""
         request = {key: value for key, value in self.request.items() if key != COPIED_BYTES}
         if not disks:
             return dataclasses.replace(self, storage=ABSENT, request=request)
@@ -242,7 +242,7 @@ def new_record(
 
 
 def read_record(document: Json) -> MoveRecord:
-    """Return the record that a JSON document is. It may have been torn, or edited by hand; unknown keys are kept.
+    """Return the record that a JSON document represents. It may have been torn, or edited by hand; unknown keys are kept.
 
     :raises Internal: it is no record of this schema; the message names the first thing that is wrong.
     """

@@ -17,9 +17,9 @@ from .errors import InvalidArgument, KvmfleetError
 
 @dataclasses.dataclass(frozen=True)
 class HostRef:
-    """One host, as one end of a move names it.
+    """One host, as the source or the destination of a move names it.
 
-    Where the firmware has no usable UUID libvirt makes a random one at each start of its daemon, and some boards all have the same one. Therefore libvirt's
+    If the firmware has no usable UUID, libvirt makes a random one at each start of its daemon, and some boards all have the same one. Therefore libvirt's
     UUID counts only where one of the two has no host ID.
 
     :arg host: the inventory name.
@@ -53,7 +53,7 @@ class HostRef:
         return self.is_same(other) if by_id else bool(self.host_uuid and self.host_uuid == other.host_uuid)
 
     def is_twin(self, other: HostRef) -> bool:
-        """Whether two answers of one moment have one host ID, and come from two hosts all the same."""
+        """Whether two answers of one moment have one host ID, but come from two hosts."""
         return _are_equal(self.host_id, other.host_id) and _are_different(self.host_uuid, other.host_uuid)
 
     def shares_uuid(self, other: HostRef) -> bool:
@@ -84,7 +84,7 @@ def _are_different(one: t.Optional[str], other: t.Optional[str]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class HostIdentifiers:
-    """What a host says of its identity; null for an ID that it does not have, or could not read."""
+    """What a host reports about its identity; null for an ID that it does not have, or could not read."""
 
     host_id: t.Optional[str]
     host_uuid: t.Optional[str]
@@ -94,10 +94,10 @@ class HostIdentifiers:
 
 @dataclasses.dataclass(frozen=True)
 class IdentityAnswer:
-    """The answer of a host that was asked who it is.
+    """The answer of a host that was asked for its identity.
 
     :arg libvirt_error: why its libvirt did not answer; null if it did.
-    :arg remembered: the records of moves that the host remembers; absent where it was not asked for them.
+    :arg remembered: the records of moves that the host remembers; absent if it was not asked for them.
     """
 
     identity: HostIdentifiers
@@ -174,5 +174,5 @@ class HostAnswer:
 
 
 def silent_answer(error: KvmfleetError) -> HostAnswer:
-    """Return that a host has not answered, and why."""
+    """Return the answer of a host that is silent, with the reason."""
     return decode(HostAnswer, {"answered": False, **error.as_result()})

@@ -125,7 +125,7 @@ class DiskNeed:
     :arg kind: as libvirt names kinds of disks.
     :arg source: a path, C(pool/volume), or the name of a network disk; empty for an empty drive.
     :arg shared: whether other hosts see its data, null if that is not proved; C(store) is the name of the disk there.
-    :arg optional: the guest starts without its image, too.
+    :arg optional: whether the guest starts without its image, too.
     :arg bytes: what a copy would send.
     :arg files: what the image is built on; C(files_problem) is why that is not all of it.
     """
@@ -169,9 +169,9 @@ class BootFile:
 
 @dataclasses.dataclass(frozen=True)
 class DomainGroup:
-    """A group of domains that keep together, or apart.
+    """A group of domains that are kept together, or apart.
 
-    :arg max_per_host: how many of them a host may have, where they keep apart.
+    :arg max_per_host: how many of them a host may have, if they are kept apart.
     """
 
     name: str
@@ -192,9 +192,9 @@ class DomainRequest:
     :arg hypervisor: the version of the QEMU that it runs on, as libvirt's number.
     :arg blockers: sentences on what keeps it from moving at all.
     :arg nvram: the file of its firmware variables.
-    :arg traits: what its policy asks of both hypervisors.
-    :arg labels: what the inventory must have given the host.
-    :arg drain: what a drain does with it: C(migrate), C(shutdown) or C(leave).
+    :arg traits: what its policy requires of both hypervisors.
+    :arg labels: the labels that the host must have in the inventory.
+    :arg drain: what a drain does with the domain: C(migrate), C(shutdown) or C(leave).
     :arg uuid: of the domain, in a request that was saved; C(name) likewise.
     :arg copied_disk_bytes: in a record, the bytes of copied disks by target. Older records have other forms.
     """

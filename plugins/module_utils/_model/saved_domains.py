@@ -234,7 +234,7 @@ def lockable_paths(disks: t.Iterable[SavedDisk]) -> t.List[str]:
 
 @dataclasses.dataclass(frozen=True)
 class StorageToken:
-    """The token of a host in one folder. A host that reads this very nonce sees the same storage."""
+    """The token of a host in one folder. A host that reads the same nonce sees the same storage."""
 
     host_id: str
     nonce: str
@@ -278,7 +278,7 @@ class RestartOrder:
     :arg definition: with passwords; null if none was sent.
     :arg wanted: the state that the domain is to have.
     :arg sources: target and source of each disk by the request.
-    :arg accepted_locks: images that may be locked for us: QEMU has the last word.
+    :arg accepted_locks: images whose locks a person accepts. QEMU still refuses a locked image.
     """
 
     record: str

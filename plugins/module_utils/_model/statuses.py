@@ -31,18 +31,18 @@ ERROR = "error"
 PRE_MIGRATING = "pre-migrating"
 DONE = "done"
 
-# Nothing of such a record can still happen by itself or by us.
+# The move of such a record has ended, and nothing changes it any more.
 CLOSED = frozenset({COMPLETED, CONFLICT, FAILED, CANCELLED})
-# Kept among the open documents, yet it holds no lock: a tombstone for the source of an evacuation.
+# Kept among the open documents, but without a lock: a tombstone for the source of an evacuation.
 TOMBSTONE = frozenset({DONE})
-# The domain is ours until this is settled: one such live migration a domain is the lock.
+# Such a record is the lock of its domain until it is settled: a domain has at most one.
 UNSETTLED = frozenset({ACCEPTED, SCHEDULED, QUEUED, PREPARING, RUNNING, RUNNING_POST_COPY, ERROR, PRE_MIGRATING})
 # No libvirt job was requested yet.
 BEFORE_JOB = frozenset({ACCEPTED, SCHEDULED, QUEUED})
-# A watcher's last word.
+# The statuses with which a watcher ends.
 FINAL = CLOSED | {ERROR}
 
-# Lines of a history that are no status.
+# The word of a line of history that is not a status.
 ABORT_START = "abort_start"
 
 REASON_OPERATOR = "operator"

@@ -197,7 +197,7 @@ class SurveyedDomain:
         return uri in self.there and self.there[uri].active
 
 
-# A domain of which nothing was asked.
+# A domain that was not surveyed.
 NOT_SURVEYED: t.Final = SurveyedDomain(found=False, there={})
 
 
@@ -263,7 +263,7 @@ class StateFile:
 
 
 def read_state(document: Json) -> StateFile:
-    """Return the state that a JSON document is. Raises L(Internal) if it holds no record."""
+    """Return the state that a JSON document represents. Raises L(Internal) if it holds no record."""
     if not isinstance(document, t.Mapping):
         raise Internal("Not a record: the document must be a JSON object.")
     answers, waits_for = document.get("answers"), document.get("waits_for")
@@ -319,7 +319,7 @@ class StartOrder:
 
 
 def read_start_order(document: JsonObject) -> StartOrder:
-    """Return the order of a document that came from the control node; a move that was begun before is asked for as it was then.
+    """Return the order of a document that came from the control node; a move that has already begun keeps the flags and parameters of its job.
 
     Raises L(Internal) if its record is invalid.
     """
