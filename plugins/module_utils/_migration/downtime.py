@@ -44,7 +44,7 @@ def downtime_steps(downtime_ms: int, steps: int, delay_seconds_per_gib: int, gib
 
 
 def downtime_at(steps: t.Sequence[DowntimeStep], elapsed_seconds: float) -> int:
-    """Return the downtime in ms that the ramp allows after so many seconds."""
+    """Return the downtime in ms that the ramp allows after that many seconds."""
     allowed = steps[0][1]
     for seconds, milliseconds in steps:
         if elapsed_seconds >= seconds:
@@ -80,12 +80,12 @@ def suspended_bytes(remaining_bytes: int, dirty_rate_bytes: int, since_sync_seco
 
 
 def pause_ms(pending: int, rate_bytes: int) -> int:
-    """Return the pause in ms in which C(pending) bytes cross a link of that rate."""
+    """Return the downtime in ms in which C(pending) bytes cross a link of that rate."""
     return SWITCHOVER_MS + int(pending * 1000 / rate_bytes) if rate_bytes else SWITCHOVER_MS
 
 
 def converged_pause_ms(pending: int, dirty_rate_bytes: int, rate_bytes: int, allowed_ms: int) -> int:
-    """Return the pause when the hypervisor may go on copying until what is left fits into the allowed pause."""
+    """Return the downtime if the hypervisor continues to copy until the remaining memory fits into the allowed downtime."""
     if not rate_bytes:
         return SWITCHOVER_MS
     left = pending
@@ -99,16 +99,16 @@ def converged_pause_ms(pending: int, dirty_rate_bytes: int, rate_bytes: int, all
     return pause_ms(left, rate_bytes)
 
 
-# An iteration in which nearly as much was written as was sent hardly brings the move nearer to its end: at this ratio it takes fourteen to come to a tenth.
+# An iteration in which nearly as much was written as was sent hardly advances the move: at this ratio, it takes fourteen to reduce the rest to a tenth.
 SHRINKING_RATIO = 0.85
 
 
 @dataclasses.dataclass(frozen=True)
 class Iterations:
-    """The iterations of a running job, according to its last reading. All sizes are bytes of guest memory.
+    """The iterations of a running job, according to its last sample. All sizes are bytes of guest memory.
 
-    The hypervisor counts what the guest has written only between two iterations (docs/libvirt.md, "Figures of a job"), and no poll is at that very moment:
-    C(began_with) is computed from the next reading; if it may be as small as C(at_least), that is not null. C(sent) and C(rewritten) are about the iteration
+    The hypervisor counts what the guest has written only between two iterations (docs/libvirt.md, "Figures of a job"), and no poll is at exactly that moment:
+    C(began_with) is computed from the next sample; if it may be as small as C(at_least), that is not null. C(sent) and C(rewritten) are about the iteration
     that ended last, null if it was not seen.
     """
 
@@ -131,14 +131,14 @@ class Iterations:
 
     @property
     def ends_in_seconds(self) -> t.Optional[float]:
-        """How long the current iteration takes from the reading on, where the guest's pages are not empty; null if no rate is known."""
+        """How long the current iteration continues after the sample, if the guest's pages are not empty; null if no rate is known."""
         return max(0, self.remaining - self.ended_below) / self.rate if self.rate else None
 
 
 def read_iterations(stats: JobStats, allowed_ms: int, before: Iterations) -> Iterations:
-    """Return the iterations after one more reading.
+    """Return the iterations after one more sample.
 
-    :arg allowed_ms: the pause that is allowed: below what is sent in that time at the present rate an iteration ends.
+    :arg allowed_ms: the allowed downtime. The migration ends when less remains than is sent in that time at the present rate.
     """
     rate = stats.bandwidth_bytes
     now = dataclasses.replace(
@@ -153,30 +153,30 @@ def read_iterations(stats: JobStats, allowed_ms: int, before: Iterations) -> Ite
 
 
 def _correct_beginning(stats: JobStats, now: Iterations) -> Iterations:
-    """Return C(now) with what the hypervisor itself says of the beginning: the time it needs at this rate, once it has measured how fast the guest writes."""
+    """Return C(now) with the beginning as the hypervisor reports it: the time it needs at this rate, once it has measured how fast the guest writes."""
     if now.at_least is None or now.began_with is None or not stats.dirty_rate_bytes:
         return now
     began_with = (stats.downtime_ms or 0) * now.rate // 1000
     if not now.at_least <= began_with <= now.began_with:
-        # It still refers to the iteration before.
+        # The figure still refers to the previous iteration.
         return now
     return dataclasses.replace(now, began_with=began_with, at_least=None, rewritten=began_with)
 
 
 def _begin_iteration(now: Iterations, before: Iterations) -> Iterations:
-    """Return C(now) with the ends of the iteration that is over and the beginning of the one that has taken its place."""
+    """Return C(now) with the figures of the iteration that has ended, and with the beginning of the next one."""
     if before.number == 0 or now.number != before.number + 1:
-        # It was not observed, or there were several since the last reading.
+        # The iteration was not observed, or there were several since the last sample.
         return dataclasses.replace(now, began_with=None, at_least=None, sent=None, rewritten=None)
-    # Between the two readings first the rest of the old iteration was sent, and then the first of the new one. Where that rest was more than all that was
-    # sent, most of it was empty pages, which cost nothing, and the turn counts as come at once: it is wrong by what one look to the next sends.
+    # Between the two samples, the rest of the old iteration was sent, and then the beginning of the new one. If that rest was more than all that was
+    # sent, most of it was empty pages, which cost nothing. The new iteration then counts as begun at once: the error is what is sent between two polls.
     at_turn = before.processed + max(0, before.remaining - before.ended_below)
     is_known = at_turn <= now.processed
     at_turn = at_turn if is_known else before.processed
     began_with = now.remaining + now.processed - at_turn
     now = dataclasses.replace(now, began_with=began_with, at_least=None if is_known else now.remaining)
     if before.began_with is None:
-        # Of the first iteration only what was sent counts: pages that hold nothing cost nothing.
+        # Of the first iteration only what was sent counts: empty pages cost nothing.
         return dataclasses.replace(now, sent=at_turn, rewritten=began_with)
     # What an iteration leaves over is sent in the next one, and was not written again.
     left_over = before.ended_below
@@ -185,7 +185,7 @@ def _begin_iteration(now: Iterations, before: Iterations) -> Iterations:
 
 @dataclasses.dataclass(frozen=True)
 class ScheduleMoment:
-    """The input of a schedule. C(allowed_ms) is the pause that is allowed already, null at the first reading."""
+    """The input of a schedule. C(allowed_ms) is the downtime that is allowed so far, null at the first sample."""
 
     elapsed_seconds: float
     iterations: Iterations
@@ -194,7 +194,7 @@ class ScheduleMoment:
 
 @dataclasses.dataclass(frozen=True)
 class Allowance:
-    """The pause that is allowed from now on; if the schedule has a reason for a person to read, with the reason and the predicted pause."""
+    """The downtime that is allowed from now on; if the schedule has a reason for the operator, with the reason and the predicted downtime."""
 
     milliseconds: int
     predicted_ms: t.Optional[int] = None
@@ -202,18 +202,18 @@ class Allowance:
 
 
 class DowntimeSchedule(t.Protocol):
-    """How the allowed pause grows. C(is_attentive) schedules want to see each iteration end, not only each quarter of a second."""
+    """How the allowed downtime grows. C(is_attentive) schedules require a poll at the end of each iteration, not only every quarter of a second."""
 
     @property
     def first_ms(self) -> int:
-        """What is allowed from the start, in ms."""
+        """The downtime that is allowed from the start, in ms."""
 
     @property
     def is_attentive(self) -> bool:
         """Whether to poll again as soon as the current iteration should be over."""
 
     def allowance_at(self, moment: ScheduleMoment) -> Allowance:
-        """Return what is allowed at that moment."""
+        """Return the downtime that is allowed at that moment."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,15 +242,15 @@ _MAX_DOWNTIME_MS = 2_000_000
 
 @dataclasses.dataclass(frozen=True)
 class AdaptiveSchedule:
-    """Holds C(first_ms) while iterations shrink what remains; from the first that does not, allows what the rest needs.
+    """Keeps C(first_ms) while iterations reduce the remaining memory. From the first one that does not, it allows the downtime that the rest needs.
 
-    The hypervisor compares what remains with the allowed pause at the rate it sends at, which a cap may limit; the actual pause follows the rate of the link,
-    because the last pages are sent without the cap. So with a known link more than C(longest_ms) may be allowed, and the pause stays within it.
+    The hypervisor compares what remains with the allowed downtime at its present rate, which a cap may limit. The actual downtime follows the rate of the link,
+    because the last pages are sent without the cap. So with a known link more than C(longest_ms) may be allowed, and the actual downtime stays within it.
 
-    :arg longest_ms: the longest pause that the guest may have.
+    :arg longest_ms: the longest downtime that the guest may have.
     :arg full_from_seconds: from then on C(longest_ms) is allowed whatever the iterations do; 0 is never.
-    :arg link_rate_bytes: what the link is known to carry, bytes a second; 0 where all that is known is what is measured.
-    :arg is_compressed: fewer bytes are sent than memory is moved, so the first iteration tells nothing.
+    :arg link_rate_bytes: what the link is known to carry, bytes a second; 0 if only the measured rate is known.
+    :arg is_compressed: fewer bytes are sent than memory is moved, so the first iteration shows nothing.
     """
 
     first_ms: int
@@ -277,7 +277,7 @@ class AdaptiveSchedule:
         return not seen.is_shrinking
 
     def _most_ms(self, seen: Iterations) -> int:
-        """Return the limit whose pause, at the link's rate, is the longest that is permitted."""
+        """Return the allowance with which the actual downtime, at the link's rate, is the longest that is permitted."""
         if not self.link_rate_bytes or not seen.rate:
             return self.longest_ms
         return min(_MAX_DOWNTIME_MS, max(self.longest_ms, self.longest_ms * self.link_rate_bytes // seen.rate))

@@ -93,12 +93,12 @@ NEEDS = (
     Need("post_copy_bandwidth_mib", "post_copy", "Permit post_copy by the task or the domain's policy, or leave post_copy_bandwidth_mib out."),
 )
 
-# Features that the policy decides: a task's options alone do not show them.
+# Features that the policy decides: the options of a task alone do not determine them.
 _OF_POLICY = ("post_copy",)
 
 
 def check_options(options: MoveOptions) -> None:
-    """Raise L(InvalidArgument) or L(NotSupported) for values and combinations that no version supports, as far as the options alone show."""
+    """Raise L(InvalidArgument) or L(NotSupported) for values and combinations that no version supports, as far as the options alone determine it."""
     _check_bandwidth("bandwidth_mib", options.bandwidth_mib)
     _check_bandwidth("post_copy_bandwidth_mib", options.post_copy_bandwidth_mib or 0)
     if options.parallel_connections is not None and not 1 <= options.parallel_connections <= 255:

@@ -35,7 +35,7 @@ _MAX_DOWNTIME_MS = 2_000_000
 
 @dataclasses.dataclass(frozen=True)
 class SetBandwidth:
-    """Cap the memory stream at so many MiB/s from now on; 0 is no cap."""
+    """Limit the memory stream to that many MiB/s from now on; 0 is no limit."""
 
     mib: int
 
@@ -103,7 +103,7 @@ def decide_forcing(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState
     if seen.paused:
         return _decide_while_paused(seen, terms, forcing)
     if seen.stats.disk_total_bytes and not seen.stats.memory_total_bytes:
-        # Disks are still copied, and the memory follows: a guest suspended now would be paused for all of it.
+        # Disks are still copied, and the memory follows: a guest that is suspended now would be paused until all of it is copied.
         return [], dataclasses.replace(forcing, began_at=seen.elapsed)
     if terms.post_copy:
         # The hypervisor refuses a switch that is too early: it is requested at every poll until it is done.
@@ -130,13 +130,13 @@ def _decide_while_paused(seen: ForcingPoll, terms: ForcingTerms, forcing: Forcin
 
 
 def _measure_rate(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> ForcingState:
-    """Note the link's rate: the known one, else the best that was seen since the cap was lifted."""
+    """Keep the link's rate: the known one, else the best that was measured since the cap was lifted."""
     if terms.link_rate_bytes:
         return dataclasses.replace(forcing, rate_bytes=terms.link_rate_bytes, steady=True)
     processed, seconds = seen.stats.memory_processed_bytes, seen.elapsed - forcing.seen_at
     rate = seen.stats.bandwidth_bytes
     if forcing.processed_bytes is not None and seconds > 0:
-        # The reported rate is that of an older tenth of a second.
+        # The reported rate is that of an earlier tenth of a second.
         rate = max(rate, int((processed - forcing.processed_bytes) / seconds))
     forcing = dataclasses.replace(forcing, processed_bytes=processed, seen_at=seen.elapsed)
     steady = bool(forcing.rate_bytes) and rate >= forcing.rate_bytes * _STEADY and rate * _STEADY <= forcing.rate_bytes
@@ -175,7 +175,7 @@ def _predict_suspended_pause(seen: ForcingPoll, terms: ForcingTerms, forcing: Fo
 
 
 def _mean_rate(seen: ForcingPoll, forcing: ForcingState) -> int:
-    """Return the rate since the last rung, in bytes a second: the best of many polls is that of a buffer that was filled."""
+    """Return the rate since the last measure, in bytes a second. The best rate of single polls can be that of filling a buffer."""
     seconds = seen.elapsed - forcing.rung_at
     if forcing.rung_processed_bytes is None or seconds < MEASURE_SECONDS:
         return forcing.rate_bytes
@@ -183,6 +183,6 @@ def _mean_rate(seen: ForcingPoll, forcing: ForcingState) -> int:
 
 
 def _allowance_ms(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> int:
-    """Return the pause to allow: twice what is left needs at the rate that the hypervisor measures itself, for the guest goes on writing."""
+    """Return the downtime to allow: twice what the remaining memory needs at the hypervisor's own rate, because the guest continues to write."""
     rate = seen.stats.bandwidth_bytes or forcing.rate_bytes
     return min(_MAX_DOWNTIME_MS, max(terms.downtime_ms, 2 * pause_ms(_count_pending(seen), rate)))

@@ -20,7 +20,7 @@ from .downtime import DowntimeSchedule, Iterations, ScheduleMoment, read_iterati
 def measure_progress(stats: JobStats, percent_before: int, memory_bytes: int = 0) -> Progress:
     """Return the record's C(progress). The percent is monotonic and stays below 100 until the move has ended.
 
-    :arg memory_bytes: the guest's memory, which counts as left while disks are copied and nothing is said of memory yet.
+    :arg memory_bytes: the guest's memory, which counts as remaining while disks are copied and no figures of memory are reported yet.
     """
     total = (stats.memory_total_bytes or memory_bytes) + stats.disk_total_bytes
     remaining = (stats.memory_remaining_bytes if stats.memory_total_bytes else memory_bytes) + stats.disk_remaining_bytes
@@ -41,7 +41,7 @@ def measure_progress(stats: JobStats, percent_before: int, memory_bytes: int = 0
 
 
 class Samples:
-    """Keeps an even selection of what is added: when full, every second sample goes and only every second one is taken from then on."""
+    """Keeps an even selection of what is added: when the selection is full, every second sample is removed, and from then on only every second one is added."""
 
     def __init__(self, kept: t.Iterable[Sample] = ()) -> None:
         self.kept = list(kept)
@@ -49,7 +49,7 @@ class Samples:
         self._seen = 0
 
     def add_sample(self, stats: JobStats, elapsed_ms: int, downtime_ms: int) -> None:
-        """Add the figures of one poll; C(downtime_ms) is the pause allowed at that moment."""
+        """Add the figures of one poll; C(downtime_ms) is the downtime that is allowed at that moment."""
         self._seen += 1
         if self._seen % self._stride:
             return
@@ -96,7 +96,7 @@ class MonitorState:
 
 @dataclasses.dataclass(frozen=True)
 class SetDowntime:
-    """Allow this pause now, with a reason for the history, or none; C(predicted_ms) is the pause that follows, where it is known."""
+    """Allow this downtime now, with a reason for the history, or none; C(predicted_ms) is the predicted downtime, if it is known."""
 
     milliseconds: int
     predicted_ms: t.Optional[int] = None
@@ -139,7 +139,7 @@ def decide_actions(stats: JobStats, elapsed_seconds: float, limits: Limits, watc
 
 
 def watch_post_copy(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState) -> t.Tuple[bool, MonitorState]:
-    """Return whether no byte has come over for so long that the link must be broken. Nothing else acts in post-copy."""
+    """Return whether no byte has arrived for so long that the connection must be broken. Nothing else acts in post-copy."""
     watched = _note_progress(stats, elapsed_seconds, limits, watched)
     stalled = _is_stalled(elapsed_seconds, limits, watched)
     return stalled, dataclasses.replace(watched, progressed_at=elapsed_seconds) if stalled else watched
@@ -162,9 +162,9 @@ def _is_stalled(elapsed_seconds: float, limits: Limits, watched: MonitorState) -
 
 
 def _note_progress(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState) -> MonitorState:
-    """Note progress: bytes processed, or a remainder that falls. The reported bandwidth is stale after a link is cut.
+    """Note progress: processed bytes, or fewer remaining bytes. The reported bandwidth is stale after a link is cut.
 
-    Note also when an iteration began and how much was left then: that is what the guest writes over and over.
+    Note also when an iteration began and how much remained then: that is the working set of the guest.
     """
     before = watched.memory_remaining_bytes
     fell = before is not None and stats.memory_remaining_bytes < before

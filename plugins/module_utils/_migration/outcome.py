@@ -34,7 +34,7 @@ REASON_UNCLEAR = "unclear"
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What follows from two readings. C(wait) becomes C(otherwise) when the wait changed nothing."""
+    """The conclusion from the answers of both hosts. C(wait) becomes C(otherwise) if waiting changed nothing."""
 
     act: str
     reason: t.Optional[str] = None
@@ -57,7 +57,7 @@ _POST_COPY = (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
 
 
 def judge_outcome(source: DomainView, destination: DomainView, move: MoveState) -> Verdict:
-    """Return the verdict over equal readings of the source before and after the destination (the caller ensures that)."""
+    """Return the verdict. The caller ensures that the source gave the same answer before and after the destination answered."""
     if not (source.answered and destination.answered):
         return Verdict(ERROR, REASON_UNREACHABLE)
     if source.state == domain_states.PAUSED and source.reason in _POST_COPY:
@@ -74,7 +74,7 @@ def judge_outcome(source: DomainView, destination: DomainView, move: MoveState) 
 
 def _judge_source_off(source: DomainView, destination: DomainView, move: MoveState) -> Verdict:
     if not destination.active:
-        # A move that never began shows nothing about a guest that its owner has shut down meanwhile.
+        # A move that never began proves nothing about a guest that its owner has shut down in the meantime.
         return Verdict(ERROR, REASON_GUEST_DIED) if move.job_started or not source.present else Verdict(NOT_MOVED)
     if destination.reason in _POST_COPY:
         return Verdict(WAIT, otherwise=REASON_MEMORY_LOST)

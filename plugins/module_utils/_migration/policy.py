@@ -27,7 +27,7 @@ from .._model.policies import (
 )
 from .downtime import downtime_steps, effective_timeout_seconds
 
-# A layer that gives one of these selects the ramp that they describe, unless a strategy is also set.
+# A layer with one of these options selects the ramp, unless a strategy is also set.
 _RAMP = ("downtime_ms", "downtime_steps", "downtime_delay_seconds_per_gib")
 
 SOURCE_DOMAIN = "domain"

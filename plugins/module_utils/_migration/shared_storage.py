@@ -29,7 +29,7 @@ _FILE_PREFIX = ".kvmfleet-token-"
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """The result of the test. C(why) states why it proved nothing."""
+    """The result of the test. C(why) states why nothing was proved."""
 
     verdict: str
     why: str = ""
@@ -84,9 +84,9 @@ def _new_name() -> str:
 
 Facts = t.Dict[str, Json]
 
-# How much of a base is compared: so many pieces of it, evenly spread.
+# The number and size of the samples of a base that are compared, evenly spread.
 _SAMPLES, _SAMPLE_BYTES = 64, 65536
-# A client of a network file system may delay its writes, and with them the file's time of change, for so long.
+# The time by which a client of a network file system may delay its writes, and with them the file's time of change.
 _SETTLED_SECONDS = 30.0
 
 
@@ -94,7 +94,7 @@ def inspect_images(images: t.Sequence[Image], destination: Host) -> t.List[Facts
     """Return for each image C({image, verdict, why, existing, used_by, available_bytes, same_file, other_base}), as JSON can carry it.
 
     Runs on the source. C(existing) is the file of that path at the destination, C(used_by) the domains and images there that use it, C(same_file)
-    why that file may be the image itself, reached another way, C(other_base) why its backing file there is a different one.
+    why that file may be the image itself, reached by another path, C(other_base) why its backing file there is a different one.
     """
     with contextlib.ExitStack() as stack:
         folders = _ComparedFolders(destination, stack)
