@@ -29,12 +29,12 @@ class Option(t.TypedDict, total=False):
 
 Spec = t.Dict[str, Option]
 
-# Of the options of domain_spec no two are given.
+# The options of domain_spec exclude each other.
 ONE_DOMAIN_RULE: t.Final = [("name", "uuid")]
 
 
 def libvirt_spec() -> Spec:
-    """Return the options of every module that talks to libvirt. Twin of the fragment C(_libvirt)."""
+    """Return the options of every module that connects to libvirt. Matches the fragment C(_libvirt)."""
     return {"uri": {"type": "str", "default": "qemu:///system"}}
 
 
@@ -44,7 +44,7 @@ def domain_spec() -> Spec:
 
 
 def ledger_spec() -> Spec:
-    """Return the options of every module whose action plugin uses the ledger. Twin of the fragment C(_ledger)."""
+    """Return the options of every module whose action plugin uses the ledger. Matches the fragment C(_ledger)."""
     return {"ledger": {"type": "str"}}
 
 
@@ -229,9 +229,9 @@ def protect_spec() -> Spec:
     }
 
 
-# What a person decides where no fact can; each with a reason, and one a task.
+# The decisions of a person. Each requires a reason, and a task has at most one.
 HOST_DECISIONS = ("adopt_identity", "source_discarded", "revoke_token", "settle")
-# What a record can be settled as.
+# The statuses with which a person can settle a record.
 SETTLED_STATUSES = ("completed", "done", "failed", "cancelled")
 
 

@@ -5,7 +5,7 @@
 
 """The identity of a host: its own ID, created once and never changed, the machine ID, and the ledger under which the host was protected.
 
-Two ledgers for one fleet would give away domains without knowledge of each other. A host therefore remembers the first one and refuses any other.
+Two ledgers for one fleet would assign domains without knowledge of each other. A host therefore remembers the first one and refuses any other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MACHINE_ID_FILE = "/etc/machine-id"
 
 
 def read_host_id(path: str = HOST_ID_FILE) -> t.Optional[str]:
-    """Return the host's own ID, or null if it has none yet. Raises L(Forbidden) or L(Internal) if the file is of no use."""
+    """Return the host's own ID, or null if it has none yet. Raises L(Forbidden) or L(Internal) if the file is invalid."""
     content = _read_file(path)
     if content is None:
         return None
@@ -36,7 +36,7 @@ def read_host_id(path: str = HOST_ID_FILE) -> t.Optional[str]:
 
 
 def create_host_id(path: str = HOST_ID_FILE) -> t.Tuple[str, bool]:
-    """Return the host's ID and whether it was made now; of two at once both return the same. Raises L(Forbidden) without root."""
+    """Return the host's ID and whether it was created now. Two simultaneous calls return the same ID. Raises L(Forbidden) without root."""
     present = read_host_id(path)
     if present:
         return present, False

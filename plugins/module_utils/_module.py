@@ -18,14 +18,14 @@ if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule  # pragma: no cover
 
 Result = t.Dict[str, Json]
-# A phase of a module: it takes the URI, and what the action plugin asks.
+# A phase of a module: a function of the URI and the input from the action plugin.
 Phase = t.Callable[..., Result]
 
 
 def run_module(module: AnsibleModule, work: t.Callable[[AnsibleModule], Result]) -> None:
     """End the module with what C(work) returns, or with C(msg) and C(error_code) of the error it raises.
 
-    Whatever umask the connection brings, nothing that a module makes can be written by others, folders on the way to it included.
+    Whatever the umask of the connection is, other users cannot write the files and folders that a module creates.
     """
     os.umask(os.umask(0o077) | 0o022)
     try:
@@ -39,7 +39,7 @@ def run_module(module: AnsibleModule, work: t.Callable[[AnsibleModule], Result])
 def new_module(make: t.Callable[..., AnsibleModule], **keywords: t.Any) -> AnsibleModule:
     """Return C(AnsibleModule) made with these keywords.
 
-    Its parser does not catch what Python raises for an infinity, or for digits without end, that is to be a whole number: the module ends here with
+    Its parser does not catch the exception of Python if an infinity, or a number with too many digits, is given for a whole number: the module ends with
     the option's name.
     """
     try:

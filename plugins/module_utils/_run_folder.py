@@ -24,7 +24,7 @@ RUN_FOLDER = "/run/kvmfleet"
 
 
 def prepare_run_folder(folder: str = RUN_FOLDER) -> str:
-    """Return the folder, made where missing. Raises L(Forbidden) if it is not a folder of ours that only we can write."""
+    """Return the folder, and create it if it is missing. Raises L(Forbidden) if other users own it or can write to it."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         status = os.lstat(folder)
@@ -33,7 +33,7 @@ def prepare_run_folder(folder: str = RUN_FOLDER) -> str:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise Forbidden(f"{folder} is not a folder that only this user can write.", "Remove it and run again.")
     if status.st_mode & 0o077:
-        # A guard of version 0.1.0 that ran first has made it readable for all.
+        # If the boot guard of version 0.1.0 ran first, it has made the folder readable for all users.
         os.chmod(folder, 0o700)
     return folder
 
@@ -44,7 +44,7 @@ def state_path(domain_uuid: str, folder: str = RUN_FOLDER) -> str:
 
 
 def lock_path(domain_uuid: str, folder: str = RUN_FOLDER) -> str:
-    """Return the lock of that domain."""
+    """Return the path of the lock of that domain."""
     return os.path.join(folder, f"{parse_uuid(domain_uuid)}.lock")
 
 
@@ -59,12 +59,12 @@ def admissions_path(run_id: str, folder: str = RUN_FOLDER) -> str:
 
 
 def seen_path(run_id: str, folder: str = RUN_FOLDER) -> str:
-    """Return where a run's watcher writes, at its end, who is on the hosts of its moves."""
+    """Return the path of the file in which a run's watcher writes, at its end, the facts of the hosts of its moves."""
     return os.path.join(folder, f"{parse_uuid(run_id)}.seen")
 
 
 def log_path(run_id: str, folder: str = RUN_FOLDER) -> str:
-    """Return where a watcher's own troubles are written."""
+    """Return the path of the log of a run's watchers."""
     return os.path.join(folder, f"{parse_uuid(run_id)}.log")
 
 
@@ -133,7 +133,7 @@ class AlreadyWatched(Conflict):
 
 
 def is_locked(domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
-    """Whether a process holds the lock of that domain. Makes no lock."""
+    """Whether a process holds the lock of that domain. Creates no lock."""
     try:
         descriptor = os.open(lock_path(domain_uuid, folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -151,7 +151,7 @@ class Ownership:
     """The lock of one domain, held until L(release_lock) or the end of the process."""
 
     def __init__(self, domain_uuid: str, folder: str = RUN_FOLDER) -> None:
-        """Take the lock. Raises L(AlreadyWatched) at once where another process has it."""
+        """Take the lock. Raises L(AlreadyWatched) at once if another process has it."""
         self._domain_uuid = domain_uuid
         self._descriptor = os.open(lock_path(domain_uuid, folder), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -161,7 +161,7 @@ class Ownership:
             raise AlreadyWatched(f"The move of domain {domain_uuid} is already watched on this host.") from error
 
     def begin_record(self, record_id: str, generation: int) -> None:
-        """Write that this record acts now. Raises L(Conflict) if it, or a newer one, has already begun on this host."""
+        """Write that this process acts for this record now. Raises L(Conflict) if the record, or a newer one, has already begun on this host."""
         record, newest = self._read_generation()
         if generation <= newest:
             self.release_lock()
@@ -179,7 +179,7 @@ class Ownership:
         return newest
 
     def release_lock(self) -> None:
-        """Give the lock up; what was written in it stays."""
+        """Release the lock; its content stays."""
         os.close(self._descriptor)
 
     def _read_generation(self) -> t.Tuple[t.Optional[str], int]:

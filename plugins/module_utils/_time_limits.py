@@ -20,7 +20,7 @@ from ._model.errors import Unreachable
 T = t.TypeVar("T")
 Work = t.TypeVar("Work", bound=t.Callable[..., t.Any])
 
-# Libvirt itself waits 30 s for a domain that is busy, and starts a QEMU or two to learn what it can.
+# Libvirt itself waits 30 s for a busy domain, and may start QEMU to determine its capabilities.
 QUESTION_SECONDS = 120.0
 _CHECK_SECONDS = 1.0
 _END_SECONDS = 5.0
@@ -75,7 +75,7 @@ def timed_question(attempt: str) -> t.Iterator[None]:
 def limit_questions(work: Work) -> Work:
     """Let a function that changes nothing end with L(Unreachable) when libvirt leaves one question unanswered for C(QUESTION_SECONDS).
 
-    Its call cannot be ended, so it runs in a thread that is left behind then.
+    Its call cannot be ended, so it runs in a thread that is then abandoned.
     """
 
     @functools.wraps(work)
@@ -94,7 +94,7 @@ def _check_questions() -> None:
     attempt, since = min(tuple(_questions.values()), key=lambda asked: asked[1], default=("", time.monotonic()))
     if time.monotonic() - since < QUESTION_SECONDS:
         return
-    # At its end Python waits for the threads of its pools, and libvirt will never answer this one.
+    # At its end, Python waits for the threads of its pools, and libvirt never answers this one.
     end = threading.Timer(_END_SECONDS, os._exit, args=(1,))
     end.daemon = True
     end.start()

@@ -5,7 +5,7 @@
 
 """Installs and removes the boot guard on a host, and revokes the grants of clean-shutdown tokens.
 
-A host that is off learns at its next boot from a tombstone on shared storage that its token was revoked.
+A tombstone on shared storage tells a host that is off, at its next boot, that its token was revoked.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _decide_this_boot(guard: program.Guard) -> None:
 
 
 def _require_runnable(guard: program.Guard, interpreter: str) -> None:
-    """Prove that the host can run the program before its units are installed: a daemon does not start without the program."""
+    """Prove that the host can run the program before its units are installed: a daemon cannot start if the program fails."""
     path = os.path.join(guard.root, status.PROGRAM_FILE)
     done = subprocess.run([interpreter, "-I", path, "--root", guard.root, "status"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
     if done.returncode:
@@ -211,7 +211,7 @@ def list_revoking_folders(grant: TokenGrant) -> t.List[str]:
 def leave_tombstones(grant: TokenGrant, check_mode: bool = False) -> t.Tuple[t.List[str], t.Dict[str, str]]:
     """Revoke another host's grant in each of its folders that this host sees; return these folders, and by folder why it has no tombstone.
 
-    One tombstone is enough: the host's guard honours a token only when no folder has one. The tombstones are on the storage when this returns, and this
+    One tombstone is enough: the host's guard accepts a token only if no folder has a tombstone. The tombstones are on the storage when this returns, and this
     collection never removes them. In check mode, return what would be done.
     """
     tried = {folder: answer_within(STORAGE_SECONDS, functools.partial(_revoke_in, grant, folder, check_mode)) for folder in sorted(grant.folders)}
@@ -235,7 +235,7 @@ def _revoke_in(grant: TokenGrant, folder: str, check_mode: bool) -> str:
     try:
         if _is_revoked(grant, folder):
             if not check_mode:
-                # A task that died right after the rename may have left it, with a name that is not on disk yet.
+                # A task that died right after the rename may have left the file, with a name that is not on disk yet.
                 sync_folder(folder)
         elif not check_mode:
             _leave_tombstone(grant, folder)

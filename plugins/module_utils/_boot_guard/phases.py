@@ -47,7 +47,7 @@ class _RecallRecord(t.TypedDict):
 
 
 def adopt_identity(uri: str, work: _AdoptIdentity) -> Result:
-    """Give this host, which has lost its identity file, the C(host_id) that the ledger has for it. One that has an identity keeps it: L(Conflict)."""
+    """Give this host, which has lost its identity file, the C(host_id) that the ledger has for it. Raises L(Conflict) if the host has an identity already."""
     require_root()
     require_local(uri)
     adopt_host_id(work["host_id"])
@@ -55,7 +55,7 @@ def adopt_identity(uri: str, work: _AdoptIdentity) -> Result:
 
 
 def revoke_tokens(uri: str, work: _RevokeTokens) -> Result:
-    """Take back this host's right to leave clean-shutdown tokens, and delete a token; C(changed).
+    """Withdraw this host's right to leave clean-shutdown tokens, and delete a token; return C(changed).
 
     :arg work: C(grant), the ID of the grant that the ledger has, which the host must never accept again; null for none.
     """
@@ -67,7 +67,7 @@ def revoke_tokens(uri: str, work: _RevokeTokens) -> Result:
 def revoke_peer_grant(uri: str, work: _RevokePeerGrant) -> Result:
     """Revoke the grant C(grant) (C(grant), C(host_id), C(folders)) of another host on the storage that both see.
 
-    Returns C(folders), where it is revoked now, and C(problems), by folder why it is not revoked there.
+    Returns C(folders), in which the grant is revoked now, and C(problems), by folder why it is not.
     """
     require_root()
     require_local(uri)
@@ -117,9 +117,9 @@ def read_guard(uri: str, _work: JsonObject) -> Result:
 
 
 def release_boot(_uri: str, work: _ReleaseBoot) -> Result:
-    """Release this boot. What a boot would have started is noted first, so that it is known whatever happens to this process.
+    """Release this boot. The guests that a boot would have started are noted first, so that they are known even if this process dies.
 
-    The ledger was read before, by the action plugin. C(check) predicts.
+    The action plugin has read the ledger before. With C(check), the release is only predicted.
     """
     before = read_guard_state()
     if before.installed and not before.boot.released and not work["check"]:
@@ -148,7 +148,7 @@ def _predict_starts(would_start: t.Sequence[AutomaticStart]) -> t.List[JsonObjec
 
 
 def _describe_guard(now: GuardState, would_start: t.Optional[t.Sequence[AutomaticStart]] = None) -> Result:
-    """Return the state as the module does.
+    """Return the state as the module returns it.
 
     :arg would_start: what a boot without guard would have started, if this is the result of a release.
     """

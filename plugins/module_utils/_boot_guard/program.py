@@ -103,8 +103,8 @@ class Guard:
     def hold_boot(self) -> t.Optional[JsonDocument]:
         """Hold all automatic starts, unless this boot was released. Return the release, or null if the host is held.
 
-        A boot with a valid token is held as well, until L(confirm_token). The mark comes first: whatever happens to this process
-        afterwards, nothing starts. Raises OSError or L(GuardError) where nothing can be held; then no daemon may be started.
+        A boot with a valid token is held as well, until L(confirm_token). The mark is set first, so that nothing starts even if this process
+        dies afterwards. Raises OSError or L(GuardError) where nothing can be held; then no daemon may be started.
         """
         with self.hold_lock():
             released = self.read_release()
@@ -141,7 +141,7 @@ class Guard:
                 time.sleep(_POLL_SECONDS)
 
     def release_boot(self, by: str) -> t.Tuple[JsonDocument, bool]:
-        """Release this boot, and return the release and whether it was written now. It starts no guest, and libvirt will not either.
+        """Release this boot, and return the release and whether it was written now. Neither this function nor libvirt starts a guest then.
 
         The release keeps in C(would_start) what a boot without guard would have started; the caller decides whether to start it.
         Raises OSError or L(GuardError) where libvirt-guests would start guests afterwards; then the host stays held.
@@ -301,7 +301,7 @@ class Guard:
         for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
             stem, suffix = (entry[:-5], "once") if entry.endswith(".once") else (entry, "autostart")
             if stem.endswith(".xml"):
-                # the link names the definition's path on the host, which need not begin at this process's root
+                # The link has the path of the definition on the host, which may differ from the path for this process.
                 yield _read_domain_uuid(self.path(f"etc/libvirt/qemu/{stem}")), stem[:-4], suffix
 
     def _list_noted_guests(self) -> t.Iterator[t.Tuple[t.Optional[str], t.Optional[str], str]]:
@@ -323,7 +323,7 @@ class Guard:
 
     def _make_run_folder(self) -> None:
         """Make the folder and its parent, which the state files of moves share, for root alone."""
-        # The mode that makedirs is given is only that of the last folder.
+        # The mode that is passed to makedirs applies only to the last folder.
         for folder in (os.path.dirname(self.run_folder), self.run_folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
             os.chmod(folder, 0o700)

@@ -144,7 +144,7 @@ def read_program(interpreter: str, module: types.ModuleType = program) -> str:
 
 
 def wanted_files(interpreter: str) -> t.Dict[str, str]:
-    """Return path below the root: text, in the order in which the files are written; nothing refers to a file that comes later."""
+    """Return path below the root: text, in the order in which the files are written; no file refers to a later one."""
     programs = {STORAGE_FILE: read_program(interpreter, storage_program), PROGRAM_FILE: read_program(interpreter)}
     return {**programs, **unit_files(interpreter)}
 
@@ -233,7 +233,7 @@ class HostRelease:
 
 
 def release_host(root: str = "/", check_mode: bool = False) -> HostRelease:
-    """Release this boot. Only the caller starts guests then: libvirt and libvirt-guests consider this boot's automatic starts done.
+    """Release this boot. After that, only the caller starts guests: libvirt and libvirt-guests consider the automatic starts of this boot done.
 
     Call this only after the ledger was read, and if no record withholds the release. Raises L(InvalidState) if no guard is
     installed, L(Forbidden) without root, L(Internal) if it cannot be done; then the host is still held.
@@ -244,7 +244,7 @@ def release_host(root: str = "/", check_mode: bool = False) -> HostRelease:
     before, was_held = now.boot, now.boot.held is not None
     if check_mode and not before.released:
         return HostRelease(True, was_held, None, before.would_start)
-    # also where it was released before: the call that did it may have died on its way
+    # Also if the boot was released before: that call may have died before its end.
     released, changed = (before.released, False) if check_mode and before.released else _write_release(root)
     return HostRelease(changed, was_held, released, released.would_start or ())
 

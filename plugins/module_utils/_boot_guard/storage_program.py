@@ -9,7 +9,7 @@ This file is a standalone program that uses only the standard library: it is ins
 program, so that storage that hangs cannot hang the guard.
 
 The grant of a token names folders that other hosts see too, each with the nonce of the file that this host has left there. A revocation is a
-file beside that one, the tombstone of the grant. A folder without this host's own file is other storage, or is not mounted yet: it proves nothing.
+file beside that one, the tombstone of the grant. A folder without this host's own file is on other storage, or is not mounted yet, and proves nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def judge_grant(grant: Grant) -> t.Tuple[int, str]:
 
 def has_tombstone(folder: str, grant: str, host_id: str, nonce: str) -> bool:
     """Whether the grant was revoked by a file in this folder. Raises C(OSError) or C(ValueError) when the folder cannot be read or is another store."""
-    # Both files are read through one descriptor: they are of one store, even if another one is mounted over the path meanwhile.
+    # Both files are read through one descriptor, so they are from the same storage even if another one is mounted over the path in the meantime.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _read_nonce(descriptor, host_id) != nonce:

@@ -155,7 +155,7 @@ def _read_questions(documents: t.Sequence[Json]) -> t.List[CleanupQuestion]:
 class CopyCleaner:
     """Removes the copy of one domain. Each step can be repeated after a crash.
 
-    :arg step: called after the domain was undefined; tests end the process there.
+    :arg step: called after the domain was undefined; tests end the process at that point.
     """
 
     def __init__(self, host: Host, host_id: str, quarantine: Quarantine, step: Step = lambda name: None) -> None:
@@ -215,7 +215,7 @@ class CopyCleaner:
             self._step("undefine")
 
     def _move_disk(self, file: QuarantinedFile, allowed: bool) -> str:
-        """Move a disk to quarantine, unless that was done before; return why it was not. Then the manifest no longer lists it."""
+        """Move a disk to quarantine, unless that was done before. If it cannot be moved, return why, and remove it from the manifest."""
         if is_moved(file):
             return ""
         try:

@@ -39,7 +39,7 @@ def iterate_chain(path: str) -> t.Iterator[str]:
 
 
 def find_users(path: str, images: t.Iterable[t.Tuple[str, str]]) -> t.List[str]:
-    """Return, as parts of a sentence, which of these use the image, and for which that is unknown.
+    """Return, as parts of a sentence, which of these images use the image, and for which that is unknown.
 
     :arg images: (owner, path) of every other image that is in use on this host.
     """
@@ -97,7 +97,7 @@ class CleanupSurvey:
     """One survey of the domains of a task. Changes nothing.
 
     :arg uris: name of each other host of the fleet to its URI.
-    :arg open_host: opens one of them.
+    :arg open_host: opens one of these hosts.
     :arg put_aside: returns the files that an earlier, interrupted run has already moved for a record.
     """
 
@@ -231,7 +231,7 @@ class CleanupSurvey:
 
 
 def _find_image_users(path: str, used: t.Sequence[t.Tuple[str, str]]) -> t.List[str]:
-    """Return the users of the image. An image that cannot be read in time may be one."""
+    """Return the users of the image. An image that cannot be read in time may be a user."""
     found = answer_within(_CHAIN_SECONDS, lambda: (find_users(path, [*used, *iterate_images_beside(path)]),))
     return found[0] if found else ["an image that could not be read"]
 

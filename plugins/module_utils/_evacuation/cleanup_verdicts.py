@@ -17,7 +17,7 @@ from .._model.saved_domains import SavedDisk, SavedMount
 CLEAN = "clean"
 REFUSE = "refuse"
 ALARM = "alarm"
-# A newer record has brought the domain back: it is not a leftover.
+# A newer record has brought the domain back, so it is not a leftover.
 SUPERSEDED = "superseded"
 
 
@@ -32,7 +32,7 @@ class LocalCopy:
 
 @dataclasses.dataclass(frozen=True)
 class OtherCopies:
-    """Names of the other hosts on which the domain is C(active) or C(defined) (active ones included), or C(expected) by the ledger.
+    """Names of the other hosts on which the domain is C(active) or C(defined) (active ones included), or C(expected) according to the ledger.
 
     C(silent) are those that did not answer: name to why, a sentence.
     """
@@ -55,8 +55,8 @@ class CopyVerdict:
 def judge_copy(copy: LocalCopy, others: OtherCopies, defined_only: bool = False, came_back: bool = False) -> CopyVerdict:
     """Return what to do with the copy on this host.
 
-    :arg defined_only: the evacuation was to define the domain, not to start it: one definition elsewhere is enough.
-    :arg came_back: a record that is newer than the evacuation has brought the domain back to this host.
+    :arg defined_only: whether the evacuation was to define the domain, not to start it: then one definition elsewhere is enough.
+    :arg came_back: whether a record that is newer than the evacuation has brought the domain back to this host.
     """
     if copy.active:
         return _judge_active(others, came_back)

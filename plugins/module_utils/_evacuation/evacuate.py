@@ -68,18 +68,18 @@ def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
 
     :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(knock), addresses and ports of the dead host; C(domains), see L(DomainToProbe);
       C(paths) of images.
-    Returns C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (what answers where), C(unseen) (by UUID, why disks and
-    files are not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as L(probe_locks) has them).
+    Returns C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (the answers of the dead host's addresses and ports),
+    C(unseen) (by UUID, why disks and files are not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as L(probe_locks) has them).
     """
     require_root()
     check_ledger_id(work["ledger_id"])
     domains = [decode(DomainToProbe, domain, "domains") for domain in work["domains"]]
-    to_knock = [decode(SshEndpoint, door, "knock") for door in work["knock"]]
+    endpoints = [decode(SshEndpoint, door, "knock") for door in work["knock"]]
     host = open_host(require_local(uri))
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             fleet = pool.submit(ask_fleet, work["ask"], open_host)
-            doors = pool.submit(probe_ssh_endpoints, to_knock)
+            doors = pool.submit(probe_ssh_endpoints, endpoints)
             facts, warnings = gather_facts(host)
             seen = {domain.uuid: find_unproved(domain) for domain in domains}
             cpu = {domain.uuid: encode(compare_cpu(host, decode(DomainRequest, domain.request, "request"))) for domain in domains}
@@ -161,7 +161,7 @@ class _Connections:
         return result
 
     def close(self) -> None:
-        """Close all."""
+        """Close all connections."""
         for host in self._all:
             host.close()
 

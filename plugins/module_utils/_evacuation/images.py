@@ -28,7 +28,7 @@ from .qemu_locks import classify_locks
 
 
 class StorageLocation(t.NamedTuple):
-    """The folders that a host must see for a path, its mount, and how long locks are kept there (L(classify_locks))."""
+    """The folders that a host must see for a path, its mount, and what becomes of locks there (L(classify_locks))."""
 
     folders: t.List[str]
     mount: t.Optional[SavedMount]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The answers of other hosts: their domains, over libvirt, from all hosts at once; and whether anything answers at the SSH port of a host."""
+"""The answers of other hosts: their domains, over libvirt, all hosts at the same time; and whether anything answers at the SSH port of a host."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
 
 
 def probe_ssh_endpoints(doors: t.Sequence[SshEndpoint], ask: t.Callable[[str, int], str] = probe_ssh) -> t.Tuple[SshEndpoint, ...]:
-    """Return the doors with their answers. All are tried at once, so that a silent one does not delay the others."""
+    """Return the addresses with their answers. All are tried at once, so that a silent one does not delay the others."""
     with concurrent.futures.ThreadPoolExecutor(max(1, len(doors))) as pool:
         answers = pool.map(lambda door: ask(door.address, door.port), doors)
         return tuple(dataclasses.replace(door, says=says) for door, says in zip(doors, answers))
@@ -119,7 +119,7 @@ def ask_peers(uris: t.Mapping[str, str], uuids: Uuids, open_host: t.Callable[[st
 
 
 def are_answers_valid(answers: t.Optional[PeerAnswers], uuids: Uuids, now: BootMoment) -> bool:
-    """Whether answers of an earlier call still hold for these domains: every host had answered, in this boot and not too long ago."""
+    """Whether answers of an earlier call are still valid for these domains: every host had answered, in this boot and not too long ago."""
     if answers is None or answers.silent or not uuids <= set(answers.uuids):
         return False
     age = now.seconds_since(answers.moment)

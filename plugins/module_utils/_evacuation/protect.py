@@ -72,23 +72,23 @@ class _InstallGuard(t.TypedDict):
     taken_back: t.Sequence[str]
 
 
-# Reasons for a pause by a person, and not by the hypervisor for a moment or after an error.
+# Reasons of a pause that a person wanted; not of a short pause by the hypervisor, or after an error.
 _HELD_BY_A_PERSON = ("user", "from snapshot", "API error", "")
 _NO_ANSWER = f"its file system did not answer within {STORAGE_SECONDS:.0f} s"
 
 
 @limit_questions
 def identify_host(uri: str, work: _Identify) -> Result:
-    """Return who this host is, as C(host) does. Raises L(Forbidden) without root, L(Conflict) if it belongs to another ledger."""
+    """Return the identity of this host, as C(host) does. Raises L(Forbidden) without root, L(Conflict) if it belongs to another ledger."""
     require_root()
     check_ledger_id(work["ledger_id"])
     return read_identity(uri, {})
 
 
 def leave_own_tokens(uri: str, work: _LeaveTokens) -> Result:
-    """Make this host belong to the ledger, with an identity, and leave its tokens.
+    """Assign this host to the ledger, with an identity, and leave its tokens.
 
-    :arg work: C(ledger_id); C(known), the tokens that it has by the ledger; C(check), to leave and make nothing.
+    :arg work: C(ledger_id); C(known), the tokens that it has according to the ledger; C(check), to write nothing.
     Returns C(host_id), C(folders) (folder: nonce), C(unwritable) (folder: why), C(devices) (path: identity), C(changed).
     """
     require_root()
@@ -127,7 +127,7 @@ def report_domains(uri: str, work: _SaveDomains) -> Result:
 
     Beside them C(remembered), what this host remembers of moves.
 
-    :arg work: C(host_id) that this host has to have; C(uuids), those that are asked for, null for all.
+    :arg work: C(host_id) that this host has to have; C(uuids), the requested domains, null for all.
     """
     require_root()
     _check_identity(work["host_id"])
@@ -171,7 +171,7 @@ PHASES: t.Dict[str, Phase] = {
 
 
 class _OpenHost:
-    """A host for the length of a block."""
+    """An open host within a block."""
 
     def __init__(self, uri: str) -> None:
         self._host: Host = open_host(require_local(uri))
@@ -201,7 +201,7 @@ def _leave_in_folders(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[
 
 
 def _find_seen_tokens(host_id: str, nonces: t.Mapping[str, str], silent: t.Set[str]) -> t.Dict[str, str]:
-    """Return those of a host's tokens that this host sees. A folder that does not answer is not seen, and is added to the C(silent) ones."""
+    """Return those of a host's tokens that this host sees. A folder that does not answer counts as not seen, and is added to C(silent)."""
     found = {}
     for folder in sorted(set(nonces) - silent):
         is_seen = answer_within(STORAGE_SECONDS, functools.partial(images.is_token_seen, folder, host_id, nonces[folder]))

@@ -105,7 +105,7 @@ def _write_lock(byte: int) -> bytes:
     return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
 
 
-# LEASED: they end by themselves. KEPT: they stay until their host is back. LOCAL: they never left it.
+# LEASED: the locks end by themselves. KEPT: they stay until their host is back. LOCAL: only their host knows them.
 LEASED, KEPT, LOCAL = "leased", "kept", "local"
 
 _LEASE_SECONDS = {"ceph": 300, "fuse.ceph": 300, "fuse.ceph-fuse": 300}

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The quarantine: files are moved within their file system instead of being deleted, listed, and deleted when the control node says that they are due.
+"""The quarantine: files are moved within their file system instead of being deleted, listed, and deleted when the control node reports them as due.
 
 A manifest lists where each file came from and how to restore it. It is on disk before the first file is moved, so that an interrupted run can be continued
-and no file is lost track of. The clock of this host decides nothing: it may have been stepped since a file was moved.
+and every file can be found. The clock of this host is not used, because it may have been stepped since a file was moved.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Quarantine:
     """The quarantine of one record of an evacuation.
 
     :arg root: the folder of the manifests and definitions, which contain passwords: only root may read them.
-    :arg step: called with the name of each step after it was made; tests end the process there.
+    :arg step: called with the name of each step after the step; tests end the process at that point.
     """
 
     def __init__(self, record_id: str, root: str = QUARANTINE_ROOT, step: Step = _skip_step) -> None:
@@ -295,7 +295,7 @@ def _delete_files(manifest: QuarantineManifest, root: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
             sync_folder(folder)
-        # The folder of a record, empty now, and that of its file system where it was the last.
+        # The folder of the record, which is empty now, and the folder on its file system if that was the last record.
         for parent in (folder, os.path.dirname(folder)):
             with contextlib.suppress(OSError):
                 if os.path.realpath(parent) != os.path.realpath(root):

@@ -95,7 +95,7 @@ class Restart:
         except Conflict as error:
             return self._build_result(OVERTAKEN, error)
         except KvmfleetError as error:
-            # Nothing was begun now; whether an earlier run began is not known.
+            # This call has begun nothing. It is not known whether an earlier run has.
             return self._build_result(UNKNOWN if self.order.rejoin else FAILED, error)
         try:
             return dataclasses.replace(self._start_or_settle(), generation=generation)
@@ -103,7 +103,7 @@ class Restart:
             ownership.release_lock()
 
     def _begin_record(self, ownership: Ownership) -> int:
-        """Write that this run acts; return its generation."""
+        """Write that this run acts for the record; return the generation."""
         if self.order.rejoin:
             return ownership.take_over(self.order.record, self.order.generation)
         ownership.begin_record(self.order.record, self.order.generation)
@@ -202,7 +202,7 @@ class Restart:
         return self._build_result(STARTED, changed=changed)
 
     def _take_back(self, error: KvmfleetError) -> RestartResult:
-        """Remove our definition and report the failure, unless the domain is active or the host does not answer."""
+        """Remove the definition of this order and report the failure, unless the domain is active or the host does not answer."""
         uuid = self.order.uuid
         if isinstance(error, Unreachable):
             # The daemon may still carry out the request.

@@ -164,7 +164,7 @@ def _required_devices(image: Image) -> t.Dict[str, t.Optional[str]]:
 
 
 def _explain_new_backing(disk: SavedDisk) -> str:
-    """Return which backing files the image has now that it did not have when it was saved: they are not proved."""
+    """Return the backing files that the image has now and did not have when it was saved: they are not proved."""
     if disk.kind != _FILE or not disk.format or disk.format == RAW:
         return ""
     known = {*(disk.backing or ()), *(disk.backing_devices or ())}

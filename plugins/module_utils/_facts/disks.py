@@ -149,7 +149,7 @@ def _is_block_device(path: str) -> bool:
 
 
 _DROPPED_WHEN_MISSING = ("optional", "requisite")
-# Protocols whose volumes have one name in the world, or in the cluster that the definition names.
+# Protocols whose volumes have the same name on every host.
 _NAMED_BY_THEMSELVES = ("rbd", "iscsi", "sheepdog", "vitastor")
 
 

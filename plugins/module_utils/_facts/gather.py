@@ -33,7 +33,7 @@ _NAME, _LINK_INFO, _KIND = 3, 18, 1
 _MESSAGE_HEADER = struct.Struct("=IHHII")
 _LINK_HEADER_BYTES = 16
 _TIMEOUT_SECONDS = 2.0
-# Those that a guest's interface of the type bridge can be plugged into.
+# The kinds of interfaces to which a guest's interface of the type bridge can be connected.
 BRIDGES = ("bridge", "openvswitch")
 
 
@@ -100,7 +100,7 @@ _OPEN = ("host_cpu", "pools", "networks", "devices", "net_devices")
 
 
 def gather_facts(host: Host, dirty_rate_seconds: int = 0) -> t.Tuple[HostFacts, t.List[str]]:
-    """Return the facts of a host and warnings. Each domain is read once; sizes in MiB where the name says so, else in bytes.
+    """Return the facts of a host and warnings. Each domain is read once. Sizes are in MiB if the name says so, else in bytes.
 
     For a host behind a remote URI, the facts that only the host itself can determine are null and listed in C(unverified). Its C(host_id) is read through
     libvirt.
@@ -171,7 +171,7 @@ def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, 
 
 
 def _read_host_id() -> t.Tuple[t.Optional[str], t.List[str]]:
-    """Return the ID of the host that this runs on. One that is not readable is null, with a warning."""
+    """Return the ID of the host that this runs on. An unreadable ID is null, with a warning."""
     try:
         return read_host_id(), []
     except KvmfleetError as error:

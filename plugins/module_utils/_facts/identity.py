@@ -32,7 +32,7 @@ def read_identity(uri: str, _work: JsonObject) -> Result:
 
 
 def create_identity(uri: str, _work: JsonObject) -> Result:
-    """Make the host's ID where it has none; C(host_id), and whether it was made now, in C(changed)."""
+    """Create the host's ID if it has none. Return C(host_id), and in C(changed) whether it was created now."""
     require_local(uri)
     host_id, made = create_host_id()
     return {"changed": made, "host_id": host_id}
@@ -57,9 +57,9 @@ AUTO_CONVERGE = TRAITS["auto_converge"]
 POST_COPY = TRAITS["post_copy"]
 
 _FEATURES_SINCE = 2005000
-# QEMU that opens /dev/userfaultfd, and libvirt that hands it to QEMU whatever its user is.
+# The first QEMU that opens /dev/userfaultfd, and the first libvirt that passes it to QEMU, whatever user QEMU runs as.
 _DEVICE_SINCE = {"hypervisor": 8000000, "libvirt": 10001000}
-# The sysctl that this kernel was the first to have; before it everybody may.
+# The first kernel with this sysctl; before it, every user may use userfaultfd.
 _SYSCTL_SINCE = (5, 2)
 
 _Answer = t.Tuple[t.Optional[bool], str]
@@ -109,7 +109,7 @@ def _is_open_to_all(root: str) -> bool:
 
 
 def _parse_kernel(release: str) -> t.Tuple[int, int]:
-    """Return major and minor number; the highest if they are unknown, because then nothing is known to be allowed."""
+    """Return major and minor number; the highest if they are unknown, because then nothing is assumed to be allowed."""
     match = re.match(r"([0-9]{1,5})\.([0-9]{1,5})(?![0-9])", release)
     return (int(match.group(1)), int(match.group(2))) if match else (999, 0)
 

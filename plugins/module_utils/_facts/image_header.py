@@ -26,7 +26,7 @@ FILE, NETWORK, UNKNOWN = "file", "network", "unknown"
 _MAX_NAME = 4096
 # The whole header is in the first cluster, of at most 2 MiB; its extensions are a few hundred bytes, and bitmaps one entry.
 _HEADER_BYTES = 65536
-# Magic, version, where the backing file's name is, how long it is; the same in qcow, the forerunner of qcow2.
+# Magic, version, the offset and length of the backing file's name; the same in qcow, the predecessor of qcow2.
 _START = struct.Struct(">4sIQI")
 _MAGIC = b"QFI\xfb"
 _FEATURES_AT, _LENGTH_AT, _SHORT_LENGTH = 72, 100, 72
@@ -165,7 +165,7 @@ def _of_protocol(protocol: str, name: str, path: str) -> Named:
 
 
 def _resolve_path(name: str, path: str) -> str:
-    """Return the absolute path; a relative name counts from the folder in which the image is opened, and only then from the one that a link leads to."""
+    """Return the absolute path. A relative name is looked for in the folder of the image's path, and then in the folder to which a link leads."""
     beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
     if os.path.isabs(name) or os.path.lexists(beside):
         return beside

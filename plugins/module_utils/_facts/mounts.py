@@ -16,7 +16,7 @@ from .._model.facts import MountFacts
 from .._time_limits import answer_within
 from .image_header import Header, Unreadable, read_header
 
-# Prefix of a name in /dev/disk/by-id to the prefix of the identity; an earlier one is the better name.
+# Prefix of a name in /dev/disk/by-id to the prefix of the identity; earlier entries are preferred.
 _BY_ID = (
     ("dm-uuid-mpath-", "mpath:"),
     ("dm-uuid-LVM-", "lvm:"),
@@ -107,8 +107,8 @@ def innermost_mount(path: str, mount_points: t.Container[str]) -> str:
 
 
 def read_mounts(table: str = _MOUNTS) -> t.List[Mount]:
-    """Return the mounts in the order of mounting: of two on one point the later one counts."""
-    # The kernel escapes blank, tab and newline; every other sign that Python would part lines or words at may be in a name.
+    """Return the mounts in the order of mounting: of two on one mount point, the later one counts."""
+    # The kernel escapes blanks, tabs and newlines. A name may contain any other character at which Python would split lines or words.
     with open(table, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
         return [mount for mount in map(parse_mount, stream) if mount]
 
@@ -220,7 +220,7 @@ def identify_store(mount: Mount) -> t.Optional[str]:
 
 
 def _sorted_monitors(mount: Mount) -> str:
-    """Ceph lists its monitors in the order in which they were given: C(b,a:/x) and C(a,b:/x) are one."""
+    """Ceph lists its monitors in the order in which they were given: C(b,a:/x) and C(a,b:/x) are the same."""
     monitors, separator, path = mount.source.rpartition(":/")
     if mount.kind not in ("ceph", "fuse.ceph") or not separator:
         return mount.source.rstrip("/")
@@ -241,12 +241,12 @@ def _measure_capacity(path: str) -> t.Optional[t.Tuple[int, int]]:
 
 
 def _make_printable(name: str) -> str:
-    """Names of files need not be text; facts are."""
+    """Return a name as text: names of files may be any bytes, facts must be text."""
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def _can_follow(path: str) -> bool:
-    """Whether this user can follow the path: a folder that may not be entered could contain a link to anywhere."""
+    """Whether this user can follow the path: a folder that the user cannot enter could contain a link to any other folder."""
     with contextlib.suppress(FileNotFoundError):
         os.lstat(path)
     return True
@@ -260,7 +260,7 @@ def _ask_or_null(question: t.Callable[[], _T]) -> t.Optional[_T]:
 
 
 class Stores(t.Protocol):
-    """Locates a host's images, as only the host itself can."""
+    """Locates the images of a host; only the host itself can do this."""
 
     def locate_file(self, path: str) -> t.Tuple[t.Optional[bool], t.Optional[str]]:
         """Whether the file is on storage that other hosts see, and its identity on that storage; null if unknown."""

@@ -53,14 +53,14 @@ def _state_or_none(document: Json) -> t.Optional[StateFile]:
         return None
 
 
-# Beside the definitions, which outlive a boot as well.
+# Beside the definitions, which survive a boot too.
 NOTES_FOLDER = "/var/lib/kvmfleet/evacuations"
 
 _SUMMARY_KEYS = ("id", "generation", "type", "status", "updated_at", "domain", "source", "destination")
 
 
 def list_remembered(folder: str = RUN_FOLDER, notes_folder: str = NOTES_FOLDER) -> t.Optional[t.List[JsonObject]]:
-    """Return of each move and evacuation what a ledger can be compared with, its C(ledger_id) with it; null if this user may not read that."""
+    """Return the part of each move and evacuation that is compared with a ledger, with its C(ledger_id); null if this user may not read it."""
     moves, notes = _read_kept_states(folder), _read_kept_states(notes_folder)
     if moves is None or notes is None:
         return None
@@ -110,7 +110,7 @@ class Migration:
     watched: t.Optional[bool]
 
     def as_json(self) -> JsonObject:
-        """Return what a module returns of it."""
+        """Return the migration as a module returns it."""
         return {**encode(self.record), "watched": self.watched}
 
 
@@ -121,7 +121,7 @@ def read_unfinished_states(folder: str = RUN_FOLDER) -> t.Optional[t.Dict[str, S
 
 
 def list_in_progress(host: Host, states: t.Optional[States], uuid: t.Optional[str] = None) -> t.List[Migration]:
-    """Return each migration away from the host, with figures of this moment.
+    """Return each migration away from the host, with its current figures.
 
     :arg states: as L(read_unfinished_states) returns them.
     :arg uuid: only this domain.

@@ -66,7 +66,7 @@ def _find_shared_folders(root: Element, versions: t.Mapping[str, int], stores: t
 
 
 def _is_shared(source: t.Optional[Element], stores: t.Optional[Stores]) -> bool:
-    """Whether other hosts see a folder; true also if that is unknown for a remote host, and for what is not a folder."""
+    """Whether other hosts see a folder; true also if that is unknown for a remote host, and for a path that is not a folder."""
     path = source.get("dir") if source is not None else None
     return stores is None or path is None or stores.locate_file(path)[0] is True
 

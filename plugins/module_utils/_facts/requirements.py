@@ -51,7 +51,7 @@ def describe_cpu(root: ElementTree.Element) -> GuestCpu:
 
 
 def has_loose_tsc(root: ElementTree.Element, cpu: GuestCpu) -> bool:
-    """Whether the guest sees an invariant TSC whose frequency is not fixed: it would run at another speed elsewhere."""
+    """Whether the guest sees an invariant TSC whose frequency is not fixed: it would run at another speed on another host."""
     is_fixed = any(timer.get("name") == "tsc" and timer.get("frequency") for timer in root.findall("clock/timer"))
     return (cpu.features or {}).get("invtsc") in ("require", "force") and not is_fixed
 
@@ -75,7 +75,7 @@ _MOST_PINS = 2**22
 
 
 def read_pinning(root: Element, vcpus: int) -> t.Optional[Pinning]:
-    """Return the pinning, or null if nothing is pinned. A set for all vCPUs counts for those without one."""
+    """Return the pinning, or null if nothing is pinned. A set for all vCPUs applies to those without one of their own."""
     vcpu = root.find("vcpu")
     common = tuple(parse_ids(vcpu.get("cpuset"))) if vcpu is not None and vcpu.get("placement") != "auto" else ()
     pins = {str(number): common for number in range(vcpus)} if common else {}

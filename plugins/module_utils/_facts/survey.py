@@ -78,7 +78,7 @@ def survey_hosts(
     """Return the reports of the hosts for these moves.
 
     :arg is_shared: whether a file of this host lies on shared storage.
-    :arg examine: asked for C(storage) of a move that says C(copy_storage), once for each destination that can take it.
+    :arg examine: called for C(storage) if a move has C(copy_storage), once for each destination that can accept the domain.
     """
     uris = sorted({uri for question in questions for uri in question.destination_uris})
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
@@ -193,7 +193,7 @@ def _find_paths(host: Host, request: DomainRequest) -> t.Dict[str, bool]:
 def _examine_storage(source: H, info: domain_states.DomainInfo, destinations: _Destinations[H], examine: Examine[H]) -> t.Dict[str, Json]:
     """Return, by URI, what is known of the images, or C(msg) if nothing could be determined.
 
-    A domain with a job, or that is off, is not going to be moved now.
+    A domain that has a job, or is off, cannot be moved now.
     """
     if not info.view.active or info.view.job != domain_states.JOB_NONE:
         return {}
@@ -208,7 +208,7 @@ def _try_examine(uuid: str, source: H, destination: H, examine: Examine[H]) -> J
 
 
 def _find_presence(destinations: _Destinations[H], uuids: t.Sequence[str]) -> t.Dict[str, PresentDomain]:
-    """Return, by URI, the destination's view of the first of these domains that it has; a name alone proves nothing."""
+    """Return, by URI, the destination's view of the first of these domains that it has. Only the UUID identifies a domain."""
     there: t.Dict[str, PresentDomain] = {}
     for uri, destination in destinations.items():
         uuid = next((uuid for uuid in uuids if destination.facts.find_domain(uuid)), None)
@@ -227,7 +227,7 @@ def _is_unshared(disk: domain_states.Disk, is_shared: t.Callable[[str], bool]) -
 
 
 def unproved_devices(disks: t.Iterable[domain_states.Disk], request: t.Optional[DomainRequest]) -> t.List[UnprovedDevice]:
-    """Return each device or volume that a domain writes to and that other hosts are not known to see. Libvirt takes every device for shared."""
+    """Return each device or volume that a domain writes to and that other hosts are not known to see. Libvirt assumes that every device is shared."""
     known = {disk.target: disk for disk in (request.disks if request else None) or ()}
     written = [disk for disk in disks if disk.kind in _DEVICE_KINDS and disk.source and not disk.readonly]
     found = [(disk, known.get(disk.target, DiskNeed(disk.target))) for disk in written]
@@ -295,7 +295,7 @@ class _PrepareMoves(t.TypedDict):
 
 @limit_questions
 def prepare_moves(uri: str, work: _PrepareMoves) -> Result:
-    """Survey both ends of the moves in C(work["wanted"]), with what a watcher has written about each. Leaves both hosts as they were."""
+    """Survey source and destinations of the moves in C(work["wanted"]), with what a watcher has written about each. Changes nothing."""
     require_root()
     questions = [decode(SurveyQuestion, question, "wanted") for question in work["wanted"]]
     found = survey_moves(require_local(uri), questions, may_examine=True)

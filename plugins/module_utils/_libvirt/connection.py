@@ -122,7 +122,7 @@ def translate_error(error: libvirt.libvirtError, attempt: str) -> KvmfleetError:
 
 @contextlib.contextmanager
 def libvirt_errors(attempt: str) -> t.Iterator[None]:
-    """Turn any libvirt error inside the block into one of ours that names the attempt."""
+    """Turn any libvirt error inside the block into an error of the collection that names the attempt."""
     try:
         with timed_question(attempt):
             yield
@@ -130,7 +130,7 @@ def libvirt_errors(attempt: str) -> t.Iterator[None]:
         raise translate_error(error, attempt) from error
 
 
-# What OpenSSH's client prints in this case, for which it has no separate exit code.
+# What OpenSSH's client prints for this error, for which it has no separate exit code.
 DROPPED_LOGIN = r"kex_exchange_identification|banner exchange|Connection (closed|reset) by \S+ port"
 
 # A host that does not answer is noticed after interval x (count + 1) seconds.
@@ -143,11 +143,11 @@ _PORTS = {"tcp": 16509, "tls": 16514}
 _SSH_PORT = 22
 _PORT_SECONDS = 3.0
 # What OpenSSH reports for a login that the server dropped, or libvirt when its SSH program had ended before libvirt could send anything. The latter has
-# other causes, too; the next try shows them.
+# other causes too, which the next try shows.
 _DROPPED_LOGIN = re.compile(rf"{DROPPED_LOGIN}|Broken pipe|End of file while reading data")
 # The number of simultaneous logins of this process at one host.
 _LOGINS_AT_ONCE = 4
-# No try begins so shortly before the limit, so that the failure is reported with its cause.
+# No try begins later than this before the limit, so that a failure is reported with its cause.
 _LAST_TRY_SECONDS = 3.0
 _FIRST_PAUSE_SECONDS = 0.3
 _LONGEST_PAUSE_SECONDS = 2.0

@@ -5,7 +5,7 @@
 
 """Folders and files of a host, read and written through libvirt's storage pools.
 
-A folder's own pool is used if it exists; else one of ours, which is removed afterwards.
+The pool of a folder is used if it has one. Otherwise a temporary pool is created, and removed afterwards.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class _SharedPool:
         return _retry_while_busy(lambda: self._on_active(act), _STOPPED)
 
     def call_idle(self, act: t.Callable[[libvirt.virStoragePool], T]) -> T:
-        """The same for calls that libvirt refuses while a volume is being created there."""
+        """Like L(call_active), for calls that libvirt refuses while a volume is being created in the pool."""
         return _retry_while_busy(lambda: self._on_active(act), (*_STOPPED, _INTERNAL_ERROR), _ALLOCATION_SECONDS)
 
     def close(self) -> None:
-        """Stop the pool that this task has started. A pool in which another task creates a volume stays, which does no harm."""
+        """Stop the pool that this task has started. A pool in which another task is creating a volume is left active."""
         for pool in self._started:
             _stop_pool(pool)
 
@@ -85,7 +85,7 @@ class _SharedPool:
         except libvirt_binding().libvirtError as error:
             if error.get_error_code() in _STOPPED:
                 self._pool = self._open_patiently()
-                # Another task that started it may have read the folder long ago.
+                # Another task may have started the pool and read the folder long ago.
                 _retry_while_busy(self._pool.refresh, (_INTERNAL_ERROR,), _ALLOCATION_SECONDS)
             raise
 
@@ -176,7 +176,7 @@ class LibvirtFolder:
         return [volume.name for volume in map(_parse_volume, filter(None, found)) if volume.backing_path == path]
 
     def read_piece(self, name: str, offset: int = 0, length: int = _READ_BYTES) -> bytes:
-        """Return a piece of a file, by default its beginning; less where the file ends."""
+        """Return a piece of a file, by default its beginning; less at the end of the file."""
         with libvirt_errors(f"read {os.path.join(self.path, name)}"):
             return self._pool.call_active(lambda pool: self._download_piece(pool.storageVolLookupByName(name), offset, length))
 

@@ -149,7 +149,7 @@ def read_hardware(connection: libvirt.virConnect, uri: str, capabilities: Elemen
 def _read_cell(connection: libvirt.virConnect, cell: Element, online: t.Set[int]) -> NumaCell:
     number = parse_number(cell.get("id"))
     pages = {parse_number(entry.get("size")): parse_number(entry.text) for entry in cell.findall("pages")}
-    # The smallest are the normal ones, which are the cell's memory itself.
+    # The smallest pages are the normal ones, which make up the cell's memory.
     huge = sorted(pages)[1:]
     free_kib, free = _read_free_memory(connection, number, huge)
     cpus = {parse_number(cpu.get("id"), -1) for cpu in cell.findall("cpus/cpu")}
@@ -163,7 +163,7 @@ def _read_cell(connection: libvirt.virConnect, cell: Element, online: t.Set[int]
 
 
 def _read_free_memory(connection: libvirt.virConnect, number: int, huge: t.List[int]) -> t.Tuple[int, t.Mapping[int, int]]:
-    """Return what is free in a cell, in KiB and in huge pages; nothing if its kernel does not report it."""
+    """Return what is free in a cell, in KiB and in huge pages; nothing if the kernel does not report it."""
     try:
         stats = connection.getMemoryStats(number)
         return stats.get("free", 0), connection.getFreePages(huge, number, 1).get(number, {}) if huge else {}

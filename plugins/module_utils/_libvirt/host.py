@@ -172,7 +172,7 @@ class LibvirtHost(LibvirtReporter):
         return None
 
     def list_emulators(self) -> t.List[str]:
-        """Return the programs that this host runs guests with."""
+        """Return the programs with which this host runs guests."""
         return sorted({emulator.text or "" for emulator in self._read_capabilities().iter("emulator")})
 
     def saved_memory(self, name: str) -> t.Optional[str]:
@@ -196,7 +196,7 @@ class LibvirtHost(LibvirtReporter):
             self._connection.createXML(definition, _START_PAUSED if paused else 0)
 
     def undefine_if_inactive(self, uuid: str) -> None:
-        """Remove an inactive definition; NVRAM, TPM state and a memory image are kept. Nothing happens where the domain is active or gone."""
+        """Remove an inactive definition; NVRAM, TPM state and a memory image are kept. Nothing happens if the domain is active or gone."""
         self._undefine_unless_active(uuid, self._keeping_flags())
 
     def on_poweroff(self, uuid: str) -> str:
@@ -263,9 +263,9 @@ class LibvirtHost(LibvirtReporter):
         return bool(self._connection.getLibVersion() >= _KEEP_TPM_SINCE)
 
     def undefine_inactive(self, uuid: str) -> None:
-        """Undefine an inactive domain; NVRAM and TPM stay. Nothing happens where it is gone.
+        """Undefine an inactive domain; NVRAM and TPM stay. Nothing happens if the domain is gone.
 
-        Raises L(InvalidState) if it is active, or where libvirt would have to delete a managed-save image or snapshots with it.
+        Raises L(InvalidState) if it is active, or if libvirt would have to delete a managed-save image or snapshots with it.
         """
         flags = self._keeping_flags()
         with contextlib.suppress(NotFound), libvirt_errors(f"undefine domain {uuid} on {self.uri}"):

@@ -33,7 +33,7 @@ class DomainState(t.TypedDict):
 
 
 class DomainSize(t.TypedDict):
-    """What a domain takes of the capacity of its host."""
+    """The capacity that a domain uses of its host."""
 
     uuid: str
     name: str
@@ -44,7 +44,7 @@ class DomainSize(t.TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """A domain with its definition, the live one where it is active; C(root) is null, with C(problem) a sentence, where libvirt could not give it."""
+    """A domain with its definition, the live one if it is active. If libvirt could not return the definition, C(root) is null and C(problem) is a sentence."""
 
     info: domain_states.DomainInfo
     root: t.Optional[Element] = None
@@ -54,7 +54,7 @@ class Definition:
 
 @dataclasses.dataclass(frozen=True)
 class DefinitionList:
-    """Every domain of a host, defined or active, and the names of those that went away while they were read."""
+    """Every domain of a host, defined or active, and the names of those that disappeared while they were read."""
 
     definitions: t.List[Definition]
     vanished: t.List[str] = dataclasses.field(default_factory=list)
@@ -108,13 +108,13 @@ class Folder(t.Protocol):
         """The files of the folder that have this one as their backing file."""
 
     def read_piece(self, name: str, offset: int = 0, length: int = 4096) -> bytes:
-        """A piece of a file; less where the file ends."""
+        """A piece of a file; less at the end of the file."""
 
     def create_image(self, name: str, image_format: str, capacity_bytes: int) -> None:
         """Make a new image. Raises L(Conflict) if the name is taken."""
 
     def remove_file(self, name: str) -> None:
-        """Remove a file; nothing happens where it is gone."""
+        """Remove a file; nothing happens if it is gone."""
 
 
 class Host(t.Protocol):
@@ -126,7 +126,7 @@ class Host(t.Protocol):
         """Whether the connection is still open, as far as is known without a query."""
 
     def host_id(self) -> t.Optional[str]:
-        """The host's own ID, null if it has none, or where it cannot be read."""
+        """The host's own ID, null if it has none, or if it cannot be read."""
 
     def host_uuid(self) -> str:
         """Libvirt's UUID of the host."""
@@ -165,16 +165,16 @@ class Host(t.Protocol):
         """Cancel the outgoing migration. Raises L(InvalidState) without a migration, L(NotSupported) in post-copy."""
 
     def max_downtime_ms(self, uuid: str) -> int:
-        """The downtime that the domain's migrations are allowed."""
+        """The maximum downtime of the domain's migrations."""
 
     def set_max_downtime_ms(self, uuid: str, milliseconds: int) -> None:
         """Allow that downtime, at once."""
 
     def set_bandwidth_mib(self, uuid: str, mib: int) -> None:
-        """Cap the running job's memory stream at so many MiB/s, at once; 0 is no cap."""
+        """Limit the running job's memory stream to that many MiB/s, at once; 0 is no limit."""
 
     def start_post_copy(self, uuid: str) -> None:
-        """Switch the running job over. Raises L(InvalidState) if it was not started so that it may."""
+        """Switch the running job to post-copy. Raises L(InvalidState) if it was not started with the permission to do so."""
 
     def pause_post_copy(self, uuid: str) -> None:
         """Break a post-copy migration that is under way, so that it can be resumed over a new link."""
@@ -195,7 +195,7 @@ class Host(t.Protocol):
         """Kill this host's copy of the domain."""
 
     def undefine_domain(self, uuid: str) -> None:
-        """Remove an inactive definition; NVRAM and TPM state are kept. Nothing happens where the domain is active or gone."""
+        """Remove an inactive definition; NVRAM and TPM state are kept. Nothing happens if the domain is active or gone."""
 
     def set_autostart(self, uuid: str, autostart: bool) -> None:
         """Set whether the domain starts with its host."""
@@ -219,7 +219,7 @@ class Host(t.Protocol):
         """Every domain of the host, each definition read once."""
 
     def measure_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
-        """The dirty rate of each of these domains in MiB/s, measured for so many seconds, all at once; domains that cannot be measured are left out."""
+        """The dirty rate of each of these domains in MiB/s, measured for that many seconds, all at once; domains that cannot be measured are omitted."""
 
     def list_domains(self) -> t.List[domain_states.DomainInfo]:
         """Every domain, defined or active."""
@@ -246,7 +246,7 @@ class Host(t.Protocol):
         """The UUID of the domain that has this name."""
 
     def list_emulators(self) -> t.List[str]:
-        """The programs that it runs guests with."""
+        """The programs with which the host runs guests."""
 
     def saved_memory(self, name: str) -> t.Optional[str]:
         """The file of a saved memory image from which a start of that name would resume."""
@@ -270,10 +270,10 @@ class Host(t.Protocol):
         """Remember how the domain stops, for L(stopped_by)."""
 
     def stopped_by(self, uuid: str) -> t.Optional[str]:
-        """How the domain stopped, by the words that virsh has for it (C(shutdown), C(migrated)...); null until the event arrives."""
+        """How the domain stopped, in the words of virsh (C(shutdown), C(migrated)...); null until the event arrives."""
 
     def shut_down(self, uuid: str) -> None:
-        """Ask the guest to shut down, by its agent where it has one, else by its power button. Nothing happens where it has stopped meanwhile."""
+        """Ask the guest to shut down, by its agent if it has one, else by its power button. Nothing happens if the domain has stopped in the meantime."""
 
     def read_whole_definition(self, uuid: str, persistent: bool) -> str:
         """The definition with its passwords, the inactive one of a persistent domain. Raises L(NotFound)."""
@@ -282,7 +282,7 @@ class Host(t.Protocol):
         """The inactive definition, without passwords. Raises L(NotFound)."""
 
     def iterate_definitions(self) -> t.Iterator[t.Tuple[str, str, str]]:
-        """UUID, name and definition of every domain; of an active one both."""
+        """UUID, name and definition of every domain; of an active domain both."""
 
     def has_managed_save(self, uuid: str) -> bool:
         """Whether the next start would restore a saved memory image."""

@@ -25,7 +25,7 @@ from .interface import DomainSize, DomainState
 if t.TYPE_CHECKING:
     import libvirt
 
-# virDomainState; the collection does not act in any other state.
+# virDomainState; in any other state, the collection does not act.
 _STATES = {1: domain_states.RUNNING, 2: domain_states.RUNNING, 3: domain_states.PAUSED, 5: domain_states.SHUTOFF, 6: domain_states.CRASHED}
 
 # virDomain{Running,Paused,Shutoff,Crashed}Reason, in virsh's words.
@@ -185,7 +185,7 @@ class LibvirtReader:
         return infos
 
     def list_sizes(self) -> t.List[DomainSize]:
-        """Return C({uuid, name, active, memory_bytes, vcpus}) of every domain: what capacity needs, and no definition is read."""
+        """Return C({uuid, name, active, memory_bytes, vcpus}) of every domain: only what is needed for the capacity; no definition is read."""
         roster: t.List[DomainSize] = []
         for domain in self._all_domains():
             with contextlib.suppress(NotFound), libvirt_errors(f"read a domain of {self.uri}"):

@@ -122,7 +122,7 @@ class LibvirtReporter(LibvirtReader):
     def _read_definition(self, domain: libvirt.virDomain, view: domain_states.DomainView, autostart: bool, has_snapshots: bool) -> Definition:
         known = domain_states.DomainInfo(domain.UUIDString(), domain.name(), view, view.persistent and autostart)
         try:
-            # Of an active domain the plain definition is the live one, with the CPU that the guest really sees: that is what a destination is held to.
+            # Of an active domain the plain definition is the live one, with the CPU that the guest really sees: a destination must provide this CPU.
             # The migratable one names the requested CPU, which may have more features than even its own host provided.
             with libvirt_errors(f"read the definition of domain {domain.name()} on {self.uri}"):
                 root = parse_domain_xml(domain.XMLDesc(0))
