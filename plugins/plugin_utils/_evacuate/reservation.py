@@ -168,7 +168,7 @@ class EvacuationReservation:
         return self.context.ledger.update_record(stored, stored.record.advance(status, self.context.by, detail))
 
     def _refused_error(self, job: EvacuationJob, verdict: Verdict) -> Conflict:
-        return Conflict(f"{verdict.host} may not take domain {job.name}: {verdict.reason}", "It was not started.")
+        return Conflict(f"{verdict.host} cannot accept domain {job.name}: {verdict.reason}", "It was not started.")
 
 
 def _state_before(job: EvacuationJob) -> Before:

@@ -218,6 +218,6 @@ def _refusal_error(job: MoveJob, decision: Start, verdicts: Verdicts) -> Conflic
     label = job.request.label
     if job.request.destination:
         (verdict,) = verdicts.values()
-        return Conflict(f"{verdict.host} may not take domain {label}: {verdict.reason}", "Nothing was moved.")
+        return Conflict(f"{verdict.host} cannot accept domain {label}: {verdict.reason}", "Nothing was moved.")
     reasons = {**decision.refused, **{host: verdict.reason for host, verdict in verdicts.items()}}
     return Conflict(f"No host of the group kvmfleet_hosts can accept domain {label}. {group_reasons(reasons)}", "Nothing was moved.")
