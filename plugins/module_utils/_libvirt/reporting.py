@@ -58,7 +58,7 @@ class LibvirtReporter(LibvirtReader):
         return self._paths.has_path(path)
 
     def compare_cpu(self, platform: GuestPlatform, cpu_xml: str) -> CpuVerdict:
-        """Return whether the host can run a guest with that CPU; see L(cpus.compare_cpu)."""
+        """Return whether the host can run a guest with that CPU; see L(hardware.compare_cpu)."""
         kinds = [kind for kind in self.read_hardware().platforms if (kind.arch, kind.virt_type) == (platform.arch, platform.virt_type)]
         able = next((kind.cpu.features or () for kind in kinds if kind.cpu), ())
         return compare_cpu(self._connection, self.uri, platform, cpu_xml, able)

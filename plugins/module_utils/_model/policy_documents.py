@@ -202,7 +202,7 @@ class PolicyChange:
 
 
 def read_change(document: JsonObject) -> PolicyChange:
-    """Return what L(Change.as_dict) made."""
+    """Return what L(PolicyChange.as_dict) made."""
     setting, unset = t.cast(JsonObject, document["setting"]), t.cast(t.Sequence[str], document["unset"])
     return PolicyChange(dict(setting), tuple(unset), bool(document["absent"]))
 

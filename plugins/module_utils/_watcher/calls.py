@@ -28,7 +28,7 @@ from .._model.watched_moves import StartOrder
 
 
 class MigrateCall(threading.Thread):
-    """Runs L(Host.migrate); C(error) is what it raised, once it has ended."""
+    """Runs L(Host.migrate_domain); C(error) is what it raised, once it has ended."""
 
     def __init__(self, host: Host, order: StartOrder, flags: t.Optional[t.Sequence[str]] = None) -> None:
         super().__init__(name=f"migrate-{order.uuid}", daemon=True)

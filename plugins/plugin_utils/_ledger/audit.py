@@ -23,9 +23,9 @@ from .documents import Unreadable, canonical_json, compute_digest, decode_docume
 
 
 def genesis_hash(ledger_id: str, seal: t.Optional[str] = None) -> str:
-    """Return the value in place of the hash before the first line: it binds the chain to its ledger.
+    """Return the value that takes the place of the hash before the first line. It binds the chain to its ledger.
 
-    :arg seal: the digest of the chains of the ledger's former places, to which it also binds the chain.
+    :arg seal: the digest of the chains of the ledger's former locations, to which it also binds the chain.
     """
     return compute_digest(ledger_id) if seal is None else compute_digest(ledger_id, seal)
 
@@ -120,7 +120,7 @@ class ArchivedChain(t.NamedTuple):
 
 
 def archived_name(home: int, chain: str) -> str:
-    """Return the name of a chain after its ledger has left that place."""
+    """Return the name of a chain after its ledger was moved from that location."""
     return f"{home}{_HOME_SEPARATOR}{chain}"
 
 
@@ -130,7 +130,7 @@ def is_archived(chain: str) -> bool:
 
 
 def decode_chain(name: str, data: bytes) -> t.Optional[ArchivedChain]:
-    """Return what L(Chain.encoded) wrote; None for anything else."""
+    """Return what L(ArchivedChain.encode_ends) wrote; None for anything else."""
     try:
         body = decode_document(data).body
     except Unreadable:
@@ -178,5 +178,5 @@ def _verify_chain(chain: ArchivedChain, lines: Iterator[bytes]) -> list[str]:
 
 
 def lost_end_problems(lost: Iterable[int]) -> list[str]:
-    """Return sentences about ends that a chain has lost."""
+    """Return a sentence for each lost end of a chain."""
     return [f"After line {number} its end was lost: further lines may be missing there." for number in lost]

@@ -41,7 +41,7 @@ from .rules import (
 
 
 class DocumentWrite(t.NamedTuple):
-    """A document to be written in place of the version before."""
+    """A document that replaces its previous version."""
 
     path: DocumentPath
     version: int
@@ -52,7 +52,7 @@ class Transaction(abc.ABC):
     """Access under which reads stay valid until the unit is committed: no other process writes in between, or the unit fails."""
 
     def prefetch_documents(self, record_id: str, domain_uuid: str) -> None:
-        """Announce the documents of the unit, so that they can be read at once."""
+        """Read the documents of the unit in one request, if the store can do this."""
         return
 
     @abc.abstractmethod
@@ -77,11 +77,11 @@ class Transaction(abc.ABC):
 
     @abc.abstractmethod
     def aside_names(self) -> list[str]:
-        """Return the names of documents that were damaged, as L(name_aside) made them."""
+        """Return the names of documents that were damaged, as L(aside_name) made them."""
 
     @abc.abstractmethod
     def write_document(self, write: DocumentWrite) -> None:
-        """Write one document for itself, without a line of audit."""
+        """Write a single document, without a line of audit."""
 
     @abc.abstractmethod
     def commit_unit(
@@ -91,7 +91,7 @@ class Transaction(abc.ABC):
         record: t.Optional[MoveRecord] = None,
         old_status: t.Optional[str] = None,
     ) -> None:
-        """Do everything or nothing; with a line of audit where a C(record) made a transition."""
+        """Write all changes or none; with a line of audit if a C(record) made a transition."""
 
 
 PossibleHosts = tuple[HostRef, ...]
@@ -119,7 +119,7 @@ def _after_evacuation(record: MoveRecord, old_status: str, before: PossibleHosts
         return (*others, record.destination)
     if status == s.FAILED and old_status != s.ACCEPTED:
         return others
-    # After 'done' the domain may have moved: its later moves show where it is.
+    # After 'done' the domain may have moved. Its later moves show its host.
     if status == s.DONE or (status == s.COMPLETED and not record.has_status(s.DONE)):
         return (record.destination,)
     return before
@@ -195,7 +195,7 @@ def _check_version(transaction: Transaction, stored: Stored) -> MoveRecord:
 
 
 def update_record(transaction: Transaction, stored: Stored, record: MoveRecord) -> Stored:
-    """Write the record over the one that was read. See L(Ledger.update)."""
+    """Write the record over the one that was read. See L(Ledger.update_record)."""
     old = _check_version(transaction, stored)
     new = check_change(old, record)
     version = stored.version + 1

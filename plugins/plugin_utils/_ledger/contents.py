@@ -38,7 +38,7 @@ class RawDocument(t.NamedTuple):
 
     @property
     def record(self) -> t.Optional[MoveRecord]:
-        """The record, if the document is a readable record at its path."""
+        """The record, if the document is a readable record in its location."""
         try:
             document = decode_document(self.data)
             check_document(self.path, document)
@@ -60,7 +60,7 @@ class LedgerContents(abc.ABC):
 
     @abc.abstractmethod
     def read_chains(self) -> Iterator[tuple[ArchivedChain, Iterator[bytes]]]:
-        """Yield all audit chains that are not empty, as they are kept once the ledger has left this place, each with its lines, without their ends."""
+        """Yield all audit chains that are not empty, as they are kept once the ledger was moved from this location, each with its lines, without line ends."""
 
     @abc.abstractmethod
     def audit_problems(self) -> list[str]:
@@ -84,7 +84,7 @@ Fingerprint = dict[t.Union[DocumentPath, str], str]
 
 
 def compute_fingerprint(contents: LedgerContents) -> Fingerprint:
-    """Return a digest of each document, by path, and of each audit chain, by name."""
+    """Return a digest of each document, by location, and of each audit chain, by name."""
     found: Fingerprint = {entry.path: entry.digest for entry in contents.read_all_documents()}
     return found | {chain.name: _digest_chain(chain, lines) for chain, lines in contents.read_chains()}
 
@@ -101,7 +101,7 @@ _MAX_SHOWN = 5
 
 
 class LedgerProblems(t.NamedTuple):
-    """Sentences on what is wrong, each naming the file or the key, and what to do.
+    """Sentences about the problems, each with the file or the key, and the next step.
 
     :arg documents: those that cannot be read or found.
     :arg audit: lines that are changed or missing.
@@ -112,7 +112,7 @@ class LedgerProblems(t.NamedTuple):
 
     @property
     def all_problems(self) -> list[str]:
-        """All of them, in order."""
+        """All problems, in order."""
         return [*self.documents, *self.audit]
 
 
@@ -136,7 +136,7 @@ def _document_problem(contents: LedgerContents, entry: RawDocument) -> t.Optiona
 
 
 def join_problems(problems: t.Sequence[str]) -> str:
-    """Return the first of them as one text, with the number of the others."""
+    """Return the first problems as one text, with the number of the others."""
     more = f" And {len(problems) - _MAX_SHOWN} more." if len(problems) > _MAX_SHOWN else ""
     return f"{' '.join(problems[:_MAX_SHOWN])}{more}"
 

@@ -46,9 +46,9 @@ class TargetState(t.NamedTuple):
 
 
 class CopyTarget(abc.ABC):
-    """What writes after L(mark_copy) raises L(Conflict) after another run has marked the place.
+    """A target of a copy. After L(mark_copy), each write raises L(Conflict) if another run has marked the target.
 
-    :arg name: what people call it by: its folder, or its address.
+    :arg name: its folder, or its address.
     """
 
     def __init__(self, name: str) -> None:
@@ -61,7 +61,7 @@ class CopyTarget(abc.ABC):
 
     @abc.abstractmethod
     def mark_copy(self, marker: bytes, seen: TargetState) -> None:
-        """Mark it as a copy of this run. Raises L(Conflict) unless the place is unchanged since it was seen."""
+        """Mark the target as a copy of this run. Raises L(Conflict) if the target has changed since its state was read."""
 
     @abc.abstractmethod
     def open_contents(self) -> contextlib.AbstractContextManager[LedgerContents]:
@@ -85,11 +85,11 @@ class CopyTarget(abc.ABC):
 
     @abc.abstractmethod
     def finish_copy(self, identity: LedgerIdentity) -> None:
-        """Make the copy a ledger, at once."""
+        """Make the copy a ledger, in one step."""
 
 
 def split_batches(items: Iterable[_T], size: Callable[[_T], int]) -> Iterator[list[_T]]:
-    """Yield the items in lists that one transaction takes.
+    """Yield the items in lists that fit into one transaction.
 
     :arg size: of an item, in bytes.
     """
@@ -106,7 +106,7 @@ def split_batches(items: Iterable[_T], size: Callable[[_T], int]) -> Iterator[li
 
 
 def changed_error(name: str) -> Conflict:
-    """Return the error for a place that has changed since it was seen."""
+    """Return the error for a target that has changed since its state was read."""
     return Conflict(f"Something was written to {name} meanwhile. Nothing was changed.", "Check what is there, then run the task again.")
 
 
@@ -116,7 +116,7 @@ def taken_over_error(name: str) -> Conflict:
 
 
 COPY_LOCK = "ledger-copy"
-# In etcd the lock of a run that died ends within 15 s: the same task again waits for that.
+# In etcd the lock of a run that died ends within 15 s. A repeated task waits for this.
 COPY_LOCK_SECONDS = 20.0
 
 Step = Callable[[str], None]

@@ -305,7 +305,7 @@ def _parse_json(data: t.Union[str, bytes]) -> Json:
 
 
 def _decode_other_layout(data: bytes) -> Document:
-    """Return the document of a file in another layout, as a person's tools may write it."""
+    """Return the document of a file in another layout, as other tools may write it."""
     envelope = _parse_json(data)
     if not isinstance(envelope, dict) or not isinstance(body := envelope.get("body"), dict):
         raise Damaged("it holds no document")

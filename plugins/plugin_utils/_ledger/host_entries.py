@@ -45,14 +45,14 @@ def list_entries(ledger: t.Optional[Ledger]) -> list[HostEntry]:
 
 
 def find_host_id(entries: Iterable[HostEntry], name: str, host_uuid: t.Optional[str]) -> t.Optional[str]:
-    """Return the host ID that the ledger has for a libvirt UUID; where several hosts have that UUID, the one of this name counts."""
+    """Return the host ID that the ledger has for a libvirt UUID; if several hosts have that UUID, the one with this name is used."""
     found = [entry for entry in entries if entry.host_id and host_uuid and entry.host_uuid == host_uuid]
     meant = found if len(found) == 1 else [entry for entry in found if entry.name == name]
     return meant[0].host_id if meant else None
 
 
 def host_lock_name(host: HostRef) -> str:
-    """Return the name of the lock under which a host is booked."""
+    """Return the name of the lock under which the capacity of a host is reserved."""
     return f"host-{host.host_id or host.host_uuid or 'unknown'}"
 
 
@@ -184,7 +184,7 @@ def is_changed(before: t.Optional[HostEntry], after: HostEntry) -> bool:
 
 
 def shown_entry(entry: t.Optional[HostEntry]) -> JsonObject:
-    """Return what a diff shows of an entry."""
+    """Return the part of an entry that a diff shows."""
     if entry is None:
         return {}
     identity = {"name": entry.name, "host_id": entry.host_id, "host_uuid": entry.host_uuid, "machine_id": entry.machine_id or None}
@@ -230,7 +230,7 @@ class Grant:
     folders: Mapping[str, str] = field(default_factory=dict)
 
     def for_host(self) -> JsonObject:
-        """Return the grant as the phases of hosts take it."""
+        """Return the grant in the form of the input of a phase."""
         return {"grant": self.id, "host_id": self.host_id, "folders": self.folders}
 
 

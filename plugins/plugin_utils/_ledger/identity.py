@@ -21,7 +21,7 @@ from .documents import Damaged, Newer, decode_document, encode_document
 from .rules import is_uuid
 
 IDENTITY_NAME = "ledger.json"
-# What an unfinished copy has in its place.
+# The document of an unfinished copy.
 COPYING_NAME = "copying"
 _RUN_AGAIN = "Run the same ledger_copy again: it continues the copy or abandons it."
 
@@ -57,7 +57,7 @@ class MovedLedger:
 class CopiedLedger:
     """Where the ledger was copied from.
 
-    :arg home: the number of its current place; C(seal) is the digest of the audit chains of its former places.
+    :arg home: the number of its current location; C(seal) is the digest of the audit chains of its former locations.
     """
 
     KEYS: t.ClassVar[t.Mapping[str, str]] = {"source": "from"}
@@ -102,17 +102,17 @@ class LedgerIdentity:
 
     @property
     def home(self) -> int:
-        """The number of the ledger's current place, counted from 1."""
+        """The number of the ledger's current location, counted from 1."""
         return self.content.copied.home if self.content.copied else 1
 
     @property
     def seal(self) -> t.Optional[str]:
-        """The digest of the audit chains of its former places; None if it had none."""
+        """The digest of the audit chains of its former locations; None if it had none."""
         return self.content.copied.seal if self.content.copied else None
 
     @property
     def genesis_hash(self) -> str:
-        """The value in place of the hash before the first audit line."""
+        """The value that takes the place of the hash before the first audit line."""
         return genesis_hash(self.ledger_id, self.seal)
 
     @property
@@ -176,7 +176,7 @@ def _describe_problem(error: ShapeError) -> str:
 
 
 def refuse_moved(identity: LedgerIdentity, ledger: str) -> None:
-    """Raise L(InvalidState)that names the new place, if this ledger must no longer be written."""
+    """Raise L(InvalidState), which names the new location, if this ledger must no longer be written."""
     moved = identity.moved
     if moved is None:
         return
@@ -203,7 +203,7 @@ def replaced_error(data: t.Optional[bytes], found: IdentitySource) -> KvmfleetEr
 
 @dataclass(frozen=True)
 class CopyMarker:
-    """What a place holds while a ledger is being copied to it.
+    """The content of a location while a ledger is being copied to it.
 
     :arg source: the name of the ledger that is copied.
     :arg run: a UUID, so that no two markers are the same.
@@ -222,7 +222,7 @@ class CopyMarker:
 
 
 def copying_marker(ledger_id: str, source: str, by: str) -> bytes:
-    """Return the marker of an unfinished copy; each is unique, so that a later run can take the copy over from one that hangs."""
+    """Return the marker of an unfinished copy; each is unique, so that a later run can take over the copy of a run that hangs."""
     return encode_document(CopyMarker(ledger_id, source, by, utc_now(), str(uuid.uuid4()), SCHEMA), 1)
 
 
@@ -235,7 +235,7 @@ def decode_marker(data: bytes) -> CopyMarker:
 
 
 def unfinished_copy_error(data: bytes, ledger: str) -> InvalidState:
-    """Return the error for a place with an unfinished copy."""
+    """Return the error for a location with an unfinished copy."""
     marker = decode_marker(data)
     return InvalidState(
         f"The data at {ledger} are an unfinished copy of the ledger {marker.source or None} ({marker.ledger_id or None}). Nothing was changed.", _RUN_AGAIN

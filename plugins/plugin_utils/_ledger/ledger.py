@@ -96,9 +96,9 @@ class Ledger(abc.ABC):
         return self._run_reading(lambda transaction: transaction.find_holder(key))
 
     def update_record(self, stored: Stored, record: MoveRecord) -> Stored:
-        """Write the record in place of the one that was read, and return it with its new version.
+        """Replace the record that was read, and return the new one with its version.
 
-        A closing status moves it among the closed ones and updates the domain's possible hosts. Its generation may rise, which
+        A status that closes the record moves it to the closed records, and updates the domain's possible hosts. The generation may rise, which
         raises the domain's, and never falls. Raises L(Conflict), with the record as it is now under C(record), when another process
         wrote since; L(InvalidState) for a closed one; L(Internal) for a transition that is not allowed.
         """
@@ -115,9 +115,9 @@ class Ledger(abc.ABC):
         until: t.Optional[str] = None,
         unsettled_only: bool = False,
     ) -> Iterator[MoveRecord]:
-        """Yield the records that meet all conditions, in no promised order.
+        """Yield the records that meet all conditions, in no particular order.
 
-        :arg host: inventory name, host_id or host_uuid of either end.
+        :arg host: inventory name, host_id or host_uuid of source or destination.
         :arg domain: name or UUID.
         :arg since: RFC 3339; C(updated_at) is not before it.
         :arg until: RFC 3339; C(updated_at) is before it.
@@ -134,7 +134,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def list_closed_since(self, since: str) -> set[str]:
-        """Return the ids of records that were closed at that time or later, perhaps with some of up to a day before; none of them is read.
+        """Return the ids of records that were closed at that time or later, and of some that were closed up to a day earlier. No record is read.
 
         :arg since: RFC 3339.
         """
@@ -178,7 +178,7 @@ class Ledger(abc.ABC):
         return self._run_change(lambda transaction: _put_domain(transaction, new, version))
 
     def damaged_domains(self) -> list[str]:
-        """Return the UUIDs of domains that have a document set aside, and none in its place."""
+        """Return the UUIDs of domains whose document was set aside and not replaced."""
         names = self._run_reading(lambda transaction: transaction.aside_names())
         found = {match[1] for match in map(_DAMAGED_DOMAIN.fullmatch, names) if match}
         return sorted(found - {document.domain.uuid for document in self.list_domains()}) if found else []
@@ -213,7 +213,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def _replace_identity(self, after: LedgerIdentity) -> None:
-        """Write that identity in place of the one that this process knows. Raises L(InvalidState) if another process wrote one since."""
+        """Replace the identity that this process knows. Raises L(InvalidState) if another process wrote one since."""
 
     @abc.abstractmethod
     def _run_reading(self, act: Callable[[Transaction], _T]) -> _T:

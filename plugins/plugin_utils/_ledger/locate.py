@@ -41,7 +41,7 @@ def open_ledger(location: t.Optional[str] = None, etcd: Json = None, *, create: 
 
     :arg etcd: the variable C(kvmfleet_etcd), where one is set; it does not apply to a folder.
     :arg create: whether to create a missing ledger; otherwise L(NotFound) is raised.
-    :arg moved: whether to open also one that was moved elsewhere, to be read only; else that is L(InvalidState), naming the new place.
+    :arg moved: whether to open a ledger that was moved, for reading only. Otherwise L(InvalidState) is raised, which names the new location.
 
     Raises L(InvalidArgument), L(Forbidden), L(NotSupported) or L(Unreachable), naming the location.
     """

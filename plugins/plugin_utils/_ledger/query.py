@@ -93,7 +93,7 @@ _TERM_CONDITIONS = {
 
 @dataclass(frozen=True)
 class Conditions:
-    """The conditions, all of them optional; texts as in the lookup's options of the same names."""
+    """The conditions, all of them optional; the texts are those of the lookup's options with these names."""
 
     status: t.Optional[Sequence[str]] = None
     host: t.Optional[str] = None
@@ -147,7 +147,7 @@ def read_records(ledger: Ledger, term: str, conditions: Conditions) -> list[Move
 
 @contextlib.contextmanager
 def _pause_collector() -> t.Iterator[None]:
-    """Pause Python's garbage collector: its repeated search for cycles among documents without any takes as long as reading them."""
+    """Pause Python's garbage collector: its repeated search for cycles takes as long as reading the documents, which have no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -42,7 +42,7 @@ def remembered_by_fleet(settings: Settings, here: str, own: t.Optional[Sequence[
             yield name, t.cast("t.Optional[Sequence[JsonObject]]", facts.get("remembered"))
 
 
-# A host receives a record only in a later status: no crash can leave the ledger behind what a host remembers of the same generation.
+# A host receives a record only in a later status. After a crash, the ledger is therefore never behind a host that remembers the same generation.
 BEFORE_A_HOST_KNOWS = (s.ACCEPTED, s.SCHEDULED)
 
 Remembered = Iterable[tuple[str, t.Optional[Sequence[JsonObject]]]]
@@ -53,7 +53,7 @@ class RememberedMove:
     """A move or evacuation as a host remembers it: the part of its record that can be compared with a ledger.
 
     :arg remembered_by: the name of that host.
-    :arg ledger_status: the status that the ledger has of this very move, if it is unsettled there. Absent before the comparison.
+    :arg ledger_status: the status that the ledger has of the same move, if it is unsettled there. Absent before the comparison.
     """
 
     id: str
@@ -89,7 +89,7 @@ def find_missing_records(ledger: t.Optional[Ledger], told: Remembered) -> list[R
 
 
 def find_left_behind(ledger: Ledger, told: Remembered, host_id: t.Optional[str]) -> list[RememberedMove]:
-    """Return the evacuations away from a host that others remember and the ledger does not, whatever happened after them except a return.
+    """Return the evacuations away from a host that others remember and the ledger does not, unless the domain has returned since.
 
     The ledger may have the current location of a domain from other sources, but it no longer knows what is left of the domain on that host.
     """
@@ -110,7 +110,7 @@ def _records_of_ledger(ledger: Ledger, told: Remembered) -> list[RememberedMove]
 
 
 class _Comparison:
-    """One reading of a ledger. Documents of a later version are ignored."""
+    """The comparison with one ledger. Documents of a later version are ignored."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -140,7 +140,7 @@ class _Comparison:
             return False
 
     def status_of(self, move: RememberedMove) -> t.Optional[str]:
-        """Return the status that the ledger has of this very move, if it is unsettled there."""
+        """Return the status that the ledger has of the same move, if it is unsettled there."""
         record = self._unsettled_records.get(move.id)
         return record.status if record and record.generation == move.generation else None
 
@@ -221,7 +221,7 @@ def restore_record(told: JsonObject, status: str, host: str, said: str, by: str)
 
 
 def write_restored(ledger: Ledger, stored: t.Optional[Stored], before: MoveRecord, after: MoveRecord) -> MoveRecord:
-    """Write it as L(restore_record) gave it, over the ledger's version, if any.
+    """Write the record that L(restore_record) returned. It replaces the ledger's version, if there is one.
 
     Raises L(Conflict) if another record holds the domain, or a later move of it is known.
     """

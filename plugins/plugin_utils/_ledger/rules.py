@@ -122,7 +122,7 @@ _TIMESTAMP = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z
 
 
 def holds_domain(record: MoveRecord) -> bool:
-    """Whether this record prevents another record of the domain; an evacuation that was given up for a newer one does not."""
+    """Whether this record prevents another record of the domain; an evacuation that was superseded by a newer one does not."""
     return record.is_unsettled and not record.superseded_by
 
 
@@ -160,7 +160,7 @@ def check_change(old: MoveRecord, new: MoveRecord) -> MoveRecord:
 
 
 def refuse_unsettled(ledger: str, records: Iterable[MoveRecord]) -> None:
-    """Raise L(Conflict), naming them and how to settle them, where records are unsettled."""
+    """Raise L(Conflict) if records are unsettled, with their names and how to settle them."""
     unsettled = [record for record in records if record.is_unsettled]
     if not unsettled:
         return

@@ -35,7 +35,7 @@ def search_texts(key: str, values: Texts) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class PreFilter:
-    """Records that pass may still not be selected; records that do not pass never are.
+    """A cheap test. A record that passes may be selected; a record that does not pass is never selected.
 
     :arg needed: the canonical text of the record has one of each of these tuples in it.
     :arg since: RFC 3339, in the form of records; C(until) likewise.
@@ -47,7 +47,7 @@ class PreFilter:
 
     @property
     def written_since(self) -> t.Optional[float]:
-        """The Unix time such that no file last written before it can hold a wanted record; None without such a limit."""
+        """The Unix time before which no selected record can have been written; None without such a limit."""
         return None if self.since is None else datetime.datetime.fromisoformat(self.since).timestamp() - _CLOCKS_SECONDS
 
     def may_match(self, text: bytes) -> bool:

@@ -144,7 +144,7 @@ class Client:
         self._pid = os.getpid()
 
     def make_twin(self) -> Client:
-        """Return another client of the same cluster, for another thread: neither waits for the other."""
+        """Return another client of the same cluster, for another thread, so that neither waits for the other."""
         twin = Client(self.address, self.options, self._clock, self._sleep, self._context)
         twin.cluster_id, twin._token = self.cluster_id, self._token
         return twin
@@ -202,7 +202,7 @@ class Client:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     def _ask_once(self, connection: Connection, call: str, payload: Message) -> Message:
-        """Ask one member; once more with a new token if the old one is no longer valid."""
+        """Ask one member; and ask again with a new token if the old one is no longer valid."""
         for is_last in (False, True):
             try:
                 return self._post_request(connection, call, payload, self._get_token(connection))

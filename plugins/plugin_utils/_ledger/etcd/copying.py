@@ -92,7 +92,7 @@ class EtcdContents(LedgerContents):
 
 
 class EtcdTarget(CopyTarget):
-    """:arg options: how to speak to the cluster."""
+    """:arg options: the options of the connection to the cluster."""
 
     def __init__(self, address: EtcdAddress, options: EtcdOptions) -> None:
         super().__init__(str(address))

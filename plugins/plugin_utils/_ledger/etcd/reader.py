@@ -96,7 +96,7 @@ _EVERYTHING: t.Final = PreFilter()
 
 
 def join_path(parts: Sequence[str]) -> str:
-    """Return the key, without the ledger's prefix, of a document or a folder."""
+    """Return the key, without the ledger's prefix, of a location or a folder."""
     return "/".join(parts)
 
 
@@ -238,9 +238,9 @@ def verify_chains(snapshot: Snapshot, genesis: str) -> list[str]:
 
 
 def end_chains(snapshot: Snapshot, home: int, genesis: str) -> Iterator[tuple[str, ArchivedChain]]:
-    """Yield each chain by its name, and as it is kept once the ledger has left this place.
+    """Yield each chain by its name, and as it is kept once the ledger was moved from this location.
 
-    :arg home: the number of the place.
+    :arg home: the number of the location.
     """
     snapshot.fetch_keys(*map(head_key, _chain_names()))
     for name in _chain_names():
@@ -266,7 +266,7 @@ def _first_hash(genesis: str, chain: str) -> str:
 
 
 def _decode_head(found: t.Optional[KeyValue]) -> t.Optional[ChainHead]:
-    """Return the head, or None if it is missing or damaged: a damaged audit stops no move, and is reported."""
+    """Return the head, or None if it is missing or damaged: a damaged audit is reported, and does not prevent moves."""
     try:
         body = decode_document(found.value).body if found else {}
     except Unreadable:

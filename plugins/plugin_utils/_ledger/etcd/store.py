@@ -36,14 +36,14 @@ from .messages import KeyValue, Message, Overtaken, Refused, TransactionResult, 
 from .reader import DocumentReader, Snapshot, join_path
 from .transaction import CLOSED_AT, MONTHS, EtcdTransaction, Fence, Writer
 
-# The locks of a dead control node expire so long after its last renewal.
+# The time after its last renewal when a lock of a dead control node expires.
 LOCK_SECONDS = 15
 
 
 class Lease:
     """Granted on creation, and kept alive until it is ended. Keys that were written with it end with it.
 
-    :arg seconds: without renewal after which it ends.
+    :arg seconds: the time without renewal after which it ends.
     """
 
     def __init__(self, client: Client, seconds: int) -> None:
@@ -76,7 +76,7 @@ QueueState = tuple[t.Optional[KeyValue], t.Optional[KeyValue]]
 
 @contextlib.contextmanager
 def hold_lock(client: Client, name: str, timeout_seconds: float) -> Iterator[Fence]:
-    """Hold the lock of that name. Raises L(TimedOut)that names its holder, if it is not obtained in time."""
+    """Hold the lock of that name. Raises L(TimedOut), which names its holder, if it is not obtained in time."""
     queue = f"{client.address.prefix}locks/{name}/"
     lease = Lease(client, LOCK_SECONDS)
     try:
@@ -87,12 +87,12 @@ def hold_lock(client: Client, name: str, timeout_seconds: float) -> Iterator[Fen
 
 
 def _enter_queue(client: Client, queue: str, key: str, lease: int) -> QueueState:
-    """Take a place in the queue; return it and the first one. The key belongs to this process alone, so this can be sent any number of times."""
+    """Enter the queue; return the own entry and the first one. The key belongs to this process alone, so this can be sent any number of times."""
     reads = _queue_reads(queue, key)
     try:
         return _queue_state(client.run_transaction([is_created_at(key, 0)], [put_key(key, _describe_process(), lease), *reads], reads))
     except Refused:
-        # The lease has ended already, and the place with it.
+        # The lease has ended already, and the entry with it.
         return None, None
 
 
@@ -102,7 +102,7 @@ def _queue_state(done: TransactionResult) -> QueueState:
 
 
 def _wait_in_queue(client: Client, queue: str, key: str, lease: int, name: str, timeout_seconds: float) -> KeyValue:
-    """Return the own place in the queue once it is the first."""
+    """Return the own entry in the queue once it is the first."""
     own, first = _enter_queue(client, queue, key, lease)
     deadline, wait = time.monotonic() + timeout_seconds, _FIRST_WAIT_SECONDS
     while own is not None and first is not None and first.key != key:
@@ -124,7 +124,7 @@ def _wait_in_queue(client: Client, queue: str, key: str, lease: int, name: str, 
 
 
 def _queue_reads(queue: str, key: str) -> list[Message]:
-    """Read the own place, and who is first in the queue."""
+    """Read the own entry, and the first one in the queue."""
     first = {"key": encode_bytes(queue), "range_end": encode_bytes(range_end(queue)), "limit": "1", "sort_order": "ASCEND", "sort_target": "CREATE"}
     return [nested_read(key_read(key)), nested_read(first)]
 

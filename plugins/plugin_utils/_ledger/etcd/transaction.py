@@ -147,7 +147,7 @@ def _check_cluster(client: Client, cluster: t.Optional[KeyValue]) -> None:
         )
 
 
-# How long a writer's last number is kept; no answer is waited for nearly as long.
+# How long a writer's last number is kept. The wait for an answer is much shorter.
 MARK_SECONDS = 3600
 
 
@@ -235,7 +235,7 @@ class Writer:
 HOLDERS = "holders"
 MONTHS = "months"
 CLOSED_AT = "closed.at"
-# Where the keys lie by which closed records are found.
+# The folders of the keys by which closed records are found.
 CLOSED_KEYS = (MONTHS, CLOSED_AT)
 
 

@@ -5,7 +5,7 @@
 
 """The contents of a file ledger, byte by byte, and a folder to which a ledger is copied.
 
-The folder is no ledger before the copy is complete, and a run that another one has replaced never writes to it.
+The folder is not a ledger before the copy is complete, and a run that another one has replaced never writes to it.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class FileTarget(CopyTarget):
 
     def finish_copy(self, identity: LedgerIdentity) -> None:
         with self._hold_copy() as root:
-            # What was written so far was not synced one by one.
+            # The files that were written so far were not synced one by one.
             os.sync()
             root.write_file(IDENTITY_NAME, identity.data)
             root.remove_file(COPYING_NAME)
@@ -168,7 +168,7 @@ class FileTarget(CopyTarget):
 
     @contextlib.contextmanager
     def _hold_copy(self) -> Iterator[Folder]:
-        """Hold the ledger's lock, as its writers do, while the copy is this run's."""
+        """Hold the ledger's lock, as its writers do, while this run owns the copy."""
         with report_disk_errors(self.name), Folder.open_path(self.name) as root, hold_file_lock(root, LOCK_NAME, True, LOCK_SECONDS):
             if folder.read_if_present(root, COPYING_NAME) != self._marker or folder.read_if_present(root) is not None:
                 raise taken_over_error(self.name)

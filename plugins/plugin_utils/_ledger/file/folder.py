@@ -26,7 +26,7 @@ from ..identity import COPYING_NAME, IDENTITY_NAME, IdentitySource, LedgerIdenti
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_MODE = 0o600
-# Errors on opening something that a person put in a file's place.
+# The errors if a path is not a regular file.
 NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 _FOLDER_MODE = 0o700
 
@@ -61,7 +61,7 @@ class Folder:
 
     @classmethod
     def open_path(cls, path: str) -> Folder:
-        """Open an existing folder; the last part of the path may be a link, since a person chose it."""
+        """Open an existing folder; the last part of the path may be a link, because a person chose it."""
         return cls(os.open(path, _FOLDER_FLAGS), path)
 
     def __enter__(self) -> Folder:
@@ -71,7 +71,7 @@ class Folder:
         os.close(self.fd)
 
     def open_folder(self, *parts: str, create: bool = False) -> Folder:
-        """Open the folder below, part by part, making what is missing where C(create)."""
+        """Open the folder below, part by part; missing folders are created if C(create) is set."""
         folder = Folder(os.dup(self.fd), self.path)
         for part in parts:
             with folder:
@@ -95,13 +95,13 @@ class Folder:
         return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=self.fd)
 
     def list_names(self) -> list[str]:
-        """Return what the folder holds, sorted."""
+        """Return the names in the folder, sorted."""
         return sorted(os.listdir(self.fd))
 
     def each_name(self, written_since: t.Optional[float] = None) -> t.Iterator[str]:
-        """Yield what the folder holds, in no order; without reading all names at once.
+        """Yield the names in the folder, in no order, without reading all of them at once.
 
-        :arg written_since: Unix time; what was last written before it is left out.
+        :arg written_since: Unix time; files that were last written before it are omitted.
         """
         with os.scandir(self.fd) as entries:
             for entry in entries:

@@ -32,7 +32,7 @@ _APPLIED = b"applied\n"
 
 @dataclass(frozen=True)
 class JournalWrite:
-    """A document to be written: its path below the ledger, its version, its whole text."""
+    """A document to be written: its location in the ledger, its version, its whole text."""
 
     path: tuple[str, ...]
     version: int
@@ -58,7 +58,7 @@ def _encode_unit(unit: JournalUnit) -> JsonObject:
 
 
 def _parse_unit(text: str) -> JournalUnit:
-    """Return the unit of a text. Raises C(ValueError) for what L(Journal.write) never wrote, even with a correct checksum."""
+    """Return the unit of a text. Raises C(ValueError) for what L(Journal.write_unit) never wrote, even with a correct checksum."""
     try:
         value = json.loads(text)
         writes = tuple(JournalWrite(_check_path(write["place"]), write["version"], write["text"]) for write in value["writes"])

@@ -48,7 +48,7 @@ class DocumentReader:
     def read_all(self, parts: Sequence[str], newer: t.Optional[list[JsonObject]] = None, prefilter: PreFilter = _EVERYTHING) -> Iterator[Document]:
         """Yield all documents of a folder that can be read; the bodies of newer ones are added to C(newer).
 
-        :arg prefilter: holds back what need not be parsed; with one, documents come in no order.
+        :arg prefilter: excludes documents that need not be parsed; with a filter, documents come in no order.
         """
         with contextlib.ExitStack() as stack:
             try:

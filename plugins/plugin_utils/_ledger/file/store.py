@@ -35,7 +35,7 @@ Step = Callable[[str], None]
 
 
 class FileTransaction(Transaction):
-    """:arg step: called with the name of each step of a unit after it was made; tests end the process there."""
+    """:arg step: called with the name of each step of a unit after the step; tests end the process at that point."""
 
     def __init__(self, root: Folder, identity: LedgerIdentity, report: Callable[[str], None], step: Step) -> None:
         self.root = root
