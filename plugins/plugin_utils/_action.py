@@ -69,7 +69,7 @@ class FleetAction(ActionBase):
         raise NotImplementedError
 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
-        """Run the task. An error of ours becomes C(msg) and C(error_code)."""
+        """Run the task. An error of the collection becomes C(msg) and C(error_code)."""
         result: Result = super().run(tmp, task_vars)
         try:
             result = {**result, **self.run_with_options(task_vars or {})}
@@ -97,7 +97,7 @@ class FleetAction(ActionBase):
         return self.run_task(args, task_vars)
 
     def attach_notifier(self, ledger: Ledger, settings: Settings, host: str, location: LedgerLocation) -> Ledger:
-        """Return the ledger, which from now on sends the changes of its records to the receiver in C(kvmfleet_notices) of that host."""
+        """Return the ledger. From now on it sends the changes of its records to the receiver in C(kvmfleet_notices) of that host."""
         if not self._task.check_mode:
             self._notices, self._notice_warnings = open_notices(settings, host, ledger, lambda: open_ledger(*location, create=False))
             ledger.witness = self._notices or ledger.witness
@@ -182,5 +182,5 @@ def _last_line(result: Result) -> str:
 
 
 def describe_actor() -> str:
-    """Return who acts, as records and entries name it: user, control node and process."""
+    """Return the actor for records and entries: user, control node and process."""
     return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"

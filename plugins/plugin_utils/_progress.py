@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 MIB = 1024**2
 EVERY_SECONDS = 10.0
 EVERY_PERCENT = 10
-# Of a move that waits for its turn.
+# For a move that waits for its admission.
 EVERY_WAITING_SECONDS = 30.0
 
 

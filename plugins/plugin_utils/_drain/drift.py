@@ -20,7 +20,7 @@ from .plan import RemainingHosts, build_fleet, check_sources, read_scheduler_set
 from .saved_plan import DrainPlan, PlannedMove, PlannedShutdown, SkippedDomain, read_plan, short_text, to_plain_object
 from .sorting import LeavingDomain, SortedDomains, sort_domains
 
-# Values that are booked or measured each time do not show what the domain needs.
+# Values that are reserved or measured each time do not show what the domain needs.
 _VOLATILE_KEYS = ("copied_disk_bytes",)
 
 

@@ -48,7 +48,7 @@ class DrainOptions:
 
     @classmethod
     def from_values(cls, parallel: Json = 4, n_plus_one: Json = False, options: Json = None) -> DrainOptions:
-        """Return the options. Raises L(InvalidArgument) for what cannot be one."""
+        """Return the options. Raises L(InvalidArgument) for an invalid value."""
         if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
             raise InvalidArgument(f"parallel is {short_text(parallel)}.", "Give the number of simultaneous moves of one source, 1 or more.")
         if not isinstance(n_plus_one, bool):
@@ -68,7 +68,7 @@ class DrainOptions:
         return self.moves.get("unsafe") is True
 
     def for_plan(self) -> PlanOptions:
-        """Return them as the plan keeps them."""
+        """Return the options as the plan keeps them."""
         return PlanOptions(self.parallel, self.n_plus_one, self.moves)
 
     @property
@@ -166,7 +166,7 @@ class DrainInputs:
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """Policies and profiles, read as everywhere else."""
+        """Policies and profiles, as the inventory has them."""
         names = {*self.policies, *self.profiles}
         variables = {name: {"kvmfleet_migration_policy": self.policies.get(name), "kvmfleet_profiles": self.profiles.get(name)} for name in names}
         return Settings({"hostvars": variables})

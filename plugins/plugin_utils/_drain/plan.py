@@ -43,10 +43,10 @@ MAX_NODES = 3000
 
 
 class RemainingHosts:
-    """Computes lost hosts for one fleet, whatever is placed there in addition.
+    """Computes, for one fleet, the loss of each host after a plan.
 
     :arg hosts: the candidates of the drain. One that did not answer can neither be lost nor accept domains.
-    :arg leavers: what the plan places.
+    :arg leavers: the domains that the plan places.
     """
 
     def __init__(self, inputs: DrainInputs, hosts: Sequence[str], leavers: Iterable[Request]) -> None:
@@ -125,9 +125,9 @@ ON_ITS_WAY = "The domain is already moving there."
 
 
 def describe_move(order: int, placement: Placement, leaver: LeavingDomain, rate: float) -> PlannedMove:
-    """Return the move of a domain that has a place.
+    """Return the move of a domain that has a destination.
 
-    :arg order: its place among the moves of the plan, from 1.
+    :arg order: its position among the moves of the plan, from 1.
     :arg rate: of its stream, in MiB/s.
     """
     request = placement.request
@@ -260,7 +260,7 @@ def build_fleet(inputs: DrainInputs, sources: Sequence[str], candidates: Sequenc
 
 
 def find_pinned_hosts(found: SortedDomains, fleet: Fleet, hosts: Collection[str]) -> dict[str, str]:
-    """Return the hosts to which domains are going already; a reservation of a move that has not begun counts while its host can still take the domain."""
+    """Return the destinations of domains that are already moving. A reservation of a move that has not begun counts while its host still passes."""
     pinned_hosts = {}
     for uuid, leaver in found.leavers.items():
         destination = leaver.destination

@@ -37,7 +37,7 @@ class Share:
 
     :arg moves: for C(live_migrate).
     :arg shutdowns: UUIDs of domains to shut down.
-    :arg ends: hosts to ask afterwards where domains are. The first source asks the destinations.
+    :arg ends: the hosts to query afterwards for their domains. The first source queries the destinations.
     """
 
     moves: tuple[JsonObject, ...]
@@ -172,13 +172,13 @@ class PlanTask:
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What is to be planned.
+    """The request for a plan.
 
     :arg given: see L(PlanTask.given_options).
-    :arg only: nothing will be carried out.
+    :arg only: whether only a plan is wanted, and nothing will be carried out.
     :arg before: the status of each host that was cordoned for this drain.
-    :arg told: by host of the play, its variables as its own tasks see them.
-    :arg answers: the facts of hosts that were asked; None of one that did not answer.
+    :arg told: by host of the play, its variables as the host's own tasks see them.
+    :arg answers: the facts of hosts that were queried; None of a host that did not answer.
     :arg silence: why hosts did not answer.
     """
 

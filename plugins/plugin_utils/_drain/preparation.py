@@ -72,7 +72,7 @@ def readable_facts() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task of a role has returned on one host, or in one turn of its loop.
+    """What a task of a role has returned on one host, or for one item of its loop.
 
     :arg item: of the loop.
     """
@@ -119,7 +119,7 @@ class HostQuery(TaskResult):
 
 
 def read_answers(queries: Iterable[HostQuery]) -> dict[str, JsonObject | None]:
-    """Return C(kvmfleet_host) of each host that a loop of C(host_facts) has asked; None for a host that did not answer.
+    """Return C(kvmfleet_host) of each host that a loop of C(host_facts) has queried; None for a host that did not answer.
 
     Ansible keeps no facts at all of a loop with an unreachable host, so that the results are needed. A host on which domains were still arriving at the end of
     the wait has failed, but has answered.
@@ -140,13 +140,13 @@ def check_answered(sources: Iterable[str], silence: Mapping[str, str]) -> None:
 
 
 def collect_facts(names: Iterable[str], facts_of: FactsOf, answers: Mapping[str, JsonObject | None]) -> dict[str, JsonObject]:
-    """Return the facts of those of the hosts that have any: what they answered, else what is known of them."""
+    """Return the facts of the hosts that have any: their answers, else the known facts."""
     found = {name: answers[name] if name in answers else facts_of(name) for name in names}
     return {name: facts for name, facts in found.items() if facts}
 
 
 def fresh_hosts(names: Iterable[str], facts_of: FactsOf, moves: Sequence[MoveRecord], undisputed_by: Collection[str] = ()) -> set[str]:
-    """Return the hosts whose facts still count.
+    """Return the hosts whose facts are still valid.
 
     They were received within the last minute, agree with the results of the moves in the ledger, and claim no domain that one of the hosts in C(undisputed_by)
     claims.
@@ -214,7 +214,7 @@ def restore_hosts(ledger: Ledger, before: Mapping[str, HostStatus], by: str) -> 
             ledger.put_host(after, found.version)
 
 
-# Moves that ended are read from further back than facts can be fresh: another control node, whose clock is not ours, may have written them.
+# Ended moves are read from further back than facts can be fresh, because another control node with another clock may have written them.
 ENDED_SECONDS = 10 * MAX_AGE_SECONDS
 
 
@@ -234,7 +234,7 @@ class PreparationRequest:
 
     :arg play: the hosts that are drained together.
     :arg just_asked: whether the facts of these hosts were gathered for this drain. Others may be older than a change of a policy.
-    :arg measure: whether dirty rates are to be measured, for which a host to be drained has to be asked.
+    :arg measure: whether dirty rates are to be measured, for which a host to be drained has to be queried.
     """
 
     host: str
@@ -245,7 +245,7 @@ class PreparationRequest:
 
     @classmethod
     def from_work(cls, host: str, given: JsonObject) -> PreparationRequest:
-        """Return the request from what the role gives. Raises L(InvalidArgument) for what cannot be one."""
+        """Return the request of the role. Raises L(InvalidArgument) for an invalid one."""
         try:
             work = decode(_PreparationWork, given, "_work.drain")
         except ShapeError as error:

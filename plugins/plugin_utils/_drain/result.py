@@ -44,7 +44,7 @@ def build_host_result(
     :arg records: unsettled records of the fleet, read after the moves.
     :arg refusals: why a move or a shutdown failed, by the domain's UUID, for moves that may have no record.
     :arg problems: what else failed on this host, e.g. the message of a task.
-    :arg check_mode: nothing was moved: what is planned is neither moved nor failed.
+    :arg check_mode: nothing was moved: a planned move is neither moved nor failed.
     """
     share = _find_share(source, plan)
     by_uuid = {record.domain.uuid: record for record in outcomes}
@@ -294,7 +294,7 @@ class VerifyRequest:
     """The input of the verdicts.
 
     :arg tasks: by host of the plan.
-    :arg answers: the facts of hosts that were asked for this drain, the latest answer of each; None of one that did not answer.
+    :arg answers: the facts of hosts that were queried for this drain, the latest answer of each; None of a host that did not answer.
     :arg nothing_done: nothing was carried out, so that planned moves are neither moved nor failed.
     """
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The plan of a drain: its parts, its digest, and reading a plan that anybody may have edited."""
+"""The plan of a drain: its parts, its digest, and reading a plan, which may have been edited."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rejection:
 class PlannedMove:
     """A domain that moves.
 
-    :arg order: its place among the moves of the plan, from 1.
+    :arg order: its position among the moves of the plan, from 1.
     :arg predicted_downtime_ms: null if its dirty rate is not known.
     :arg request: what the domain needs of a host.
     """
@@ -176,7 +176,7 @@ class DrainPlan:
             raise ShapeError("n_plus_one", "an object", None)
 
     def seal(self) -> DrainPlan:
-        """Return it with its digest."""
+        """Return the plan with its digest."""
         return replace(self, digest=plan_digest(encode(self)))
 
     @property

@@ -31,10 +31,10 @@ ARRIVING = "It is still arriving here: wait until that migration ends, then run 
 
 @dataclass(frozen=True)
 class LeavingDomain:
-    """A domain that the plan finds a place for.
+    """A domain for which the plan has to find a destination.
 
     :arg destination: where it is already moving; None if it is not.
-    :arg reserved: the destination is a reservation of a move that has not begun. It holds only while that host still passes.
+    :arg reserved: whether the destination is a reservation of a move that has not begun. It is valid only while that host still passes.
     """
 
     request: Request

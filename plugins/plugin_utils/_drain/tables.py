@@ -40,7 +40,7 @@ class DomainOutcome:
     """The result of one domain.
 
     :arg status: of its record, C(not started), C(refused), C(shut down), C(not shut down), C(unplaced) or C(unknown).
-    :arg error: why it is not where the plan wants it; null if it is.
+    :arg error: why the domain is not where the plan puts it; null if it is.
     """
 
     name: str
@@ -83,7 +83,7 @@ class HostDrain:
     actual_seconds: float
 
 
-# From so many hosts on, the text for a person counts the hosts that were not chosen by reason.
+# From this number of hosts on, the text groups the hosts that were not chosen by reason.
 MANY_HOSTS = 12
 _FIGURE = re.compile(r"\b[0-9]+(?:\.[0-9]+)?\b")
 

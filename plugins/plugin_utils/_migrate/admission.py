@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.admission import HEARTBEAT_SECONDS, FullLimit, MoveLimits, find_full_limits
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.guests import STARTED_STATUSES
 
-# Held while a turn is given, so that no two processes see the same slot as free.
+# Held during an admission, so that no two processes see the same slot as free.
 ADMISSION_LOCK = "turns"
 ASK_SECONDS = 1.0
 
@@ -50,11 +50,11 @@ class _WaitingMove:
 
 
 class AdmissionQueue:
-    """A turn is the record's status C(preparing), written under one lock after all records that are open were read anew.
+    """The moves of this run that wait for admission. An admission is the status C(preparing), written under one lock after all open records were read again.
 
-    :arg parallel: the maximum number of simultaneous moves of this run; it requests no more turns.
+    :arg parallel: the maximum number of simultaneous moves of this run; it requests no more admissions.
     :arg clock: monotonic, in seconds.
-    :arg now: the time with its zone, for what other runs are told.
+    :arg now: the time with its zone, for reports to other runs.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class AdmissionQueue:
         self._ask_at = 0.0
 
     def add_move(self, mirror: RecordMirror, limits: MoveLimits, patience_seconds: int) -> None:
-        """Take a queued move in; one without limits needs no turn, and is only counted."""
+        """Add a queued move. A move without limits needs no admission, and is only counted."""
         self._mirrors.append(mirror)
         if limits:
             self._waiting[mirror.record.record_id] = _WaitingMove(mirror, limits, patience_seconds)
@@ -87,7 +87,7 @@ class AdmissionQueue:
 
     @property
     def answers(self) -> AdmissionAnswers | None:
-        """What the watcher has to know: the admitted and the cancelled moves; None if no move had to wait."""
+        """The input of the watcher: the admitted and the cancelled moves; None if no move had to wait."""
         return {"given": self._given, "ended": self._ended} if self._given or self._ended else None
 
     def admit_moves(self) -> None:
@@ -145,7 +145,7 @@ class AdmissionQueue:
             del self._waiting[mirror.record.record_id]
 
     def _report_waiting(self, waiting: _WaitingMove, full: Sequence[FullLimit]) -> None:
-        """Write to the ledger that the move waits, and for what, so that later moves let it go first and people see it."""
+        """Write to the ledger that the move waits, and for what, so that later moves wait behind it, and people see the reason."""
         said, now = "; ".join(map(str, full)), self._clock()
         if now - waiting.said_at < HEARTBEAT_SECONDS and waiting.said:
             return

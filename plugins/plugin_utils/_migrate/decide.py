@@ -74,14 +74,14 @@ class Adopt:
 
 @dataclass
 class AdoptForeign:
-    """libvirt moves the domain, and the ledger has no record of this."""
+    """A foreign job moves the domain: the ledger has no record of it."""
 
     host: str
 
 
 @dataclass
 class Start:
-    """Move it, to one of these candidates; C(refused) has the reason for each that was excluded before the scheduler judged."""
+    """Move the domain to one of these candidates; C(refused) has the reason for each that was excluded before the scheduler judged."""
 
     candidates: list[str]
     refused: dict[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Watch:
-    """What the source host keeps of a domain's last move.
+    """The report of the source host about a domain's last move.
 
     :arg record: as the state file has it; None if that holds none.
     :arg is_alive: whether the watcher lives.
@@ -101,7 +101,7 @@ class Watch:
 
     @property
     def is_moving(self) -> bool:
-        """Whether the move goes on. A watcher with several moves lives on when one of them has ended."""
+        """Whether the move continues. A watcher with several moves continues when one of them has ended."""
         return self.is_alive and not (self.record and self.record.status in s.FINAL)
 
     @property
@@ -161,7 +161,7 @@ def _decide_held(request: MoveRequest, source: str, survey: Survey, domain: Surv
             f"Domain {request.label} is held by {record.type} record {record.id} ({record.status}) from {record.source.host} to {record.destination.host}.",
             f"Settle that record first: run its task again on {record.source.host}.",
         )
-    # The watcher of an ended move of an earlier record has other domains to watch, and not this one.
+    # The move of this earlier record has ended: its watcher lives because it watches other domains.
     alive = watch if watch is not None and (watch.is_moving or (watch.is_alive and watch.record_id == record.id)) else None
     if alive and alive.record_id != record.id:
         raise Conflict(f"Domain {request.label} is being moved on {source} for record {alive.record_id}, but the ledger has {record.id}.")
@@ -181,7 +181,7 @@ def _decide_held(request: MoveRequest, source: str, survey: Survey, domain: Surv
 def _is_source(record: MoveRecord, source: str, survey: Survey, domain: SurveyedDomain, watch: Watch | None) -> bool:
     """Whether this host is the one that the record moves the domain away from.
 
-    A record without a host ID can name it by a libvirt UUID of before: then the domain, or the state file of that record, has to be here.
+    A record without a host ID can name the host by an earlier libvirt UUID: then the domain, or the state file of that record, has to be on this host.
     """
     here, end = host_ref_from_facts(None, source, encode(survey.source.host)), record.source
     if end.is_same(here) or not (end.host_id or end.host_uuid):
@@ -191,7 +191,7 @@ def _is_source(record: MoveRecord, source: str, survey: Survey, domain: Surveyed
 
 
 def newest_record(record: MoveRecord, watch: Watch | None) -> MoveRecord:
-    """Return the record as its state file has it, where that is the same record and not an older generation; else as given."""
+    """Return the record as its state file has it, if that is the same record and not an older generation; else the given one."""
     if watch is None or watch.record is None or watch.record.id != record.id or watch.record.generation < record.generation:
         return record
     return watch.record

@@ -99,7 +99,7 @@ MAX_ADOPTIONS = 3
 class Dispatcher:
     """Carries out what was decided about the jobs of one task.
 
-    :arg show: is given each state of a move, and what it waits for, for progress lines.
+    :arg show: receives each state of a move, and what the move waits for, for progress lines.
     :arg parallel: how many moves run at the same time.
     """
 
@@ -168,7 +168,7 @@ class Dispatcher:
     def _start_watchers(self, jobs: list[MoveJob]) -> None:
         if not jobs:
             return
-        # The next run releases the booking.
+        # The next run releases the reservation.
         self._follower.stop_if_orphaned()
         self._turns.admit_moves()
         for job in jobs:

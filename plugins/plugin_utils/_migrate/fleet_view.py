@@ -64,7 +64,7 @@ def _is_known(facts: HostFacts | DiskNeed, name: str) -> bool:
 
 
 def add_profile_groups(facts: HostFacts, profile_of: ProfileOf) -> HostFacts:
-    """Return a host's facts in which the domains that name a profile, which hosts do not know, have the group that it gives them.
+    """Return a host's facts in which each domain with a profile has the group of that profile. Hosts do not know profiles.
 
     :arg profile_of: the profile of that name; empty if it is not available.
     """
@@ -164,7 +164,7 @@ class FleetView:
     :arg ledger: None if it does not exist yet.
     :arg source: inventory name of the host that the task runs on.
     :arg survey: of that host and of all candidates.
-    :arg uris: of all hosts that were asked, by name.
+    :arg uris: of all hosts that were queried, by name.
     :arg arrivals: made before the survey.
     :arg leaving: UUIDs of the domains that this task moves.
     :arg overrides: a task's own scheduler settings, over those of every host.
@@ -183,7 +183,7 @@ class FleetView:
     _facts_by_host: dict[str, HostFacts | None] = field(default_factory=dict)
 
     def check_settings(self, hosts: Iterable[str]) -> None:
-        """Raise L(InvalidArgument) for a C(kvmfleet_scheduler) of these hosts, or of the source, that cannot be; before any record is opened."""
+        """Raise L(InvalidArgument) for a C(kvmfleet_scheduler) of these hosts, or of the source, that is invalid; before any record is opened."""
         for host in (self.source, *hosts):
             self.scheduler_settings(host)
 
@@ -211,7 +211,7 @@ class FleetView:
                 yield host, facts.remembered or ()
 
     def seen_devices(self, domain: SurveyedDomain, uris: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-        """Return, by candidate, which devices of the domain it was seen to have although the survey could not prove them."""
+        """Return, by candidate, the devices of the domain that the candidate has according to the ledger, although the survey could not prove them."""
         if not domain.unproved_devices:
             return {}
         entries = list_entries(self.ledger)
@@ -225,7 +225,7 @@ class FleetView:
     def build_fleet(self, domain: SurveyedDomain, uuid: str, uris: Mapping[str, str], has_group: bool = True) -> Fleet:
         """Return the source, these candidates, and for a domain with a group every further host with known facts.
 
-        :arg domain: the survey's part about the domain, for what was asked about it at each candidate.
+        :arg domain: the survey's part about the domain, with the answers of each candidate.
         :arg uris: of the candidates, by name.
         """
         records, entries = self._current_records(), list_entries(self.ledger)
@@ -280,7 +280,7 @@ class FleetView:
         return HostState.from_facts(host, known, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts)
 
     def _fresh_facts(self, host: str) -> HostFacts | None:
-        """Return the fresh facts of the host. They are read once for the task, because the inventory templates all of them at each reading."""
+        """Return the fresh facts of the host. They are read once for the task, because the inventory templates all of them at each access."""
         if host not in self._facts_by_host:
             self._facts_by_host[host] = _read_facts(self.settings.fresh_facts(host))
         return self._facts_by_host[host]

@@ -49,8 +49,8 @@ class ControllerGone(SystemExit):
 class Follower:
     """Polls the state files of one run's moves, and mirrors them.
 
-    :arg turns: of the moves that wait for theirs.
-    :arg show: is given each record as its state file has it, and what its move waits for, for progress lines; where a turn is waited for, with that.
+    :arg turns: the moves that wait for admission.
+    :arg show: receives each record as its state file has it, and what its move waits for, for progress lines; a waiting move has its admission in the record.
     """
 
     def __init__(self, source: SourceHost, turns: AdmissionQueue, run_id: str, show: ShowRecord, sleep: t.Callable[[float], None] = time.sleep) -> None:
@@ -64,7 +64,7 @@ class Follower:
         self._answered_at = time.monotonic()
 
     def read_seen_facts(self, watchers: t.Mapping[str, Watcher]) -> t.Mapping[str, JsonObject] | None:
-        """Return, by libvirt URI, what this run's watcher has found on the hosts of its moves when they had ended; None if it has not, or not alone."""
+        """Return, by libvirt URI, the facts of hosts that this run's watcher has read at its end; None if it has not, or if another run has moves."""
         ours = {uuid: watcher for uuid, watcher in watchers.items() if watcher.run_id == self._run_id}
         if not ours or len(ours) < len(watchers):
             return None
@@ -77,7 +77,7 @@ class Follower:
 
         :arg mirrors: domain UUID to the ledger's record of its move.
         :arg watchers: domain UUID to the watcher of its move; replaced by the one in its state file.
-        :arg lost: is given the error of each move whose record the ledger could not keep; the others are followed on.
+        :arg lost: receives the error of each move whose record the ledger could not keep; the others are still followed.
         """
         orphans: list[str] = []
         open_moves = set(mirrors)
@@ -119,7 +119,7 @@ class Follower:
 
     def _is_over(self, uuid: str, state: PolledState | None, mirror: RecordMirror, watchers: dict[str, Watcher], orphans: list[str]) -> bool:
         if state is None or state.record.id != mirror.record.id:
-            # Another move of the domain has begun since, or the host was started anew: the ledger knows more than the file.
+            # Another move of the domain has begun since, or the host was rebooted: the ledger is newer than the file.
             mirror.read_again()
             if not mirror.is_settled:
                 orphans.append(uuid)

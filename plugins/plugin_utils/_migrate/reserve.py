@@ -50,7 +50,7 @@ class CandidateJudge:
     """Judges the candidates of one domain.
 
     :arg request: for the URIs of the candidates, C(unsafe) and C(force).
-    :arg domain: the survey's part about the domain: what was asked about it at each candidate.
+    :arg domain: the survey's part about the domain, with the answers of each candidate.
     :arg copied: what would be copied to a host: bytes by the disk's target.
     """
 
@@ -91,12 +91,12 @@ class CandidateJudge:
 
 
 def make_judge(view: FleetView, request: MoveRequest, domain: SurveyedDomain) -> CandidateJudge:
-    """Return the judge for the move of a surveyed domain. The policy and place of its request must be known."""
+    """Return the judge for the move of a surveyed domain. The policy and the scheduling of its request must be known."""
     return CandidateJudge(view, make_subject(view, request, domain), request, domain, lambda host: copied_bytes(request, domain, host))
 
 
 def make_subject(view: FleetView, request: MoveRequest, domain: SurveyedDomain) -> PlacementSubject:
-    """Return a domain that was found on the source, with the traits and the place that its policy requires."""
+    """Return a domain that was found on the source, with the traits and the scheduling that its policy requires."""
     info = domain.source_info
     if not domain.request:
         raise Internal(f"The source host did not say what domain {info.name} needs.", "Nothing was moved.")
@@ -126,7 +126,7 @@ class Reservations:
         mark = f"Predicted in check mode. {_history_text(job, chosen, 'would be')}"
         record = self._make_record(job, judge, chosen.host).advance(s.SCHEDULED, self.context.by, mark).predict()
         self._add_warnings(job, chosen)
-        # A predicted booking reduces the capacity for the task's other moves.
+        # A predicted reservation reduces the capacity for the task's other moves.
         self.view.planned.append(record)
         return record
 
@@ -147,7 +147,7 @@ class Reservations:
         raise refusal
 
     def _try_host(self, stored: Stored, job: MoveJob, judge: CandidateJudge, host: str, verdicts: Verdicts) -> Stored | None:
-        """Book the host; if its lock is not available, close the record without a result."""
+        """Reserve the host; if its lock is not available, close the record without a result."""
         try:
             return self._reserve_host(stored, job, judge, host, verdicts)
         except (Conflict, TimedOut) as error:
@@ -156,7 +156,7 @@ class Reservations:
             raise
 
     def _reserve_host(self, stored: Stored, job: MoveJob, judge: CandidateJudge, host: str, verdicts: Verdicts) -> Stored | None:
-        """Check the host again under its lock, where no other run can take the capacity, and book it; return None if it no longer passes."""
+        """Check the host again under its lock, where no other run can use the capacity, and reserve it; return None if it no longer passes."""
         with self.context.ledger.hold_lock(host_lock_name(self._host_ref(host, judge.candidate_facts(host)))):
             verdicts |= judge.rank_hosts([host])
             if not verdicts[host].passed:
@@ -168,7 +168,7 @@ class Reservations:
     def adopt_foreign(self, job: MoveJob, host: str) -> Stored:
         """Open the record of a foreign job."""
         record, info = self._make_record(job, make_judge(self.view, job.request, job.domain), host), job.domain.source_info
-        # Its definition at the destination may belong to the tool that moves it: we never remove it.
+        # The definition at the destination may belong to the tool that moves the domain, and is never removed.
         before = Before(state=info.view.state, persistent=info.view.persistent, autostart=info.autostart, at_destination=True)
         return self.context.ledger.open_record(replace(record, before=before, forced=None))
 
@@ -188,7 +188,7 @@ class Reservations:
         return add_copies(replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection), request, job.domain, host)
 
     def _write_scheduled(self, stored: Stored, job: MoveJob, judge: CandidateJudge, verdict: Verdict) -> Stored:
-        """Write the booking of the host that passed, which may differ from the one in the opened record."""
+        """Write the reservation of the host that passed, which may differ from the one in the opened record."""
         host = verdict.host
         connection = replace(stored.record.connection or Connection(), destination_uri=job.request.uris[host])
         record = replace(stored.record, destination=self._host_ref(host, judge.candidate_facts(host)), connection=connection)
@@ -206,7 +206,7 @@ class Reservations:
 
 
 def _history_text(job: MoveJob, verdict: Verdict, verb: str = "was") -> str:
-    """Return the line of history for the booking; of a forced one, with everything that was bypassed."""
+    """Return the line of history for the reservation; of a forced one, with everything that was bypassed."""
     if not job.request.force:
         return f"The destination {verb} verified and booked."
     bypassed = [warning.removeprefix(BYPASSED_PREFIX) for warning in verdict.warnings if warning.startswith(BYPASSED_PREFIX)]

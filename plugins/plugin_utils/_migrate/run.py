@@ -29,9 +29,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserv
 
 
 def survey_moves(context: RunContext, requests: t.Sequence[MoveRequest]) -> tuple[FleetView, list[MoveJob]]:
-    """Return the fleet as it is seen now, and a job with its decision or its error for each request.
+    """Return the fleet in its current state, and a job with its decision or its error for each request.
 
-    Raises L(InvalidArgument) for a domain that is named twice, and for settings of a host that cannot be.
+    Raises L(InvalidArgument) for a domain that is named twice, and for invalid settings of a host.
     """
     arrivals = RecentMoves(context.ledger)
     for request in requests:

@@ -167,7 +167,7 @@ def _copied_bytes(question: CheckRequest, subject: PlacementSubject, domain: Sur
         try:
             return copied_bytes(question.move, domain, host)
         except KvmfleetError:
-            # It is a failure of that host in _with_storage.
+            # _with_storage reports it as a failure of that host.
             return {}
     disks = [disk for disk in subject.needs.disks or () if disk.source and not disk.readonly and disk.shared is not True]
     return {disk.target: disk.bytes or 0 for disk in disks}

@@ -78,7 +78,7 @@ class SourceHost:
     def poll_states(self, run_id: str, counter: int, watchers: t.Mapping[str, Watcher], turns: AdmissionAnswers | None) -> dict[str, PolledState]:
         """Write the run's heartbeat, and return the state files of these domains.
 
-        It takes up to C(WAIT_SECONDS), less where a watcher ends meanwhile; C(seen) is then what this run's watcher has found on the hosts of its moves.
+        It takes up to C(WAIT_SECONDS), less if a watcher ends in the meantime; C(seen) then has the facts of hosts that this run's watcher has read.
 
         :arg watchers: domain UUID to the watcher that is expected there.
         :arg turns: the admissions for the run's watcher.
@@ -109,7 +109,7 @@ def _poll_command(run_id: str, counter: int, watchers: t.Mapping[str, Watcher], 
 
 
 def _turns_command(run_id: str, turns: AdmissionAnswers) -> str:
-    """Return the command that replaces the file of turns in one step: a watcher reads the old one or the new one."""
+    """Return the command that replaces the file of admissions in one step: a watcher reads the old one or the new one."""
     name, told = shlex.quote(f"{run_id}.turns"), shlex.quote(json.dumps(turns, separators=(",", ":")))
     return f"printf %s {told} > {name}.new && mv {name}.new {name}"
 

@@ -163,7 +163,7 @@ def check_storage(request: MoveRequest, domain: SurveyedDomain, source: str, hos
 
 
 def _check_devices(request: MoveRequest, domain: SurveyedDomain, source: str, host: str, copied: t.Collection[str]) -> None:
-    """Raise L(Unsafe) for a device or volume that the destination is not known to see: what it has under that name may be another device."""
+    """Raise L(Unsafe) for a device or volume that the destination is not known to see: the device with that name there may be another one."""
     if request.options.unsafe:
         return
     seen = (domain.seen_devices or {}).get(host, ())
@@ -208,7 +208,7 @@ def copied_bytes(request: MoveRequest, domain: SurveyedDomain, host: str) -> dic
 
 
 def find_copies(request: MoveRequest, domain: SurveyedDomain, host: str) -> list[DiskCopy]:
-    """Return what is copied to that host; nothing if the survey did not examine it. Raises what L(plan_copies), or the examination, raised for it."""
+    """Return what is copied to that host; nothing if the survey did not examine it. Raises what L(plan_copies), or the examination, reported for it."""
     options = request.options
     examined = (domain.storage or {}).get(request.uris[host])
     if isinstance(examined, t.Mapping):
