@@ -115,7 +115,7 @@ def _diff_hosts(run: Evacuation) -> JsonObject:
 
 @dataclass(frozen=True)
 class _Order:
-    """A restart order, of which the definition is taken out."""
+    """A restart order. Its definition is sent separately."""
 
     uuid: str
     definition: Maybe[str] = ABSENT

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The control half of evacuation_cleanup. The host is queried about what records name, cleans it, and only what was verified is recorded.
+"""The control half of evacuation_cleanup. The host is queried about the domains that records name, and cleans them. Only a verified cleanup is recorded.
 
 The retention of quarantined files is computed from records of the ledger and the clock of the control node, because the clock of the returned host may have
 been stepped. The record of a cleanup is closed after the host has moved everything. If the clock of the control node was late at that time, an earlier line of
@@ -151,8 +151,8 @@ class HostCleanup:
     :arg uris: name of each other host of the fleet to its libvirt URI.
     :arg storage: C(quarantine), C(keep) or C(delete).
     :arg check: to change nothing.
-    :arg missing: what hosts remember and the ledger lacks, see L(missing_records).
-    :arg left: evacuations from here among that, also where the ledger has found the domain by itself since, see L(left_behind).
+    :arg missing: what hosts remember and the ledger lacks, see L(find_missing_records).
+    :arg left: the evacuations from here among them, also if the ledger has found the domain by itself since, see L(find_left_behind).
     """
 
     ledger: Ledger
@@ -257,7 +257,7 @@ class HostCleanup:
         outcome.kept += [KeptImage(entry.uuid or None, entry.name or None, entry.record, None, None, True, entry.reason, entry.paths) for entry in kept]
 
     def _clean_locked(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
-        """Clean up one domain while no move to this host can be booked; the failure of one domain does not stop the others."""
+        """Clean up one domain while no move to this host can be reserved; the failure of one domain does not stop the others."""
         try:
             with self.ledger.hold_lock(host_lock_name(self.here)):
                 if self._is_still_open(tombstone) and not self._is_busy(tombstone, outcome):

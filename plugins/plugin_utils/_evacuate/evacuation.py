@@ -39,7 +39,7 @@ from .source import age_seconds, check_saved_values, check_still_not_granted, ha
 from .start_checks import AcceptedLocks, is_fenced, list_expiring_images, list_images, refuse_locked_images, seconds_to_wait
 from .starts import DomainStarter
 
-# So many reservations are made under one lock on the host: a live migration towards it waits for no more.
+# The number of reservations under one lock on the host. A live migration to the host waits for no more than these.
 _RESERVED_AT_ONCE = 16
 # Older answers of hosts are queried again before any decision.
 _FRESH_SECONDS = 30.0
@@ -47,7 +47,7 @@ _FRESH_SECONDS = 30.0
 
 @dataclass
 class Evacuation:
-    """One task. C(jobs) are the domains that are wanted, by importance."""
+    """One task. C(jobs) are the requested domains, by importance."""
 
     context: EvacuationContext
     check: bool = False
@@ -69,7 +69,7 @@ class Evacuation:
         self.damaged: list[str] = []
 
     def probe_fleet(self) -> None:
-        """Determine the selected domains, the answers of the fleet, and what prevents each start; raises what prevents all. Changes nothing."""
+        """Determine the selected domains, the answers of the fleet, and what prevents each start; raises what prevents all starts. Changes nothing."""
         self.probed_at = time.monotonic()
         self._select_domains()
         self.damaged = self.context.ledger.damaged_domains()
@@ -105,7 +105,7 @@ class Evacuation:
     def prove_source_off(self, starts: bool = True) -> None:
         """Prove that the source is off. Raises what L(PowerOffEvidence.collect_evidence) does. A domain whose image is still written is not started.
 
-        :arg starts: whether this task starts domains itself. If not, the tasks that do prove the silence after the fencing.
+        :arg starts: whether this task starts domains itself. If not, the tasks that start domains prove the silence after the fencing.
         """
         options = self.context.options
         self.proofs.collect_evidence(options.fencing, options.force_down, self.others, may_fence=not self.check)
@@ -121,10 +121,10 @@ class Evacuation:
         if waited > _FRESH_SECONDS and not self.check:
             self.proofs.extend_evidence(waited)
 
-    def _prove_silence(self, knocks: bool) -> None:
+    def _prove_silence(self, probes_ports: bool) -> None:
         """Prove that the source has become silent since it was fenced, while waiting for its leases."""
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            silence = pool.submit(self.proofs.check_silence) if knocks else None
+            silence = pool.submit(self.proofs.check_silence) if probes_ports else None
             self.silent_at = time.monotonic()
             self.images = self._check_locks(seen_since=False)
             self.silence = silence.result() if silence else self.silence
@@ -258,8 +258,8 @@ class Evacuation:
     def _check_locks(self, seen_since: bool, waits: bool = True) -> dict[str, LockState]:
         """Return what is known of the images' locks. A domain whose image is locked after the wait is not started.
 
-        :arg seen_since: the source was off before the first look, which also read the locks; free ones are not checked again. Locks that outlive their host
-          (NFS 3) are: some are only visible to a trial, which has to wait for the proof.
+        :arg seen_since: whether the source was off before the survey, which also read the locks. Then free locks are not checked again, except for locks that
+          outlive their host (NFS 3): some of them are visible only if a lock is tried, which has to wait for the proof.
         """
         starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, self.fleet)]
         wait = seconds_to_wait(starting, self.context.options.lock_wait_seconds) if waits and not self.check else 0

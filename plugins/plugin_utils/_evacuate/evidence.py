@@ -43,7 +43,7 @@ class PowerOffEvidence:
     """The evidence that the source, and other hosts that may have its domains, are off.
 
     :arg entries: the ledger's hosts, which evidence may be about.
-    :arg given: the evidence that the task was given: documents of earlier steps or of a tasks file, and a person's word.
+    :arg given: the evidence that the task was given: documents of earlier steps or of a tasks file, and a person's confirmation.
     :arg taken: the evidence that this task has taken from agents.
     """
 
@@ -51,19 +51,19 @@ class PowerOffEvidence:
     source: Source
     entries: Sequence[HostEntry]
     by: str
-    knock: TryConnection = probe_ssh
+    try_connection: TryConnection = probe_ssh
     warnings: list[str] = field(default_factory=list)
     given: list[Evidence] = field(default_factory=list)
     taken: list[Evidence] = field(default_factory=list)
 
     @property
     def all_evidence(self) -> list[Evidence]:
-        """All of it."""
+        """All evidence."""
         return [*self.given, *self.taken]
 
     def check_silence(self) -> SourceSilence:
-        """Return the answers of the source's doors to the control node. Raises L(Unsafe) if one answers."""
-        endpoints = probe_ssh_endpoints(list_ssh_endpoints(self.settings, self.source), self.knock)
+        """Return the answers of the source's addresses to the control node. Raises L(Unsafe) if one answers."""
+        endpoints = probe_ssh_endpoints(list_ssh_endpoints(self.settings, self.source), self.try_connection)
         self.check_endpoints(endpoints, "the control node")
         return SourceSilence(SILENCE, self.source.name, "control node", endpoints, utc_now())
 
@@ -76,7 +76,7 @@ class PowerOffEvidence:
                 self._add_warning(f"The address {endpoint.address} of {self.source.name} leads nowhere from {tried_from}: its silence there proves little.")
 
     def _answered_error(self, endpoint: SshEndpoint, tried_from: str) -> SourceAnswers:
-        """Return the error for a door that answered. It is unknown which machine answered; the address has to become silent first."""
+        """Return the error for an address that answered. It is unknown which machine answered; the address has to become silent first."""
         at = f"{endpoint.address} port {endpoint.port}"
         if endpoint.says == SSH_REFUSED:
             what = f"{at}, the address of {self.source.name}, refuses connections from {tried_from}: a machine with that address is on."

@@ -26,7 +26,7 @@ _OPTION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _SECRET_NAME = re.compile(r"pass|secret|token|key|community|credential", re.IGNORECASE)
 _SWITCHES = frozenset({"", "0", "1", "true", "false", "yes", "no", "on", "off"})
 _RESERVED_OPTIONS = frozenset({"action", "option", "o"})
-# It makes an agent report a plug as off that it does not find.
+# With this option, an agent reports a missing plug as off.
 _GUESSING_OPTIONS = frozenset({"missing_as_off"})
 # Some agents split lines at all of these, not at newlines alone.
 _LINE_BREAKERS = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -48,7 +48,7 @@ def parse_options(given: Json, where: str) -> tuple[AgentOption, ...]:
     """Return the options of an agent.
 
     :arg given: name to value; a value is text, a number, a boolean (1 or 0 for the agent), or C({value: ..., secret: true}).
-    :arg where: whose they are, for messages, which never show a value.
+    :arg where: the host of the options, for messages, which never show a value.
     :raises InvalidArgument: they are invalid, or one of them is reserved.
     """
     if not isinstance(given, t.Mapping):

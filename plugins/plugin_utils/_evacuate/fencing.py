@@ -59,7 +59,7 @@ def check_evidence(given: Json, host: str, host_id: str | None, by: str, now: da
     It must have C(host), C(action), C(status) and C(at). A boolean is not a status: YAML reads a bare C(off) as one, but a failed comparison is also one.
 
     :arg host: the host that is to be evacuated, and C(host_id) its own id in the ledger.
-    :arg by: who acts, if the document does not tell.
+    :arg by: who acts, if the document does not state it.
     :arg now: the time of the control node, aware.
     :arg secrets: the texts that must not appear in its output.
     :raises Unsafe: it is not such a document, or does not show that this host is off now.
@@ -169,7 +169,7 @@ def fence_host(config: FencingConfig, host_id: str | None, by: str) -> Evidence:
     :arg host_id: the host's own id in the ledger, for the evidence.
     :arg by: who acts, e.g. C(root@control pid 4711).
     :raises Unsafe: the agent reports that the host is still on.
-    :raises Unreachable: the agent cannot tell.
+    :raises Unreachable: the agent cannot determine the power state.
     """
     deadline = time.monotonic() + config.timeout_seconds
     before = _query_power_before(config, deadline)
@@ -200,12 +200,12 @@ def confirm_evidence(evidence: Evidence, config: FencingConfig | None, now: date
     """Return evidence that is valid now; to be called before each start.
 
     If the host has an agent, it is queried: evidence of an agent needs "off" again and gets a new date. Evidence of a person or of a tasks file stays valid
-    while the agent does not know, but not if the agent reports "on".
+    while the agent cannot determine the power state, but not if the agent reports "on".
 
     :arg evidence: from L(fence_host) or L(check_evidence).
     :arg now: the time of the control node, aware.
     :raises Unsafe: it is too old, the host is on again, or it is evidence of an agent that the inventory no longer names.
-    :raises Unreachable: it came from the agent, and the agent no longer knows.
+    :raises Unreachable: it came from the agent, which cannot determine the power state any more.
     """
     if not evidence.is_of_agent:
         check_evidence(encode(evidence), evidence.host, evidence.host_id, evidence.by, now)

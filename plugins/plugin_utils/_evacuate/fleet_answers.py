@@ -55,7 +55,7 @@ class SourceAnswers(Unsafe):
 
 @dataclass(frozen=True)
 class LockState:
-    """What a survivor knows of the lock on an image.
+    """What a survivor knows about the lock on an image.
 
     :arg state: see C(qemu_locks).
     :arg why: why the lock cannot be proved.
@@ -72,7 +72,7 @@ class SurvivorView:
 
     :arg facts: C(kvmfleet_host) of the survivor.
     :arg fleet: the answers of the other hosts, by name.
-    :arg doors: where the source was knocked at.
+    :arg doors: the answers of the addresses and ports of the source.
     :arg locks: by path of the image.
     :arg unseen: by UUID, why the survivor does not see a disk or file of the domain now.
     :arg cpu: libvirt's verdicts on the CPUs of the domains, by UUID.
@@ -112,7 +112,7 @@ class FleetAnswers:
     :arg own_domains: the domains there, by UUID.
     :arg answers: of the others, by the name under which they were queried.
     :arg entries: the ledger's, for their host IDs.
-    :arg host_ids: by name, what a host's facts say of its host ID, where they have the UUID that answered. An answer mostly has the ID itself.
+    :arg host_ids: by name, the host ID in a host's facts, if they have the UUID that answered. Most answers contain the ID.
     :arg listed: names of the inventory.
     """
 
@@ -125,7 +125,7 @@ class FleetAnswers:
     listed: t.Collection[str] = ()
 
     def check_source_is_silent(self) -> None:
-        """Raise L(Unsafe) if any answering host is the source, or where the source's address leads to another one."""
+        """Raise L(Unsafe) if any answering host is the source, or if the source's address leads to another host."""
         for name in self.answering_hosts:
             if self._is_source_itself(name):
                 raise SourceAnswers(
@@ -153,7 +153,7 @@ class FleetAnswers:
 
         Raises L(Unsafe) for another, L(InvalidArgument) for an unknown name.
 
-        :arg places: silent hosts that need evidence instead.
+        :arg places: the silent hosts that need evidence instead.
         """
         strange = [name for name in accepted if name not in self.answers]
         if strange:

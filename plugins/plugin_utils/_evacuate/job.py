@@ -28,7 +28,7 @@ RunPhase = Callable[[str, JsonObject], JsonObject]
 
 @dataclass(frozen=True)
 class ListedDomain:
-    """A domain in a list of a result: never with its definition.
+    """A domain in a list of a result: without its definition.
 
     :arg state: the state in which it was saved, at C(saved_at).
     :arg reasons: why it is lost until its host returns.

@@ -49,7 +49,7 @@ class AskedHost(TaskResult):
 
 @dataclass(frozen=True)
 class EvacuationWork:
-    """What the role hands over.
+    """The input from the role.
 
     :arg play: the hosts of the play, the survivors.
     :arg fence_tasks: a file of tasks that switches the source off.
@@ -91,7 +91,7 @@ class EvacuationTask:
 
     @property
     def options(self) -> EvacuationOptions:
-        """Those that say what is evacuated, and on which evidence."""
+        """The options that state what is evacuated, and on which evidence."""
         return EvacuationOptions(
             source=self.source,
             domains=None if self.domains is ABSENT else self.domains,
@@ -215,7 +215,7 @@ class SurvivingHosts:
 
 
 class CanStart(Rule):
-    """A host that was not proved to see a domain's disks while all was well cannot start it, and neither can one that already has it.
+    """A host that was not proved to see a domain's disks while all hosts were healthy cannot start it, and neither can one that already has it.
 
     No option overrides that.
     """
@@ -228,7 +228,7 @@ class CanStart(Rule):
         self._survivors = survivors
 
     def judge_host(self, request: Request, host: HostState, fleet: scheduler_fleet.Fleet) -> Finding:
-        """Name the disks, or the existing definition."""
+        """Refuse the host, and name the disks or the existing definition."""
         if request.uuid in self._survivors.present.get(host.name, ()):
             return Finding("It has a definition of that domain already: clean it up first (kvmfleet.migration.evacuation_cleanup).")
         missing = list_unproved_images(self._jobs[request.uuid], self._survivors.host_ids[host.name])
@@ -283,11 +283,11 @@ _HELD_STATUSES = (s.ACCEPTED, s.PRE_MIGRATING, s.ERROR)
 
 
 def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment] = None) -> Shares:
-    """Return the shares of these hosts, the one that the task runs on among them.
+    """Return the shares of these hosts, which include the host that the task runs on.
 
-    The fleet was queried, and the evidence taken. Raises L(InvalidArgument) for a host without facts.
+    The fleet was queried and the evidence collected before. Raises L(InvalidArgument) for a host without facts.
 
-    :arg since: the time of the evidence. Facts that were received later are used, however long the slowest host took.
+    :arg since: the time of the evidence. Facts that were received later are used, even if the slowest host took long.
     """
     survivors = _read_survivors(run, names, since)
     for job in run.open_jobs():
@@ -329,7 +329,7 @@ def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
 
 
 def _host_id_of(entries: Sequence[HostEntry], name: str, facts: HostFacts) -> str:
-    """Return the host ID under which others know what the host sees; empty for a host without one that the ledger does not know."""
+    """Return the host ID under which the ledger lists what the host sees; empty for a host without one that the ledger does not know."""
     return facts.host_id or find_host_id(entries, name, facts.host_uuid or None) or ""
 
 

@@ -67,7 +67,7 @@ FORCED_REBUILD = "FORCED_REBUILD"
 
 @dataclass
 class EvacuationReservation:
-    """:arg here: the host that takes the domains.
+    """:arg here: the host that starts the domains.
 
     :arg cpu: libvirt's verdicts by UUID.
     """
@@ -80,7 +80,7 @@ class EvacuationReservation:
     _fleet: Fleet = field(default_factory=Fleet)
 
     def predict_record(self, job: EvacuationJob) -> None:
-        """Give the job the record that would be opened, without an id. Raises L(Conflict) if the host cannot accept it."""
+        """Set the job's record to the one that would be opened, without an ID. Raises L(Conflict) if the host cannot accept it."""
         verdict = judge_target_host(job, self.view, self.context.uri, self.cpu.get(job.uuid), self.context.options.force)
         if not verdict.passed:
             raise self._refused_error(job, verdict)
@@ -100,14 +100,14 @@ class EvacuationReservation:
         job.stored = self.context.ledger.update_record(stored, record)
 
     def supersede_older(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> None:
-        """Let the record go, if any, that the one which L(reserve_host) will write takes the place of. Raises L(Conflict) if it is at work after all."""
+        """Supersede the older record of the domain, if any, by the one that L(reserve_host) will write. Raises L(Conflict) if the older one is in use."""
         if job.older is not None:
             self._records[job.uuid] = self._make_record(job, evidence)
             self._supersede_record(job, job.older, self._records[job.uuid].record_id, evidence)
 
     @contextlib.contextmanager
     def lock_host(self) -> Iterator[None]:
-        """Keep all others from reserving this host: what was read at the beginning, and what is reserved here, is all that it has."""
+        """Prevent other processes from reserving this host: its load is what was read at the beginning, and what is reserved here."""
         with self.context.ledger.hold_lock(host_lock_name(self.here)):
             self._fleet = self.view.build_fleet(NOT_SURVEYED, "", {self.view.source: self.context.uri})
             yield

@@ -30,7 +30,7 @@ class HostLabel:
 
 @dataclass(frozen=True)
 class UncoveredDomain:
-    """A domain that no survivor can take.
+    """A domain that no survivor can start.
 
     :arg reasons: by host; C(reason) is all of them.
     """
@@ -50,7 +50,7 @@ class EvacuationPlan:
     :arg since: when the evidence was taken.
     :arg missing_records: what hosts remember of moves and the ledger lacks.
     :arg ages: in seconds, of what was saved of the domains, by name.
-    :arg shares: the UUIDs that each survivor starts; C(uncovered) are domains that no survivor can take.
+    :arg shares: the UUIDs that each survivor starts; C(uncovered) are domains that no survivor can start.
     """
 
     source: HostLabel
@@ -85,7 +85,7 @@ class EvacuatedDomain:
 
 @dataclass(frozen=True)
 class FailedDomain:
-    """A domain that was not started, and why; C(reasons) by survivor, if none can take it."""
+    """A domain that was not started, and why; C(reasons) by survivor, if none can start it."""
 
     uuid: str
     name: t.Optional[str]
@@ -238,7 +238,7 @@ def result_lines(result: Mapping[str, EvacuationResult], check_mode: bool) -> li
 
 
 def describe_problem(result: Mapping[str, EvacuationResult]) -> str:
-    """Return why the evacuation has failed: which domains were not started, and why. Empty where all were."""
+    """Return why the evacuation has failed: which domains were not started, and why. Empty if all were started."""
     sentences = []
     for host, own in result.items():
         names = dict.fromkeys([*(str(one.name) for one in own.failed), *(str(one.name) for one in own.lost_until_return)])

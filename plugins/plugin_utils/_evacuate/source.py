@@ -72,7 +72,7 @@ def check_saved_values(entry: DomainEntry) -> None:
 
 @dataclass(frozen=True)
 class Source:
-    """A dead host, as its one entry in the ledger has it."""
+    """A dead host, as its entry in the ledger has it."""
 
     entry: HostEntry
 

@@ -110,7 +110,7 @@ def refuse_locked_images(jobs: Iterable[EvacuationJob], found: Mapping[str, Lock
     """Set L(Unsafe) for each job whose image is still locked after the wait, unless that is accepted.
 
     :arg found: by path.
-    :arg fenced: the source is off by L(is_fenced) evidence.
+    :arg fenced: whether the source is off by L(is_fenced) evidence.
     """
     for job in jobs:
         accepted = acceptance.list_accepted(job)
@@ -189,7 +189,7 @@ def check_absent(job: EvacuationJob, fleet: FleetAnswers) -> None:
 def check_covered(job: EvacuationJob, fleet: FleetAnswers, proofs: PowerOffEvidence, source_counts: bool) -> None:
     """Raise L(Unsafe) unless every host that the domain may be on has answered or is off by evidence.
 
-    :arg source_counts: the evidence about the source has not been taken yet.
+    :arg source_counts: whether the source counts as off, because its evidence is collected later.
     """
     for where in job.candidate.possible_hosts:
         is_source = where.may_be(job.source.host_ref)

@@ -36,9 +36,9 @@ from .evidence import PowerOffEvidence, SilenceRenewal
 from .job import EvacuationContext, EvacuationJob
 from .start_checks import AcceptedLocks, is_fenced
 
-# An answer of the fence agent is valid for 15 s: starts may begin for so long, including the transfer to the host.
+# An answer of the fence agent is valid for 15 s. In this time starts may begin, which includes the transfer to the host.
 GOOD_FOR_SECONDS = 10
-# So long before a batch of starts is over, the source's ports are tried for the next one, which takes 3 to 5 s.
+# The time before the end of a batch of starts at which the source's ports are probed for the next batch. Probing takes 3 to 5 s.
 _AHEAD_SECONDS = 4
 # How often a host that was lost while it started domains is queried again before its records are left to the next run.
 MAX_RETRIES = 3
@@ -81,7 +81,7 @@ class DomainStarter:
         self.silence = SilenceRenewal(self.proofs.check_silence, self.silent_at)
 
     def start_domains(self, jobs: Sequence[EvacuationJob]) -> None:
-        """Start all of them; each has its record closed at the end, or its error."""
+        """Start all domains. At the end, each has its record closed, or its error."""
         try:
             self._start_in_rounds(jobs)
         finally:
@@ -94,7 +94,7 @@ class DomainStarter:
             try:
                 self._prove_source_off()
             except KvmfleetError as error:
-                # The host received nothing in this round: the error does not concern it.
+                # The host received nothing in this round, so the error does not concern it.
                 self._close_not_started(rest, error, is_certain=True)
                 return
             try:
@@ -139,7 +139,7 @@ class DomainStarter:
     ) -> tuple[dict[str, r.RestartResult], r.PeerAnswers]:
         """Return the results by UUID, and what the other hosts have answered; nothing is started before all of them have.
 
-        :arg peers: the answers of the last round, where they may be used again.
+        :arg peers: the answers of the last round, if they may be used again.
         """
         self._stop_if_orphaned()
         work = {

@@ -138,7 +138,7 @@ def find_unfinished(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]
 
 
 def build_question(tombstone: Tombstone | LostTombstone, ledger: Ledger, here: HostRef) -> CleanupQuestion:
-    """Return what the host has to know of the domain."""
+    """Return the question to the host about the domain."""
     document = ledger.read_domain(tombstone.uuid)
     move = tombstone.record if isinstance(tombstone, Tombstone) else tombstone.move
     expected = document.domain.possible_hosts if document else (move.destination,)

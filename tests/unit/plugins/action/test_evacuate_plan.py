@@ -63,7 +63,7 @@ def site(tmp_path: pathlib.Path) -> Site:
 def node(site: Site, monkeypatch: pytest.MonkeyPatch) -> Node:
     def evacuation(*args: t.Any) -> Evacuation:
         run = Evacuation(*args)
-        run.proofs.knock = site.knock
+        run.proofs.try_connection = site.knock
         return run
 
     monkeypatch.setattr(common, "Evacuation", evacuation)

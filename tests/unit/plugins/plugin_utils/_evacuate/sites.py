@@ -151,7 +151,7 @@ class Site:
             self.ledger, self.settings(), on, "qemu:///system", "a test", wish, lambda phase, work: self.phase(on, phase, work), lambda: self.parent_lives
         )
         run = Evacuation(context, check)
-        run.proofs.knock = self.knock
+        run.proofs.try_connection = self.knock
         return run
 
     def knock(self, address: str, port: int) -> str:
