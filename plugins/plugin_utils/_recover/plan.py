@@ -162,7 +162,7 @@ def sort_moves_back(host: str, displaced: Iterable[DisplacedDomain], facts: Fact
 class _RecoverWork:
     """The results of earlier tasks of the role.
 
-    :arg asked: the loop that gathered facts of hosts.
+    :arg asked: the results of the loop that gathered facts of hosts.
     :arg state: of the host in the ledger, in check mode as predicted.
     """
 

@@ -49,7 +49,7 @@ class ListedDocument:
 
     :arg state: that it had at C(state_at); it was saved at C(saved_at).
     :arg possible_hosts: the names of the hosts that it may be on.
-    :arg changes: what of it was saved anew.
+    :arg changes: the keys that were saved again.
     """
 
     uuid: str
@@ -82,7 +82,7 @@ class SkippedDomain:
 
 @dataclass(frozen=True)
 class SaveAnswer:
-    """What a host reports of its domains, and what it remembers of moves.
+    """What a host reports about its domains, and the moves that it remembers.
 
     :arg arriving: UUIDs of domains that are still moving to the host.
     """
@@ -173,7 +173,7 @@ def _disk_text(one: UnprovedImage) -> str:
 
 
 def shown_changes(entry: t.Optional[DomainEntry], judgement: Judgement) -> JsonObject:
-    """Return what a diff shows of a document: what has changed in it, and of a definition only that it has."""
+    """Return the part of a document that a diff shows: the changed values, but of a definition only that it has changed."""
     document: JsonObject = encode(entry) if entry else {}
     protected: JsonObject = (entry.protected or {}) if entry else {}
     found: dict[str, Json] = {}

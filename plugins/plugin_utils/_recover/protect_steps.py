@@ -225,7 +225,7 @@ class ProtectSteps:
         return revocable_folders(own, list_entries(self.ledger)) if own else {}
 
     def list_shared_uuid_notes(self) -> list[str]:
-        """Return a sentence where other hosts have this one's libvirt UUID. All hosts of the play have their entries by now."""
+        """Return a sentence if other hosts have this one's libvirt UUID. All hosts of the play have their entries by now."""
         own = self.find_entry()
         return list_uuid_notes(None, _identity_in(own), list_entries(self.ledger)) if own else []
 

@@ -60,7 +60,7 @@ def find_homes(hosts: Sequence[HostEntry], domains: Iterable[DomainEntry], recor
 
 
 def _has_displaced(record: MoveRecord, source: HostEntry) -> bool:
-    """Whether the record took its domain off a host that was in maintenance or dead; a move from a host in service does not count."""
+    """Whether the record moved its domain away from a host that was in maintenance or dead; a move from an enabled host does not count."""
     if record.type == s.EVACUATION and record.status == s.DONE:
         return True
     return bool(source.state != s.ENABLED and source.since and record.created_at >= source.since and record.status in (s.COMPLETED, s.DONE))
@@ -177,7 +177,7 @@ class Obstacles:
     def from_records(cls, records: Iterable[MoveRecord], missing: Iterable[RememberedMove], identity: HostIdentity) -> Obstacles:
         """Return the obstacles for the host with this identity.
 
-        :arg missing: what the ledger has lost, see L(missing_records).
+        :arg missing: what the ledger has lost, see L(find_missing_records).
         """
         listed = list(records)
         return cls(find_withholding(listed, identity), find_forgotten(missing, identity), find_keeping_out(listed, identity))
@@ -212,7 +212,7 @@ def find_keeping_out(records: Iterable[MoveRecord], identity: HostIdentity) -> l
 
 
 def find_forgotten(missing: Iterable[RememberedMove], identity: HostIdentity) -> list[RememberedMove]:
-    """Return those of the records that the ledger has lost (see L(missing_records)) that name this host: the domains that belong on it are not known."""
+    """Return the records that name this host and that the ledger has lost (see L(find_missing_records)): the domains that belong on it are not known."""
     return [one for one in missing if any(end.may_be(identity.host_ref) for end in (one.source, one.destination))]
 
 

@@ -90,7 +90,7 @@ NO_BOOT_GUARD = "No boot guard is installed, so nothing was held at this boot, a
 
 @dataclass(frozen=True)
 class _VerifyWork:
-    """What the role hands over: the hosts that have answered to the end, and the results of the tasks, by name and by host."""
+    """The input from the role: the hosts that have answered to the end, and the results of the tasks, by name and by host."""
 
     present: Maybe[tuple[str, ...]] = ABSENT
     tasks: Maybe[Mapping[str, t.Optional[Mapping[str, Json]]]] = ABSENT
@@ -212,7 +212,7 @@ def list_failed(turns: Iterable[DomainTurn], what: str) -> list[ReportedDomain]:
 
 
 def list_moved_back(moves: Iterable[MoveBack], results: Iterable[DomainsResult], check_mode: bool = False) -> tuple[list[ReportedDomain], list[ReportedDomain]]:
-    """Return the domains that moved home, and those that did not, with the reason.
+    """Return the domains that moved back, and those that did not, with the reason.
 
     :arg results: of the loop of C(live_migrate) over the sources.
     """
@@ -254,7 +254,7 @@ def _list_failed_starts(tasks: HostTasks) -> Sequence[ReportedDomain]:
 
 
 def _list_open_records(host: str, tasks: HostTasks) -> Sequence[ReportedDomain]:
-    """Return why the host stays in maintenance, where records are open."""
+    """Return why the host stays in maintenance, if records are open."""
     records = (tasks.released.open_records or ()) if tasks.enabled and tasks.released else ()
     if not records:
         return []

@@ -25,7 +25,7 @@ class ReportedDomain:
     """A domain in a list of a result, as a task reports it.
 
     :arg what: what failed for it.
-    :arg source: from where it moved home.
+    :arg source: the host from which it moved back.
     :arg paths: of files that were deleted.
     """
 
@@ -126,7 +126,7 @@ class LoopItem:
 
 @dataclass(frozen=True)
 class DomainTurn(TaskResult):
-    """The turn of a loop about one domain, its C(item)."""
+    """The result of a loop for one domain, its C(item)."""
 
     domain: Maybe[ReportedDomain] = ABSENT
 
