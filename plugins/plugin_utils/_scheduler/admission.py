@@ -32,7 +32,7 @@ Slot = tuple[str, str]
 
 
 def limits_between(source: SchedulerSettings, destination: SchedulerSettings) -> MoveLimits:
-    """Return the limits of a move between these hosts, by name. Of two for the whole fleet the smaller one counts."""
+    """Return the limits of a move between these hosts, by name. Of two limits for the whole fleet, the smaller one counts."""
     total = [limit for limit in (source.limits.moves_total, destination.limits.moves_total) if limit is not None]
     found = {MOVES_OUT: source.limits.moves_out, MOVES_IN: destination.limits.moves_in, MOVES_TOTAL: min(total, default=None)}
     return {name: limit for name, limit in found.items() if limit is not None}
@@ -54,7 +54,7 @@ class FullLimit:
     first: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the sentence for a person who waits."""
+        """Return the reason as a sentence for the operator."""
         told = [f"{len(self.moving)} {one_or_many(len(self.moving), 'is', 'are')} moving {self.where} ({names_text(self.moving)})"] if self.moving else []
         told += [f"{len(self.first)} {one_or_many(len(self.first), 'is', 'are')} queued before it ({names_text(self.first)})"] if self.first else []
         return f"{' and '.join(told) or f'no move {self.where} is permitted'}; the limit is {self.limit} ({SCHEDULER_VARIABLE}.limits.{self.name})"
@@ -67,9 +67,9 @@ def find_full_limits(records: Iterable[MoveRecord], own: MoveRecord, limits: Mov
     could not begin anyway does not block others, and neither does one whose run is silent.
 
     :arg records: all unsettled ones.
-    :arg own: the record of the move that asks.
-    :arg limits: that it is under, as L(limits_between) gives them.
-    :arg now: with a zone; runs are aged by it.
+    :arg own: the record of the move.
+    :arg limits: the limits for the move, see L(limits_between).
+    :arg now: the time with its zone, by which the age of reports is determined.
     """
     known = [record for record in records if record.type == s.LIVE_MIGRATION and record.id != own.id]
     moving: dict[Slot, list[str]] = collections.defaultdict(list)
@@ -93,7 +93,7 @@ def _full_limits(record: MoveRecord, limits: Mapping[str, int], moving: Mapping[
 
 
 def _slots_of(record: MoveRecord) -> dict[str, Slot]:
-    """Return what the move counts against, by the name of its limit: a host is known by its own ID, else by libvirt's UUID, else by its name."""
+    """Return the slots of the move, by the names of their limits. A host is identified by its own ID, else by libvirt's UUID, else by its name."""
     return {
         MOVES_OUT: (MOVES_OUT, _key_of(record.source)),
         MOVES_IN: (MOVES_IN, _key_of(record.destination)),
@@ -121,7 +121,7 @@ def _opening_order(record: MoveRecord) -> tuple[str, str]:
 
 
 def _waiting_before(records: Iterable[MoveRecord], own: MoveRecord, now: datetime.datetime) -> Iterator[tuple[MoveRecord, Turn]]:
-    """Yield the moves that wait for their turn, were opened before, and whose run is alive."""
+    """Yield the moves that wait for admission, were opened before, and whose run is alive."""
     for record in records:
         if record.status == s.QUEUED and _opening_order(record) < _opening_order(own) and record.turn and _is_heard(record.turn, now):
             yield record, record.turn

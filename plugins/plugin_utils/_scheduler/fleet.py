@@ -36,13 +36,13 @@ class HostState:
     :arg host_id: its own ID; empty if it is not known.
     :arg unanswered: why the host did not answer; None if it did.
     :arg state: of its entry in the ledger; a host without an entry is enabled.
-    :arg guests: by UUID, the domains active there and those booked for it.
+    :arg guests: by UUID, the domains that are active there and those that have a reservation.
     :arg used_mib: memory of all guests; C(used_vcpus) likewise.
     :arg moves_in: UUIDs of domains whose move towards it has begun; C(moves_out) away from it.
     :arg paths: whether a path exists, for the paths that were looked up.
     :arg seen_devices: paths of the source's devices that this host also has, according to what C(protect) wrote about both.
     :arg cpu_verdicts: libvirt's own comparison by domain UUID.
-    :arg vacated: guests that were there when the facts were gathered and have been taken out since: what they held is free beside what the facts say.
+    :arg vacated: guests that were there when the facts were gathered and have left since: their resources are free in addition to those in the facts.
     """
 
     name: str
@@ -77,10 +77,10 @@ class HostState:
         """Return the state of a host.
 
         :arg facts: the answer of the host, or why it did not answer; None: never queried.
-        :arg records: those count that book room here, or whose move has begun; and ended ones that arrived here, which are given only if they are newer than
+        :arg records: those that reserve capacity here, or whose move has begun; and ended ones that arrived here, which are given only if they are newer than
           the facts.
         :arg entry: the host's entry in the ledger.
-        :arg settings: its C(kvmfleet_scheduler). Raises L(InvalidArgument) for one that is wrong.
+        :arg settings: its C(kvmfleet_scheduler). Raises L(InvalidArgument) for invalid ones.
         """
         known = settings if isinstance(settings, SchedulerSettings) else SchedulerSettings.from_variable(settings, name)
         state, reason = (entry.state, entry.reason or "") if entry else (ENABLED, "")
@@ -136,7 +136,7 @@ class HostState:
         return self.capacity_vcpus - self.used_vcpus + (guest.vcpus if guest else 0)
 
     def with_domain(self, request: Request) -> HostState:
-        """Return the host as it is with that domain on it."""
+        """Return the host with that domain on it."""
         there, guest = self.guests.get(request.uuid), Guest.from_request(request)
         if there:
             return self._with_guests({**self.guests, request.uuid: there.with_reservation(guest)}, self.vacated)
@@ -161,12 +161,12 @@ def _describe_silence(facts: t.Optional[HostFacts]) -> str:
 
 
 def _collect_guests(facts: HostFacts, records: Mapping[str, MoveRecord]) -> dict[str, Guest]:
-    """Return the union, by UUID, of the active domains and the bookings of the records."""
+    """Return the union, by UUID, of the active domains and the reservations of the records."""
     active = {domain.uuid: Guest.from_domain(domain) for domain in facts.domains or () if domain.active}
     for uuid, record in records.items():
         booked = Guest.from_record(record)
         if uuid in active and not record.is_unsettled:
-            # Its copy exists, and counts as used space.
+            # The copied disk exists, and counts as used space.
             booked = replace(booked, copies=())
         active[uuid] = active[uuid].with_reservation(booked) if uuid in active else booked
     return active
@@ -209,7 +209,7 @@ class Fleet:
         return self._with_host(self.states[host], self.states[host].without_domain(uuid), uuid)
 
     def source_of(self, request: Request) -> t.Optional[HostState]:
-        """Return the host that the domain is to leave."""
+        """Return the host that the domain leaves."""
         keys = {"host_id": request.source_id, "host_uuid": request.source_uuid, "host": request.source}
         named = (self._by_key.get((kind, value)) for kind, value in keys.items() if value)
         found = (self.states[name] for name in named if name)
@@ -231,7 +231,7 @@ class Fleet:
 
     @functools.cached_property
     def _policies_by_group(self) -> dict[str, Mapping[str, frozenset[str]]]:
-        """Needed for each host of the fleet, and the same for all of them."""
+        """The policies of all groups. They are needed for each host of the fleet, and are the same for all of them."""
         return {}
 
     @functools.cached_property
@@ -271,7 +271,7 @@ Step = tuple[Request, t.Optional[str]]
 
 @dataclass
 class PlanReplay:
-    """Every step is a domain and its new host; None: it stays.
+    """The fleet before each step of a plan. A step is a domain and its new host; None if the domain stays.
 
     Only the last requested fleet is kept, because one for each step would need too much memory; later ones are computed from it.
     """
@@ -282,7 +282,7 @@ class PlanReplay:
     _fleet: t.Optional[Fleet] = field(default=None, init=False)
 
     def fleet_before(self, number: int) -> Fleet:
-        """Return the fleet before the step of that number, from 0. Asked for in order, all steps together cost one walk."""
+        """Return the fleet before the step of that number, from 0. If the steps are requested in order, each is computed once."""
         if self._fleet is None or number < self._at:
             self._at, self._fleet = 0, self.base
         for request, host in self.steps[self._at : number]:

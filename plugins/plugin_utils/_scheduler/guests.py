@@ -32,7 +32,7 @@ _EXCLUSIVE_NEEDS = ("pinning", "numa", "hugepages", "devices")
 class Guest:
     """The resources that a domain uses on its host.
 
-    :arg arrived: it was active there when the facts were gathered, so the host's free resources exclude it.
+    :arg arrived: whether it was active there when the facts were gathered, so that the host's free resources exclude it.
     :arg dedicated: host CPUs that carry one of its vCPUs alone.
     :arg bindings: NUMA cells it is strictly bound to, and the MiB on them.
     :arg pages: C((size in KiB or None, cells or empty, MiB)) of its huge pages.
@@ -54,7 +54,7 @@ class Guest:
 
     @classmethod
     def from_request(cls, request: Request) -> Guest:
-        """Return what a request needs after its domain has arrived."""
+        """Return what the domain of a request uses after it has arrived."""
         return replace(_of_request(request), copies=_copies_for(request))
 
     @classmethod
@@ -74,7 +74,7 @@ class Guest:
 
     @classmethod
     def from_record(cls, record: MoveRecord) -> Guest:
-        """Return what a record books at its destination. Of a damaged request only memory and vCPUs count, as far as they are numbers."""
+        """Return what a record reserves at its destination. Of a damaged request only memory and vCPUs count, as far as they are numbers."""
         needs, uuid = record.request, record.domain.uuid
         name = record.domain.name or uuid
         try:
@@ -84,7 +84,7 @@ class Guest:
         return replace(guest, copies=_reserved_copies(record))
 
     def with_reservation(self, booked: Guest) -> Guest:
-        """Return the present guest combined with what its record booked: the larger value counts."""
+        """Return the guest combined with the reservation of its record: the larger value counts."""
         return replace(self, memory_mib=max(self.memory_mib, booked.memory_mib), vcpus=max(self.vcpus, booked.vcpus), copies=booked.copies)
 
 
@@ -135,7 +135,7 @@ def _positive_int(value: Json) -> int:
 
 
 STARTED_STATUSES = frozenset({s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY})
-# A booking starts with scheduled. Two records that are only accepted must not refuse each other the last capacity.
+# A reservation starts with scheduled. Two records that are only accepted must not refuse each other the last capacity.
 _RESERVING_STATUSES = s.UNSETTLED - {s.ACCEPTED}
 _ARRIVED_STATUSES = frozenset({s.COMPLETED, s.DONE})
 

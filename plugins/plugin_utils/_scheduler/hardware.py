@@ -28,7 +28,7 @@ MIB = 1024**2
 
 Name = t.TypeVar("Name")
 Place = t.TypeVar("Place", StoragePool, MountFacts)
-# Places, each with the text that the paths in it begin with.
+# Mounts or pools, each with the text with which the paths in it begin.
 Roots = Sequence[tuple[str, Place]]
 PlatformKey = tuple[str, str]
 
@@ -62,7 +62,7 @@ class Hardware:
 
     @functools.cached_property
     def pages(self) -> t.Optional[Mapping[int, Mapping[int, tuple[int, int]]]]:
-        """Huge pages: size in KiB to cell to MiB in all, and MiB free when the facts were gathered."""
+        """Huge pages: by size in KiB and by cell, the total MiB, and the MiB that were free when the facts were gathered."""
         cells = self.facts.numa_cells
         if not isinstance(cells, tuple):
             return None
@@ -177,13 +177,13 @@ def _names_of(told: Maybe[tuple[Name, ...]]) -> t.Optional[frozenset[Name]]:
 
 
 def _sort_roots(places: Iterable[Place]) -> Roots[Place]:
-    """Return the places by their path prefix, the deepest first; of two at one mount point, the later one."""
+    """Return the mounts or pools by their path prefix, the deepest first; of two at one mount point, the later one."""
     pairs = [(f"{(place.path or '?').rstrip('/')}/", place) for place in places]
     return sorted(pairs, key=lambda pair: len(pair[0]))[::-1]
 
 
 def find_root(roots: Roots[Place], path: str) -> t.Optional[tuple[Place, str]]:
-    """Return the deepest place that contains the path, and the path relative to it; C(.) for the place itself."""
+    """Return the deepest mount or pool that contains the path, and the path relative to it; C(.) for its root."""
     wanted = _as_folder(path)
     for root, place in roots:
         if wanted.startswith(root):

@@ -25,9 +25,9 @@ from .repair import Assignment, Board, Unit, build_units, repair_assignment
 from .request import Request
 from .verdicts import DEFAULT_FILTERS, Verdict, hosts_by_weight, rank_hosts
 
-# The time of a move beside its stream: opening, handing over, ending the source's process.
+# The time of a move in addition to its stream: connecting, the switch-over, and ending the process on the source.
 OVERHEAD_SECONDS = 1.5
-# A link of 1 Gbit/s, where nothing else is known.
+# The rate of a link of 1 Gbit/s, if nothing else is known.
 DEFAULT_RATE_MIB = 110.0
 # Sampled dirty rates come out too low: guests under load wrote up to this many times as much.
 DIRTY_FACTOR = 2.5
@@ -39,7 +39,7 @@ _MAX_ROUNDS = 1000
 class Prediction:
     """The prediction for one move.
 
-    :arg downtime_ms: the pause of the guest; None if nothing was measured, or if it never converges.
+    :arg downtime_ms: the downtime of the guest; None if nothing was measured, or if it never converges.
     :arg converges: whether it finishes within its limits without force; None if nothing was measured.
     """
 
@@ -66,7 +66,7 @@ def predict_move(
 
     :arg rate: of the stream, MiB/s.
     :arg dirty_rate_mib: what was measured, MiB/s; None: not measured, so what the guest writes during the move is not counted.
-    :arg ramp: the pauses that are allowed, as L(downtime_steps) gives them.
+    :arg ramp: the downtimes that are allowed, see L(downtime_steps).
     :arg timeout_seconds: the move's own limit; 0 is none.
     :arg copied_mib: disks that are copied first, over the same link.
     """
@@ -93,7 +93,7 @@ def move_seconds(memory_mib: int, rate: float) -> float:
 
 
 def window_seconds(durations: Sequence[float], parallel: int) -> float:
-    """Return the duration of moves in this order, with so many at a time."""
+    """Return the duration of moves in this order, with that number at the same time."""
     lanes = [0.0] * max(1, parallel)
     for duration in durations:
         heapq.heappush(lanes, heapq.heappop(lanes) + duration)
@@ -118,9 +118,9 @@ Cost = Callable[[Fleet, Mapping[str, str]], float]
 
 @dataclass(frozen=True)
 class Placement:
-    """The destination of a domain (None: none), and the verdict on each host at its turn.
+    """The destination of a domain (None: none), and the verdict on each host at the time of its step in the plan.
 
-    :arg judged: gives C(verdicts).
+    :arg judged: returns C(verdicts).
     :arg pinned: its destination was decided before, and no host was judged.
     :arg together: names of the other domains of its affinity group that go with it, or stay with it.
     """
@@ -133,7 +133,7 @@ class Placement:
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
-        """The verdict on each host at its turn, with all reasons. Computed on demand, most efficiently in the order of the plan."""
+        """The verdict on each host at the time of this step, with all reasons. Computed on demand, most efficiently in the order of the plan."""
         return self.judged()
 
 
@@ -225,7 +225,7 @@ def _neighbour_assignments(board: Board, assignment: Assignment) -> Iterable[Ass
 
 
 def _make_placements(board: Board, units: Sequence[Unit], assignment: Assignment) -> list[Placement]:
-    """Return the placements in order. A unit whose host would refuse it at its turn stays."""
+    """Return the placements in order. A unit whose host would refuse it at the time of its step stays."""
     steps: list[Step] = []
     placements: list[Placement] = []
     course = PlanReplay(board.base, steps)

@@ -26,7 +26,7 @@ AFFINITY = "affinity"
 
 @dataclass(frozen=True)
 class Unit:
-    """Domains that go to one host or stay.
+    """Domains that move to one host together, or stay.
 
     :arg requests: by priority, then size, then name.
     """
@@ -40,12 +40,12 @@ class Unit:
 
     @property
     def memory_mib(self) -> int:
-        """What all of them need, in MiB."""
+        """The memory that all domains need together, in MiB."""
         return sum(request.memory_mib for request in self.requests)
 
     @property
     def rank(self) -> tuple[int, int, str, str]:
-        """The place of the unit in a plan: by priority, then size, then name; the least comes first."""
+        """The sort key of the unit in a plan: by priority, then size, then name."""
         first = self.requests[0]
         return (-first.priority, -self.memory_mib, first.name, first.uuid)
 
@@ -78,7 +78,7 @@ def build_units(requests: Iterable[Request]) -> list[Unit]:
 
 
 def passes_filters(request: Request, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
-    """Whether every filter lets the domain go to that host; ends at the first that does not."""
+    """Whether every filter passes the domain on that host; ends at the first filter that does not."""
     state = fleet.states[host]
     asked = (rule for rule in filters if (rule.judges_silent or state.unanswered is None) and rule.applies_to(request))
     return all(rule.host_passes(request, state, fleet) for rule in asked)
@@ -109,7 +109,7 @@ class _OutOfNodesError(Exception):
 class Board:
     """The search's view of a plan.
 
-    :arg base: the fleet before any of the units has a place.
+    :arg base: the fleet before any of the units is placed.
     :arg hosts: names of those that may be destinations.
     :arg nodes: the remaining number of tries.
     """
@@ -223,7 +223,7 @@ def _without_unit(fleet: Fleet, unit: Unit, host: str) -> Fleet:
 
 
 class ExactSearch:
-    """A full search for a place for each of a few units: the one with the fewest places first, on the fullest host first.
+    """A complete search for hosts for a few units: the unit with the fewest possible hosts first, and for each unit the fullest host first.
 
     :arg wanted: the units; all or none of them are placed.
     """
@@ -236,7 +236,7 @@ class ExactSearch:
         self.failed: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
 
     def find_assignment(self) -> t.Optional[Assignment]:
-        """Return the way; None if there is none. Ends without an answer when the board's nodes are used."""
+        """Return the assignment; None if there is none. Ends without an answer when the board's nodes are used up."""
         return self._assign_rest(self.board.base, {uuid: list(self.board.places(unit)) for uuid, unit in self.wanted.items()}, {})
 
     def _assign_rest(self, fleet: Fleet, places: Mapping[str, Sequence[str]], assignment: Assignment) -> t.Optional[Assignment]:

@@ -99,7 +99,7 @@ class Request:
     :arg needs: the request as C(host_facts) gives it for the domain.
     :arg copied: target to bytes, of the disks that are to be copied.
     :arg copy_paths: target to path at the destination, where that is not the path at the source.
-    :arg unsafe: the operator vouches for storage that is not proved shared.
+    :arg unsafe: whether the operator confirms storage that is not proved to be shared.
     """
 
     uuid: str
@@ -152,7 +152,7 @@ class Request:
         return HostRef(self.source, self.source_id or None, self.source_uuid or None)
 
     def as_json(self) -> JsonObject:
-        """Return the value that a record keeps as C(request), so that bookings count it."""
+        """Return the value that a record keeps as C(request), so that reservations count it."""
         own = {**encode(self.needs), "memory_mib": self.memory_mib, "vcpus": self.vcpus}
         return {**own, "copied_disk_bytes": dict(self.copied)} if self.copied else own
 
@@ -271,7 +271,7 @@ class Request:
 
     @functools.cached_property
     def priority(self) -> int:
-        """The higher, the earlier it moves."""
+        """The priority: domains with a higher one move earlier."""
         return self.needs.priority or 0
 
     @functools.cached_property

@@ -66,7 +66,7 @@ class Weigher(t.Protocol):
 
 
 class FreeMemory:
-    """The host with the most memory left (MiB) comes first, so that a fleet fills evenly."""
+    """The host with the most free memory (MiB) comes first, so that a fleet fills evenly."""
 
     name = "free_memory"
 
@@ -76,7 +76,7 @@ class FreeMemory:
 
 
 class FreeCpu:
-    """The host with the most vCPUs left comes first."""
+    """The host with the most free vCPUs comes first."""
 
     name = "free_cpu"
 
@@ -144,7 +144,7 @@ class Verdict:
 
     :arg failures: C({filter, reason}) of every filter that refused.
     :arg weight: its rank among the hosts that passed with it; 0 if it was judged alone.
-    :arg forced: at least one refusal was skipped, and is listed in the warnings.
+    :arg forced: whether at least one refusal was bypassed; it is listed in the warnings.
     """
 
     host: str
@@ -193,7 +193,7 @@ class _Answer(t.NamedTuple):
     forced: bool = False
 
 
-# Most of thousands of hosts pass without a finding: they share this one.
+# The answer of hosts that pass without a finding; they share it, because a fleet may have thousands of them.
 _PASSED: t.Final = _Answer()
 
 
@@ -276,7 +276,7 @@ class _PassingHosts:
         return self._known[number]
 
     def find_extremes(self, raw: Sequence[float]) -> t.Optional[tuple[float, float]]:
-        """Return the least and the most of these values, one a host, among the hosts that pass; None if no host does."""
+        """Return the least and the most of these values, one for each host, among the hosts that pass; None if no host does."""
         least = self._find_least(raw)
         if least is None:
             return None

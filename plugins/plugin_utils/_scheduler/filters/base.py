@@ -21,7 +21,7 @@ class Finding:
 
     :arg reason: why the host cannot accept the domain; None if it can.
     :arg warnings: what is unknown, or what only the hypervisor itself can decide.
-    :arg overridable: whether C(force) skips this reason; None: as the filter has it.
+    :arg overridable: whether C(force) skips this reason; None means as C(overridable) of the filter.
     """
 
     reason: t.Optional[str] = None
@@ -50,7 +50,7 @@ class Filter(t.Protocol):
         """Return whether the host passes. Called for every host of a fleet: a host that passes must cost almost nothing."""
 
     def host_passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
-        """Return the same without the reasons."""
+        """Return whether the host passes, without reasons."""
 
 
 class Rule:
@@ -60,7 +60,7 @@ class Rule:
     judges_silent = False
 
     def applies_to(self, request: Request) -> bool:
-        """Return that every domain is judged."""
+        """Return true: every domain is judged."""
         return True
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
@@ -68,7 +68,7 @@ class Rule:
         raise NotImplementedError
 
     def host_passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
-        """Use the finding; rules that refuse many hosts have a faster test."""
+        """Return whether the finding is a pass. Rules that refuse many hosts have a faster test."""
         return self.judge_host(request, host, fleet).reason is None
 
 
@@ -92,7 +92,7 @@ def ids_text(ids: Iterable[int]) -> str:
 
 
 def names_text(names: Collection[str]) -> str:
-    """Return names in order; of very many only the first ones."""
+    """Return names in order; of a long list only the first ones."""
     shown = sorted(names)[:_MAX_NAMES]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")

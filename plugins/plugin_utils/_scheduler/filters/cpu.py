@@ -18,7 +18,7 @@ from ..fleet import Fleet, HostState
 from ..request import Request
 from .base import PASS, Finding, Rule, names_text, version_text
 
-# Modes that hand the host's own CPU to the guest.
+# Modes that give the host's own CPU to the guest.
 _HOST_CPU_MODES = ("host-passthrough", "maximum")
 _DISABLING_POLICIES = ("disable", "forbid")
 
@@ -107,7 +107,7 @@ def _judge_host_passthrough(request: Request, host: HostState, fleet: Fleet) -> 
 
 
 def _visible_features(request: Request, source: HostState | None, had: frozenset[str]) -> frozenset[str]:
-    """Return the features of its host that the guest can have seen: without those that the hypervisor keeps for itself, if they are known."""
+    """Return the features of its host that the guest can have seen: without those that the hypervisor does not pass on, if they are known."""
     platforms = source.hardware.cpu_features if source else {}
     return platforms.get((request.arch or "", request.virt_type or ""), had)
 
@@ -148,11 +148,11 @@ class CpuThreads(Rule):
     overridable = False
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether a package of the guest has several threads, and it is known what the guest sees of that."""
+        """Return whether a package of the guest has several threads, and whether it is known what the guest sees."""
         return _package_threads(request) > 1 and _shows_threads(request) is not None
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Compare what the guest sees with what it would see here."""
+        """Compare what the guest sees with what it would see on this host."""
         qemu, libvirt = host.hardware.hypervisor, host.hardware.libvirt
         if not qemu or not libvirt or libvirt >= IGNORED_SINCE:
             return PASS

@@ -54,7 +54,7 @@ def default_page_size(host: HostState) -> t.Optional[int]:
 
 
 def page_sizes(host: HostState) -> list[int]:
-    """Return the sizes in KiB of which the host has pages at all."""
+    """Return the sizes in KiB of which the host has pages."""
     return sorted(size for size, cells in (host.hardware.pages or {}).items() if any(total for total, _free in cells.values()))
 
 
