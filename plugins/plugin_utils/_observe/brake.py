@@ -23,14 +23,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.folder import Folder, hold_file_lock
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import state_path
 
-# What is older is forgotten, so that the file stays small.
+# Older slots are removed, so that the file stays small.
 LONGEST_WINDOW_MINUTES = 31 * 24 * 60
 
 
 class Slot(t.NamedTuple):
     """An action of a reaction on a host.
 
-    :arg at: when, in UTC.
+    :arg at: the time of the action, in UTC.
     """
 
     reaction: str
@@ -38,7 +38,7 @@ class Slot(t.NamedTuple):
     at: datetime.datetime
 
     def as_dict(self) -> dict[str, str]:
-        """Return it as the file and the task's result have it."""
+        """Return the slot as the file and the task's result have it."""
         return {"reaction": self.reaction, "host": self.host, "at": self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
 
 

@@ -41,7 +41,7 @@ class SourceOptions(t.NamedTuple):
 
 
 def parse_options(args: JsonObject) -> SourceOptions:
-    """Return the options in a source's arguments. Raises L(InvalidArgument) naming the one that cannot be."""
+    """Return the options in a source's arguments. Raises L(InvalidArgument), which names the invalid option."""
     unknown = sorted(set(args) - set(_KNOWN_OPTIONS))
     if unknown:
         raise InvalidArgument(f"The event source libvirt has no option {', '.join(unknown)}.", f"It has: {', '.join(_KNOWN_OPTIONS)}.")
@@ -64,7 +64,7 @@ def _read_number(name: str, value: Json, least: int) -> float:
         number = float(t.cast("float", value))
     except (TypeError, ValueError, OverflowError):
         number = -1.0
-    # What is no number compares as false, too.
+    # Values that are not numbers compare as false, too.
     if not least <= number < float("inf"):
         raise InvalidArgument(f"{name} is {value!r}.", f"Give a number, at least {least}.")
     return number
@@ -83,11 +83,11 @@ LONGEST_PAUSE_SECONDS = 60.0
 
 
 class Presence:
-    """A host that answers, is silent, or is gone; that it is gone, and that it is back, is each reported once.
+    """The state of a host, which answers, is silent, or is gone. Each change to gone and back is reported once.
 
     All times are of one monotonic clock, in seconds.
 
-    :arg gone_after_seconds: how long it must have been silent to be gone.
+    :arg gone_after_seconds: the silence after which the host counts as gone.
     :arg now: the start of following; the host counts as heard from until then.
     """
 
@@ -143,9 +143,9 @@ _MOST_IMPORTANT = frozenset({HOST_GONE, HOST_BACK, POST_COPY_FAILED})
 
 
 class Backlog:
-    """A queue with one reader in one event loop; putting never waits.
+    """A queue with one reader in one event loop; adding an event never waits.
 
-    :arg size: how many events wait at most.
+    :arg size: the maximum number of waiting events.
     :arg clock: returns the time of day as text.
     """
 
@@ -165,7 +165,7 @@ class Backlog:
         self._there.set()
 
     async def get(self) -> Event:
-        """Return the next event, and before it how many were lost. Wait for an event if necessary."""
+        """Return the next event; after a loss, first the number of lost events. Wait for an event if necessary."""
         await self._there.wait()
         if self._lost:
             lost, self._lost = self._lost, 0
@@ -233,7 +233,7 @@ class HostFollower:
     # -- what links report, from their threads
 
     def connected(self, link: HostLink) -> None:
-        """A link is made."""
+        """A link is connected."""
         self._call_soon(lambda: self._on_connected(link))
 
     def event(self, link: HostLink, event: Event) -> None:
@@ -241,14 +241,14 @@ class HostFollower:
         self._call_soon(lambda: self._on_event(event))
 
     def ended(self, link: HostLink, why: str, silent_seconds: float) -> None:
-        """A link has ended, or could not be made."""
+        """A link has ended, or could not be connected."""
         self._call_soon(lambda: self._on_ended(link, why, silent_seconds))
 
     def _call_soon(self, act: Callable[[], None]) -> None:
         try:
             self._loop.call_soon_threadsafe(act)
         except RuntimeError:
-            pass  # the loop has ended, and nothing listens any more
+            pass  # The loop has ended, and nothing listens any more.
 
     # -- what is decided, in the loop
 
@@ -290,7 +290,7 @@ class HostFollower:
             self._on_event(host.words.host_gone(*gone))
 
     def _leave_behind(self, host: _FollowedHost, link: HostLink, now: float) -> None:
-        """Abandon a try that hangs: libvirt's own call may hang for minutes, or forever."""
+        """Abandon an attempt that hangs: libvirt's own call may hang for minutes, or forever."""
         link.stop()
         host.hanging = [one for one in (*host.hanging, link) if one.is_alive()]
         host.presence.note_failed_try(now, f"its libvirt did not answer within {OPEN_TIMEOUT_SECONDS:.0f} s", len(host.hanging))

@@ -38,7 +38,7 @@ class FleetFinding:
 
 @dataclass(frozen=True)
 class FleetScan:
-    """What must not be in a fleet, and the hosts without facts."""
+    """The states that must never occur, and the hosts without facts."""
 
     findings: tuple[FleetFinding, ...]
     unknown: tuple[str, ...]
@@ -65,7 +65,7 @@ class RunningDomain:
         return [disk for disk in needs.disks if disk.source and not disk.readonly and not disk.shareable]
 
     def image_names(self) -> set[str]:
-        """Return what the images that it writes are called in the whole fleet."""
+        """Return the names, in the whole fleet, of the images that the domain writes."""
         return {_image_name(self.host, disk) for disk in self.written_disks}
 
 

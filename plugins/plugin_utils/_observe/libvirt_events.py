@@ -95,15 +95,15 @@ class EventWords:
         return self._make_event(JOB_COMPLETED, _word_for(_OPERATIONS, int(figures.get("operation", 0))), domain, uuid, **known)
 
     def iteration(self, domain: str, uuid: str, iteration: int) -> Event:
-        """Return that a migration has begun another pass over the domain's memory."""
+        """Return the event of another iteration of a migration."""
         return self._make_event(MIGRATION_ITERATION, "", domain, uuid, iteration=iteration)
 
     def host_gone(self, why: str, seconds: float) -> Event:
-        """Return that nothing was heard from the host for so many seconds."""
+        """Return the event of a host that was silent for that number of seconds."""
         return self._make_event(HOST_GONE, why, seconds=round(seconds))
 
     def host_back(self, seconds: float) -> Event:
-        """Return that the host is heard from again, after so many seconds."""
+        """Return the event of a host that answers again, after that number of seconds."""
         return self._make_event(HOST_BACK, "", seconds=round(seconds))
 
     def _make_event(self, name: str, detail: str, domain: str = "", uuid: str = "", **more: Json) -> Event:
@@ -112,7 +112,7 @@ class EventWords:
 
 
 def events_lost(count: int, time: str) -> Event:
-    """Return that the rulebook was too slow for so many events, which it will not see."""
+    """Return the event of lost events: the rulebook was too slow for that number of events."""
     return {"host": "", "uri": "", "domain": "", "uuid": "", "event": EVENTS_LOST, "detail": "", "time": time, "count": count}
 
 
@@ -152,7 +152,7 @@ class LinkReporter(t.Protocol):
     """Receives the reports of a link. It is called from threads."""
 
     def connected(self, link: HostLink) -> None:
-        """The host answers, and events come from now on."""
+        """The host answers, and its events are reported from now on."""
 
     def event(self, link: HostLink, event: Event) -> None:
         """An event of the host has arrived."""
@@ -202,7 +202,7 @@ class HostLink(threading.Thread):
             connection.setKeepAlive(KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_COUNT)
             connection.registerCloseCallback(self._on_close, None)
             callbacks.extend(connection.domainEventRegisterAny(None, number, tell, None) for number, tell in self._make_listeners())
-            # Post-copy that broke while no link was listening. Queried after listening has begun, so that it is reported twice rather than never.
+            # A post-copy may have failed while no link was listening. It is queried after listening has begun, so that it is reported twice rather than never.
             self._probe_domains(connection)
             if not self._stopped:
                 self._reporter.connected(self)
@@ -246,4 +246,4 @@ class HostLink(threading.Thread):
             try:
                 step()
             except libvirt_binding().libvirtError:
-                pass  # a broken connection has nothing to release
+                pass  # A broken connection has nothing to release.

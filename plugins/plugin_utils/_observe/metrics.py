@@ -71,7 +71,7 @@ def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState
 
 
 def _count_words(words: t.Sequence[str], found: t.Iterable[str]) -> dict[str, int]:
-    """Return how often each of the words occurs; no other word becomes a label."""
+    """Return the count of each of the words; no other word becomes a label."""
     counts = dict.fromkeys(words, 0)
     for word in found:
         if word in counts:

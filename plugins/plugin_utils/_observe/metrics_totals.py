@@ -57,7 +57,7 @@ class SavedTotals:
 
 @dataclass
 class Histogram:
-    """:arg counts: how many values are at most each bound and above the one before; the last are above all bounds."""
+    """:arg counts: the number of values up to each bound and above the previous one; the last is the number above all bounds."""
 
     bounds_ms: tuple[int, ...]
     counts: list[int]
@@ -65,7 +65,7 @@ class Histogram:
 
     @classmethod
     def without_values(cls, bounds_ms: tuple[int, ...]) -> Histogram:
-        """Return one without a value."""
+        """Return a histogram without values."""
         return cls(bounds_ms, [0] * (len(bounds_ms) + 1))
 
     def add(self, value_ms: int) -> None:
@@ -74,12 +74,12 @@ class Histogram:
         self.sum_ms += value_ms
 
     def as_dict(self) -> JsonObject:
-        """Return it in JSON types."""
+        """Return the histogram in JSON types."""
         return {"bounds_ms": list(self.bounds_ms), "counts": self.counts, "sum_ms": self.sum_ms}
 
     @classmethod
     def from_saved(cls, saved: SavedHistogram, bounds_ms: tuple[int, ...]) -> Histogram:
-        """Return what was saved. Raises C(ValueError) unless it has these bounds."""
+        """Return the saved histogram. Raises C(ValueError) unless it has these bounds."""
         if saved.bounds_ms != bounds_ms or len(saved.counts) != len(bounds_ms) + 1:
             raise ValueError("other bounds")
         return cls(bounds_ms, list(saved.counts), saved.sum_ms)
@@ -135,12 +135,12 @@ class Totals:
                 histogram.add(value_ms)
 
     def as_dict(self) -> JsonObject:
-        """Return them in JSON types."""
+        """Return the totals in JSON types."""
         return {**self.__dict__, "durations": self.durations.as_dict(), "downtimes": self.downtimes.as_dict()}
 
     @classmethod
     def from_saved(cls, saved: SavedTotals) -> Totals:
-        """Return what was saved. Raises C(ValueError) for what another version has saved."""
+        """Return the saved totals. Raises C(ValueError) for totals of another version."""
         totals = cls(
             forced=saved.forced,
             transferred_bytes=saved.transferred_bytes,
@@ -166,7 +166,7 @@ def _evacuation_outcome(record: MoveRecord) -> str:
 
 _TALLY_SCHEMA = 1
 _LOCK_SECONDS = 60.0
-# From so many on it is faster to read all closed records in their order than these one by one.
+# From this number on, it is faster to read all closed records in their order than to read these one by one.
 _MANY_RECORDS = 200
 
 
@@ -178,7 +178,7 @@ class Tally:
     counted: set[str] = field(default_factory=set)
 
     def catch_up(self, ledger: Ledger, open_records: t.Iterable[MoveRecord]) -> None:
-        """Count what has ended since: closed records, and evacuations that are C(done)."""
+        """Count the records that have ended since: closed records, and evacuations that are C(done)."""
         for record in (*_closed_since(ledger, self.counted), *open_records):
             if is_countable(record) and record.record_id not in self.counted:
                 self.totals.add(record)
@@ -186,7 +186,7 @@ class Tally:
 
     @classmethod
     def from_saved(cls, data: bytes, ledger_id: str) -> Tally:
-        """Return what was saved for that ledger; an empty one where it was for another, by another version, or damaged."""
+        """Return the saved tally of that ledger; an empty one if it is of another ledger or version, or damaged."""
         try:
             saved = json.loads(data)
             if saved["schema"] == _TALLY_SCHEMA and saved["ledger_id"] == ledger_id and all(map(is_uuid, saved["counted"])):
@@ -196,7 +196,7 @@ class Tally:
         return cls()
 
     def text(self, ledger_id: str) -> bytes:
-        """Return what L(from_saved) reads."""
+        """Return the text that L(from_saved) reads."""
         saved = {"schema": _TALLY_SCHEMA, "ledger_id": ledger_id, "totals": self.totals.as_dict(), "counted": sorted(self.counted)}
         return json.dumps(saved, separators=(",", ":")).encode("ascii")
 
@@ -213,7 +213,7 @@ def count_records(ledger: Ledger, open_records: list[MoveRecord], folder: str) -
 
 
 def predict_totals(ledger: Ledger, open_records: list[MoveRecord], folder: str | None) -> Totals:
-    """Return what L(count_records) would, and keep nothing.
+    """Return the totals that L(count_records) would return, and store nothing.
 
     :arg folder: None counts all records.
     """

@@ -31,9 +31,9 @@ _FILE_NAME = re.compile(r"(\d{20})-([0-9a-f]{32})\.json")
 
 
 class SpooledNotice(t.NamedTuple):
-    """An event, and its file where it has one.
+    """An event, and its file if it has one.
 
-    :arg sure: its change has certainly happened; otherwise the ledger has to be checked.
+    :arg sure: whether its change has certainly happened; otherwise the ledger has to be checked.
     """
 
     event: JsonObject
@@ -42,7 +42,7 @@ class SpooledNotice(t.NamedTuple):
 
 
 class Spool:
-    """:arg path: the folder, made where it is missing. Raises C(OSError), also for another user's folder.
+    """:arg path: the folder, which is created if it is missing. Raises C(OSError), also for another user's folder.
 
     Notices of a process that has ended are left to the next one; at most L(MOST_NOTICES) are kept, for a week.
     """
@@ -58,7 +58,7 @@ class Spool:
         self._lock: int | None = None
 
     def keep_event(self, event: JsonObject, sure: bool) -> SpooledNotice:
-        """Write the event, so that it outlives this process. Raises C(OSError)."""
+        """Write the event, so that it survives this process. Raises C(OSError)."""
         if self._lock is None:
             self._lock = self._lock_owner(self._owner)
         self._make_room()
@@ -182,7 +182,7 @@ class Sender:
             self._thread.start()
 
     def add(self, kept: SpooledNotice) -> None:
-        """Send this notice as soon as can be; returns at once."""
+        """Send this notice as soon as possible; returns at once."""
         with self._changed:
             self._waiting.append(kept)
             self._unsent += 1
@@ -231,7 +231,7 @@ class Sender:
             self._changed.notify_all()
 
     def _send_notice(self, kept: SpooledNotice) -> bool:
-        """Send it, with retries if they may help; return whether it needs no further try."""
+        """Send a notice, with retries if they may help; return whether it needs no further try."""
         for tried in itertools.count():
             answer = self._post(kept.event)
             if not answer.again:

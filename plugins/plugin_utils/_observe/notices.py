@@ -202,14 +202,14 @@ class Notices(Witness):
 
 
 def open_notices(settings: Settings, host: str, ledger: Ledger, reopen: Reopen) -> tuple[Notices | None, tuple[str, ...]]:
-    """Return the notices of a taskif the host's C(kvmfleet_notices) enables them; an invalid value is a warning, and does not end the task."""
+    """Return the notices of a task if the host's C(kvmfleet_notices) enables them; an invalid value is a warning, and does not end the task."""
     try:
         value = settings.of(host, NOTICES_VARIABLE)
         return (Notices(parse_config(value), ledger.ledger_id, reopen), ()) if value else (None, ())
     except InvalidArgument as error:
         return None, (f"No notices are sent for {host}. {error}",)
     except AnsibleError:
-        # Its text may contain templated values.
+        # The text of the error may contain templated values.
         return None, (f"No notices are sent for {host}. {NOTICES_VARIABLE} cannot be templated.",)
 
 

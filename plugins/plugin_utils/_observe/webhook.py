@@ -142,10 +142,10 @@ _RETRY_CODES = (408, 425, 429)
 
 
 class WebhookAnswer(t.NamedTuple):
-    """:arg sent: the receiver has accepted it.
+    """:arg sent: whether the receiver has accepted the event.
 
-    :arg again: the receiver may accept it later; if neither is true, it refused it.
-    :arg said: its answer, for a sentence.
+    :arg again: whether the receiver may accept it later; if neither is true, the receiver has refused it.
+    :arg said: the receiver's answer, for a sentence.
     :arg pause_seconds: the pause that it requests.
     """
 

@@ -220,7 +220,7 @@ def readable_results() -> Iterator[None]:
 
 
 def read_text(value: Json, key: str, variable: str) -> t.Optional[str]:
-    """Return the text, and None for none or an empty one. Raises L(InvalidArgument) for any other value."""
+    """Return the text; None for a missing or an empty one. Raises L(InvalidArgument) for any other value."""
     if value is None or value == "":
         return None
     if isinstance(value, (bool, int, float, Mapping, list, tuple)):

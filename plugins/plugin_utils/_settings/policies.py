@@ -47,7 +47,7 @@ class Scheduling:
 
     :arg drain: C(migrate), C(shutdown) or C(leave).
     :arg group: the group of domains that it keeps together with, or apart from.
-    :arg labels: what the inventory must have given its host.
+    :arg labels: the labels that its host must have in the inventory.
     """
 
     priority: SignedInt
@@ -157,7 +157,7 @@ def read_scheduling(owner: PolicyOwner, settings: Settings) -> Scheduling:
 def read_move_policy(owner: PolicyOwner, settings: Settings, task: JsonObject, override: bool = False) -> EffectivePolicy:
     """Return the policy of a move of the domain.
 
-    Raises L(InvalidArgument) if the policy of the domain, its profile or an option is wrong, and L(Conflict) where both features would be on.
+    Raises L(InvalidArgument) if the policy of the domain, its profile or an option is wrong, and L(Conflict) if both features would be on.
 
     :arg task: the options of C(live_migrate).
     :arg override: whether the task overrules a veto of the domain.

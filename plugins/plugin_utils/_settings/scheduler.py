@@ -54,7 +54,7 @@ class SchedulerSettings:
         return _merge_settings(self, value, "scheduler", "")
 
     def as_json(self) -> JsonObject:
-        """Return them as a plan document keeps them."""
+        """Return the settings as a plan keeps them."""
         return {**asdict(self), "labels": sorted(self.labels), "weights": dict(self.weights)}
 
 
@@ -93,7 +93,7 @@ def _invalid_value(variable: str, whose: str, value: Json, allowed: str) -> Inva
 
 
 def _read_number(value: Json) -> float:
-    """Return the number, or not-a-number; what was templated may come as text."""
+    """Return the number, or not-a-number; a templated value may be text."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return math.nan
     try:

@@ -29,7 +29,7 @@ RECEIPT_KEY = "received"
 
 
 def read_facts(facts: JsonObject) -> HostFacts:
-    """Return C(kvmfleet_host) of a host. Raises L(ShapeError) if it has no list of domains: nothing may be concluded from that."""
+    """Return C(kvmfleet_host) of a host. Raises L(ShapeError) if it has no list of domains: nothing can be concluded from such facts."""
     found = decode(HostFacts, facts)
     if found.domains is ABSENT or found.domains is None:
         raise ShapeError("domains", "the list of domains", facts.get("domains", ABSENT))
@@ -98,11 +98,11 @@ class Settings:
         return host in self._hostvars
 
     def fleet(self) -> t.List[str]:
-        """Return the hosts of the group C(kvmfleet_hosts); all hosts where that group is missing."""
+        """Return the hosts of the group C(kvmfleet_hosts); all hosts if that group is missing."""
         return list(self._groups.get(FLEET_GROUP, self._groups.get("all", [])))
 
     def ledger(self, host: str, option: t.Optional[str]) -> LedgerLocation:
-        """Return where the ledger is: the task's option, else C(kvmfleet_ledger); none means the default location."""
+        """Return the location of the ledger: the task's option, else C(kvmfleet_ledger); none means the default location."""
         return LedgerLocation(option or t.cast("str | None", self.of(host, "kvmfleet_ledger")), self.of(host, "kvmfleet_etcd"))
 
     def libvirt_uri(self, host: str, source: str, transport: t.Optional[str] = None) -> str:
@@ -186,12 +186,12 @@ class Settings:
         return facts if isinstance(facts, t.Mapping) else None
 
     def fresh_facts(self, host: str) -> t.Optional[JsonObject]:
-        """Return the facts where this control node received them within the last minute."""
+        """Return the facts if this control node received them within the last minute."""
         facts = self.facts(host)
         return facts if not _why_stale(facts) else None
 
     def facts_since(self, host: str, since: BootMoment) -> t.Optional[JsonObject]:
-        """Return the facts where this control node received them at that moment or later."""
+        """Return the facts if this control node received them at that moment or later."""
         facts = self.facts(host)
         return facts if facts is not None and is_since(facts, since) else None
 
@@ -281,7 +281,7 @@ class TaskSettings(Settings):
 
     def _template_variable(self, host: str, variable: str) -> Json:
         raw = self._host_scope(host).get(variable)
-        # Facts hold no templates, and those of a fleet are long.
+        # Facts contain no templates, and those of a fleet are long.
         if raw is None or variable == FACTS_VARIABLE:
             return raw
         try:

@@ -103,7 +103,7 @@ _MOST_NAMES = 6
 class RebootVerdict:
     """Whether a host may be rebooted.
 
-    :arg safe_to_reboot: null if only the host itself knows.
+    :arg safe_to_reboot: null if only the host itself can determine it.
     :arg judged_by: C(drain) or C(ledger).
     """
 

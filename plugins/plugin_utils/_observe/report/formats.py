@@ -69,7 +69,7 @@ def route_text(move: ReportedMove) -> str:
 
 
 def reboot_text(host: ReportedHost) -> str:
-    """Return whether a host may be rebooted, in a word."""
+    """Return a word for whether a host may be rebooted."""
     return "not known" if host.safe_to_reboot is None else "yes" if host.safe_to_reboot else "no"
 
 
@@ -126,7 +126,7 @@ def _format_section(heading: str, columns: Sequence[str], rows: Iterable[Sequenc
 
 
 def _escape_markup(value: Json) -> str:
-    """Return a foreign text in which no renderer finds markup."""
+    """Return a text from outside without anything that a renderer would take for markup."""
     return _MARKUP_CHARACTERS.sub(r"\\\1", text_or_dash(value))
 
 
@@ -223,7 +223,7 @@ def hosts_as_csv(report: Report) -> str:
 
 def _format_table(columns: Sequence[str], rows: Iterable[JsonObject]) -> str:
     stream = io.StringIO()
-    # As everything else that Ansible leaves on a control node; spreadsheets take either.
+    # Lines end as in other files that Ansible writes on a control node; spreadsheets accept both forms.
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_format_cell(row[column]) for column in columns] for row in rows)

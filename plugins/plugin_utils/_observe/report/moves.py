@@ -56,7 +56,7 @@ _RESERVED_STATUSES = (s.SCHEDULED, s.PRE_MIGRATING)
 class ReportedMove:
     """The part of a record for a report. It never includes definitions, addresses or passwords.
 
-    :arg why: what the record says of its status; C(forced_detail) of the filters that were overridden.
+    :arg why: the record's detail about its status; C(forced_detail) about the filters that were overridden.
     :arg source: the inventory name, as C(destination).
     :arg policy: field to value and source.
     :arg samples: each with the keys of C(SAMPLE_KEYS).

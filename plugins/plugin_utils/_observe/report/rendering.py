@@ -29,12 +29,12 @@ from .moves import NOT_MOVED, OUTCOMES, SAMPLE_KEYS, ReportedMove
 
 PAGE = Path(__file__).parent / "page"
 LIBRARY = PAGE / "echarts.min.js"
-# In this order: each uses those before it.
+# In this order, because each file uses the previous ones.
 SCRIPTS = ("dom", "words", "data", "table", "charts", "timeline", "convergence", "downtimes", "overview", "move", "tables", "main")
 # The details of moves, which are decoded only when they are opened; the number of moves in one block of the file.
 DETAILS = ("policy", "acts", "history", "samples", "evidence")
 DETAILS_TOGETHER = 100
-# Without JavaScript the page shows the report as text, with at most so many moves.
+# Without JavaScript the page shows the report as text, with at most this number of moves.
 MOST_AS_TEXT = 200
 # Constants that the page's code shares with this code.
 _CONSTANTS: JsonObject = {"details_together": DETAILS_TOGETHER, "outcomes": {"all": OUTCOMES, "not_moved": NOT_MOVED}}
@@ -108,9 +108,9 @@ def check_report_name(name: str) -> str:
 
 
 def write_report(folder: str, files: Mapping[str, bytes], mode: int) -> None:
-    """Write these files into the folder, which is made where it is missing (0700). A reader sees the old file or the new one.
+    """Write these files into the folder, which is created if it is missing (0700). A reader sees the old file or the new one.
 
-    Raises L(Internal), naming the folder, where that cannot be done; files before the one that failed are new, the others as they were.
+    Raises L(Internal), which names the folder, if a file cannot be written; the files before it are new, the others are unchanged.
     """
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
