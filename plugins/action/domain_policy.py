@@ -47,7 +47,7 @@ class PolicyOptions(t.TypedDict):
 class PolicyDomain:
     """The domain that has the policy.
 
-    :arg state: what it does, a phrase; C(job) is the kind of job that libvirt has for it.
+    :arg state: its state, a phrase; C(job) is the kind of job that libvirt has for it.
     :arg busy: whether the job forbids writing its policy.
     """
 
@@ -127,7 +127,7 @@ def read_change(args: PolicyOptions, fields: JsonObject) -> PolicyChange:
 
 
 def _build_result(domain: PolicyDomain, after: Definitions, settings: Settings, host: str, change: PolicyChange) -> Result:
-    """Return what the task returns. Raises L(InvalidArgument) for an unknown profile, L(Conflict) for one that contradicts what is being set."""
+    """Return what the task returns. Raises L(InvalidArgument) for an unknown profile, L(Conflict) for a profile that contradicts the new values."""
     own = parse_policy(policy_in_force(after)).values
     name = own.get(PROFILE)
     profile = settings.profile(host, name)

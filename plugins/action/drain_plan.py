@@ -42,7 +42,7 @@ class ActionModule(FleetAction):
         return drain_plan_spec()
 
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
-        """Make the plan or check a saved one. If there is no plan, hosts that were cordoned for it get their former state back."""
+        """Make the plan or check a saved one. If there is no plan, the state of hosts that were cordoned for it is restored."""
         settings = self.settings(task_vars)
         with readable_facts():
             task = decode(PlanTask, args)
@@ -73,7 +73,7 @@ class ActionModule(FleetAction):
         changed = save_plan(plan, t.cast(str, request.path), self._task.check_mode) if is_saved else False
         check_n_plus_one(plan)
         shares = build_shares(plan, known.records, settings.is_known, self._task.check_mode)
-        # Texts would be joined.
+        # Ansible would join texts.
         stats = {"ansible_stats": {"data": {publish_as: pack_plan(plan)}, "per_host": False, "aggregate": False}} if publish_as else {}
         # The answers of hosts, for drain_verify.
         return {"changed": changed, "plan": encode(plan), "shares": encode(shares), "_answered": dict(request.answers), **stats}

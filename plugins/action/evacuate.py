@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The kvmfleet.migration developers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control half of C(evacuate): evidence, records and decisions. The host half reports what it finds, and starts the domains that it is given."""
+"""The control half of C(evacuate): evidence, records and decisions. The host half reports the state of its host, and starts the domains that it receives."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class ActionModule(EvacuationAction):
         return self.with_warnings(run, self._take_evidence(run) if step == EVACUATE_PROVE else self._share_domains(run, task))
 
     def _take_evidence(self, run: Evacuation) -> JsonObject:
-        """Take the evidence. Nothing is fenced without need."""
+        """Collect the evidence. A host is fenced only if that is necessary."""
         if run.open_jobs():
             run.prove_source_off(starts=False)
         return {**encode(add_proof(run, boot_moment())), "changed": bool(run.proofs.all_evidence) and not run.check}

@@ -65,7 +65,7 @@ class SettleOption(t.TypedDict):
 
 
 class HostWork(t.TypedDict, total=False):
-    """What a role asks beside the options."""
+    """The input from a role in addition to the options."""
 
     together: bool
     drain: JsonObject
@@ -325,7 +325,7 @@ def _discard_source(ledger: Ledger, name: str, phase: RunPhase | None, reason: s
     changes = list(list_discarded(ledger, found.host.host_id, reason, describe_actor()))
     after = discarded_entry(found.host, reason, describe_actor())
     if not check:
-        # The entry first: a host of which nothing withholds the release must be known as discarded.
+        # The entry first: a host whose release nothing prevents any more must be known as discarded.
         entry = ledger.put_host(after, found.version).host if after else found.host
         records = [ledger.update_record(stored, record).record for stored, record in changes]
     else:
@@ -353,7 +353,7 @@ def _revoke_token(ledger: Ledger, name: str, here: str, phase: RunPhase, reason:
 
 
 def _revoke_on_storage(grant: Grant, name: str, here: str, phase: RunPhase, check: bool) -> list[str]:
-    """Return the folders in which the host will find that its token is revoked. Raises L(Unsafe) when there is none."""
+    """Return the folders whose revocation the host will find. Raises L(Unsafe) when there is none."""
     not_revoked = f"{name} may hold a clean-shutdown token and would start its guests automatically when it returns. Nothing was changed."
     if not grant.folders:
         raise Unsafe(

@@ -48,5 +48,5 @@ class ActionModule(FleetAction):
         run = MoveRun(context, options["parallel"], (lambda record, waits_for: None) if silent else lines.show_record)
         jobs = run.predict_moves(requests) if self._task.check_mode else run.run_moves(requests)
         result = make_result(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)
-        # A role's request, which saves it a module on each host.
+        # A request of the role, which then need not run a module on each host.
         return {**result, "_seen": run.read_seen_facts(jobs)} if (options["_work"] or {}).get("look") else result

@@ -116,7 +116,7 @@ def _host_addresses(settings: Settings, here: str) -> JsonObject:
 
 
 def _fencing_error(settings: TaskSettings, here: str) -> JsonObject:
-    """Return the failure of the task if the host's fencing cannot be used, which otherwise only an evacuation would detect; else nothing."""
+    """Return the error if the host's fencing cannot be used, which otherwise only an evacuation would detect; else nothing."""
     try:
         parse_fencing(settings.of(here, VARIABLE), here)
     except InvalidArgument as error:

@@ -42,7 +42,7 @@ class ActionModule(FleetAction):
         return report_spec()
 
     def run_task(self, args: Result, task_vars: Result) -> Result:
-        """Read, and write unless in check mode. Nothing is written if an option is invalid."""
+        """Read the ledger, and write the report unless in check mode. Nothing is written if an option is invalid."""
         args = t.cast("Result", to_plain(args))
         scope = Scope(**{name: args[name] for name in Scope.__dataclass_fields__})
         scope.check()

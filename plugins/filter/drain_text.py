@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import s
 
 
 def drain_text(plan: Json) -> str:
-    """Return the plan as one line that travels as a variable."""
+    """Return the plan as one line for a variable."""
     try:
         return saved_plan.pack_plan(saved_plan.read_plan(plan))
     except InvalidArgument as error:
@@ -24,8 +24,8 @@ def drain_text(plan: Json) -> str:
 
 
 class FilterModule:
-    """Ansible's way to the filter."""
+    """The filters of this file."""
 
     def filters(self) -> dict[str, Callable[[Json], str]]:
-        """Return it by name."""
+        """Return the filters by name."""
         return {"drain_text": drain_text}

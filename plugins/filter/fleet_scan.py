@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.varia
 
 
 def fleet_scan(facts: Json) -> JsonObject:
-    """Return what must not be in a fleet, and of which hosts nothing is known."""
+    """Return the states that must never occur, and the hosts without facts."""
     if not isinstance(facts, Mapping):
         raise AnsibleFilterError(f"fleet_scan: the input is a {type(facts).__name__}; give a dictionary of kvmfleet_host facts by host name.")
     try:
@@ -28,8 +28,8 @@ def fleet_scan(facts: Json) -> JsonObject:
 
 
 class FilterModule:
-    """Ansible's way to the filter."""
+    """The filters of this file."""
 
     def filters(self) -> dict[str, Callable[[Json], JsonObject]]:
-        """Return it by name."""
+        """Return the filters by name."""
         return {"fleet_scan": fleet_scan}

@@ -24,7 +24,7 @@ def ledger_query(records: Json, expression: Json) -> Json:
 
 
 class FilterModule:
-    """Ansible filters."""
+    """The filters of this file."""
 
     def filters(self) -> dict[str, Callable[[Json, Json], Json]]:
         """Return the filters by name."""

@@ -23,14 +23,14 @@ _RECORDS = ("records", "history")
 _LISTS = ("entries", *_RECORDS)
 _DICTIONARIES = ("unreachable", "scheduler", "policies", "profiles")
 _OPTIONS = ("parallel", "n_plus_one", "options")
-# What an entry that somebody has written may leave out.
+# The keys that a hand-written entry may omit.
 _UNKNOWN_HOST: JsonObject = {"host_id": None, "host_uuid": None, "state": ENABLED}
 
 Work = Callable[[DrainInputs, list[str], list[str], JsonObject], JsonObject]
 
 
 def call_filter(name: str, work: Work, facts: Json, sources: Json, candidates: Json, arguments: JsonObject) -> JsonObject:
-    """Return what the work makes of the filter's arguments: what is known, sources, candidates, and those options of the drain that were given.
+    """Return the result of C(work) for the filter's arguments: the inputs, the sources, the candidates, and the given options of the drain.
 
     Raises C(AnsibleFilterError), which names the filter, for invalid arguments.
     """
@@ -76,8 +76,8 @@ def _make_plan(inputs: DrainInputs, sources: list[str], candidates: list[str], g
 
 
 class FilterModule:
-    """Ansible's way to the filter."""
+    """The filters of this file."""
 
     def filters(self) -> dict[str, Callable[..., JsonObject]]:
-        """Return it by name."""
+        """Return the filters by name."""
         return {"plan_drain": plan_drain}
