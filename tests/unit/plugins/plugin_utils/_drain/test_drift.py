@@ -35,7 +35,7 @@ PLAN = plan_drain(FACTS, **HOSTS)
 FILE = json.dumps(PLAN, indent=2)
 
 
-def drain_apply(saved: t.Any, facts: t.Any, sources: list[str], candidates: list[str], **arguments: t.Any) -> dict[str, t.Any]:
+def apply_plan(saved: t.Any, facts: t.Any, sources: list[str], candidates: list[str], **arguments: t.Any) -> dict[str, t.Any]:
     given = {key: arguments.pop(key) for key in ("parallel", "n_plus_one", "options") if key in arguments}
     with readable_facts():
         return t.cast("dict[str, t.Any]", encode(apply_saved_plan(saved, DrainInputs(facts, **arguments), sources, candidates, given)))
@@ -51,7 +51,7 @@ def find_domain(facts: Facts, name: str, host: str = "kvm1") -> dict[str, t.Any]
 
 def describe_drift(facts: Facts, saved: t.Any = FILE, **arguments: t.Any) -> str:
     with pytest.raises(KvmfleetError) as caught:
-        drain_apply(saved, facts, **{**HOSTS, **arguments})
+        apply_plan(saved, facts, **{**HOSTS, **arguments})
     assert "Nothing was moved." in str(caught.value)
     return str(caught.value)
 
@@ -63,28 +63,28 @@ def move_guest(facts: Facts, name: str, host: str) -> None:
 
 
 def test_a_plan_without_drift_is_applied_unchanged() -> None:
-    assert drain_apply(FILE, fresh_facts(), **HOSTS) == PLAN
-    assert drain_apply(PLAN, fresh_facts(), parallel=4, options={}, n_plus_one=False, **HOSTS) == PLAN
+    assert apply_plan(FILE, fresh_facts(), **HOSTS) == PLAN
+    assert apply_plan(PLAN, fresh_facts(), parallel=4, options={}, n_plus_one=False, **HOSTS) == PLAN
 
 
 def test_a_domain_that_is_at_its_destination_already_is_no_drift() -> None:
     facts = fresh_facts()
     for move in PLAN["moves"]:
         move_guest(facts, move["name"], move["destination"])
-    assert drain_apply(FILE, facts, **HOSTS) == PLAN
+    assert apply_plan(FILE, facts, **HOSTS) == PLAN
 
 
 def test_a_domain_that_was_shut_down_already_is_no_drift() -> None:
     facts = fresh_facts()
     find_domain(facts, "batch").update(active=False, state="shut off")
     find_domain(facts, "pinned").update(active=False, state="shut off")
-    assert drain_apply(FILE, facts, **HOSTS) == PLAN
+    assert apply_plan(FILE, facts, **HOSTS) == PLAN
 
 
 def test_a_domain_that_moves_to_another_destination_is_drift() -> None:
     facts, way = fresh_facts(), {move["name"]: move["destination"] for move in PLAN["moves"]}["web"]
     find_domain(facts, "web").update(job="outgoing migration")
-    assert drain_apply(FILE, facts, records=[record("web", "kvm1", way)], **HOSTS) == PLAN
+    assert apply_plan(FILE, facts, records=[record("web", "kvm1", way)], **HOSTS) == PLAN
     assert f"web is on its way to kvm9, and not to {way}." in describe_drift(facts, records=[record("web", "kvm1", "kvm9")])
 
 
@@ -109,7 +109,7 @@ def test_a_domain_that_became_active_is_drift() -> None:
 def test_a_new_inactive_domain_is_no_drift() -> None:
     facts = fresh_facts()
     facts["kvm1"]["domains"].append(f.domain("new", state="shut off", active=False))
-    assert drain_apply(FILE, facts, **HOSTS) == PLAN
+    assert apply_plan(FILE, facts, **HOSTS) == PLAN
 
 
 def test_changes_of_a_request_are_drift() -> None:
@@ -124,7 +124,7 @@ def test_changes_of_a_request_are_drift() -> None:
 def test_a_larger_image_is_no_drift() -> None:
     facts = fresh_facts()
     find_domain(facts, "web")["request"]["disks"][0]["bytes"] += 4096
-    assert drain_apply(FILE, facts, **HOSTS) == PLAN
+    assert apply_plan(FILE, facts, **HOSTS) == PLAN
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_capacity_is_checked_for_all_moves_of_the_plan_together() -> None:
 
 def test_a_changed_scheduler_setting_is_named_by_its_key() -> None:
     plan = plan_drain(FACTS, scheduler={"kvm2": {"reserved_memory_mib": 256}}, **HOSTS)
-    assert drain_apply(plan, fresh_facts(), scheduler={"kvm2": {"reserved_memory_mib": "256"}}, **HOSTS) == plan
+    assert apply_plan(plan, fresh_facts(), scheduler={"kvm2": {"reserved_memory_mib": "256"}}, **HOSTS) == plan
     text = describe_drift(fresh_facts(), plan, scheduler={"kvm2": {"reserved_memory_mib": 300}})
     assert "In kvmfleet_scheduler of kvm2 reserved_memory_mib is 300 now; the plan was made with 256." in text
     assert "kvmfleet_scheduler of kvm2 was removed" in describe_drift(fresh_facts(), plan)
@@ -201,7 +201,7 @@ def test_n_plus_one_that_no_longer_holds_is_drift() -> None:
     wide = {**facts, "kvm2": f.host("kvm2", 8000), "kvm3": f.host("kvm3", 8000)}
     plan = plan_drain(wide, n_plus_one=True, **HOSTS)
     assert plan["n_plus_one"]["holds"] is True
-    assert drain_apply(plan, wide, **HOSTS) == plan
+    assert apply_plan(plan, wide, **HOSTS) == plan
     other = f.domain("other", 5500)
     assert "N+1 no longer holds" in describe_drift({**wide, "kvm2": f.host("kvm2", 9000, domains=[other])}, plan)
 
@@ -228,4 +228,4 @@ def test_an_edited_plan_is_refused_before_it_is_compared() -> None:
 @pytest.mark.parametrize("facts", [[], {"kvm1": {"host_uuid": "x"}}, {"kvm1": None}, {}])
 def test_invalid_facts_are_refused_with_a_message(facts: t.Any) -> None:
     with pytest.raises(InvalidArgument, match=r"expected form|no facts"):
-        drain_apply(FILE, facts, **HOSTS)
+        apply_plan(FILE, facts, **HOSTS)
