@@ -38,7 +38,7 @@ class RawDocument(t.NamedTuple):
 
     @property
     def record(self) -> t.Optional[MoveRecord]:
-        """The record, if the document is a readable record in its location."""
+        """The record, if the document is a readable record at its path."""
         try:
             document = decode_document(self.data)
             check_document(self.path, document)
@@ -84,7 +84,7 @@ Fingerprint = dict[t.Union[DocumentPath, str], str]
 
 
 def compute_fingerprint(contents: LedgerContents) -> Fingerprint:
-    """Return a digest of each document, by location, and of each audit chain, by name."""
+    """Return a digest of each document, by path, and of each audit chain, by name."""
     found: Fingerprint = {entry.path: entry.digest for entry in contents.read_all_documents()}
     return found | {chain.name: _digest_chain(chain, lines) for chain, lines in contents.read_chains()}
 

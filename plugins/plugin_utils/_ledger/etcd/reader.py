@@ -96,7 +96,7 @@ _EVERYTHING: t.Final = PreFilter()
 
 
 def join_path(parts: Sequence[str]) -> str:
-    """Return the key, without the ledger's prefix, of a location or a folder."""
+    """Return the key, without the ledger's prefix, of a document or a folder."""
     return "/".join(parts)
 
 

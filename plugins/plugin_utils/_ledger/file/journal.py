@@ -32,7 +32,7 @@ _APPLIED = b"applied\n"
 
 @dataclass(frozen=True)
 class JournalWrite:
-    """A document to be written: its location in the ledger, its version, its whole text."""
+    """A document to be written: its path below the ledger, its version, its whole text."""
 
     path: tuple[str, ...]
     version: int
