@@ -7,14 +7,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, event_brake_spec
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt, decode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import brake
 
-Result = dict[str, t.Any]
+
+@dataclasses.dataclass(frozen=True)
+class _BrakeTask:
+    """The options of C(event_brake)."""
+
+    host: str
+    reaction: str
+    hosts: SignedInt
+    window_minutes: SignedInt
+    folder: t.Optional[str]
+    state: str
 
 
 class ActionModule(FleetAction):
@@ -26,16 +38,17 @@ class ActionModule(FleetAction):
         """Return the module's options."""
         return event_brake_spec()
 
-    def run_task(self, args: Result, task_vars: Result) -> Result:
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Take a slot for the host, or release it. Changes of other processes are seen, because the file is read under its lock."""
-        wish = brake.SlotRequest(args["reaction"], args["host"], args["hosts"], args["window_minutes"])
-        path = args["folder"] or brake.default_folder()
+        task = decode(_BrakeTask, args)
+        wanted = brake.SlotRequest(task.reaction, task.host, task.hosts, task.window_minutes)
+        path = task.folder or brake.default_folder()
         now = datetime.datetime.now(datetime.UTC)
 
         def take(before: t.Sequence[brake.Slot]) -> list[brake.Slot]:
-            brake.check_armed(path, wish.host)
-            return brake.take_slot(before, wish, now)
+            brake.check_armed(path, wanted.host)
+            return brake.take_slot(before, wanted, now)
 
-        change = take if args["state"] == "taken" else lambda before: brake.release_slot(before, wish)
+        change = take if task.state == "taken" else lambda before: brake.release_slot(before, wanted)
         before, after = brake.change_slots(path, change, write=not self._task.check_mode)
-        return {"changed": before != after, "places": [place.as_dict() for place in brake.slots_in_window(after, wish, now)]}
+        return {"changed": before != after, "places": [place.as_dict() for place in brake.slots_in_window(after, wanted, now)]}

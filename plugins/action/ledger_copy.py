@@ -7,17 +7,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, ledger_copy_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_text
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import contents
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger, open_target
 
-Result = dict[str, t.Any]
+
+@dataclasses.dataclass(frozen=True)
+class _CopyTask:
+    """The options of C(ledger_copy)."""
+
+    ledger: t.Optional[str]
+    to: str
+    force: bool
 
 
 class ActionModule(FleetAction):
@@ -29,15 +37,16 @@ class ActionModule(FleetAction):
         """Return the module's options."""
         return ledger_copy_spec()
 
-    def run_task(self, args: Result, task_vars: Result) -> Result:
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Move the ledger. Raises the errors of L(copy_ledger)."""
-        location = self.settings(task_vars).ledger(self.target_host(task_vars), args["ledger"])
-        target = open_target(args["to"], location.etcd)
+        task = decode(_CopyTask, args)
+        location = self.settings(task_vars).ledger(self.target_host(task_vars), task.ledger)
+        target = open_target(task.to, location.etcd)
         source = open_ledger(*location, create=False, moved=True)
         check = self._task.check_mode
-        outcome = copy_ledger(source, target, describe_actor(), args["force"], check)
+        outcome = copy_ledger(source, target, describe_actor(), task.force, check)
         counts = source.examine_contents(contents.count_documents)
-        result = {
+        result: Result = {
             "changed": outcome.changed,
             "ledger_id": source.ledger_id,
             "from": source.name,

@@ -7,19 +7,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
+from collections.abc import Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, ledger_info_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, printable_text
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import contents
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems, join_problems
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, check_conditions, read_conditions, read_term
 
-Result = dict[str, t.Any]
+
+@dataclasses.dataclass(frozen=True)
+class _InfoTask:
+    """The options of C(ledger_info); C(extra) has the conditions."""
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"terms": "list", "record_id": "id"}
+
+    ledger: t.Optional[str]
+    terms: t.Optional[tuple[str, ...]]
+    record_id: t.Optional[str]
+    verify: bool
+    extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
 class ActionModule(FleetAction):
@@ -31,15 +44,16 @@ class ActionModule(FleetAction):
         """Return the module's options."""
         return ledger_info_spec()
 
-    def run_task(self, args: Result, task_vars: Result) -> Result:
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Read the ledger. Raises L(NotFound) if there is none."""
-        terms, wanted = _read_conditions(args)
-        ledger = open_ledger(*self.settings(task_vars).ledger(self.target_host(task_vars), args["ledger"]), create=False, moved=True)
-        verdict = _verify_ledger(ledger) if args["verify"] else {}
+        task = decode(_InfoTask, args)
+        terms, wanted = _read_conditions(task)
+        ledger = open_ledger(*self.settings(task_vars).ledger(self.target_host(task_vars), task.ledger), create=False, moved=True)
+        verdict = _verify_ledger(ledger) if task.verify else {}
         counts = ledger.examine_contents(contents.count_documents)
         listed: dict[str, Json] = {term: read_term(ledger, term, wanted) for term in terms}
-        if args["id"] is not None:
-            listed["record"] = encode(ledger.read_record(args["id"]).record)
+        if task.record_id is not None:
+            listed["record"] = encode(ledger.read_record(task.record_id).record)
         summary = contents.format_summary(ledger.identity, ledger.name, counts)
         said = printable_text(" ".join([summary, *([str(verdict["msg"])] if verdict else [])]))
         identity = contents.describe_identity(ledger.identity, ledger.name)
@@ -47,11 +61,10 @@ class ActionModule(FleetAction):
         return {**result, "warnings": ledger.problems} if ledger.problems else result
 
 
-def _read_conditions(args: JsonObject) -> tuple[list[str], Conditions]:
+def _read_conditions(task: _InfoTask) -> tuple[Sequence[str], Conditions]:
     """Return the term to list. Raises L(InvalidArgument) for conditions without a term."""
-    terms = t.cast("list[str]", args["list"] or [])
-    wanted = read_conditions(args)
-    given = [name for name in ("status", "host", "domain", "since", "until", "forced", "query") if args[name] is not None]
+    terms, wanted = task.terms or (), read_conditions(task.extra)
+    given = [name for name in ("status", "host", "domain", "since", "until", "forced", "query") if task.extra[name] is not None]
     if given and not terms:
         raise InvalidArgument(f"{given[0]} is given without 'list'.", "Set 'list' to the documents that it selects.")
     if terms:

@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, metrics_spec
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger, state_path
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import metrics
@@ -27,7 +29,14 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metric
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import count_waiting
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import parse_mode
 
-Result = dict[str, t.Any]
+
+@dataclasses.dataclass(frozen=True)
+class _MetricsTask:
+    """The options of C(metrics)."""
+
+    path: str
+    mode: Json
+    ledger: t.Optional[str]
 
 
 class ActionModule(FleetAction):
@@ -39,12 +48,13 @@ class ActionModule(FleetAction):
         """Return the module's options."""
         return metrics_spec()
 
-    def run_task(self, args: Result, task_vars: Result) -> Result:
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Gather the metrics, and write them unless in check mode."""
         began = time.monotonic()
-        path, mode = metrics.check_textfile_path(args["path"]), parse_mode(args["mode"])
+        task = decode(_MetricsTask, args)
+        path, mode = metrics.check_textfile_path(task.path), parse_mode(task.mode)
         settings, here = self.settings(task_vars), self.target_host(task_vars)
-        ledger = open_ledger(*settings.ledger(here, args["ledger"]), create=False)
+        ledger = open_ledger(*settings.ledger(here, task.ledger), create=False)
         families = self._gather_metrics(ledger, count_waiting(settings, here, ledger.ledger_id))
         export = build_export_metrics(began)
         before, after = metrics.read_textfile(path), format_metrics([*families, *export])

@@ -7,14 +7,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, report_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import (
@@ -29,7 +30,23 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import parse_mode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import LedgerLocation
 
-Result = dict[str, t.Any]
+
+@dataclasses.dataclass(frozen=True)
+class _ReportTask:
+    """The options of C(report)."""
+
+    ledger: t.Optional[str]
+    dest: str
+    name: str
+    formats: tuple[str, ...]
+    mode: Json
+    title: t.Optional[str]
+    since: t.Optional[str]
+    until: t.Optional[str]
+    host: t.Optional[str]
+    domain: t.Optional[str]
+    ids: t.Optional[tuple[str, ...]]
+    drain_host_result: t.Optional[JsonObject]
 
 
 class ActionModule(FleetAction):
@@ -41,15 +58,15 @@ class ActionModule(FleetAction):
         """Return the module's options."""
         return report_spec()
 
-    def run_task(self, args: Result, task_vars: Result) -> Result:
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Read the ledger, and write the report unless in check mode. Nothing is written if an option is invalid."""
-        args = t.cast("Result", to_plain(args))
-        scope = Scope(**{name: args[name] for name in Scope.__dataclass_fields__})
+        task = decode(_ReportTask, to_plain(args))
+        scope = Scope(task.since, task.until, task.host, task.domain, task.ids)
         scope.check()
-        mode, names = parse_mode(args["mode"]), file_names(check_report_name(args["name"]), args["formats"])
-        folder = os.path.abspath(os.path.expanduser(args["dest"]))
-        found, warnings = _read_ledger(self.settings(task_vars).ledger(self.target_host(task_vars), args["ledger"]), scope, args["drain_host_result"])
-        document = build_document(found, scope, utc_now(), args["title"])
+        mode, names = parse_mode(task.mode), file_names(check_report_name(task.name), task.formats)
+        folder = os.path.abspath(os.path.expanduser(task.dest))
+        found, warnings = _read_ledger(self.settings(task_vars).ledger(self.target_host(task_vars), task.ledger), scope, task.drain_host_result)
+        document = build_document(found, scope, utc_now(), task.title)
         if not self._task.check_mode:
             write_report(folder, render_files(document, names), mode)
         result = {"changed": True, "files": {kind: os.path.join(folder, name) for kind, name in names.items()}, **_describe_report(document)}

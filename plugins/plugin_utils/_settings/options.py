@@ -46,7 +46,7 @@ def read_options(given: JsonObject, spec: Spec) -> dict[str, Json]:
     return t.cast("dict[str, Json]", result.validated_parameters)
 
 
-def parse_mode(value: str | int) -> int:
+def parse_mode(value: Json) -> int:
     """Return the permissions of an octal text such as C(0644), or of the number that YAML makes of one without quotes. Raises L(InvalidArgument)."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 0o777:
         return value
