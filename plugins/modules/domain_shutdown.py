@@ -115,12 +115,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.shutti
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_text
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, new_module, run_module
 
-# One of these says which domains are meant.
+# One of these options selects the domains.
 DOMAINS: t.Final = [("name", "uuid", "uuids")]
 
 
 def domain_shutdown(module: AnsibleModule) -> Result:
-    """Shut the domain down; or say that it is off."""
+    """Shut the domain down, or report that it is off."""
     if module.params["uuids"] is not None:
         return _several(module)
     shutdown = shutdown_of(module.params)

@@ -74,7 +74,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._module import 
 
 
 def domain_start(module: AnsibleModule) -> Result:
-    """Start the domain; or say that it is active."""
+    """Start the domain, or report that it is active."""
     start = start_of(module.params)
     domain = {"uuid": start.info.uuid, "name": start.info.name}
     try:

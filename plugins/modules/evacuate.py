@@ -270,7 +270,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._module import 
 
 
 def evacuate(module: AnsibleModule) -> Result:
-    """Do what the action plugin asks for, with the definitions that came beside it."""
+    """Run the phase that the action plugin requests, with the definitions that it passes separately."""
     work, definitions = module.params["_work"] or {}, module.params["_definitions"] or {}
     orders = [{**order, "definition": definitions.get(order["uuid"])} for order in work.get("orders", ())]
     return run_phase(PHASES, {"uri": module.params["uri"], "_work": {**work, "orders": orders}})

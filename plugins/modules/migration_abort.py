@@ -77,7 +77,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.interv
 
 
 def migration_abort(module: AnsibleModule) -> Result:
-    """Cancel the migration; or say that there is none."""
+    """Cancel the migration, or report that there is none."""
     intervention = intervention_of(module.params, ABORT)
     if module.params["missing_ok"] and not intervention.is_migrating():
         return {"changed": False, "migrations": []}

@@ -25,7 +25,7 @@ class Networks(Rule):
     name = "networks"
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether it has any interface."""
+        """Return whether the domain has any interface."""
         return bool(request.networks)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
@@ -86,7 +86,7 @@ class HostDevices(Rule):
     name = "host_devices"
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether it holds any device."""
+        """Return whether the domain uses any host device."""
         return bool(request.devices)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:

@@ -27,7 +27,7 @@ class NotSource(Rule):
     judges_silent = True
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Compare the host IDs; libvirt's UUIDs, and then the names, where one is not known."""
+        """Compare the host IDs; if one is not known, libvirt's UUIDs, and then the names."""
         return Finding(f"{request.name} runs there already.") if request.source_ref.is_same(host.host_ref) else PASS
 
 
@@ -58,12 +58,12 @@ class Enabled(Rule):
 
 
 class Labels(Rule):
-    """The host carries every label that the domain asks for."""
+    """The host has every label that the domain requires."""
 
     name = "labels"
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether it asks for any label."""
+        """Return whether the domain requires any label."""
         return bool(request.labels)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
@@ -89,7 +89,7 @@ class MaxDomains(Rule):
 
 
 class MaxMoves(Rule):
-    """A host with a limit of 0 is refused. At any other limit a move waits for its turn, which is only a warning."""
+    """A host with a limit of 0 is refused. At any other limit, a move waits for its admission, which is only a warning."""
 
     name = "max_moves"
 
@@ -147,16 +147,16 @@ ANTI_AFFINITY = "anti-affinity"
 
 
 class Affinity(Rule):
-    """The domains of an affinity group go to the host of its other members, or to any host if it has none."""
+    """A domain of an affinity group moves to the host of the other members, or to any host if there are none."""
 
     name = "affinity"
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether it is in an affinity group."""
+        """Return whether the domain is in an affinity group."""
         return bool(request.group and request.group.policy == AFFINITY)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Name the members, and where they are."""
+        """Name the members and their hosts."""
         group = request.group
         if group is None:
             return PASS
@@ -176,7 +176,7 @@ class AntiAffinity(Rule):
     name = "anti_affinity"
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether it is in an anti-affinity group."""
+        """Return whether the domain is in an anti-affinity group."""
         return bool(request.group and request.group.policy == ANTI_AFFINITY)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
@@ -210,7 +210,7 @@ class Migratable(Rule):
     judges_silent = True
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether it has blockers."""
+        """Return whether the domain has blockers."""
         return bool(request.blockers)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:

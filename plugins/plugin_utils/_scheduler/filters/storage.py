@@ -25,14 +25,14 @@ _VOLUME_KIND = "volume"
 
 @dataclass(frozen=True)
 class _Image:
-    """The image of a disk, or a file that one is built on: such a file is only read, and needed wherever the disk is."""
+    """The image of a disk, or a file that an image is built on. Such a file is only read, and needed on every host of the disk."""
 
     disk: DiskNeed
     file: DiskFile | None = None
 
     @property
     def facts(self) -> DiskNeed | DiskFile:
-        """What the facts say of the image."""
+        """The facts about the image."""
         return self.file or self.disk
 
     @property
@@ -206,7 +206,7 @@ def _mib_of(size: int) -> int:
 
 
 class BootFiles(Rule):
-    """Rejects a host on which such a file was searched and is missing. Contents are not compared, because the guest's memory already has them."""
+    """Refuses a host on which a boot file was looked for and is missing. Contents are not compared, because the guest's memory already has them."""
 
     name = "boot_files"
 
