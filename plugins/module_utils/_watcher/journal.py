@@ -15,6 +15,7 @@ from .._migration.force import RUNG_DOWNTIME, RUNG_SUSPEND, ForceAction, SetBand
 from .._migration.monitor import Abort, Samples, SetDowntime, measure_progress
 from .._model import statuses as s
 from .._model.clock import utc_now
+from .._model.codec import JsonObject
 from .._model.domain_states import JobStats
 from .._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._model.records import MoveRecord
@@ -46,7 +47,7 @@ class Journal:
         self.folder = folder
         self._by = f"watcher pid {watcher.pid if watcher else None}"
         self._samples = Samples(record.samples)
-        self._answers: t.Dict[str, t.Dict[str, t.Any]] = {}
+        self._answers: t.Dict[str, JsonObject] = {}
         self._trouble: t.Optional[OSError] = None
         self._waits_for: t.Optional[str] = None
 
