@@ -67,8 +67,8 @@ class ActionModule(FleetAction):
         cleaned = _read_cleanup(here, task, bool(self._task.check_mode))
         settings = self.settings(task_vars)
         ledger = open_if_any(*settings.ledger(here, task.ledger))
-        told = self._run_guard_phase("read", {}, task, task_vars)
-        answer, who = decode(GuardAnswer, told), decode(IdentityAnswer, told)
+        reported = self._run_guard_phase("read", {}, task, task_vars)
+        answer, who = decode(GuardAnswer, reported), decode(IdentityAnswer, reported)
         identity = HostIdentity(here, who.identity.host_id, who.identity.host_uuid, who.identity.machine_id)
         obstacles = _find_obstacles(ledger, settings, identity, who.remembered or None)
         is_wanted = cleaned.can_release(answer.has_guard) if cleaned else task.state is not None

@@ -41,8 +41,8 @@ class ActionModule(FleetAction):
         if not (task.only or self._task.no_log):
             for line in result_lines(result):
                 Display().display(line)
-        told = encode(result)
-        done: Result = {"changed": False, "result": told, "problems": describe_problems(result, request.nothing_done)}
+        published = encode(result)
+        done: Result = {"changed": False, "result": published, "problems": describe_problems(result, request.nothing_done)}
         if task.publish_as:
-            done["ansible_stats"] = {"data": {task.publish_as: told}, "per_host": False, "aggregate": True}
+            done["ansible_stats"] = {"data": {task.publish_as: published}, "per_host": False, "aggregate": True}
         return {**done, "warnings": ledger.problems} if ledger and ledger.problems else done

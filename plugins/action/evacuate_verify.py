@@ -42,8 +42,8 @@ class ActionModule(FleetAction):
         if not self._task.no_log:
             for line in lines:
                 Display().display(line)
-        told = encode(result)
-        done: Result = {"changed": False, "result": told, "problem": problem}
+        published = encode(result)
+        done: Result = {"changed": False, "result": published, "problem": problem}
         if task.publish_as:
-            done["ansible_stats"] = {"data": {task.publish_as: told}, "per_host": False, "aggregate": True}
+            done["ansible_stats"] = {"data": {task.publish_as: published}, "per_host": False, "aggregate": True}
         return done

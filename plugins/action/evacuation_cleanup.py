@@ -71,8 +71,8 @@ class ActionModule(FleetAction):
             self.attach_notifier(ledger, settings, here, where)
             me = HostRef(here, identity.host_id, identity.host_uuid)
             uris = _list_other_uris(settings, here, ledger, identity)
-            told = list(remembered_by_fleet(settings, here, answer.remembered or None))
-            memory = find_missing_records(ledger, told), find_left_behind(ledger, told, identity.host_id)
+            reports = list(remembered_by_fleet(settings, here, answer.remembered or None))
+            memory = find_missing_records(ledger, reports), find_left_behind(ledger, reports, identity.host_id)
             cleanup = HostCleanup(ledger, me, phase, uris, task.storage, task.retention_days, describe_actor(), self._task.check_mode, *memory)
             outcome = cleanup.clean_host()
         return self._build_result(outcome, here, ledger)
@@ -89,10 +89,10 @@ class ActionModule(FleetAction):
 
 
 def _read_identity(here: str, answer: IdentityAnswer) -> HostIdentity:
-    said = answer.identity
+    identifiers = answer.identity
     if answer.libvirt_error:
         raise Unreachable(f"Libvirt on {here} did not answer, so nothing was cleaned: {answer.libvirt_error}", "Start libvirt there.")
-    return HostIdentity(here, said.host_id, said.host_uuid, said.machine_id)
+    return HostIdentity(here, identifiers.host_id, identifiers.host_uuid, identifiers.machine_id)
 
 
 def _has_identity(ledger: Ledger, identity: HostIdentity) -> bool:

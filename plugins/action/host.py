@@ -151,18 +151,18 @@ class ActionModule(FleetAction):
         settings = self.settings(task_vars)
         location = settings.ledger(here, options["ledger"])
         ledger = self.attach_notifier(open_ledger(*location, create=False), settings, here, location)
-        asked = name == here
+        is_target = name == here
 
         def phase(step: str, work: JsonObject) -> JsonObject:
             return self.run_phase(step, work, options["uri"], task_vars)
 
         reason, check = str(options["reason"]), self._task.check_mode
         if options["settle"]:
-            result = _settle_record(ledger, options["settle"], reason, phase if asked else None, name, check)
+            result = _settle_record(ledger, options["settle"], reason, phase if is_target else None, name, check)
         elif decision == "adopt_identity":
-            result = _adopt_identity(ledger, _read_identity(decode(IdentityAnswer, phase("read", {})), name) if asked else None, name, reason, phase, check)
+            result = _adopt_identity(ledger, _read_identity(decode(IdentityAnswer, phase("read", {})), name) if is_target else None, name, reason, phase, check)
         elif decision == "source_discarded":
-            result = _discard_source(ledger, name, phase if asked else None, reason, check)
+            result = _discard_source(ledger, name, phase if is_target else None, reason, check)
         else:
             result = _revoke_token(ledger, name, here, phase, reason, check)
         if not self._task.diff:
@@ -261,11 +261,11 @@ def _find_decision(options: HostOptions) -> str:
 
 
 def _settle_record(ledger: Ledger, wanted: SettleOption, reason: str, phase: RunPhase | None, name: str, check: bool) -> Result:
-    stored = _find_record(ledger, wanted["id"], asked=phase is not None)
+    stored = _find_record(ledger, wanted["id"], is_queried=phase is not None)
     if phase and (stored is None or stored.record.status in BEFORE_A_HOST_KNOWS):
-        told = phase("recall", {"id": wanted["id"]})["told"]
-        if isinstance(told, t.Mapping):
-            return _restore_record(ledger, stored, restore_record(told, wanted["status"], name, reason, describe_actor()), check)
+        recalled = phase("recall", {"id": wanted["id"]})["told"]
+        if isinstance(recalled, t.Mapping):
+            return _restore_record(ledger, stored, restore_record(recalled, wanted["status"], name, reason, describe_actor()), check)
     if stored is None:
         raise NotFound(f"There is no record {wanted['id']}, neither in the ledger nor in what {name} remembers.", "Run the task on the host that remembers it.")
     after = settle_record(stored, wanted["status"], reason, describe_actor())
@@ -275,12 +275,12 @@ def _settle_record(ledger: Ledger, wanted: SettleOption, reason: str, phase: Run
     return {"changed": after is not None, "host": None, "records": [encode(after or stored.record)], "diff": diff}
 
 
-def _find_record(ledger: Ledger, record_id: str, asked: bool) -> Stored | None:
+def _find_record(ledger: Ledger, record_id: str, is_queried: bool) -> Stored | None:
     """Return the record as the ledger has it; None if only the host can have it, which will be queried. Raises L(NotFound)."""
     try:
         return ledger.read_record(record_id)
     except NotFound:
-        if not asked:
+        if not is_queried:
             raise
         return None
 

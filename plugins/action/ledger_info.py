@@ -55,9 +55,9 @@ class ActionModule(FleetAction):
         if task.record_id is not None:
             listed["record"] = encode(ledger.read_record(task.record_id).record)
         summary = contents.format_summary(ledger.identity, ledger.name, counts)
-        said = printable_text(" ".join([summary, *([str(verdict["msg"])] if verdict else [])]))
+        text = printable_text(" ".join([summary, *([str(verdict["msg"])] if verdict else [])]))
         identity = contents.describe_identity(ledger.identity, ledger.name)
-        result: Result = {"changed": False, **identity, "counts": encode(counts), **listed, **verdict, "msg": said}
+        result: Result = {"changed": False, **identity, "counts": encode(counts), **listed, **verdict, "msg": text}
         return {**result, "warnings": ledger.problems} if ledger.problems else result
 
 

@@ -83,8 +83,8 @@ class ActionModule(FleetAction):
             results += [saved, _fencing_error(settings, here)]
         merged = {key: value for result in results for key, value in result.items() if key != "uuid_notes"}
         merged["changed"] = any(bool(result.get("changed")) for result in results)
-        told = [*notes, *warnings, *(ledger.problems if ledger else [])]
-        return {**merged, "warnings": told} if told else merged
+        all_warnings = [*notes, *warnings, *(ledger.problems if ledger else [])]
+        return {**merged, "warnings": all_warnings} if all_warnings else merged
 
     def _save_domains(self, steps: ProtectSteps, task: _ProtectTask, notes: list[str]) -> tuple[JsonObject, list[str]]:
         """Return the result of the last step, and its warnings.
@@ -95,8 +95,8 @@ class ActionModule(FleetAction):
         guard = steps.set_up_guard(task.guard, task.clean_shutdown_token)
         notes += steps.list_shared_uuid_notes()
         entry = steps.find_entry()
-        told = [*list_notes(outcome, guard.guard.note, (entry.unwritable or {}) if entry else {}), *map(printable_line, notes)]
-        result: Result = {**outcome.as_result(), **encode(guard), "changed": bool(outcome.saved) or guard.changed, "notes": told}
+        all_notes = [*list_notes(outcome, guard.guard.note, (entry.unwritable or {}) if entry else {}), *map(printable_line, notes)]
+        result: Result = {**outcome.as_result(), **encode(guard), "changed": bool(outcome.saved) or guard.changed, "notes": all_notes}
         if self._task.diff:
             result["diff"] = _diff_domains(outcome, steps.name)
         conflicts = [conflict.msg for conflict in outcome.conflicts]

@@ -91,7 +91,7 @@ def limit_questions(work: Work) -> Work:
 
 
 def _check_questions() -> None:
-    attempt, since = min(tuple(_questions.values()), key=lambda asked: asked[1], default=("", time.monotonic()))
+    attempt, since = min(tuple(_questions.values()), key=lambda question: question[1], default=("", time.monotonic()))
     if time.monotonic() - since < QUESTION_SECONDS:
         return
     # At its end, Python waits for the threads of its pools, and libvirt never answers this one.

@@ -77,9 +77,9 @@ class FleetAction(ActionBase):
             result = {**result, "failed": True, "changed": False, **error.as_result()}
         finally:
             self._remove_tmp_path(self._connection._shell.tmpdir)
-        told = [*self._notice_warnings, *(self._notices.finish() if self._notices else ())]
-        if told:
-            result["warnings"] = [*_warnings_in(result), *told]
+        warnings = [*self._notice_warnings, *(self._notices.finish() if self._notices else ())]
+        if warnings:
+            result["warnings"] = [*_warnings_in(result), *warnings]
         if "warnings" in result:
             result["warnings"] = [printable_text(str(warning)) for warning in _warnings_in(result)]
         return result
@@ -146,10 +146,10 @@ class FleetAction(ActionBase):
 
     def _unanswered_error(self, host: str, result: Result) -> Internal:
         """Return the error for a module that was killed, that crashed, or that no Python could start."""
-        told = [line for key in ("module_stderr", "module_stdout", "msg") for line in _output_lines(result.get(key))]
+        lines = [line for key in ("module_stderr", "module_stdout", "msg") for line in _output_lines(result.get(key))]
         code = result.get("rc")
-        if code in _NOT_STARTED_CODES or any(_NO_INTERPRETER.search(line) for line in told):
-            words = next((line for line in told if _NO_INTERPRETER.search(line)), told[0] if told else "the host said nothing")
+        if code in _NOT_STARTED_CODES or any(_NO_INTERPRETER.search(line) for line in lines):
+            words = next((line for line in lines if _NO_INTERPRETER.search(line)), lines[0] if lines else "the host said nothing")
             return Internal(
                 f"{self.MODULE} could not be started on {host}: {words.rstrip('.')} (exit code {code}).",
                 f"Set ansible_python_interpreter of {host} to a Python that runs there, such as /usr/bin/python3. This step has done nothing on the host.",
@@ -177,8 +177,8 @@ def _output_lines(output: Json) -> list[str]:
 
 
 def _last_line(result: Result) -> str:
-    told = [_output_lines(result.get(key)) for key in ("module_stderr", "module_stdout", "msg")]
-    return next((lines[-1].rstrip(".") for lines in told if lines), "it said nothing")
+    outputs = [_output_lines(result.get(key)) for key in ("module_stderr", "module_stdout", "msg")]
+    return next((lines[-1].rstrip(".") for lines in outputs if lines), "it said nothing")
 
 
 def describe_actor() -> str:

@@ -70,10 +70,10 @@ class ProgressLines:
         :arg waits_for: what the move waits for, a phrase.
         """
         now, waits = self._clock(), bool(record.turn or waits_for)
-        told = (record.status, record.progress.percent // EVERY_PERCENT, waits)
+        shown = (record.status, record.progress.percent // EVERY_PERCENT, waits)
         every = EVERY_SECONDS if record.status.startswith("running") else EVERY_WAITING_SECONDS if waits else math.inf
         last = self._last.get(record.record_id)
-        if last and last[0] == told and now - last[1] < every:
+        if last and last[0] == shown and now - last[1] < every:
             return
-        self._last[record.record_id] = (told, now)
+        self._last[record.record_id] = (shown, now)
         self._show(progress_line(record, waits_for))

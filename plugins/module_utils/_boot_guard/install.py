@@ -121,8 +121,8 @@ def _require_runnable(guard: program.Guard, interpreter: str) -> None:
     path = os.path.join(guard.root, status.PROGRAM_FILE)
     done = subprocess.run([interpreter, "-I", path, "--root", guard.root, "status"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise Internal(f"The boot guard's program does not run on this host: {said} Nothing depends on it yet.", "Repair this and run the task again.")
+        output = done.stderr.decode(errors="replace").strip()
+        raise Internal(f"The boot guard's program does not run on this host: {output} Nothing depends on it yet.", "Repair this and run the task again.")
 
 
 def _activate_units(reload_units: bool) -> None:

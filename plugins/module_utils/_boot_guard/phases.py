@@ -127,10 +127,10 @@ def release_boot(_uri: str, work: _ReleaseBoot) -> Result:
             if entry.uuid:
                 start_notes.note_start(entry.uuid, entry.name, entry.why)
     done = release_host(check_mode=work["check"])
-    told = _describe_guard(read_guard_state(), done.would_start)
+    result = _describe_guard(read_guard_state(), done.would_start)
     if work["check"] and done.changed:
-        told["to_start"] = _predict_starts(done.would_start)
-    return {"changed": done.changed, "was_held": done.was_held, **told}
+        result["to_start"] = _predict_starts(done.would_start)
+    return {"changed": done.changed, "was_held": done.was_held, **result}
 
 
 def forget_starts(_uri: str, work: _ForgetStarts) -> Result:

@@ -216,11 +216,11 @@ class Guard:
         command = [sys.executable, "-I", self.path(STORAGE_PROGRAM), json.dumps(token)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
-            said, _nothing = process.communicate(timeout=seconds)
+            output, _nothing = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             return -1, "shared storage did not answer whether the clean-shutdown token was revoked"
-        return process.returncode, (said.strip().splitlines() or ["the storage program said nothing"])[-1]
+        return process.returncode, (output.strip().splitlines() or ["the storage program said nothing"])[-1]
 
     def _decide_token(self, token: JsonDocument, code: int, why: str) -> None:
         """Release this boot by its token, or hold it permanently, unless that was decided meanwhile."""

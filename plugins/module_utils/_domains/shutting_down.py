@@ -251,8 +251,8 @@ def build_result(stops: t.Sequence[ShutdownResult]) -> Result:
     failures = [{"uuid": stop.uuid, "name": stop.name, "msg": str(stop.error), "error_code": stop.error.error_code} for stop in stops if stop.error]
     result: Result = {"changed": any(stop.changed for stop in stops), "domains": domains, "failures": failures}
     if failures:
-        told = " ".join(failure["msg"] for failure in failures)
-        error = error_for_code(failures[0]["error_code"])(told)
+        message = " ".join(failure["msg"] for failure in failures)
+        error = error_for_code(failures[0]["error_code"])(message)
         error.result = result
         raise error
     return result

@@ -50,15 +50,15 @@ class ImageLocator:
         self._silent: t.Set[str] = set()
         self._devices = BlockDevices()
 
-    def locate_disks(self, asked: t.Sequence[DiskNeed], pools: Pools, live: t.Optional[Element], read: t.Optional[ReadHeader] = None) -> t.List[SavedDisk]:
+    def locate_disks(self, requested: t.Sequence[DiskNeed], pools: Pools, live: t.Optional[Element], read: t.Optional[ReadHeader] = None) -> t.List[SavedDisk]:
         """Return the disks as the ledger keeps them, without the hosts that see them.
 
-        :arg asked: the disks of the domain's request.
+        :arg requested: the disks of the domain's request.
         :arg live: the definition of an active domain, which knows the backing files too.
         :arg read: reads the header of an image.
         """
         running = _running_disks(live)
-        return [self._locate_disk(disk, pools, _BackingChain.read_chain(disk, running.get(disk.target), pools, read)) for disk in asked]
+        return [self._locate_disk(disk, pools, _BackingChain.read_chain(disk, running.get(disk.target), pools, read)) for disk in requested]
 
     def locate_files(self, needed: t.Sequence[NeededFile]) -> t.List[SavedFile]:
         """Return files that a domain needs beside its disks as the ledger keeps them, without the hosts that see them.

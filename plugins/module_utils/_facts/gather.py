@@ -180,8 +180,8 @@ def _read_host_id() -> t.Tuple[t.Optional[str], t.List[str]]:
 
 def _list_unknown(facts: HostFacts, own_files: bool) -> t.List[str]:
     """Return the facts that are unknown. A missing identity file is a known fact."""
-    told = ("host_id", "machine_id") if own_files else ()
-    return [key for key in (*_OPEN, "host_id", *_OF_ITSELF) if getattr(facts, key) is None and key not in told]
+    excluded = ("host_id", "machine_id") if own_files else ()
+    return [key for key in (*_OPEN, "host_id", *_OF_ITSELF) if getattr(facts, key) is None and key not in excluded]
 
 
 def _is_measurable(view: domain_states.DomainView) -> bool:

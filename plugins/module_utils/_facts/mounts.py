@@ -180,10 +180,10 @@ class LocalStores:
     def _describe_mount(self, mount: Mount) -> t.Optional[MountFacts]:
         if mount.kind == "autofs":
             return None
-        room = self._ask_in_time(mount.path, lambda: _measure_capacity(mount.path))
-        if room == (0, 0) or (room is None and mount.path not in self._silent):
+        measured = self._ask_in_time(mount.path, lambda: _measure_capacity(mount.path))
+        if measured == (0, 0) or (measured is None and mount.path not in self._silent):
             return None
-        capacity, available = room or (None, None)
+        capacity, available = measured or (None, None)
         store = identify_store(mount)
         return MountFacts(_make_printable(mount.path), mount.kind, _make_printable(store) if store else None, capacity, available)
 

@@ -137,17 +137,17 @@ def build_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
 
 def _bare_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[str, int]) -> DomainRequest:
     """Return the request of a domain of which only the size and the policy are known."""
-    said = {field: default if own.values.get(field) is None else own.values[field] for field, default in PLACEMENT_DEFAULTS.items()}
+    scheduling = {field: default if own.values.get(field) is None else own.values[field] for field, default in PLACEMENT_DEFAULTS.items()}
     return dataclasses.replace(
         _UNKNOWN,
         memory_mib=round_up_to_mib(definition.info.memory_bytes),
         vcpus=definition.info.vcpus,
         hypervisor=versions.get("hypervisor"),
         traits=tuple(required_traits(features_in(own.values))),
-        labels=tuple(t.cast(t.Sequence[str], said["labels"])),
-        group=decode(DomainGroup, said["group"]) if said["group"] else None,
-        priority=t.cast(SignedInt, said["priority"]),
-        drain=str(said["drain"]),
+        labels=tuple(t.cast(t.Sequence[str], scheduling["labels"])),
+        group=decode(DomainGroup, scheduling["group"]) if scheduling["group"] else None,
+        priority=t.cast(SignedInt, scheduling["priority"]),
+        drain=str(scheduling["drain"]),
     )
 
 

@@ -125,18 +125,18 @@ def _survey_domain(
     examine: t.Optional[Examine[H]],
 ) -> SurveyedDomain:
     # The source under another name is not another host.
-    asked = {uri: destinations[uri] for uri in question.destination_uris if not destinations[uri].facts.host.is_same_answer(here.host)}
+    others = {uri: destinations[uri] for uri in question.destination_uris if not destinations[uri].facts.host.is_same_answer(here.host)}
     if question.request:
-        cpu, paths = _ask_fit(question.request, asked)
-        return SurveyedDomain(False, _find_presence(asked, [str(question.uuid)]), request=question.request, cpu=cpu, paths=paths)
+        cpu, paths = _ask_fit(question.request, others)
+        return SurveyedDomain(False, _find_presence(others, [str(question.uuid)]), request=question.request, cpu=cpu, paths=paths)
     try:
         info = source.find_domain(name=question.name or None, uuid=question.uuid or None)
     except NotFound:
-        return SurveyedDomain(False, _find_presence(asked, question.uuids))
+        return SurveyedDomain(False, _find_presence(others, question.uuids))
     listed = here.find_domain(info.uuid)
     request = listed.needs if listed else None
     is_movable = info.view.active and info.view.job == domain_states.JOB_NONE
-    cpu, paths = _ask_fit(request, asked) if request and is_movable else ({}, {})
+    cpu, paths = _ask_fit(request, others) if request and is_movable else ({}, {})
     return SurveyedDomain(
         found=True,
         info=info,
@@ -147,9 +147,9 @@ def _survey_domain(
         unshared_disks=tuple(disk.target for disk in info.disks if _is_unshared(disk, is_shared)),
         unproved_devices=tuple(unproved_devices(info.disks, request)),
         unshared_files=tuple(unshared_files(request, is_shared)) if request else (),
-        storage=_examine_storage(source, info, asked, examine) if examine and question.copy_storage else {},
-        there=_find_presence(asked, [info.uuid]),
-        name_taken={uri: uuid for uri, uuid in ((uri, _find_name_owner(asked[uri].facts, info)) for uri in asked) if uuid},
+        storage=_examine_storage(source, info, others, examine) if examine and question.copy_storage else {},
+        there=_find_presence(others, [info.uuid]),
+        name_taken={uri: uuid for uri, uuid in ((uri, _find_name_owner(others[uri].facts, info)) for uri in others) if uuid},
     )
 
 

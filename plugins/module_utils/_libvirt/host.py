@@ -56,9 +56,9 @@ class LibvirtHost(LibvirtReporter):
         return job_stats(stats) if job_words(stats) == domain_states.JOB_OUTGOING else None
 
     def completed_job(self, uuid: str) -> t.Optional[domain_states.JobStats]:
-        told = self._completed.get(uuid)
-        stats = told if told is not None else self._job_statistics(uuid, _COMPLETED_KEEP)
-        return job_stats(stats) if told is not None or stats.get("type") == _JOB_COMPLETED else None
+        reported = self._completed.get(uuid)
+        stats = reported if reported is not None else self._job_statistics(uuid, _COMPLETED_KEEP)
+        return job_stats(stats) if reported is not None or stats.get("type") == _JOB_COMPLETED else None
 
     def is_incoming(self, uuid: str) -> bool:
         return self.view_domain(uuid).job == domain_states.JOB_INCOMING

@@ -130,7 +130,7 @@ def check_versions(options: MoveOptions, flags: t.Sequence[str], versions: t.Map
 
 def requested_features(options: MoveOptions, flags: t.Sequence[str] = ()) -> t.FrozenSet[str]:
     """Return the requested features, by their names in the tables."""
-    asked = {
+    requested = {
         "parallel_connections": bool(options.parallel_connections),
         f"compression {options.compression}": bool(options.compression),
         "tls": options.tls,
@@ -139,7 +139,7 @@ def requested_features(options: MoveOptions, flags: t.Sequence[str] = ()) -> t.F
         "post_copy_bandwidth_mib": bool(options.post_copy_bandwidth_mib),
         "post_copy": "POSTCOPY" in flags,
     }
-    return frozenset(feature for feature, is_asked in asked.items() if is_asked)
+    return frozenset(feature for feature, is_requested in requested.items() if is_requested)
 
 
 def migration_flags(options: MoveOptions, persistent: bool, auto_converge: bool, post_copy: bool = False, copied: t.Sequence[str] = ()) -> t.List[str]:

@@ -101,9 +101,9 @@ def check_profile(own: JsonObject, profile_name: str, profile: JsonObject) -> No
 
 def _choose_strategy(values: t.Dict[str, PolicyScalar], sources: t.Dict[str, str]) -> None:
     """Without a named strategy, any given value of the ramp selects the ramp."""
-    asked = [sources[option] for option in _RAMP if sources[option] != SOURCE_DEFAULT]
-    if asked and sources[STRATEGY] == SOURCE_DEFAULT:
-        values[STRATEGY], sources[STRATEGY] = STEPPED, asked[0]
+    given = [sources[option] for option in _RAMP if sources[option] != SOURCE_DEFAULT]
+    if given and sources[STRATEGY] == SOURCE_DEFAULT:
+        values[STRATEGY], sources[STRATEGY] = STEPPED, given[0]
 
 
 def _apply_vetoes(values: t.Dict[str, PolicyScalar], sources: t.Dict[str, str], layers: t.Sequence[Layer]) -> None:

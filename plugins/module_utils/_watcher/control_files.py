@@ -61,13 +61,13 @@ class Admissions:
 
     def __init__(self, run_id: str, folder: str = RUN_FOLDER) -> None:
         self._path = admissions_path(run_id, folder)
-        self._told: t.Dict[str, Json] = {}
+        self._content: t.Dict[str, Json] = {}
 
     def read_file(self) -> None:
         """Read the newest content. A torn file changes nothing."""
-        told = read_json(self._path)
-        if isinstance(told, dict):
-            self._told = told
+        content = read_json(self._path)
+        if isinstance(content, dict):
+            self._content = content
 
     def admission_of(self, record_id: str) -> t.Optional[str]:
         """Return why that record's move may begin now; None if it has to wait."""
@@ -83,8 +83,8 @@ class Admissions:
             os.unlink(self._path)
 
     def _sentence_of(self, key: str, record_id: str) -> t.Optional[str]:
-        said = self._told.get(key)
-        sentence = said.get(record_id) if isinstance(said, dict) else None
+        sentences = self._content.get(key)
+        sentence = sentences.get(record_id) if isinstance(sentences, dict) else None
         return sentence if isinstance(sentence, str) else None
 
 

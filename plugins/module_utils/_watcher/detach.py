@@ -86,8 +86,8 @@ def _start_scope(unit: str, pid: int) -> t.Optional[str]:
     except subprocess.TimeoutExpired:
         return f"systemd did not answer within {CALL_SECONDS:.0f} s when it was asked for scope {unit}."
     except (OSError, subprocess.SubprocessError) as error:
-        said = str(getattr(error, "stderr", None) or error).strip().rstrip(".")
-        return f"systemd did not start scope {unit}: {said}."
+        cause = str(getattr(error, "stderr", None) or error).strip().rstrip(".")
+        return f"systemd did not start scope {unit}: {cause}."
     return None
 
 

@@ -177,7 +177,7 @@ class PlanRequest:
     :arg given: see L(PlanTask.given_options).
     :arg only: whether only a plan is wanted, and nothing will be carried out.
     :arg before: the status of each host that was cordoned for this drain.
-    :arg told: by host of the play, its variables as the host's own tasks see them.
+    :arg variables: by host of the play, its variables as the host's own tasks see them.
     :arg answers: the facts of hosts that were queried; None of a host that did not answer.
     :arg silence: why hosts did not answer.
     """
@@ -190,7 +190,7 @@ class PlanRequest:
     only: bool = False
     check_saved: bool = False
     before: Mapping[str, HostStatus] = field(default_factory=dict)
-    told: Mapping[str, HostVariables] = field(default_factory=dict)
+    variables: Mapping[str, HostVariables] = field(default_factory=dict)
     answers: Mapping[str, JsonObject | None] = field(default_factory=dict)
     silence: Mapping[str, str] = field(default_factory=dict)
 
@@ -208,7 +208,7 @@ class PlanRequest:
             only=bool(task.only),
             check_saved=bool(task.check_saved),
             before={name: survey.before for name, survey in surveys.items() if survey.cordoned},
-            told={name: survey.settings for name, survey in surveys.items() if survey.settings},
+            variables={name: survey.settings for name, survey in surveys.items() if survey.settings},
             answers=read_answers(asked),
             silence=read_silence(asked),
         )
@@ -249,16 +249,16 @@ class PlanRequest:
 def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None) -> DrainInputs:
     """Return the input of the plan: the facts, the ledger, and the variables of the hosts."""
     names = [*request.sources, *request.candidates]
-    told = {name: _find_host_variables(name, request, settings) for name in names if name in request.told or settings.is_known(name)}
+    variables = {name: _find_host_variables(name, request, settings) for name in names if name in request.variables or settings.is_known(name)}
     return DrainInputs(
         collect_facts(names, settings.facts, request.answers),
         entries=list_entries(ledger),
         records=read_unsettled(ledger),
         unreachable={name: why for name, why in request.silence.items() if name not in request.sources},
-        scheduler={name: values.scheduler for name, values in told.items()},
+        scheduler={name: values.scheduler for name, values in variables.items()},
         history=() if request.check_saved else read_completed(ledger, HISTORY_SECONDS),
-        policies={name: values.policy for name, values in told.items()},
-        profiles={name: values.profiles for name, values in told.items()},
+        policies={name: values.policy for name, values in variables.items()},
+        profiles={name: values.profiles for name, values in variables.items()},
     )
 
 
@@ -291,7 +291,7 @@ def check_n_plus_one(plan: DrainPlan) -> None:
 
 
 def _find_host_variables(host: str, request: PlanRequest, settings: Settings) -> HostVariables:
-    return request.told.get(host) or read_host_variables(host, settings)
+    return request.variables.get(host) or read_host_variables(host, settings)
 
 
 def _read_content(path: str) -> bytes:

@@ -342,5 +342,5 @@ def describe_problems(result: Mapping[str, HostDrain], nothing_done: bool) -> di
 
 
 def _failure_lines(host: str, own: HostDrain) -> list[str]:
-    told = re.compile(f"FAILED |{re.escape(host)}:")
-    return [line for line in result_lines({host: own}) if told.match(line)]
+    problem_line = re.compile(f"FAILED |{re.escape(host)}:")
+    return [line for line in result_lines({host: own}) if problem_line.match(line)]

@@ -147,7 +147,7 @@ class EvacuationAction(FleetAction):
             uri=task.uri,
             by=describe_actor(),
             options=task.options,
-            phase=lambda phase, told: self._run_evacuation_phase(phase, told, task.uri, task_vars),
+            phase=lambda phase, work: self._run_evacuation_phase(phase, work, task.uri, task_vars),
             in_parent=lambda: os.getppid() == parent,
         )
         return Evacuation(context, self._task.check_mode)

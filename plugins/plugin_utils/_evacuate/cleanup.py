@@ -179,10 +179,10 @@ class HostCleanup:
     def _clean_domains(self, outcome: CleanupOutcome) -> None:
         found = find_tombstones(self.ledger, self.here.host_id)
         waiting = [tombstone for tombstone in found if not self._is_busy(tombstone, outcome) and not self._is_outdated(tombstone, outcome)]
-        told = {tombstone.uuid for tombstone in found}
-        for begun in [begun for begun in find_unfinished(self.ledger, self.here.host_id) if begun.uuid not in told]:
+        listed = {tombstone.uuid for tombstone in found}
+        for begun in [begun for begun in find_unfinished(self.ledger, self.here.host_id) if begun.uuid not in listed]:
             self._is_busy(begun, outcome)
-        lost = [LostTombstone(one) for one in self.left if one.domain.uuid not in told]
+        lost = [LostTombstone(one) for one in self.left if one.domain.uuid not in listed]
         plans = self._survey_domains([*waiting, *lost])
         self._add_lost(lost, plans, outcome)
         self._raise_alarm([plan for tombstone in waiting if (plan := plans[tombstone.record.record_id]).kind == ALARM])
@@ -216,13 +216,13 @@ class HostCleanup:
         for tombstone in lost:
             move, plan = tombstone.move, plans[tombstone.move.id]
             if move.id in missing:
-                told = missing_text(move)
+                text = missing_text(move)
             elif plan.present:
-                told = copy_text(move)
+                text = copy_text(move)
                 outcome.missing_records.append(move)
             else:
                 continue
-            outcome.refused.append(tombstone.list_uncleaned(f"{plan.reason}. {told}" if plan.kind == ALARM else told))
+            outcome.refused.append(tombstone.list_uncleaned(f"{plan.reason}. {text}" if plan.kind == ALARM else text))
 
     def _refuse_domain(self, tombstone: Tombstone, reason: str, outcome: CleanupOutcome) -> None:
         outcome.refused.append(tombstone.list_uncleaned(reason))
@@ -231,8 +231,8 @@ class HostCleanup:
     def _survey_domains(self, waiting: Sequence[Tombstone | LostTombstone]) -> dict[str, CleanupPlan]:
         if not waiting:
             return {}
-        asked = [encode(build_question(tombstone, self.ledger, self.here)) for tombstone in waiting]
-        answer = self.phase("survey", {"host_id": self.here.host_id, "uris": dict(self.uris), "domains": asked})
+        questions = [encode(build_question(tombstone, self.ledger, self.here)) for tombstone in waiting]
+        answer = self.phase("survey", {"host_id": self.here.host_id, "uris": dict(self.uris), "domains": questions})
         plans = decode(_SurveyAnswer, answer).plans
         return {plan.record: plan for plan in plans}
 
@@ -240,8 +240,8 @@ class HostCleanup:
         if plans:
             for plan in plans:
                 self.ledger.witness.report_event(self.ledger.read_record(plan.record).record, "cleanup.refused", self.by, plan.reason)
-            told = " ".join(f"Domain {plan.name} ({plan.uuid}): {plan.reason}." for plan in plans)
-            raise DoubleRunAlarm(f"{told} Nothing was touched on {self.here.host}.", _STOP_ONE_COPY)
+            text = " ".join(f"Domain {plan.name} ({plan.uuid}): {plan.reason}." for plan in plans)
+            raise DoubleRunAlarm(f"{text} Nothing was touched on {self.here.host}.", _STOP_ONE_COPY)
 
     def _delete_expired(self, outcome: CleanupOutcome) -> None:
         """Delete quarantines whose retention is over according to the records; the host's clock is not used."""
@@ -275,9 +275,9 @@ class HostCleanup:
         return self.ledger.read_record(tombstone.record.record_id).record.status == tombstone.record.status
 
     def _clean_domain(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
-        asked = encode(build_question(tombstone, self.ledger, self.here))
+        question = encode(build_question(tombstone, self.ledger, self.here))
         self.ledger.witness.report_event(tombstone.record, "cleanup.started", self.by)
-        work = {"host_id": self.here.host_id, "uris": dict(self.uris), "domains": [asked], "storage": self.storage}
+        work = {"host_id": self.here.host_id, "uris": dict(self.uris), "domains": [question], "storage": self.storage}
         answer = decode(_CleanAnswer, self.phase("clean", work))
         plan = answer.plan
         if plan.kind == ALARM:

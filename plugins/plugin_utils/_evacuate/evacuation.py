@@ -74,10 +74,10 @@ class Evacuation:
         self._select_domains()
         self.damaged = self.context.ledger.damaged_domains()
         uris = list_libvirt_uris(self.context.settings, self.entries, self.context.target_host, self.source)
-        asked = self._build_probe(uris)
+        question = self._build_probe(uris)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             silence = pool.submit(self.proofs.check_silence)
-            seen = decode(SurvivorView, self.context.phase("look", asked))
+            seen = decode(SurvivorView, self.context.phase("look", question))
             self.silence = silence.result()
         # When the source was last silent; the agent is queried later.
         self.silent_at = time.monotonic()
@@ -176,8 +176,8 @@ class Evacuation:
             job.rejoin = True
             self._keep_error(job, lambda job: reservation.rejoin_record(job, []))
         DomainStarter(self.context, self.proofs, {}, str(self.here.host_id), self._all_tokens()).settle_begun([job for job in begun if job.is_open])
-        told = [f"{job.name} is '{job.record.status}'" for job in begun if job.record]
-        settled = f" The evacuations that an earlier run had started here were settled: {', '.join(told)}."
+        statuses = [f"{job.name} is '{job.record.status}'" for job in begun if job.record]
+        settled = f" The evacuations that an earlier run had started here were settled: {', '.join(statuses)}."
         changed = any(job.changed for job in begun)
         return SourceAnswers(refusal.message + settled, refusal.next_step, changed=changed, evacuations=[encode(job.record) for job in begun if job.record])
 
@@ -234,8 +234,8 @@ class Evacuation:
 
     def _host_ids(self, answers: Mapping[str, HostAnswer]) -> dict[str, str]:
         """Return the IDs of hosts from their own facts, if these have the UUID that answered."""
-        told = {name: host_of(self.context.settings.fresh_facts(name) or {}) for name, answer in answers.items() if answer.answered}
-        return {name: host.host_id for name, host in told.items() if host.host_id and host.host_uuid == answers[name].host_uuid}
+        fresh_hosts = {name: host_of(self.context.settings.fresh_facts(name) or {}) for name, answer in answers.items() if answer.answered}
+        return {name: host.host_id for name, host in fresh_hosts.items() if host.host_id and host.host_uuid == answers[name].host_uuid}
 
     def _check_no_twin(self) -> None:
         """Raise L(Unsafe) if a host with fresh facts claims to be the source, under any name."""

@@ -159,8 +159,8 @@ class FleetAnswers:
         if strange:
             raise InvalidArgument(f"accept_silent names {', '.join(strange)}, which are neither in the inventory nor in the ledger.", "Nothing was started.")
         silent = {name: why for name in self.answers if not self._is_source(name) and (why := self._why_silent(name))}
-        asked = {where.host for where in places} | {entry.name for entry in self.entries if _is_any_of(entry, places)}
-        refused = {name: why for name, why in silent.items() if name not in accepted and name not in asked}
+        needing_evidence = {where.host for where in places} | {entry.name for entry in self.entries if _is_any_of(entry, places)}
+        refused = {name: why for name, why in silent.items() if name not in accepted and name not in needing_evidence}
         if refused:
             raise Unsafe(
                 f"{', '.join(refused)} did not answer, and a domain of {self.source.name} could run there: {' '.join(refused.values())}",

@@ -310,19 +310,19 @@ def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -
 def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment]) -> SurvivingHosts:
     settings, entries = run.context.settings, run.entries
     known_since = {name: settings.facts_since(name, since) if since else None for name in settings.fleet()}
-    facts = {name: told or settings.fresh_facts(name) for name, told in known_since.items() if name != run.source.name}
+    facts = {name: answer or settings.fresh_facts(name) for name, answer in known_since.items() if name != run.source.name}
     facts[run.context.target_host] = run.seen.facts
     silent = [f"{name} ({settings.why_stale(name)})" for name in names if not facts.get(name)]
     if silent:
         raise InvalidArgument(f"The facts that a plan needs are missing: {', '.join(silent)}.", "Run kvmfleet.migration.host_facts there first.")
     known = {name: gathered for name, gathered in facts.items() if gathered}
     records = list(run.context.ledger.list_records(unsettled_only=True))
-    told = {name: read_facts(gathered) for name, gathered in known.items()}
+    all_facts = {name: read_facts(gathered) for name, gathered in known.items()}
     states = {
         name: HostState.from_facts(name, host, records, find_entry(entries, name, host.host_uuid or None, host.host_id or None), settings.scheduler(name))
-        for name, host in told.items()
+        for name, host in all_facts.items()
     }
-    hosts = {name: told[name] for name in names}
+    hosts = {name: all_facts[name] for name in names}
     ids = {name: _host_id_of(entries, name, host) for name, host in hosts.items()}
     present = {name: frozenset(domain.uuid for domain in host.domains or ()) for name, host in hosts.items()}
     return SurvivingHosts(states, ids, present, {job.uuid: name for job in run.jobs for name, host in hosts.items() if _has_begun(job, host, ids[name])})

@@ -57,8 +57,8 @@ def build_request(job: EvacuationJob) -> Request:
 
 def judge_target_host(job: EvacuationJob, view: FleetView, uri: str, cpu: t.Optional[JsonObject], force: bool) -> Verdict:
     """Return the verdict on the host that the task runs on, from the ledger as it is now."""
-    asked = replace(NOT_SURVEYED, cpu={uri: decode(CpuVerdict, cpu)} if cpu else {})
-    fleet = view.build_fleet(asked, job.uuid, {view.source: uri})
+    surveyed = replace(NOT_SURVEYED, cpu={uri: decode(CpuVerdict, cpu)} if cpu else {})
+    fleet = view.build_fleet(surveyed, job.uuid, {view.source: uri})
     return check_host(build_request(job), fleet.states[view.source], fleet, filters_for(job), force)
 
 

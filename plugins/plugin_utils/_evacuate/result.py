@@ -188,10 +188,10 @@ def judge_domains(request: VerifyRequest) -> EvacuationResult:
     refused = [FailedDomain(one.uuid, one.name, one.reason or "") for one in plan.refused or ()]
     uncovered = [FailedDomain(one.uuid, one.name, one.reason, one.reasons) for one in plan.uncovered or ()]
     failed = [*refused, *uncovered, *_list_failures(request)]
-    told = {entry.uuid for entry in evacuated} | {entry.uuid for entry in failed}
+    judged = {entry.uuid for entry in evacuated} | {entry.uuid for entry in failed}
     return EvacuationResult(
         evacuated=tuple(evacuated),
-        failed=(*failed, *_list_missed(request, told)),
+        failed=(*failed, *_list_missed(request, judged)),
         not_selected=plan.not_selected,
         lost_until_return=plan.lost_until_return,
         unaccounted=plan.unaccounted,
@@ -210,10 +210,10 @@ def _list_failures(request: VerifyRequest) -> list[FailedDomain]:
     return [FailedDomain(failure.uuid, failure.domain, failure.msg) for result in request.started for failure in result.failures or ()]
 
 
-def _list_missed(request: VerifyRequest, told: Collection[str]) -> list[FailedDomain]:
+def _list_missed(request: VerifyRequest, judged: Collection[str]) -> list[FailedDomain]:
     """Return the domains of survivors that failed as a whole."""
     names = request.plan.domain_names()
-    missed = dict.fromkeys(uuid for uuids in (request.plan.shares or {}).values() for uuid in uuids if uuid not in told)
+    missed = dict.fromkeys(uuid for uuids in (request.plan.shares or {}).values() for uuid in uuids if uuid not in judged)
     return [FailedDomain(uuid, names[uuid], request.problems) for uuid in missed]
 
 

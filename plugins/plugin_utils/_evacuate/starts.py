@@ -150,9 +150,9 @@ class DomainStarter:
             "host_id": self.host_id,
             "elsewhere": encode(peers),
         }
-        told = decode(_StartAnswer, self.context.phase("start", work))
+        answer = decode(_StartAnswer, self.context.phase("start", work))
         self._stop_if_orphaned()
-        return {result.uuid: result for result in told.results}, told.elsewhere
+        return {result.uuid: result for result in answer.results}, answer.elsewhere
 
     def _stop_if_orphaned(self) -> None:
         """Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the records."""

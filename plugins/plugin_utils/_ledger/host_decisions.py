@@ -123,10 +123,10 @@ def _find_candidate(ledger: Ledger, identity: HostIdentity) -> t.Optional[Docume
     return found or find_entry_by_uuid(ledger, identity) or ledger.find_host(name=identity.name)
 
 
-def _make_adoption(ledger: Ledger, found: Document, identity: HostIdentity, said: t.Mapping[str, str]) -> Adoption:
+def _make_adoption(ledger: Ledger, found: Document, identity: HostIdentity, decision: t.Mapping[str, str]) -> Adoption:
     before, now = found.host, utc_now()
     identified = replace(with_identity(before, identity), host_id=before.host_id or identity.host_id, discarded=ABSENT)
-    note: JsonObject = {"at": now, **said, "before": _shown_identity(before), "after": _shown_identity(identified)}
+    note: JsonObject = {"at": now, **decision, "before": _shown_identity(before), "after": _shown_identity(identified)}
     after = replace(identified, adopted=(*(before.adopted or ()), note))
     others = [document for document in ledger.list_hosts() if _is_other_of_name(document.host, after)]
     renamed = [(other, replace(other.host, name=f"{other.host.name} (until {now})")) for other in others]
@@ -159,7 +159,7 @@ def closing_status(record: MoveRecord) -> str:
 REASON_SOURCE_DISCARDED = "source_discarded"
 
 
-def settle_record(stored: Stored, status: str, said: str, by: str) -> MoveRecord | None:
+def settle_record(stored: Stored, status: str, statement: str, by: str) -> MoveRecord | None:
     """Return the record with the status that a person gives it, None if it already has that status.
 
     Raises L(InvalidState) for a record that can still be settled by querying the hosts, or is closed; L(InvalidArgument) for a status that it cannot get.
@@ -177,23 +177,23 @@ def settle_record(stored: Stored, status: str, said: str, by: str) -> MoveRecord
     if not may_follow(record.type, record.status, status):
         raise InvalidArgument(f"{_capitalized_description(record)} cannot become '{status}' from '{record.status}'.", "Nothing was changed.")
     reason = REASON_SOURCE_DISCARDED if is_discarded else s.REASON_OPERATOR if status == s.CANCELLED else None
-    return _settled_by_person(record, status, said, by, reason)
+    return _settled_by_person(record, status, statement, by, reason)
 
 
-def list_discarded(ledger: Ledger, host_id: str | None, said: str, by: str) -> Iterator[tuple[Stored, MoveRecord]]:
+def list_discarded(ledger: Ledger, host_id: str | None, statement: str, by: str) -> Iterator[tuple[Stored, MoveRecord]]:
     """Yield the records that withhold a host which will not return, each as read and as changed."""
     for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE, s.PRE_MIGRATING, s.ERROR]):
         if host_id and (is_done_from(record, host_id) or is_given_up_to(record, host_id)):
             stored = ledger.read_record(record.record_id)
-            yield stored, _settled_by_person(stored.record, closing_status(stored.record), said, by, REASON_SOURCE_DISCARDED)
+            yield stored, _settled_by_person(stored.record, closing_status(stored.record), statement, by, REASON_SOURCE_DISCARDED)
 
 
 def _is_superseded(record: MoveRecord) -> bool:
     return bool(record.status == s.PRE_MIGRATING and record.superseded_by)
 
 
-def _settled_by_person(record: MoveRecord, status: str, said: str, by: str, reason: str | None) -> MoveRecord:
-    return record.advance(status, by, f"Settled by a person: {said}", reason)
+def _settled_by_person(record: MoveRecord, status: str, statement: str, by: str, reason: str | None) -> MoveRecord:
+    return record.advance(status, by, f"Settled by a person: {statement}", reason)
 
 
 def _capitalized_description(record: MoveRecord) -> str:

@@ -32,8 +32,8 @@ HOW_TO_SET_UUID = (
 
 def host_ref_from_facts(ledger: t.Optional[Ledger], name: str, facts: JsonObject) -> HostRef:
     """Return the host that these facts are of. One whose own ID could not be read is looked up in the ledger by libvirt's UUID."""
-    told = host_of(facts)
-    host_id, host_uuid = told.host_id, told.host_uuid
+    reported = host_of(facts)
+    host_id, host_uuid = reported.host_id, reported.host_uuid
     if not host_id and host_uuid and ledger is not None:
         host_id = find_host_id(list_entries(ledger), name, host_uuid)
     return HostRef(name, host_id or None, host_uuid or None)

@@ -74,34 +74,34 @@ def read_remembered(document: JsonObject) -> RememberedMove:
     return decode(RememberedMove, document)
 
 
-def find_missing_records(ledger: t.Optional[Ledger], told: Remembered) -> list[RememberedMove]:
+def find_missing_records(ledger: t.Optional[Ledger], reports: Remembered) -> list[RememberedMove]:
     """Return the moves that hosts remember and the ledger lacks, or of which it has an older state than any crash can explain.
 
     A move or evacuation raises its domain's generation in the ledger before a host receives it. A ledger with neither the record nor its generation was
     therefore set back; if it has since given the generation to another record, it has found the domain by itself.
 
-    :arg told: what each host remembers, by its name; None if that is unknown.
+    :arg reports: what each host remembers, by its name; None if that is unknown.
     """
     if ledger is None:
         return []
     comparison = _Comparison(ledger)
-    return [comparison.with_status(one) for one in _records_of_ledger(ledger, told) if comparison.is_behind(one)]
+    return [comparison.with_status(one) for one in _records_of_ledger(ledger, reports) if comparison.is_behind(one)]
 
 
-def find_left_behind(ledger: Ledger, told: Remembered, host_id: t.Optional[str]) -> list[RememberedMove]:
+def find_left_behind(ledger: Ledger, reports: Remembered, host_id: t.Optional[str]) -> list[RememberedMove]:
     """Return the evacuations away from a host that others remember and the ledger does not, unless the domain has returned since.
 
     The ledger may have the current location of a domain from other sources, but it no longer knows what is left of the domain on that host.
     """
-    away = [one for one in _records_of_ledger(ledger, told) if one.type == s.EVACUATION and host_id and one.source.host_id == host_id]
+    away = [one for one in _records_of_ledger(ledger, reports) if one.type == s.EVACUATION and host_id and one.source.host_id == host_id]
     comparison = _Comparison(ledger)
     return [comparison.with_status(one) for one in away if comparison.is_behind(one) or comparison.may_have_left_a_copy(one)]
 
 
-def _records_of_ledger(ledger: Ledger, told: Remembered) -> list[RememberedMove]:
+def _records_of_ledger(ledger: Ledger, reports: Remembered) -> list[RememberedMove]:
     """Return the records of this ledger that hosts remember, each once, with the host in C(remembered_by)."""
     found = dict[str, RememberedMove]()
-    for host, records in told:
+    for host, records in reports:
         for one in records or ():
             if one.get("ledger_id") == ledger.ledger_id:
                 move = dataclasses.replace(read_remembered(one), remembered_by=host)
@@ -200,24 +200,24 @@ def _next_step(one: RememberedMove) -> str:
     )
 
 
-def restore_record(told: JsonObject, status: str, host: str, said: str, by: str) -> tuple[MoveRecord, MoveRecord]:
+def restore_record(recalled: JsonObject, status: str, host: str, statement: str, by: str) -> tuple[MoveRecord, MoveRecord]:
     """Return the record as it is restored to the ledger, and as it is then settled.
 
     Raises L(InvalidState) while the host still acts on it, L(InvalidArgument) for an impossible status.
 
-    :arg told: C(record) and C(watched), as the host remembers them.
+    :arg recalled: C(record) and C(watched), as the host remembers them.
     :arg host: the host that remembers it.
     """
-    known = read_record(told["record"])
+    known = read_record(recalled["record"])
     # Only the ledger knew how an evacuation ended.
-    if told["watched"] or (known.type == s.LIVE_MIGRATION and known.status not in s.FINAL):
+    if recalled["watched"] or (known.type == s.LIVE_MIGRATION and known.status not in s.FINAL):
         raise InvalidState(f"The host {host} remembers {describe_record(known)} as '{known.status}'.", "Wait for its end there. Nothing was changed.")
     if not may_follow(known.type, s.ERROR, status):
         raise InvalidArgument(f"The record {known.id} cannot become '{status}'.", "Nothing was changed.")
     reason = known.reason if known.status == status else s.REASON_OPERATOR if status == s.CANCELLED else None
     noted = known.note("restored", by, f"The ledger did not have it any more. It is what {host} remembers.")
     before = dataclasses.replace(noted, status=s.ERROR, reason=None)
-    return before, before.advance(status, by, f"Settled by a person: {said}", reason)
+    return before, before.advance(status, by, f"Settled by a person: {statement}", reason)
 
 
 def write_restored(ledger: Ledger, stored: t.Optional[Stored], before: MoveRecord, after: MoveRecord) -> MoveRecord:

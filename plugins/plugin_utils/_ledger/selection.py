@@ -112,9 +112,9 @@ class Selection:
     @functools.cached_property
     def prefilter(self) -> PreFilter:
         """The test that excludes most records before they are parsed."""
-        asked = ((search_texts("type", self.types), self.types), (search_texts("status", self.statuses), self.statuses))
+        kinds = ((search_texts("type", self.types), self.types), (search_texts("status", self.statuses), self.statuses))
         named = ((search_texts("", [name]), name) for name in (self.domain, self.host) if name is not None)
-        return PreFilter(tuple(texts for texts, given in (*asked, *named) if given is not None), self.since, self.until)
+        return PreFilter(tuple(texts for texts, given in (*kinds, *named) if given is not None), self.since, self.until)
 
     def matches(self, record: MoveRecord) -> bool:
         """Whether the record meets all conditions."""

@@ -38,15 +38,15 @@ class _WaitingMove:
 
     :arg patience_seconds: how long it waits after this run has a free slot for it; 0 means no limit.
     :arg since: when it began to wait, by the monotonic clock.
-    :arg said_at: when the wait was last written to the ledger.
+    :arg reported_at: when the wait was last written to the ledger.
     """
 
     mirror: RecordMirror
     limits: MoveLimits
     patience_seconds: int
     since: float | None = None
-    said_at: float = 0.0
-    said: str = ""
+    reported_at: float = 0.0
+    reason: str = ""
 
 
 class AdmissionQueue:
@@ -104,7 +104,7 @@ class AdmissionQueue:
         except KvmfleetError as error:
             # Without the ledger no new move begins, and running moves are still followed.
             for waiting in ready:
-                waiting.said = f"the ledger is unavailable, so no move is admitted. {error.message.rstrip('.')}"
+                waiting.reason = f"the ledger is unavailable, so no move is admitted. {error.message.rstrip('.')}"
         for waiting in ready:
             self._end_if_overdue(waiting)
 
@@ -137,7 +137,7 @@ class AdmissionQueue:
 
     def _admit_move(self, waiting: _WaitingMove) -> None:
         mirror, seconds = waiting.mirror, self._clock() - t.cast(float, waiting.since)
-        why = f"It had waited {seconds:.0f} s for its turn." if waiting.said else ""
+        why = f"It had waited {seconds:.0f} s for its turn." if waiting.reason else ""
         mirror.write_record(mirror.record.drop_turn().advance(s.PREPARING, self._by, why))
         # If another process has written the record in the meantime, the mirror now has its version.
         if mirror.record.status == s.PREPARING:
@@ -146,10 +146,10 @@ class AdmissionQueue:
 
     def _report_waiting(self, waiting: _WaitingMove, full: Sequence[FullLimit]) -> None:
         """Write to the ledger that the move waits, and for what, so that later moves wait behind it, and people see the reason."""
-        said, now = "; ".join(map(str, full)), self._clock()
-        if now - waiting.said_at < HEARTBEAT_SECONDS and waiting.said:
+        reason, now = "; ".join(map(str, full)), self._clock()
+        if now - waiting.reported_at < HEARTBEAT_SECONDS and waiting.reason:
             return
-        waiting.said, waiting.said_at = said, now
+        waiting.reason, waiting.reported_at = reason, now
         waiting.mirror.write_record(waiting.mirror.record.note_turn(self._make_turn(waiting, now)))
 
     def _make_turn(self, waiting: _WaitingMove, now: float) -> Turn:
@@ -160,14 +160,14 @@ class AdmissionQueue:
             since=_format_time(at - datetime.timedelta(seconds=seconds)),
             until=_format_time(until) if until else None,
             seen_at=_format_time(at),
-            waits_for=waiting.said,
+            waits_for=waiting.reason,
         )
 
     def _end_if_overdue(self, waiting: _WaitingMove) -> None:
         key = waiting.mirror.record.record_id
         seconds = self._clock() - t.cast(float, waiting.since)
         if key in self._waiting and waiting.patience_seconds and seconds >= waiting.patience_seconds:
-            self._ended[key] = f"It waited {waiting.patience_seconds} s for its turn, and nothing was started: {waiting.said}."
+            self._ended[key] = f"It waited {waiting.patience_seconds} s for its turn, and nothing was started: {waiting.reason}."
             del self._waiting[key]
 
 

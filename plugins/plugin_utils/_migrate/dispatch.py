@@ -115,9 +115,9 @@ class Dispatcher:
 
     def dispatch_jobs(self, view: FleetView, jobs: list[MoveJob]) -> None:
         """Run each job until its move ends or fails."""
-        booking = Reservations(self._context, view)
+        reservations = Reservations(self._context, view)
         for job in jobs:
-            run_guarded(job, lambda job: self._open_job(view, job, booking))
+            run_guarded(job, lambda job: self._open_job(view, job, reservations))
         self._start_watchers([job for job in jobs if job.order])
         followed = [job for job in jobs if job.mirror and not job.error]
         for attempt in range(MAX_ADOPTIONS + 1):
@@ -129,17 +129,17 @@ class Dispatcher:
             self._start_watchers(orphans)
             followed = orphans
 
-    def _open_job(self, view: FleetView, job: MoveJob, booking: Reservations) -> None:
+    def _open_job(self, view: FleetView, job: MoveJob, reservations: Reservations) -> None:
         self._follower.stop_if_orphaned()
         context, decision = self._context, job.decision
         if isinstance(decision, d.AlreadyThere):
             job.record = find_arrival(context, view.survey, job, decision)
         elif isinstance(decision, d.Start):
             check_hypervisors(context, view.survey, job, decision.candidates)
-            job.mirror = RecordMirror(context.ledger, booking.reserve_destination(job, decision), owner=True)
+            job.mirror = RecordMirror(context.ledger, reservations.reserve_destination(job, decision), owner=True)
             job.order = make_order(context, job, adopt=False)
         elif isinstance(decision, d.AdoptForeign):
-            job.mirror = RecordMirror(context.ledger, booking.adopt_foreign(job, decision.host), owner=True)
+            job.mirror = RecordMirror(context.ledger, reservations.adopt_foreign(job, decision.host), owner=True)
             job.order = make_order(context, job, adopt=True)
         elif isinstance(decision, d.Conclude):
             job.mirror = RecordMirror(context.ledger, decision.stored, owner=True)
@@ -190,9 +190,9 @@ class Dispatcher:
 
     def _warn_of_session(self, warning: str | None) -> None:
         """Warn once that the watcher could not leave the login session on its host."""
-        told = f"{self._context.source.name}: {warning}"
-        if warning and told not in self._context.warnings:
-            self._context.warnings.append(told)
+        text = f"{self._context.source.name}: {warning}"
+        if warning and text not in self._context.warnings:
+            self._context.warnings.append(text)
 
     def _keep_start_error(self, job: MoveJob, error: KvmfleetError) -> None:
         """Keep the error, and close the record of a move of ours that certainly was not started."""

@@ -48,9 +48,9 @@ def fill_facts(seen: HostFacts, own: HostFacts | None) -> HostFacts:
         # The host's own probe has precedence over a derived value.
         missing = facts.missing_traits if own.missing_traits is ABSENT else own.missing_traits
         facts = replace(facts, traits=own.traits, missing_traits=missing)
-    told = {*(facts.traits or ()), *(facts.missing_traits or ())}
+    determined = {*(facts.traits or ()), *(facts.missing_traits or ())}
     open_before = {*(seen.unverified or ()), *(own.unverified or ())}
-    return replace(facts, unverified=tuple(sorted(what for what in open_before if what not in told and not _is_known(facts, what))))
+    return replace(facts, unverified=tuple(sorted(what for what in open_before if what not in determined and not _is_known(facts, what))))
 
 
 def _read_facts(gathered: JsonObject | None) -> HostFacts | None:

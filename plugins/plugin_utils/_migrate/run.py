@@ -47,7 +47,7 @@ def survey_moves(context: RunContext, requests: t.Sequence[MoveRequest]) -> tupl
     uris = {host: uri for request in requests for host, uri in request.uris.items()}
     view = FleetView(context.ledger, context.settings, context.source.name, survey, uris, arrivals, frozenset(uuids))
     context.missing = find_missing_records(context.ledger, view.remembered_moves())
-    context.warnings += [told for told in map(missing_text, context.missing) if told not in context.warnings]
+    context.warnings += [text for text in map(missing_text, context.missing) if text not in context.warnings]
     for job in jobs:
         run_guarded(job, lambda job: _decide_job(context, view, job))
     view.check_settings({host for job in jobs if isinstance(job.decision, d.Start) for host in job.decision.candidates})
@@ -98,9 +98,9 @@ class MoveRun:
         """Return what L(run_moves) would do, with the records it would write. Changes nothing."""
         context = self._context
         view, jobs = survey_moves(context, requests)
-        booking = Reservations(context, view)
+        reservations = Reservations(context, view)
         for job in jobs:
-            run_guarded(job, lambda job: self._predict_one(view, job, booking))
+            run_guarded(job, lambda job: self._predict_one(view, job, reservations))
         return jobs
 
     def run_moves(self, requests: list[MoveRequest]) -> list[MoveJob]:
@@ -131,11 +131,11 @@ class MoveRun:
             conclude_job(job)
         return jobs
 
-    def _predict_one(self, view: FleetView, job: MoveJob, booking: Reservations) -> None:
+    def _predict_one(self, view: FleetView, job: MoveJob, reservations: Reservations) -> None:
         context, decision = self._context, job.decision
         if isinstance(decision, d.Start):
             check_hypervisors(context, view.survey, job, decision.candidates)
-            job.record = booking.predict_record(job, decision)
+            job.record = reservations.predict_record(job, decision)
             job.moved = True
         elif isinstance(decision, d.Conclude):
             job.record = decision.record

@@ -110,8 +110,8 @@ def _poll_command(run_id: str, counter: int, watchers: t.Mapping[str, Watcher], 
 
 def _turns_command(run_id: str, turns: AdmissionAnswers) -> str:
     """Return the command that replaces the file of admissions in one step: a watcher reads the old one or the new one."""
-    name, told = shlex.quote(f"{run_id}.turns"), shlex.quote(json.dumps(turns, separators=(",", ":")))
-    return f"printf %s {told} > {name}.new && mv {name}.new {name}"
+    name, content = shlex.quote(f"{run_id}.turns"), shlex.quote(json.dumps(turns, separators=(",", ":")))
+    return f"printf %s {content} > {name}.new && mv {name}.new {name}"
 
 
 def _wait_command(pids: t.Sequence[int]) -> str:

@@ -95,7 +95,7 @@ class Presence:
         self._gone_after = gone_after_seconds
         self._heard_at = now
         self._there = False
-        self._told = False
+        self._is_reported = False
         self._why = "it has not answered yet"
         self._tries = 0
         self._next_try = now
@@ -103,9 +103,9 @@ class Presence:
     def note_answer(self, now: float) -> t.Optional[float]:
         """Note an answer; return how many seconds the host was silent if it was reported as gone."""
         silent = now - self._heard_at
-        told, self._told = self._told, False
+        was_reported, self._is_reported = self._is_reported, False
         self._there, self._heard_at, self._tries = True, now, 0
-        return silent if told else None
+        return silent if was_reported else None
 
     def note_loss(self, now: float, why: str, silent_seconds: float = 0.0) -> None:
         """Note a lost connection; the next try comes soon.
@@ -132,9 +132,9 @@ class Presence:
     def report_gone(self, now: float) -> t.Optional[tuple[str, float]]:
         """Return why and for how many seconds the host was silent, if that has to be reported now."""
         silent = now - self._heard_at
-        if self._there or self._told or silent < self._gone_after:
+        if self._there or self._is_reported or silent < self._gone_after:
             return None
-        self._told = True
+        self._is_reported = True
         return self._why, silent
 
 

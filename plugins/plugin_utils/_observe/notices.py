@@ -156,17 +156,17 @@ class Notices(Witness):
     def finish(self) -> list[str]:
         """Stop sending after a bounded wait; return warnings about unsent notices."""
         unsent = self._sender.finish(self._config.wait_seconds)
-        receiver, told = self._config.receiver, list(self._warnings)
+        receiver, warnings = self._config.receiver, list(self._warnings)
         if unsent:
             kept = f"They are kept in {self._spool.path}, and the next task tries again" if self._spool else "They are lost: there is no folder to keep them"
-            told.append(f"Notices that were not sent to {receiver}: {unsent} ({self._sender.failure or 'it has not answered yet'}). {kept}.")
+            warnings.append(f"Notices that were not sent to {receiver}: {unsent} ({self._sender.failure or 'it has not answered yet'}). {kept}.")
         if self._sender.refused:
-            told.append(f"Notices that {receiver} refused: {len(self._sender.refused)} ({self._sender.refused[-1]}). They are not sent again.")
+            warnings.append(f"Notices that {receiver} refused: {len(self._sender.refused)} ({self._sender.refused[-1]}). They are not sent again.")
         if self._spool:
             if self._spool.dropped:
-                told.append(f"Notices for {receiver} that were too old, too many or damaged, and are dropped: {self._spool.dropped}.")
+                warnings.append(f"Notices for {receiver} that were too old, too many or damaged, and are dropped: {self._spool.dropped}.")
             self._spool.close()
-        return told
+        return warnings
 
     def _open_spool(self, folder: str) -> Spool | None:
         try:

@@ -145,7 +145,7 @@ def sort_moves_back(host: str, displaced: Iterable[DisplacedDomain], facts: Fact
     moves: list[MoveBack] = []
     skipped: list[DomainVerdict] = []
     for domain in displaced:
-        known = {name: found for name, told in facts.items() if told and (found := told.find_domain(domain.uuid))}
+        known = {name: found for name, host_facts in facts.items() if host_facts and (found := host_facts.find_domain(domain.uuid))}
         active = sorted(name for name, found in known.items() if found.active)
         if len(active) == 1 and active != [host]:
             moves.append(MoveBack(domain.uuid, domain.name, active[0]))

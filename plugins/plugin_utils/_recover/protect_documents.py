@@ -73,20 +73,20 @@ class Judgement:
     changed: tuple[str, ...] = ()
 
 
-def judge_domain(said: SavedDomain, inputs: ProtectInputs, here: HostRef, by: str) -> Judgement:
+def judge_domain(reported: SavedDomain, inputs: ProtectInputs, here: HostRef, by: str) -> Judgement:
     """Return the decision about a domain that its host has reported.
 
-    :arg said: with the hosts that see its disks and files.
+    :arg reported: with the hosts that see its disks and files.
     :arg here: the host.
     """
-    alarm = _double_run_alarm(said, inputs, here)
+    alarm = _double_run_alarm(reported, inputs, here)
     if alarm:
         return Judgement(CONFLICT, alarm)
-    before = inputs.documents[said.uuid].domain if said.uuid in inputs.documents else None
-    hosts = _find_possible_hosts(said, inputs, here, before)
+    before = inputs.documents[reported.uuid].domain if reported.uuid in inputs.documents else None
+    hosts = _find_possible_hosts(reported, inputs, here, before)
     if hosts is None:
-        return Judgement(SKIPPED, _elsewhere_text(said, inputs, here, before))
-    return _build_document(said, here, by, before, hosts)
+        return Judgement(SKIPPED, _elsewhere_text(reported, inputs, here, before))
+    return _build_document(reported, here, by, before, hosts)
 
 
 def find_missing(inputs: ProtectInputs, here: HostRef, present: t.Collection[str]) -> list[DomainEntry]:
@@ -98,15 +98,15 @@ def find_missing(inputs: ProtectInputs, here: HostRef, present: t.Collection[str
     ]
 
 
-def _double_run_alarm(said: SavedDomain, inputs: ProtectInputs, here: HostRef) -> str:
+def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, here: HostRef) -> str:
     """Return why a domain that is active here may also be active elsewhere; empty if nothing indicates that."""
-    if not said.active:
+    if not reported.active:
         return ""
-    record, tombstone = inputs.unsettled.get(said.uuid), inputs.tombstones.get(said.uuid)
-    what = f"Domain {said.name} is active on {here.host}, but "
+    record, tombstone = inputs.unsettled.get(reported.uuid), inputs.tombstones.get(reported.uuid)
+    what = f"Domain {reported.name} is active on {here.host}, but "
     if record is not None and not _may_be_active(record, here):
         return f"{what}{describe_record(record)} is unsettled ('{record.status}') and assigns it to another host. It was not saved. {_STOP_ONE_COPY}"
-    document = inputs.documents.get(said.uuid)
+    document = inputs.documents.get(reported.uuid)
     if record is None and tombstone is not None and document is not None and not document.domain.includes_host(here):
         started = tombstone.destination.host
         return f"{what}{describe_record(tombstone)} is 'done': it was started on {started} and may run twice. It was not saved. {_STOP_ONE_COPY}"
@@ -119,47 +119,47 @@ def _may_be_active(record: MoveRecord, here: HostRef) -> bool:
     return record.source.is_same(here) and not (record.type == s.EVACUATION and record.status != s.ACCEPTED)
 
 
-def _find_possible_hosts(said: SavedDomain, inputs: ProtectInputs, here: HostRef, before: t.Optional[DomainEntry]) -> t.Optional[tuple[HostRef, ...]]:
+def _find_possible_hosts(reported: SavedDomain, inputs: ProtectInputs, here: HostRef, before: t.Optional[DomainEntry]) -> t.Optional[tuple[HostRef, ...]]:
     """Return where the domain may be, or None if its definition here is a leftover."""
     known = before.possible_hosts if before else ()
-    if said.uuid in inputs.unsettled:
-        record = inputs.unsettled[said.uuid]
-        return (known or (here,)) if said.active or record.source.is_same(here) else None
+    if reported.uuid in inputs.unsettled:
+        record = inputs.unsettled[reported.uuid]
+        return (known or (here,)) if reported.active or record.source.is_same(here) else None
     # The host is authoritative for its running domains, whatever was done outside the ledger.
-    if said.active or before is None or not known:
+    if reported.active or before is None or not known:
         return (here,)
     return tuple(here if host.is_same(here) else host for host in known) if before.includes_host(here) else None
 
 
-def _elsewhere_text(said: SavedDomain, inputs: ProtectInputs, here: HostRef, before: t.Optional[DomainEntry]) -> str:
-    record = inputs.unsettled.get(said.uuid)
+def _elsewhere_text(reported: SavedDomain, inputs: ProtectInputs, here: HostRef, before: t.Optional[DomainEntry]) -> str:
+    record = inputs.unsettled.get(reported.uuid)
     if record is not None:
         return f"{describe_record(record)} is under way"
     names = ", ".join(str(host.host) for host in (before.possible_hosts if before else ()))
     return f"according to the ledger it is on {names}: the inactive definition on {here.host} is left over. Started here, it would be recorded on this host"
 
 
-def _build_document(said: SavedDomain, here: HostRef, by: str, before: t.Optional[DomainEntry], hosts: tuple[HostRef, ...]) -> Judgement:
+def _build_document(reported: SavedDomain, here: HostRef, by: str, before: t.Optional[DomainEntry], hosts: tuple[HostRef, ...]) -> Judgement:
     old: JsonObject = (before.protected or {}) if before else {}
     now = utc_now()
-    told = {
+    values = {
         "files": [],
-        **encode(said),
-        "request": _with_proof(encode(said.request), said.disks),
-        "state": said.state or old.get("state") or ("running" if said.active else "shut off"),
+        **encode(reported),
+        "request": _with_proof(encode(reported.request), reported.disks),
+        "state": reported.state or old.get("state") or ("running" if reported.active else "shut off"),
     }
-    kept = {key: told[key] for key in KEPT_KEYS}
+    kept = {key: values[key] for key in KEPT_KEYS}
     changed = [key for key in KEPT_KEYS if key not in old or _comparable_value(key, old[key]) != _comparable_value(key, kept[key])]
     saved_on = before.saved.host if before and before.saved else None
     changed += ["host"] if not saved_on or _lasting_ref(saved_on) != _lasting_ref(here) else []
-    changed += ["name"] if before is None or before.name != said.name else []
+    changed += ["name"] if before is None or before.name != reported.name else []
     changed += ["possible_hosts"] if before is None or list(map(_lasting_ref, before.possible_hosts)) != list(map(_lasting_ref, hosts)) else []
     if before is not None and not changed:
         return Judgement(UNCHANGED, entry=before)
     since = old["state_at"] if old.get("state_at") and "state" not in changed else now
     protected = {"origin": None, **old, **kept, "at": now, "by": by, "host": encode(here), "state_at": since}
-    base = before or DomainEntry(said.uuid, said.name, hosts, last_record=None)
-    entry = dataclasses.replace(base, name=said.name, possible_hosts=hosts, protected=protected, updated_at=now)
+    base = before or DomainEntry(reported.uuid, reported.name, hosts, last_record=None)
+    entry = dataclasses.replace(base, name=reported.name, possible_hosts=hosts, protected=protected, updated_at=now)
     return Judgement(SAVED, entry=entry, changed=tuple(changed))
 
 

@@ -227,10 +227,10 @@ class DomainSaver:
                 return
         outcome.skipped += [SkippedDomain(domain.uuid, domain.name, "its document is being changed by others; the next run saves it") for domain in late]
 
-    def _save_domain(self, said: SavedDomain, known: ProtectInputs, outcome: ProtectOutcome) -> bool:
+    def _save_domain(self, reported: SavedDomain, known: ProtectInputs, outcome: ProtectOutcome) -> bool:
         """Judge one domain and write it; return false if another process wrote its document since it was read."""
         host_id = self.here.host_id
-        domain = replace(said, disks=prove_images(said.disks, host_id, known.hosts), files=prove_images(said.files or (), host_id, known.hosts))
+        domain = replace(reported, disks=prove_images(reported.disks, host_id, known.hosts), files=prove_images(reported.files or (), host_id, known.hosts))
         judgement = judge_domain(domain, known, self.here, self.by)
         entry = judgement.entry
         if judgement.kind == SAVED and entry and self.write and self.ledger and not self._write_document(self.ledger, known, entry):
@@ -252,8 +252,8 @@ class DomainSaver:
             return False
         return True
 
-    def _add_to_outcome(self, said: SavedDomain, known: ProtectInputs, judgement: Judgement, outcome: ProtectOutcome) -> None:
-        uuid, name, entry = said.uuid, said.name, judgement.entry
+    def _add_to_outcome(self, reported: SavedDomain, known: ProtectInputs, judgement: Judgement, outcome: ProtectOutcome) -> None:
+        uuid, name, entry = reported.uuid, reported.name, judgement.entry
         if judgement.kind == CONFLICT:
             outcome.conflicts.append(ConflictingDomain(uuid, name, judgement.why))
         elif judgement.kind == SKIPPED:

@@ -167,15 +167,15 @@ class ProtectSteps:
         own = self.find_entry()
         host_id = own.host_id if own else None
         here = HostRef(self.name, host_id, own.host_uuid if own else None)
-        told: list[t.Optional[t.Sequence[JsonObject]]] = []
+        remembered: list[t.Optional[t.Sequence[JsonObject]]] = []
 
         def ask(uuids: t.Optional[list[str]]) -> SaveAnswer:
             answer = decode(SaveAnswer, self.phase("save", {"host_id": host_id, "uuids": uuids}))
-            told.append(answer.remembered or None)
+            remembered.append(answer.remembered or None)
             return answer
 
         outcome = DomainSaver(self.ledger, here, ask, self.by, write=not self.check and self.ledger is not None).save_domains()
-        outcome.missing_records = find_missing_records(self.ledger, [(self.name, moves) for moves in told])
+        outcome.missing_records = find_missing_records(self.ledger, [(self.name, moves) for moves in remembered])
         return outcome
 
     def set_up_guard(self, install: bool, with_token: bool) -> GuardResult:
@@ -236,10 +236,10 @@ class ProtectSteps:
 
     def _identify_host(self) -> tuple[HostIdentity, t.Optional[Document]]:
         answer = decode(IdentityAnswer, self.phase("identify", {"ledger_id": self._ledger_id()}))
-        said = answer.identity
+        identifiers = answer.identity
         if answer.libvirt_error:
             raise Unreachable(f"Libvirt on {self.name} did not answer, so nothing was saved of it: {answer.libvirt_error}", "Start libvirt there.")
-        identity = HostIdentity(self.name, said.host_id, said.host_uuid, said.machine_id)
+        identity = HostIdentity(self.name, identifiers.host_id, identifiers.host_uuid, identifiers.machine_id)
         found = find_host_entry(self.ledger, identity) if self.ledger else None
         if found and found.host.ledger_id and found.host.ledger_id != self._ledger_id():
             raise Conflict(f"The entry of {self.name} is of the ledger {found.host.ledger_id}.", "Use that ledger. Nothing was changed.")

@@ -55,9 +55,9 @@ class FullLimit:
 
     def __str__(self) -> str:
         """Return the reason as a sentence for the operator."""
-        told = [f"{len(self.moving)} {one_or_many(len(self.moving), 'is', 'are')} moving {self.where} ({names_text(self.moving)})"] if self.moving else []
-        told += [f"{len(self.first)} {one_or_many(len(self.first), 'is', 'are')} queued before it ({names_text(self.first)})"] if self.first else []
-        return f"{' and '.join(told) or f'no move {self.where} is permitted'}; the limit is {self.limit} ({SCHEDULER_VARIABLE}.limits.{self.name})"
+        reasons = [f"{len(self.moving)} {one_or_many(len(self.moving), 'is', 'are')} moving {self.where} ({names_text(self.moving)})"] if self.moving else []
+        reasons += [f"{len(self.first)} {one_or_many(len(self.first), 'is', 'are')} queued before it ({names_text(self.first)})"] if self.first else []
+        return f"{' and '.join(reasons) or f'no move {self.where} is permitted'}; the limit is {self.limit} ({SCHEDULER_VARIABLE}.limits.{self.name})"
 
 
 def find_full_limits(records: Iterable[MoveRecord], own: MoveRecord, limits: MoveLimits, now: datetime.datetime) -> list[FullLimit]:

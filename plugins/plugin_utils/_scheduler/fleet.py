@@ -86,8 +86,8 @@ class HostState:
         state, reason = (entry.state, entry.reason or "") if entry else (ENABLED, "")
         if facts is None or facts.answered is False:
             return cls(name, unanswered=_describe_silence(facts), state=state, state_reason=reason, settings=known)
-        here, told = replace(facts.host, host=name), list(records)
-        guests = _collect_guests(facts, arriving_records(told, here))
+        here, listed = replace(facts.host, host=name), list(records)
+        guests = _collect_guests(facts, arriving_records(listed, here))
         return cls(
             name=name,
             host_uuid=here.host_uuid or "",
@@ -99,8 +99,8 @@ class HostState:
             guests=guests,
             used_mib=sum(guest.memory_mib for guest in guests.values()),
             used_vcpus=sum(guest.vcpus for guest in guests.values()),
-            moves_in=list_moves_in(told, here) | _domains_with_job(facts, JOB_INCOMING),
-            moves_out=list_moves_out(told, here) | _domains_with_job(facts, JOB_OUTGOING),
+            moves_in=list_moves_in(listed, here) | _domains_with_job(facts, JOB_INCOMING),
+            moves_out=list_moves_out(listed, here) | _domains_with_job(facts, JOB_OUTGOING),
             paths=paths or {},
             cpu_verdicts=cpu_verdicts or {},
         )
@@ -222,11 +222,11 @@ class Fleet:
     def group_policies(self, group: str) -> Mapping[str, frozenset[str]]:
         """Return the policies of a group according to its members: policy to their names."""
         if group not in self._policies_by_group:
-            said: dict[str, set[str]] = {}
+            policies: dict[str, set[str]] = {}
             for there in self.group_members(group).values():
                 for guest in there.values():
-                    said.setdefault(guest.group.policy if guest.group else "", set()).add(guest.name)
-            self._policies_by_group[group] = {policy: frozenset(names) for policy, names in said.items()}
+                    policies.setdefault(guest.group.policy if guest.group else "", set()).add(guest.name)
+            self._policies_by_group[group] = {policy: frozenset(names) for policy, names in policies.items()}
         return self._policies_by_group[group]
 
     @functools.cached_property

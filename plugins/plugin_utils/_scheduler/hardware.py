@@ -172,8 +172,8 @@ class Hardware:
         return _sort_roots(mounts) if isinstance(mounts, tuple) else None
 
 
-def _names_of(told: Maybe[tuple[Name, ...]]) -> t.Optional[frozenset[Name]]:
-    return frozenset(told) if isinstance(told, tuple) else None
+def _names_of(names: Maybe[tuple[Name, ...]]) -> t.Optional[frozenset[Name]]:
+    return frozenset(names) if isinstance(names, tuple) else None
 
 
 def _sort_roots(places: Iterable[Place]) -> Roots[Place]:

@@ -228,19 +228,19 @@ def _make_placements(board: Board, units: Sequence[Unit], assignment: Assignment
     """Return the placements in order. A unit whose host would refuse it at the time of its step stays."""
     steps: list[Step] = []
     placements: list[Placement] = []
-    course = PlanReplay(board.base, steps)
+    replay = PlanReplay(board.base, steps)
     fleet = board.base
     for unit in units:
         host = assignment.get(unit.uuid)
         after = unit.fleet_with_unit(fleet, host, board.filters) if host else None
         for request in unit.requests:
             together = tuple(other.name for other in unit.requests if other is not request)
-            judged = functools.partial(_rank_at_step, board, course, request, len(steps))
+            judged = functools.partial(_rank_at_step, board, replay, request, len(steps))
             steps.append((request, host if after else None))
             placements.append(Placement(request, host if after else None, judged, together=together))
         fleet = after or fleet
     return placements
 
 
-def _rank_at_step(board: Board, course: PlanReplay, request: Request, number: int) -> list[Verdict]:
-    return rank_hosts(request, course.fleet_before(number), board.hosts, board.filters)
+def _rank_at_step(board: Board, replay: PlanReplay, request: Request, number: int) -> list[Verdict]:
+    return rank_hosts(request, replay.fleet_before(number), board.hosts, board.filters)

@@ -80,8 +80,8 @@ def build_units(requests: Iterable[Request]) -> list[Unit]:
 def passes_filters(request: Request, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
     """Whether every filter passes the domain on that host; ends at the first filter that does not."""
     state = fleet.states[host]
-    asked = (rule for rule in filters if (rule.judges_silent or state.unanswered is None) and rule.applies_to(request))
-    return all(rule.host_passes(request, state, fleet) for rule in asked)
+    applicable = (rule for rule in filters if (rule.judges_silent or state.unanswered is None) and rule.applies_to(request))
+    return all(rule.host_passes(request, state, fleet) for rule in applicable)
 
 
 def _unit_key(request: Request) -> tuple[str, str]:

@@ -178,7 +178,7 @@ def rank_hosts(request: Request, fleet: Fleet, names: Iterable[str], filters: Se
     question = _HostCheck(request, fleet, filters, force)
     answers = [(name, question.judge_host(fleet.states[name])) for name in names]
     weights = weigh_hosts(request, [fleet.states[name] for name, answer in answers if not answer.failures], fleet)
-    return [Verdict(name, not said.failures, said.failures, said.warnings, weights.get(name, 0.0), said.forced) for name, said in answers]
+    return [Verdict(name, not answer.failures, answer.failures, answer.warnings, weights.get(name, 0.0), answer.forced) for name, answer in answers]
 
 
 def best_verdict(verdicts: Iterable[Verdict]) -> t.Optional[Verdict]:
@@ -211,14 +211,14 @@ class _HostCheck:
         """Return the verdict of the filters on the host."""
         request, fleet = self._request, self._fleet
         rules = self._rules if host.unanswered is None else self._silent_rules
-        told = [(rule, finding) for rule in rules if (finding := rule.judge_host(request, host, fleet)) is not PASS]
-        return self._sum_up(told) if told else _PASSED
+        findings = [(rule, finding) for rule in rules if (finding := rule.judge_host(request, host, fleet)) is not PASS]
+        return self._sum_up(findings) if findings else _PASSED
 
-    def _sum_up(self, told: Sequence[tuple[Filter, Finding]]) -> _Answer:
+    def _sum_up(self, findings: Sequence[tuple[Filter, Finding]]) -> _Answer:
         failures: list[dict[str, str]] = []
         warnings: list[str] = []
         forced = False
-        for rule, finding in told:
+        for rule, finding in findings:
             warnings.extend(finding.warnings)
             if finding.reason is None:
                 continue

@@ -170,9 +170,9 @@ def judge_reboot(name: str, entry: t.Optional[HostEntry], found: ReportData) -> 
 
 
 def _judge_drained(drain: JsonObject, holding: Sequence[MoveRecord]) -> RebootVerdict:
-    told = [str(reason) for reason in t.cast("Sequence[Json]", drain.get("blockers") or ())]
-    since = [_unsettled_text(record) for record in holding if not any(record.record_id in reason for reason in told)]
-    return RebootVerdict(drain.get("safe_to_reboot") is True and not holding, "drain", (*told, *since))
+    blockers = [str(reason) for reason in t.cast("Sequence[Json]", drain.get("blockers") or ())]
+    since = [_unsettled_text(record) for record in holding if not any(record.record_id in reason for reason in blockers)]
+    return RebootVerdict(drain.get("safe_to_reboot") is True and not holding, "drain", (*blockers, *since))
 
 
 def _unsettled_text(record: MoveRecord) -> str:

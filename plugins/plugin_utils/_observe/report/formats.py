@@ -265,9 +265,9 @@ def _source_name(move: ReportedMove) -> str:
 def _suite_element(source: str, moves: Sequence[ReportedMove], host: t.Optional[ReportedHost], made_at: str) -> ET.Element:
     suite = ET.Element("testsuite", {"name": _xml_text(source), "timestamp": _xml_text(made_at[:19]), **_sum_attributes(moves)})
     if host is not None:
-        told = "unknown" if host.safe_to_reboot is None else str(host.safe_to_reboot).lower()
+        verdict = "unknown" if host.safe_to_reboot is None else str(host.safe_to_reboot).lower()
         properties = ET.SubElement(suite, "properties")
-        ET.SubElement(properties, "property", name="safe_to_reboot", value=told)
+        ET.SubElement(properties, "property", name="safe_to_reboot", value=verdict)
         for reason in host.reasons:
             ET.SubElement(properties, "property", name="safe_to_reboot_reason", value=_xml_text(reason))
     suite.extend(_case_element(source, move) for move in moves)

@@ -128,8 +128,8 @@ def _product_of(device: Device) -> Product:
 
 
 def _text_of(device: Device, names: Product) -> str:
-    told = ":".join(name for name in names if name)
-    return f"{device.kind} device {told}" if told else f"{device.kind} device"
+    label = ":".join(name for name in names if name)
+    return f"{device.kind} device {label}" if label else f"{device.kind} device"
 
 
 def _devices_text(request: Request) -> str:

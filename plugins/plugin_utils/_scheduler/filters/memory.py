@@ -26,9 +26,9 @@ def find_overfull_cells(own: Sequence[Binding], others: Iterable[Binding], capac
     bindings = [*own, *others]
     for cells in _unite_cells([nodes for nodes, _mib in own], {nodes for nodes, _mib in bindings}):
         needed = sum(mib for nodes, mib in bindings if nodes <= cells)
-        room = sum(capacity_mib.get(cell, 0) for cell in cells)
-        if needed > room:
-            return cells, -int(-(needed - room) // 1)
+        capacity = sum(capacity_mib.get(cell, 0) for cell in cells)
+        if needed > capacity:
+            return cells, -int(-(needed - capacity) // 1)
     return None
 
 

@@ -199,8 +199,8 @@ def _judge_group_policy(group: DomainGroup, request: Request, fleet: Fleet) -> F
     policies = fleet.group_policies(group.name)
     if all(policy == group.policy for policy in policies):
         return PASS
-    said = "; ".join(f"{policy} by {names_text(names)}" for policy, names in sorted(policies.items()) if policy != group.policy)
-    return Finding(f"The group {group.name} has two policies: {group.policy} by {request.name}, {said}. Set one of them with domain_policy.")
+    others = "; ".join(f"{policy} by {names_text(names)}" for policy, names in sorted(policies.items()) if policy != group.policy)
+    return Finding(f"The group {group.name} has two policies: {group.policy} by {request.name}, {others}. Set one of them with domain_policy.")
 
 
 class Migratable(Rule):
