@@ -63,13 +63,13 @@ class ActionModule(FleetAction):
         with readable_results():
             task = decode(_GuardTask, args)
         unwanted = [canonical_uuid(uuid) for uuid in task.forget]
-        here = self.target_host(task_vars)
-        cleaned = _read_cleanup(here, task, bool(self._task.check_mode))
+        target_host = self.target_host(task_vars)
+        cleaned = _read_cleanup(target_host, task, bool(self._task.check_mode))
         settings = self.settings(task_vars)
-        ledger = open_if_any(*settings.ledger(here, task.ledger))
+        ledger = open_if_any(*settings.ledger(target_host, task.ledger))
         reported = self._run_guard_phase("read", {}, task, task_vars)
         answer, who = decode(GuardAnswer, reported), decode(IdentityAnswer, reported)
-        identity = HostIdentity(here, who.identity.host_id, who.identity.host_uuid, who.identity.machine_id)
+        identity = HostIdentity(target_host, who.identity.host_id, who.identity.host_uuid, who.identity.machine_id)
         obstacles = _find_obstacles(ledger, settings, identity, who.remembered or None)
         is_wanted = cleaned.can_release(answer.has_guard) if cleaned else task.state is not None
         if cleaned:
@@ -91,7 +91,7 @@ class ActionModule(FleetAction):
             "guard": encode(answer.guard),
             "to_start": [encode(note) for note in answer.to_start if note.uuid not in unwanted],
         }
-        warnings = [f"{path} on {here} is damaged: for one domain it is not known whether to start it again." for path in answer.damaged]
+        warnings = [f"{path} on {target_host} is damaged: for one domain it is not known whether to start it again." for path in answer.damaged]
         warnings += ledger.problems if ledger else []
         return {**result, "warnings": warnings} if warnings else result
 
@@ -99,11 +99,11 @@ class ActionModule(FleetAction):
         return self.run_phase(phase, {**work, "check": bool(self._task.check_mode)}, task.uri, task_vars)
 
 
-def _read_cleanup(here: str, task: _GuardTask, check_mode: bool) -> CleanedHost | None:
+def _read_cleanup(target_host: str, task: _GuardTask, check_mode: bool) -> CleanedHost | None:
     """Return the role's result of the host's cleanup, None for other tasks. Raises L(Unsafe) if the host must not be released after it."""
     if task.work is None or task.work.recover is ABSENT:
         return None
-    cleaned = CleanedHost.from_cleanup(here, task.work.recover, check_mode)
+    cleaned = CleanedHost.from_cleanup(target_host, task.work.recover, check_mode)
     cleaned.check_nothing_lost()
     return cleaned
 

@@ -37,10 +37,10 @@ class ActionModule(FleetAction):
 
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Read the ledger and keep the origins in it. Raises L(NotFound) for a host that it does not know."""
-        here = self.target_host(task_vars)
+        target_host = self.target_host(task_vars)
         task = decode(_DisplacedTask, args)
-        name = task.name or here
-        ledger = open_ledger(*self.settings(task_vars).ledger(here, task.ledger), create=False)
+        name = task.name or target_host
+        ledger = open_ledger(*self.settings(task_vars).ledger(target_host, task.ledger), create=False)
         found = ledger.find_host(name=name)
         if found is None:
             raise NotFound(f"The ledger has no host {name!r}.", "Nothing was changed.")

@@ -57,42 +57,42 @@ class ActionModule(FleetAction):
             task = decode(_CleanupTask, args)
         if not 0 <= task.retention_days <= _MAX_RETENTION_DAYS:
             raise InvalidArgument(f"retention_days is {task.retention_days}.", f"Give 0 to {_MAX_RETENTION_DAYS}. Nothing was changed.")
-        settings, here = self.settings(task_vars), self.target_host(task_vars)
-        where = settings.ledger(here, task.ledger)
-        ledger = open_if_any(*where)
+        settings, target_host = self.settings(task_vars), self.target_host(task_vars)
+        location = settings.ledger(target_host, task.ledger)
+        ledger = open_if_any(*location)
 
         def phase(name: str, work: JsonObject) -> JsonObject:
             return self.run_phase(name, work, task.uri, task_vars)
 
         answer = decode(IdentityAnswer, phase("identify", {"ledger_id": ledger.ledger_id if ledger else None}))
-        identity = _read_identity(here, answer)
+        identity = _read_identity(target_host, answer)
         outcome = CleanupOutcome()
         if ledger and _has_identity(ledger, identity):
-            self.attach_notifier(ledger, settings, here, where)
-            me = HostRef(here, identity.host_id, identity.host_uuid)
-            uris = _list_other_uris(settings, here, ledger, identity)
-            reports = list(remembered_by_fleet(settings, here, answer.remembered or None))
+            self.attach_notifier(ledger, settings, target_host, location)
+            me = HostRef(target_host, identity.host_id, identity.host_uuid)
+            uris = _list_other_uris(settings, target_host, ledger, identity)
+            reports = list(remembered_by_fleet(settings, target_host, answer.remembered or None))
             memory = find_missing_records(ledger, reports), find_left_behind(ledger, reports, identity.host_id)
             cleanup = HostCleanup(ledger, me, phase, uris, task.storage, task.retention_days, describe_actor(), self._task.check_mode, *memory)
             outcome = cleanup.clean_host()
-        return self._build_result(outcome, here, ledger)
+        return self._build_result(outcome, target_host, ledger)
 
-    def _build_result(self, outcome: CleanupOutcome, here: str, ledger: Ledger | None) -> JsonObject:
+    def _build_result(self, outcome: CleanupOutcome, target_host: str, ledger: Ledger | None) -> JsonObject:
         result = outcome.as_result()
         refused = {entry.uuid for entry in outcome.refused}
-        warnings = [f"Domain {entry.name} was not cleaned from {here}: {entry.reason}" for entry in outcome.refused]
+        warnings = [f"Domain {entry.name} was not cleaned from {target_host}: {entry.reason}" for entry in outcome.refused]
         warnings += [missing_text(one) for one in outcome.missing_records if one.domain.uuid not in refused]
         warnings += ledger.problems if ledger else []
         if self._task.diff:
-            result["diff"] = _diff_cleanup(outcome, here)
+            result["diff"] = _diff_cleanup(outcome, target_host)
         return {**result, "warnings": warnings} if warnings else result
 
 
-def _read_identity(here: str, answer: IdentityAnswer) -> HostIdentity:
+def _read_identity(target_host: str, answer: IdentityAnswer) -> HostIdentity:
     identifiers = answer.identity
     if answer.libvirt_error:
-        raise Unreachable(f"Libvirt on {here} did not answer, so nothing was cleaned: {answer.libvirt_error}", "Start libvirt there.")
-    return HostIdentity(here, identifiers.host_id, identifiers.host_uuid, identifiers.machine_id)
+        raise Unreachable(f"Libvirt on {target_host} did not answer, so nothing was cleaned: {answer.libvirt_error}", "Start libvirt there.")
+    return HostIdentity(target_host, identifiers.host_id, identifiers.host_uuid, identifiers.machine_id)
 
 
 def _has_identity(ledger: Ledger, identity: HostIdentity) -> bool:
@@ -101,19 +101,19 @@ def _has_identity(ledger: Ledger, identity: HostIdentity) -> bool:
     return identity.host_id is not None
 
 
-def _list_other_uris(settings: Settings, here: str, ledger: Ledger, identity: HostIdentity) -> dict[str, str]:
+def _list_other_uris(settings: Settings, target_host: str, ledger: Ledger, identity: HostIdentity) -> dict[str, str]:
     """Return the URI of each other host: of the inventory's fleet, and of the ledger, by the saved address, if the inventory does not have it."""
-    uris = {name: settings.libvirt_uri(name, here) for name in settings.fleet()}
+    uris = {name: settings.libvirt_uri(name, target_host) for name in settings.fleet()}
     for entry in list_entries(ledger):
         if entry.host_id == identity.host_id or entry.name in uris:
             continue
         saved = (entry.addresses or {}).get("libvirt_uri")
-        uris[entry.name] = str(saved) if saved and not settings.is_known(entry.name) else settings.libvirt_uri(entry.name, here)
-    uris.pop(here, None)
+        uris[entry.name] = str(saved) if saved and not settings.is_known(entry.name) else settings.libvirt_uri(entry.name, target_host)
+    uris.pop(target_host, None)
     return uris
 
 
-def _diff_cleanup(outcome: CleanupOutcome, here: str) -> JsonObject:
+def _diff_cleanup(outcome: CleanupOutcome, target_host: str) -> JsonObject:
     before: Result = {entry.name: {"defined": entry.undefined, "files": [file.path for file in entry.quarantined]} for entry in outcome.cleaned}
     after: Result = {entry.name: {"defined": False, "files": []} for entry in outcome.cleaned}
-    return {"before": before, "after": after, "before_header": f"evacuated domains on {here}", "after_header": f"evacuated domains on {here}"}
+    return {"before": before, "after": after, "before_header": f"evacuated domains on {target_host}", "after_header": f"evacuated domains on {target_host}"}

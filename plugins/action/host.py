@@ -115,19 +115,19 @@ class ActionModule(FleetAction):
         # A role's request that all hosts of the play proceed together.
         if work.get("together"):
             self._refuse_free_strategy()
-        here = self.target_host(task_vars)
-        name = options["name"] if options["name"] is not None else here
+        target_host = self.target_host(task_vars)
+        name = options["name"] if options["name"] is not None else target_host
         _check_name(name)
         decision = _find_decision(options)
         if decision:
-            return self._write_decision(decision, name, here, options, task_vars)
+            return self._write_decision(decision, name, target_host, options, task_vars)
         settings = self.settings(task_vars)
-        ledger = open_if_any(*settings.ledger(here, options["ledger"]), create=options["state"] is not None and not self._task.check_mode)
-        drain = PreparationRequest.from_work(here, work["drain"]) if work.get("drain") else None
+        ledger = open_if_any(*settings.ledger(target_host, options["ledger"]), create=options["state"] is not None and not self._task.check_mode)
+        drain = PreparationRequest.from_work(target_host, work["drain"]) if work.get("drain") else None
         warnings: list[str] = []
-        if name == here:
+        if name == target_host:
             # The identity of a host to be drained need not be queried again if its facts are fresh.
-            facts = settings.fresh_facts(here) if drain else None
+            facts = settings.fresh_facts(target_host) if drain else None
             identity, found = _identify_by_facts(ledger, name, facts) or self._identify_host(ledger, name, options, task_vars, warnings)
         else:
             identity, found = HostIdentity(name, None, None, None), find_entry_by_name(ledger, name)
@@ -146,12 +146,12 @@ class ActionModule(FleetAction):
 
     # -- a person's decisions ------------------------------------------------------------------------------------
 
-    def _write_decision(self, decision: str, name: str, here: str, options: HostOptions, task_vars: Result) -> JsonObject:
+    def _write_decision(self, decision: str, name: str, target_host: str, options: HostOptions, task_vars: Result) -> JsonObject:
         """Write a person's decision. Raises L(NotFound) if there is no ledger."""
         settings = self.settings(task_vars)
-        location = settings.ledger(here, options["ledger"])
-        ledger = self.attach_notifier(open_ledger(*location, create=False), settings, here, location)
-        is_target = name == here
+        location = settings.ledger(target_host, options["ledger"])
+        ledger = self.attach_notifier(open_ledger(*location, create=False), settings, target_host, location)
+        is_target = name == target_host
 
         def phase(step: str, work: JsonObject) -> JsonObject:
             return self.run_phase(step, work, options["uri"], task_vars)
@@ -164,7 +164,7 @@ class ActionModule(FleetAction):
         elif decision == "source_discarded":
             result = _discard_source(ledger, name, phase if is_target else None, reason, check)
         else:
-            result = _revoke_token(ledger, name, here, phase, reason, check)
+            result = _revoke_token(ledger, name, target_host, phase, reason, check)
         if not self._task.diff:
             result.pop("diff", None)
         return {**result, "warnings": ledger.problems} if ledger.problems else result
@@ -338,21 +338,21 @@ def _discard_source(ledger: Ledger, name: str, phase: RunPhase | None, reason: s
     }
 
 
-def _revoke_token(ledger: Ledger, name: str, here: str, phase: RunPhase, reason: str, check: bool) -> Result:
+def _revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, reason: str, check: bool) -> Result:
     """Revoke a token on the host itself or on storage that it reads, and only then in the ledger. A task that dies in between can be run again."""
     found = find_entry_by_name(ledger, name)
     grant = recorded_grant(found.host)
     removed, more = False, dict[str, Json]()
-    if name == here:
+    if name == target_host:
         removed = bool(phase("revoke", {"check": check, "grant": grant.id if grant else None})["changed"])
     elif grant:
-        more = {"folders": _revoke_on_storage(grant, name, here, phase, check)}
+        more = {"folders": _revoke_on_storage(grant, name, target_host, phase, check)}
     after = entry_without_token(found.host, reason, describe_actor(), **more)
     entry = ledger.put_host(after, found.version).host if after and not check else after or found.host
     return {"changed": bool(after or removed), "host": encode(entry), "records": []}
 
 
-def _revoke_on_storage(grant: Grant, name: str, here: str, phase: RunPhase, check: bool) -> list[str]:
+def _revoke_on_storage(grant: Grant, name: str, target_host: str, phase: RunPhase, check: bool) -> list[str]:
     """Return the folders whose revocation the host will find. Raises L(Unsafe) when there is none."""
     not_revoked = f"{name} may hold a clean-shutdown token and would start its guests automatically when it returns. Nothing was changed."
     if not grant.folders:
@@ -365,7 +365,7 @@ def _revoke_on_storage(grant: Grant, name: str, here: str, phase: RunPhase, chec
     if not answer.folders:
         why = "; ".join(f"{folder}: {problem}" for folder, problem in sorted(answer.problems.items()))
         raise Unsafe(
-            f"{here} sees no storage on which the token of {name} can be revoked ({printable_line(why)}). {not_revoked}",
+            f"{target_host} sees no storage on which the token of {name} can be revoked ({printable_line(why)}). {not_revoked}",
             f"Run the task on a host that sees one of these folders, or on {name} itself. If {name} will never return, set source_discarded.",
         )
     return list(answer.folders)

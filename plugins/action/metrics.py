@@ -53,9 +53,9 @@ class ActionModule(FleetAction):
         began = time.monotonic()
         task = decode(_MetricsTask, args)
         path, mode = metrics.check_textfile_path(task.path), parse_mode(task.mode)
-        settings, here = self.settings(task_vars), self.target_host(task_vars)
-        ledger = open_ledger(*settings.ledger(here, task.ledger), create=False)
-        families = self._gather_metrics(ledger, count_waiting(settings, here, ledger.ledger_id))
+        settings, target_host = self.settings(task_vars), self.target_host(task_vars)
+        ledger = open_ledger(*settings.ledger(target_host, task.ledger), create=False)
+        families = self._gather_metrics(ledger, count_waiting(settings, target_host, ledger.ledger_id))
         export = build_export_metrics(began)
         before, after = metrics.read_textfile(path), format_metrics([*families, *export])
         if not self._task.check_mode:

@@ -63,24 +63,24 @@ class ActionModule(FleetAction):
             task = decode(_ProtectTask, args)
         if task.clean_shutdown_token and not task.guard:
             raise InvalidArgument("clean_shutdown_token releases the boot guard, and guard is false.", "Set guard: true. Nothing was changed.")
-        settings, here = self.settings(task_vars), self.target_host(task_vars)
-        ledger = open_if_any(*settings.ledger(here, task.ledger), create=not self._task.check_mode)
+        settings, target_host = self.settings(task_vars), self.target_host(task_vars)
+        ledger = open_if_any(*settings.ledger(target_host, task.ledger), create=not self._task.check_mode)
         steps = ProtectSteps(
-            here, ledger, lambda phase, work: self._run_protect_phase(phase, work, task.uri, task_vars), describe_actor(), self._task.check_mode
+            target_host, ledger, lambda phase, work: self._run_protect_phase(phase, work, task.uri, task_vars), describe_actor(), self._task.check_mode
         )
         only = (task.work.step or None) if task.work else None
         results: list[JsonObject] = []
         notes: list[str] = []
         warnings: list[str] = []
         if only in (None, LEAVE):
-            left = steps.leave_tokens(_host_addresses(settings, here))
+            left = steps.leave_tokens(_host_addresses(settings, target_host))
             notes += left.uuid_notes
             results.append(encode(left))
         if only in (None, READ):
             results.append(encode(steps.read_tokens()))
         if only in (None, SAVE):
             saved, warnings = self._save_domains(steps, task, notes)
-            results += [saved, _fencing_error(settings, here)]
+            results += [saved, _fencing_error(settings, target_host)]
         merged = {key: value for result in results for key, value in result.items() if key != "uuid_notes"}
         merged["changed"] = any(bool(result.get("changed")) for result in results)
         all_warnings = [*notes, *warnings, *(ledger.problems if ledger else [])]
@@ -106,19 +106,19 @@ class ActionModule(FleetAction):
         return self.run_phase(phase, work, uri, task_vars, is_secret=phase == _SECRET_PHASE)
 
 
-def _host_addresses(settings: Settings, here: str) -> JsonObject:
+def _host_addresses(settings: Settings, target_host: str) -> JsonObject:
     """Return the addresses of the host, so that it can be queried when it is dead and the inventory has changed since."""
     return {
-        "ansible_host": str(settings.of(here, "ansible_host", here)),
-        "ssh_port": read_port(settings.of(here, "ansible_port", _SSH_PORT), f"ansible_port of {here}"),
-        "libvirt_uri": settings.libvirt_uri(here, here),
+        "ansible_host": str(settings.of(target_host, "ansible_host", target_host)),
+        "ssh_port": read_port(settings.of(target_host, "ansible_port", _SSH_PORT), f"ansible_port of {target_host}"),
+        "libvirt_uri": settings.libvirt_uri(target_host, target_host),
     }
 
 
-def _fencing_error(settings: TaskSettings, here: str) -> JsonObject:
+def _fencing_error(settings: TaskSettings, target_host: str) -> JsonObject:
     """Return the error if the host's fencing cannot be used, which otherwise only an evacuation would detect; else nothing."""
     try:
-        parse_fencing(settings.of(here, VARIABLE), here)
+        parse_fencing(settings.of(target_host, VARIABLE), target_host)
     except InvalidArgument as error:
         next_step = f"{error.next_step or ''} The domains were saved nevertheless.".strip()
         return {"failed": True, **InvalidArgument(error.message, next_step).as_result()}

@@ -37,10 +37,10 @@ class ActionModule(FleetAction):
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Check that the host may be recovered, or decide which domains are started on it or moved back to it."""
         task = read_task(args)
-        settings, here = self.settings(task_vars), self.target_host(task_vars)
-        ledger = open_if_any(*settings.ledger(here, task.ledger))
+        settings, target_host = self.settings(task_vars), self.target_host(task_vars)
+        ledger = open_if_any(*settings.ledger(target_host, task.ledger))
         with readable_facts():
-            request = RecoverRequest.from_task(here, task, settings.facts)
+            request = RecoverRequest.from_task(target_host, task, settings.facts)
         result = self._decide_step(task.step, request, ledger)
         return {**result, "warnings": ledger.problems} if ledger and ledger.problems else result
 

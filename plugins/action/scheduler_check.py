@@ -33,10 +33,10 @@ class ActionModule(FleetAction):
 
     def run_task(self, args: Result, task_vars: Result) -> Result:
         """Query this host and the candidates, and judge each of them."""
-        settings, here = self.settings(task_vars), self.target_host(task_vars)
+        settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         options = t.cast(CheckOptions, args)
-        question = read_check(options, settings, here)
-        ledger = open_if_any(*settings.ledger(here, options["ledger"]))
+        question = read_check(options, settings, target_host)
+        ledger = open_if_any(*settings.ledger(target_host, options["ledger"]))
         view = FleetView(ledger, settings, question.source, _NO_SURVEY, question.move.uris, RecentMoves(ledger), overrides=question.scheduler)
         view.check_settings(question.move.uris)
         answer = self.run_phase("survey", {"wanted": encode(question.survey_question())}, options["uri"], task_vars)
