@@ -159,7 +159,7 @@ class Guard:
             return document, True
 
     def leave_token(self) -> t.Optional[JsonDocument]:
-        """Leave a token for the next boot, at a clean shutdown. Return it; null if none was granted, or where this boot was not released."""
+        """Leave a token for the next boot, at a clean shutdown. Return it; null if none was granted, or if this boot was not released."""
         with self.hold_lock():
             grant = self.read_grant_id()
             if grant is None or self.read_release() is None:
@@ -223,7 +223,7 @@ class Guard:
         return process.returncode, (output.strip().splitlines() or ["the storage program said nothing"])[-1]
 
     def _decide_token(self, token: JsonDocument, code: int, why: str) -> None:
-        """Release this boot by its token, or hold it permanently, unless that was decided meanwhile."""
+        """Release this boot by its token, or hold it permanently, unless that was decided in the meantime."""
         with self.hold_lock():
             if self.read_release() is not None or self._read_unconfirmed() != token:
                 return
@@ -330,7 +330,7 @@ class Guard:
 
 
 def start_libvirt_guests() -> None:
-    """Start libvirt-guests where it is enabled, so that it shuts guests down with the host: while the host was held, systemd skipped it."""
+    """Start libvirt-guests if it is enabled, so that it shuts guests down with the host: while the host was held, systemd skipped it."""
     if os.path.isdir("/run/systemd/system"):
         is_enabled = subprocess.run(["systemctl", "is-enabled", "--quiet", LIBVIRT_GUESTS], stdin=subprocess.DEVNULL, check=False, timeout=30)
         if is_enabled.returncode == 0:
@@ -338,7 +338,7 @@ def start_libvirt_guests() -> None:
 
 
 def main(arguments: t.Sequence[str]) -> int:
-    """Run one verb; return 0, or 1 where a host cannot be held or released."""
+    """Run one verb; return 0, or 1 if a host cannot be held or released."""
     parser = argparse.ArgumentParser(prog="kvmfleet-guard", description="Holds all automatic starts of guests on this host until the host is released.")
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=CONFIRM_SECONDS, help="how long confirm waits for shared storage")

@@ -9,7 +9,7 @@ This file is a standalone program that uses only the standard library: it is ins
 program, so that storage that hangs cannot hang the guard.
 
 The grant of a token names folders that other hosts see too, each with the nonce of the file that this host has left there. A revocation is a
-file beside that one, the tombstone of the grant. A folder without this host's own file is on other storage, or is not mounted yet, and proves nothing.
+file next to that one, the tombstone of the grant. A folder without this host's own file is on other storage, or is not mounted yet, and proves nothing.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The host half of the module C(evacuate): reports what this host knows of a dead host and of the fleet, and starts domains in a sliding window."""
+"""The host half of the module C(evacuate): reports what this host knows about a dead host and about the fleet, and starts domains in a sliding window."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class ImageLocator:
         return [self._locate_disk(disk, pools, _BackingChain.read_chain(disk, running.get(disk.target), pools, read)) for disk in requested]
 
     def locate_files(self, needed: t.Sequence[NeededFile]) -> t.List[SavedFile]:
-        """Return files that a domain needs beside its disks as the ledger keeps them, without the hosts that see them.
+        """Return files that a domain needs in addition to its disks, as the ledger keeps them, without the hosts that see them.
 
         :arg needed: as L(list_needed_files) returns them.
         """

@@ -96,7 +96,7 @@ class WantedDomain(t.Protocol):
 
     @property
     def files(self) -> t.Tuple[SavedFile, ...]:
-        """The proved files that it needs beside its disks."""
+        """The proved files that it needs in addition to its disks."""
 
     @property
     def fresh(self) -> t.Tuple[str, ...]:
@@ -124,7 +124,7 @@ def find_unproved_disks(disks: t.Iterable[SavedDisk], tokens_of_host: HostTokens
 
 
 def find_unproved_files(files: t.Iterable[SavedFile], tokens_of_host: HostTokens) -> t.Dict[str, str]:
-    """Return, by name, why a file that a domain needs beside its disks is not proved to be the one that was saved; empty if all are."""
+    """Return, by name, why a file that a domain needs in addition to its disks is not proved to be the one that was saved; empty if all are."""
     images = ImageLocator()
     reasons = {describe_file(file.what, file.path): _explain_unproved(file, tokens_of_host, images) or _explain_absence(file) for file in files}
     return {name: why for name, why in reasons.items() if why}

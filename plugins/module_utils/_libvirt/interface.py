@@ -153,7 +153,7 @@ class Host(t.Protocol):
         """Figures of the outgoing migration of the domain; null without such a job."""
 
     def completed_job(self, uuid: str) -> t.Optional[JobStats]:
-        """Figures of the migration that the domain has just ended, where the host still has them."""
+        """Figures of the migration that the domain has just ended, if the host still has them."""
 
     def is_incoming(self, uuid: str) -> bool:
         """Whether the domain is an incoming domain of this host."""

@@ -64,7 +64,7 @@ def pending_bytes(remaining_bytes: int, dirty_rate_bytes: int, since_sync_second
     The hypervisor counts newly dirtied pages only at its next synchronization, so C(remaining_bytes) alone is too small.
 
     :arg since_sync_seconds: how long ago the current iteration began.
-    :arg dirty_set_bytes: the most that was ever left at the start of an iteration after the first; 0 where none was seen.
+    :arg dirty_set_bytes: the most that was ever left at the start of an iteration after the first; 0 if none was seen.
     """
     guessed = remaining_bytes + int(dirty_rate_bytes * since_sync_seconds)
     return max(remaining_bytes, min(guessed, dirty_set_bytes)) if dirty_set_bytes else guessed
@@ -138,7 +138,7 @@ class Iterations:
 def read_iterations(stats: JobStats, allowed_ms: int, before: Iterations) -> Iterations:
     """Return the iterations after one more sample.
 
-    :arg allowed_ms: the allowed downtime. The migration ends when less remains than is sent in that time at the present rate.
+    :arg allowed_ms: the allowed downtime. An iteration ends when less remains than is sent in that time at the present rate.
     """
     rate = stats.bandwidth_bytes
     now = dataclasses.replace(

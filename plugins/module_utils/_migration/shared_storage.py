@@ -150,7 +150,7 @@ def _describe_finding(finding: Finding) -> Facts:
 
 
 def _explain_other_base(path: str, folders: _ComparedFolders) -> str:
-    """Return why the destination's file at the path of a base is not that base; empty if it is one store, or where no sample differs.
+    """Return why the destination's file at the path of a base is not that base; empty if it is one store, or if no sample differs.
 
     A base is never copied, and reading all of it would cost what an incremental copy saves. Samples suffice, because different images differ almost everywhere.
     """

@@ -393,7 +393,7 @@ def _made_of(kind: t.Any, defaults: t.Mapping[str, Decoded], read: t.Mapping[str
 
 
 def _without_null(kind: t.Any) -> t.Any:
-    """Return what a type is where it is not null."""
+    """Return the type without null."""
     return t.Union[tuple(one for one in t.get_args(kind) if one is not type(None))] if t.get_args(kind) else kind
 
 

@@ -40,7 +40,7 @@ def locate_source(kind: str, source: t.Optional[Element], pools: Pools) -> t.Tup
 
 
 def locate_volume(where: str, pools: Pools) -> t.Tuple[str, str]:
-    """Return kind and path of C(pool/volume); both empty if the pool is not known, no path where it has none."""
+    """Return kind and path of C(pool/volume); both empty if the pool is not known, no path if the volume has none."""
     name, _slash, volume = where.partition("/")
     pool = next((pool for pool in pools if pool.name == name), None)
     if pool is None:

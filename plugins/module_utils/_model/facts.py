@@ -142,7 +142,7 @@ class HardwareFacts:
 class Surroundings:
     """What is around the domains of a host; null is what libvirt has no driver for.
 
-    :arg net_devices: network interfaces, with an underscore for every character that is no letter or digit.
+    :arg net_devices: network interfaces, with an underscore for every character that is not a letter or digit.
     """
 
     pools: t.Optional[t.Tuple[StoragePool, ...]]
@@ -216,7 +216,7 @@ class DomainFacts:
 class HostFacts:
     """A host and its domains, or why it did not answer. A fact of another form is treated as undetermined.
 
-    :arg answered: whether the host answered; only where it is one of several that were asked. C(msg) is why not.
+    :arg answered: whether the host answered; present only if several hosts were queried. C(msg) is why not.
     :arg gathered_at: by the host's own clock.
     :arg host_uuid: libvirt's UUID; C(host_id) is the host's own ID.
     :arg versions: C(libvirt) and C(hypervisor), as libvirt's numbers.

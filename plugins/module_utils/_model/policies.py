@@ -18,7 +18,7 @@ from .errors import InvalidArgument
 
 ABORT, FORCE_COMPLETE = "abort", "force_complete"
 STEPPED, ADAPTIVE = "stepped", "adaptive"
-# The two features of which a move may use one, and that a domain may forbid for good.
+# The two features of which a move may use one. A domain may forbid each of them.
 FEATURES = ("auto_converge", "post_copy")
 OVERRIDE = "override_policy"
 TIMEOUT = "timeout_seconds"

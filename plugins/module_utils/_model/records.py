@@ -111,7 +111,7 @@ class MoveRecord:
 
     @property
     def memory_bytes(self) -> int:
-        """The guest's memory, 0 where the request does not name it."""
+        """The guest's memory, 0 if the request does not name it."""
         mebibytes = self.request.get("memory_mib")
         return mebibytes * 1024**2 if isinstance(mebibytes, int) else 0
 
@@ -244,7 +244,7 @@ def new_record(
 def read_record(document: Json) -> MoveRecord:
     """Return the record that a JSON document represents. It may have been torn, or edited by hand; unknown keys are kept.
 
-    :raises Internal: it is no record of this schema; the message names the first thing that is wrong.
+    :raises Internal: it is not a record of this schema; the message names the first thing that is wrong.
     """
     schema = document.get("schema") if isinstance(document, t.Mapping) else SCHEMA
     if schema != SCHEMA:

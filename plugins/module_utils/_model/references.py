@@ -20,7 +20,7 @@ class HostRef:
     """One host, as the source or the destination of a move names it.
 
     If the firmware has no usable UUID, libvirt makes a random one at each start of its daemon, and some boards all have the same one. Therefore libvirt's
-    UUID counts only where one of the two has no host ID.
+    UUID counts only if one of the two has no host ID.
 
     :arg host: the inventory name.
     :arg host_id: the collection's own ID, which it keeps on the host.

@@ -190,7 +190,7 @@ class DomainRequest:
 
     :arg machine: the machine type as it runs, e.g. C(pc-q35-7.2).
     :arg hypervisor: the version of the QEMU that it runs on, as libvirt's number.
-    :arg blockers: sentences on what keeps it from moving at all.
+    :arg blockers: the reasons why the domain cannot be moved, each a sentence.
     :arg nvram: the file of its firmware variables.
     :arg traits: what its policy requires of both hypervisors.
     :arg labels: the labels that the host must have in the inventory.

@@ -50,7 +50,7 @@ class _SavedImage:
 class SavedDisk(_SavedImage):
     """A disk, as its host sees it. Version 0.1.0 did not save all of these keys.
 
-    :arg kind: C(file), C(dir), C(block), C(network), or C(volume) where the pool is unknown.
+    :arg kind: C(file), C(dir), C(block), C(network), or C(volume) if the pool is unknown.
     :arg optional: whether libvirt may leave the disk out.
     :arg folders: the folders whose tokens prove the store of the image and of what it is built on.
     :arg shareable: whether several guests may write it.
@@ -106,7 +106,7 @@ class NeededFile:
 
 @dataclasses.dataclass(frozen=True)
 class SavedFile(_SavedImage):
-    """A file, folder or device of its host that a domain needs beside its disks.
+    """A file, folder or device of its host that a domain needs in addition to its disks.
 
     :arg what: e.g. C(nvram).
     :arg kind: C(file), C(dir), C(block), C(network) or C(device).
@@ -173,7 +173,7 @@ class SavedDomain:
 
     @property
     def images(self) -> t.Tuple[t.Union[SavedDisk, SavedFile], ...]:
-        """The disks, and the files beside them."""
+        """The disks and the other files."""
         return (*self.disks, *(self.files or ()))
 
 
@@ -254,7 +254,7 @@ STARTED, FAILED, DEFERRED, OVERTAKEN, UNKNOWN = "started", "failed", "deferred",
 class DomainToProbe:
     """A domain whose images and files a survivor searches.
 
-    :arg files: that were proved beside the disks; C(fresh) are the paths of files that a start would create.
+    :arg files: the other files that were proved; C(fresh) are the paths of files that a start would create.
     :arg tokens: of the host that the domain was saved on.
     :arg request: what the domain needs of a host.
     """

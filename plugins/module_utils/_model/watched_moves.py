@@ -124,7 +124,7 @@ class ExistingImage:
 class SurveyedDisk:
     """A disk of a domain as both hosts see it.
 
-    :arg verdict: whether both hosts have its image in one store; C(why) tells a person why that is not proved.
+    :arg verdict: whether both hosts have its image in one store; C(why) is the reason if that is not proved.
     :arg used_by: the domains and images of the destination that use the path of the image.
     :arg available_bytes: the free space in the folder of that path.
     :arg same_file: why the file there may be the image itself; C(other_base) why its backing file there is a different one.
@@ -153,7 +153,7 @@ class SurveyedDomain:
     :arg cpu: whether the destination can run the domain's CPU.
     :arg paths: which paths of the domain exist at the destination.
     :arg unshared_disks: targets of disks that are files of the source.
-    :arg storage: the disks as L(SurveyedDisk), or C(msg) where they could not be examined.
+    :arg storage: the disks as L(SurveyedDisk), or C(msg) if they could not be examined.
     :arg name_taken: UUID of another domain that has the name at the destination.
     :arg watch: the state of the domain's last move on the source, and whether its watcher lives.
     :arg seen_devices: by name of a destination, the paths of devices that it has according to the ledger. The control node adds them.
@@ -222,7 +222,7 @@ def read_survey(document: Json) -> Survey:
         raise Internal(f"The answer of the source host cannot be read: {exc}.", "Report this as a bug. Nothing was moved.") from exc
 
 
-# Keys of a state, or of what a host reports of one, that are no part of the record.
+# Keys of a state, or of what a host reports of one, that are not a part of the record.
 _BESIDE = ("watcher", "answers", "waits_for", "alive", "watched")
 
 

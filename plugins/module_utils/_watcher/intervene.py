@@ -49,7 +49,7 @@ class Intervention:
     """One request about one domain's move.
 
     C(wait_seconds) is how long to wait for the move to be over. C(start_watcher) starts a watcher for an order, in a process that has not used libvirt.
-    C(warnings) grows: messages for the operator beside the result.
+    C(warnings) grows: messages for the operator in addition to the result.
     """
 
     host: Host

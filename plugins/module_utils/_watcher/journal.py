@@ -36,7 +36,7 @@ _RETRY_SECONDS = 1.0
 class Journal:
     """Writes the state file C(/run/kvmfleet/<domain uuid>.json): the record, and which process watches it.
 
-    Without a folder it is kept in memory only: for a move that is not ours.
+    Without a folder it is kept in memory only, for a foreign job.
 
     C(record) is the newest one. A newly assigned record is written with the next change.
     """

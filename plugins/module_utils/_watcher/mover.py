@@ -241,7 +241,7 @@ class Mover(threading.Thread):
             self.journal.record = dataclasses.replace(record, connection=dataclasses.replace(record.connection, parameters=parameters))
 
     def _make_targets(self) -> None:
-        """Make the images that disks are copied into, where the move copies any."""
+        """Make the images that disks are copied into, if the move copies any."""
         if self.journal.record.disk_copies:
             destination = self._open_destination()
             try:

@@ -150,7 +150,7 @@ def start_watcher(orders: t.Sequence[StartOrder], run_id: str, parallel: int, op
     """Start a watcher of its own session for these orders, and return what it took.
 
     The result has C(taken) (domain UUID to generation), C(refused) (domain UUID to C(msg) and C(error_code)), C(watcher) (its process),
-    and C(session_warning) where the watcher could not leave the login session.
+    and C(session_warning) if the watcher could not leave the login session.
     """
     prepare_run_folder(folder)
     _sweep_folder(folder)
@@ -211,7 +211,7 @@ def _take_lock(order: StartOrder, folder: str) -> t.Tuple[StartOrder, Ownership]
 
 
 def _read_newest_record(record: MoveRecord, folder: str) -> MoveRecord:
-    """Return the record as its state file has it, now that the lock is ours.
+    """Return the record as its state file has it, now that this process has the lock.
 
     Another watcher may have begun the move and died since the control node read it; only this file has the former state of the guest.
     """

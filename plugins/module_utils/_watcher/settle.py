@@ -149,12 +149,12 @@ class Settlement:
         )
 
     def settle_move(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int], silent_seconds: float = 0.0) -> bool:
-        """Write the record's last status. C(error) is what the migrate call raised, if it did: it is no proof of where the guest is.
+        """Write the record's last status. C(error) is what the migrate call raised, if it did: it does not prove where the guest is.
 
         :arg silent_seconds: for how long the source had been silent when the following of the move ended.
 
-        A silent host is asked for minutes (L(SilentHosts)). If the answers do not tell where the guest is, they are repeated for C(WAIT_SECONDS), counted from
-        the last time a host was silent. Returns false, and writes nothing, where post-copy has to be recovered first.
+        A silent host is queried for minutes (L(SilentHosts)). If the answers do not show where the guest is, the queries are repeated for C(WAIT_SECONDS),
+        counted from the last time a host was silent. Returns false, and writes nothing, if post-copy has to be recovered first.
         """
         self._unanswered = SilentHosts(self._journal, self._clock, self._sleep, silent_seconds)
         try:

@@ -249,7 +249,7 @@ def check_sources(inputs: DrainInputs, sources: Sequence[str]) -> None:
 
 
 def build_fleet(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[str], found: SortedDomains) -> Fleet:
-    """Return the fleet for the plan: drained hosts accept no domain, and domains that leave or are shut down are no group members on their current host.
+    """Return the fleet for the plan: drained hosts accept no domain, and domains that leave or are shut down are not members of groups on their host.
 
     Hosts that are neither sources nor candidates are included for their members of groups.
     """

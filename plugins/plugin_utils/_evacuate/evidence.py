@@ -115,7 +115,7 @@ class PowerOffEvidence:
         return self.all_evidence
 
     def extend_evidence(self, seconds: float) -> None:
-        """Extend the evidence by a wait that this task has chosen: agents are queried again, and other evidence is valid for so much longer.
+        """Extend the evidence by a wait that this task has chosen: agents are queried again, and other evidence is valid for that much longer.
 
         Raises what L(confirm_evidence) does.
         """
@@ -183,7 +183,7 @@ class PowerOffEvidence:
 
 
 def _with_longer_ttl(evidence: Evidence, seconds: float) -> Evidence:
-    """Return evidence that is valid for so much longer; that of an agent is renewed instead."""
+    """Return evidence that is valid for that much longer; that of an agent is renewed instead."""
     longer = min(MAX_SECONDS, evidence.ttl_seconds + math.ceil(seconds))
     return evidence if evidence.is_of_agent else dataclasses.replace(evidence, ttl_seconds=longer)
 

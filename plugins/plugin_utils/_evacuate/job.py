@@ -90,7 +90,7 @@ class EvacuationJob:
     :arg rejoin: the record was C(pre-migrating) before this task.
     :arg older: a record with another host that is also off; this evacuation replaces it.
     :arg lost: why it cannot be started before its host returns.
-    :arg files: that it needs beside its disks and that other hosts were proved to see, as they were saved.
+    :arg files: that it needs in addition to its disks and that other hosts were proved to see, as they were saved.
     :arg fresh: those that only its host had and that a start may create again.
     :arg passed: by the scheduler, with its warnings.
     """
@@ -172,7 +172,7 @@ class CachedSettings(Settings):
         self._known: dict[str, bool] = {}
 
     def of(self, host: str, variable: str, default: Json = None) -> Json:
-        """Return that variable of that host; the default where the inventory has neither."""
+        """Return that variable of that host; the default if the inventory has neither."""
         key = (host, variable)
         if key not in self._values:
             self._values[key] = self._settings.of(host, variable)

@@ -224,7 +224,7 @@ def _why_lost(disk: SavedDisk) -> str:
 
 
 def _check_files(job: EvacuationJob, accept_fresh: Collection[str]) -> None:
-    """Sort the files that the domain needs beside its disks: proved elsewhere, to be created, or lost with its host."""
+    """Sort the files that the domain needs in addition to its disks: proved elsewhere, to be created, or lost with its host."""
     saved = [decode(SavedFile, file) for file in job.saved.files or ()]
     proved = {(file.what, file.path): file for file in saved}
     for needed in _needed_files(job.saved):

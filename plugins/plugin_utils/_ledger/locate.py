@@ -39,7 +39,7 @@ def state_path(name: str) -> str:
 def open_ledger(location: t.Optional[str] = None, etcd: Json = None, *, create: bool = True, moved: bool = False) -> Ledger:
     """Return the ledger at a folder or under the prefix of an etcd cluster, or the user's own for None.
 
-    :arg etcd: the variable C(kvmfleet_etcd), where one is set; it does not apply to a folder.
+    :arg etcd: the variable C(kvmfleet_etcd), if it is set; it does not apply to a folder.
     :arg create: whether to create a missing ledger; otherwise L(NotFound) is raised.
     :arg moved: whether to open a ledger that was moved, for reading only. Otherwise L(InvalidState) is raised, which names the new location.
 

@@ -195,7 +195,7 @@ class Dispatcher:
             self._context.warnings.append(text)
 
     def _keep_start_error(self, job: MoveJob, error: KvmfleetError) -> None:
-        """Keep the error, and close the record of a move of ours that certainly was not started."""
+        """Keep the error, and close the record of a move that this task opened and that certainly was not started."""
         job.error = error
         certain = isinstance(error, (Forbidden, NotSupported, InvalidArgument, Conflict))
         if certain and job.mirror and job.order and not job.order.adopt:

@@ -35,7 +35,7 @@ ProfileOf = Callable[[str], JsonObject]
 
 
 def fill_facts(seen: HostFacts, own: HostFacts | None) -> HostFacts:
-    """Return the surveyed facts, completed by the host's own facts where they are not known, if both are of the same host.
+    """Return the surveyed facts, completed by the host's own facts if they are not known, if both are of the same host.
 
     :arg seen: as a survey has them.
     :arg own: what the host's own C(host_facts) gathered within the last minute, or None.

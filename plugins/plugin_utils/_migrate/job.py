@@ -29,7 +29,7 @@ OWNER_LAG_SECONDS = 5.0
 
 
 class RecordMirror:
-    """Writes a record's changes of status, and the start of an abort, to the ledger, if the record is ours or its owner does not write.
+    """Writes a record's changes of status, and the start of an abort, to the ledger, if this process owns the record, or its owner does not write.
 
     Each write names the version that was read, so that of two writers one fails.
     """

@@ -227,7 +227,7 @@ def read_destinations(args: DestinationOptions, settings: Settings, source: str)
 
 
 def name_destination(uri: str, destination: str | None) -> str:
-    """Return the destination's name, that of the URI's host where none was given. Raises L(InvalidArgument) for a URI without a host."""
+    """Return the destination's name, that of the URI's host if none was given. Raises L(InvalidArgument) for a URI without a host."""
     name = destination or urllib.parse.urlsplit(uri).hostname
     if not name:
         raise InvalidArgument(f"destination_uri {uri} names no host.", "Give a URI by which the source can reach the destination.")

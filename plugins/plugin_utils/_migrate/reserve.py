@@ -131,7 +131,7 @@ class Reservations:
         return record
 
     def reserve_destination(self, job: MoveJob, decision: Start) -> Stored:
-        """Open the record and bring it to C(queued). Raises L(Conflict), with the record, where no candidate passes."""
+        """Open the record and bring it to C(queued). Raises L(Conflict), with the record, if no candidate passes."""
         judge = make_judge(self.view, job.request, job.domain)
         verdicts = judge.rank_hosts(decision.candidates)
         chosen = best_verdict(list(verdicts.values()))

@@ -110,12 +110,12 @@ class Hardware:
 
     @functools.cached_property
     def cpu_features(self) -> Mapping[PlatformKey, frozenset[str]]:
-        """The CPU features that each platform can give a guest, where they are known."""
+        """The CPU features that each platform can give a guest, if they are known."""
         return {key: frozenset(cpu.features or ()) for key, cpu in self._guest_cpus}
 
     @functools.cached_property
     def cpu_models(self) -> Mapping[PlatformKey, frozenset[str]]:
-        """The CPU models that each platform can give a guest, where they are known."""
+        """The CPU models that each platform can give a guest, if they are known."""
         return {key: frozenset(cpu.usable_models or ()) for key, cpu in self._guest_cpus}
 
     @property

@@ -98,7 +98,7 @@ class Request:
     :arg source_uuid: libvirt's UUID of that host, C(source_id) its own ID; empty if it is not known.
     :arg needs: the request as C(host_facts) gives it for the domain.
     :arg copied: target to bytes, of the disks that are to be copied.
-    :arg copy_paths: target to path at the destination, where that is not the path at the source.
+    :arg copy_paths: target to path at the destination, if that is not the path at the source.
     :arg unsafe: whether the operator confirms storage that is not proved to be shared.
     """
 

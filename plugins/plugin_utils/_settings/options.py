@@ -230,7 +230,7 @@ def read_text(value: Json, key: str, variable: str) -> t.Optional[str]:
 
 
 def decrypt_values(value: Json) -> Json:
-    """Return the value with each vaulted text decrypted. Raises Ansible's own error where a text cannot be decrypted."""
+    """Return the value with each vaulted text decrypted. Raises Ansible's own error if a text cannot be decrypted."""
     if isinstance(value, Mapping):
         return {key: decrypt_values(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

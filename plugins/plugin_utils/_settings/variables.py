@@ -83,7 +83,7 @@ class Settings:
         self._groups = t.cast("t.Mapping[str, t.Sequence[str]]", task_vars.get("groups", {}))
 
     def of(self, host: str, variable: str, default: Json = None) -> Json:
-        """Return that variable of that host; the default where the inventory has neither."""
+        """Return that variable of that host; the default if the inventory has neither."""
         if host not in self._hostvars:
             return default
         value = self._hostvars[host].get(variable)
@@ -264,7 +264,7 @@ class TaskSettings(Settings):
         return host in (self.task_host, self._delegate) or super().is_known(host)
 
     def of(self, host: str, variable: str, default: Json = None) -> Json:
-        """Return that variable, templated; the default where it is not set. Raises L(InvalidArgument), naming variable and host."""
+        """Return that variable, templated; the default if it is not set. Raises L(InvalidArgument), naming variable and host."""
         owner = self.owner(host, variable)
         value = self._template_variable(owner, variable)
         if value is None and variable in SHARED_VARIABLES:

@@ -69,7 +69,7 @@ class EtcdContents(LedgerContents):
                 yield f"{describe_key(self._client, (key,))} is missing or wrong: {consequence}. {restore}"
 
     def _expected_keys(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the keys that must exist beside the documents, with their values, and the consequence of a missing one."""
+        """Yield the keys that must exist in addition to the documents, with their values, and the consequence of a missing one."""
         for entry in self.read_documents(CLOSED):
             if record := entry.record:
                 yield from ((key, value, "queries by it do not find the closed record") for key, value in closed_keys(entry.path, record).items())

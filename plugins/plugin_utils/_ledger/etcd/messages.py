@@ -110,7 +110,7 @@ def range_end(prefix: str) -> str:
 
 
 def key_read(key: str, revision: int = 0) -> Message:
-    """Read a key; at a revision, where one is given."""
+    """Read a key; at a revision, if one is given."""
     return {"key": encode_bytes(key), "revision": str(revision)}
 
 

@@ -90,7 +90,7 @@ class Folder:
     def _make_child(self, name: str) -> int:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, _FOLDER_MODE, dir_fd=self.fd)
-            os.chmod(name, _FOLDER_MODE, dir_fd=self.fd)  # a umask may have removed our own permissions
+            os.chmod(name, _FOLDER_MODE, dir_fd=self.fd)  # A umask may have removed the owner's permissions.
             self.sync_names()
         return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=self.fd)
 

@@ -104,7 +104,7 @@ def version_text(number: int) -> str:
 
 
 def size_text(mib: float) -> str:
-    """Return a size of pages or files: whole GiB or MiB where it is one, else MiB."""
+    """Return a size of pages or files: whole GiB or MiB if possible, else MiB."""
     return f"{int(mib) // 1024} GiB" if mib >= 1024 and mib % 1024 == 0 else f"{mib:g} MiB"
 
 
