@@ -54,12 +54,12 @@ class Window:
     :arg pause: sleeps for that many seconds, or less if something has changed.
     """
 
-    def __init__(self, movers: t.Sequence[Mover], parallel: int, heartbeat: Heartbeat, turns: Admissions, pause: t.Callable[[float], None]) -> None:
+    def __init__(self, movers: t.Sequence[Mover], parallel: int, heartbeat: Heartbeat, admissions: Admissions, pause: t.Callable[[float], None]) -> None:
         self._waiting = list(movers)
         self._running: t.List[Mover] = []
         self._parallel = parallel
         self._heartbeat = heartbeat
-        self._turns = turns
+        self._admissions = admissions
         self._pause = pause
 
     def run_moves(self) -> None:
@@ -73,17 +73,17 @@ class Window:
             self._start_movers()
             self._pause(TICK_SECONDS)
         self._heartbeat.remove_file()
-        self._turns.remove_file()
+        self._admissions.remove_file()
 
     def _apply_admissions(self) -> None:
         """Start the moves that are admitted, before all others because capacity is reserved for them; end the moves that were given up."""
         waiting = [mover for mover in self._waiting if mover.waits]
         if not waiting:
             return
-        self._turns.read_file()
+        self._admissions.read_file()
         for mover in waiting:
             record_id = str(mover.order.record.id)
-            why, too_late = self._turns.admission_of(record_id), self._turns.cancellation_of(record_id)
+            why, too_late = self._admissions.admission_of(record_id), self._admissions.cancellation_of(record_id)
             if why is not None:
                 mover.admit_move(why)
                 self._waiting.remove(mover)

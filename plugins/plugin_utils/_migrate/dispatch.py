@@ -106,8 +106,8 @@ class Dispatcher:
     def __init__(self, context: RunContext, show: ShowRecord, parallel: int) -> None:
         self._context = context
         self._parallel = parallel
-        self._turns = AdmissionQueue(context.ledger, context.by, parallel)
-        self._follower = Follower(context.source, self._turns, context.run_id, show)
+        self._admissions = AdmissionQueue(context.ledger, context.by, parallel)
+        self._follower = Follower(context.source, self._admissions, context.run_id, show)
 
     def read_seen_facts(self, jobs: list[MoveJob]) -> t.Mapping[str, JsonObject] | None:
         """Return the answers of the hosts of these jobs, by libvirt URI, after all their moves had ended; None if they were not queried."""
@@ -147,7 +147,7 @@ class Dispatcher:
         elif isinstance(decision, (d.Observe, d.Adopt)):
             self._join_move(job, decision)
         if job.order and job.mirror:
-            self._turns.add_move(job.mirror, self._find_limits(view, job, job.mirror), job.request.queue_timeout_seconds)
+            self._admissions.add_move(job.mirror, self._find_limits(view, job, job.mirror), job.request.queue_timeout_seconds)
 
     @staticmethod
     def _find_limits(view: FleetView, job: MoveJob, mirror: RecordMirror) -> MoveLimits:
@@ -170,9 +170,9 @@ class Dispatcher:
             return
         # The next run releases the reservation.
         self._follower.stop_if_orphaned()
-        self._turns.admit_moves()
+        self._admissions.admit_moves()
         for job in jobs:
-            job.order = replace(t.cast(StartOrder, job.order), waits=self._turns.is_waiting(t.cast(RecordMirror, job.mirror)))
+            job.order = replace(t.cast(StartOrder, job.order), waits=self._admissions.is_waiting(t.cast(RecordMirror, job.mirror)))
         work: JsonObject = {"run_id": self._context.run_id, "parallel": self._parallel, "orders": [encode(job.order) for job in jobs]}
         try:
             started = decode(StartAnswer, self._context.source.run_phase("start", work))
@@ -227,7 +227,7 @@ class Dispatcher:
         job.domain = replace(job.domain, watch=fresh.domains[0].watch)
         job.order = make_order(self._context, job, adopt=True)
         job.watcher = None
-        self._turns.drop_move(t.cast(RecordMirror, job.mirror))
+        self._admissions.drop_move(t.cast(RecordMirror, job.mirror))
 
     def _warn_of_differences(self, job: MoveJob, record: MoveRecord) -> None:
         policy = read_given_policy(record.policy)

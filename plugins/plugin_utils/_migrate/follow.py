@@ -49,13 +49,13 @@ class ControllerGone(SystemExit):
 class Follower:
     """Polls the state files of one run's moves, and mirrors them.
 
-    :arg turns: the moves that wait for admission.
+    :arg admissions: the moves that wait for admission.
     :arg show: receives each record as its state file has it, and what its move waits for, for progress lines; a waiting move has its admission in the record.
     """
 
-    def __init__(self, source: SourceHost, turns: AdmissionQueue, run_id: str, show: ShowRecord, sleep: t.Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, source: SourceHost, admissions: AdmissionQueue, run_id: str, show: ShowRecord, sleep: t.Callable[[float], None] = time.sleep) -> None:
         self._source = source
-        self._turns = turns
+        self._admissions = admissions
         self._run_id = run_id
         self._show = show
         self._sleep = sleep
@@ -83,7 +83,7 @@ class Follower:
         open_moves = set(mirrors)
         while open_moves:
             self.stop_if_orphaned()
-            self._turns.admit_moves()
+            self._admissions.admit_moves()
             states = self._poll_states({uuid: watchers[uuid] for uuid in sorted(open_moves)})
             if states is not None:
                 open_moves -= {uuid for uuid in sorted(open_moves) if self._is_done(uuid, states.get(uuid), mirrors[uuid], watchers, orphans, lost)}
@@ -137,7 +137,7 @@ class Follower:
     def _poll_states(self, watchers: dict[str, Watcher]) -> dict[str, PolledState] | None:
         self._counter += 1
         try:
-            states = self._source.poll_states(self._run_id, self._counter, watchers, self._turns.answers)
+            states = self._source.poll_states(self._run_id, self._counter, watchers, self._admissions.answers)
         except Unreachable as error:
             if time.monotonic() - self._answered_at > UNREACHABLE_SECONDS:
                 raise Unreachable(

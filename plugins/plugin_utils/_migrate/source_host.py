@@ -75,17 +75,17 @@ class SourceHost:
         """Return the survey of these moves, with what a watcher has written about each. Raises as L(run_phase)."""
         return read_survey(self.run_phase("prepare", {"wanted": encode(questions)})["survey"])
 
-    def poll_states(self, run_id: str, counter: int, watchers: t.Mapping[str, Watcher], turns: AdmissionAnswers | None) -> dict[str, PolledState]:
+    def poll_states(self, run_id: str, counter: int, watchers: t.Mapping[str, Watcher], admissions: AdmissionAnswers | None) -> dict[str, PolledState]:
         """Write the run's heartbeat, and return the state files of these domains.
 
         It takes up to C(WAIT_SECONDS), less if a watcher ends in the meantime; C(seen) then has the facts of hosts that this run's watcher has read.
 
         :arg watchers: domain UUID to the watcher that is expected there.
-        :arg turns: the admissions for the run's watcher.
+        :arg admissions: the admissions for the run's watcher.
         Raises L(Unreachable) when the host does not answer this time.
         """
         try:
-            outcome = self._action._low_level_execute_command(_poll_command(run_id, counter, watchers, turns))
+            outcome = self._action._low_level_execute_command(_poll_command(run_id, counter, watchers, admissions))
         except AnsibleConnectionFailure as error:
             raise Unreachable(f"{self.name} cannot be reached: {error}") from error
         if outcome["rc"] != 0:
@@ -94,11 +94,11 @@ class SourceHost:
         return states
 
 
-def _poll_command(run_id: str, counter: int, watchers: t.Mapping[str, Watcher], turns: AdmissionAnswers | None) -> str:
+def _poll_command(run_id: str, counter: int, watchers: t.Mapping[str, Watcher], admissions: AdmissionAnswers | None) -> str:
     pids = sorted({watcher.pid for watcher in watchers.values()})
     parts = [
         f"cd {RUN_FOLDER} && umask 077 && printf %s {counter} > {shlex.quote(run_id)}.heartbeat",
-        *([_turns_command(run_id, turns)] if turns else []),
+        *([_admissions_command(run_id, admissions)] if admissions else []),
         _wait_command(pids),
         *(f"cat {shlex.quote(uuid)}.json 2>/dev/null" for uuid in watchers),
         f"cat {shlex.quote(run_id)}.seen 2>/dev/null",
@@ -108,9 +108,9 @@ def _poll_command(run_id: str, counter: int, watchers: t.Mapping[str, Watcher], 
     return "; ".join(parts)
 
 
-def _turns_command(run_id: str, turns: AdmissionAnswers) -> str:
+def _admissions_command(run_id: str, admissions: AdmissionAnswers) -> str:
     """Return the command that replaces the file of admissions in one step: a watcher reads the old one or the new one."""
-    name, content = shlex.quote(f"{run_id}.turns"), shlex.quote(json.dumps(turns, separators=(",", ":")))
+    name, content = shlex.quote(f"{run_id}.turns"), shlex.quote(json.dumps(admissions, separators=(",", ":")))
     return f"printf %s {content} > {name}.new && mv {name}.new {name}"
 
 

@@ -21,7 +21,7 @@ from .._drain.result import DomainsResult
 from .._ledger.ledger import Ledger
 from .plan import DomainVerdict, MoveBack
 from .release import keep_origins
-from .task_results import CleanupTask, DomainTurn, HostTasks, LoopItem, ReportedDomain, is_done
+from .task_results import CleanupTask, DomainItemResult, HostTasks, LoopItem, ReportedDomain, is_done
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class VerifyRequest:
 
 def build_host_result(host: str, tasks: HostTasks, check_mode: bool) -> HostRecovery:
     """Return what the tasks did on one host."""
-    cleaned, turns = tasks.cleaned or CleanupTask(), (tasks.started.results or ()) if tasks.started else ()
+    cleaned, item_results = tasks.cleaned or CleanupTask(), (tasks.started.results or ()) if tasks.started else ()
     brought_home, left = _list_moved_back(tasks, check_mode)
     has_guard = bool(tasks.released and tasks.released.guard and tasks.released.guard.installed)
     return HostRecovery(
@@ -154,7 +154,7 @@ def build_host_result(host: str, tasks: HostTasks, check_mode: bool) -> HostReco
         kept=cleaned.kept or (),
         refused=cleaned.refused or (),
         released=is_done(tasks.released),
-        started=tuple(turn.domain for turn in turns if turn.changed and turn.domain),
+        started=tuple(item_result.domain for item_result in item_results if item_result.changed and item_result.domain),
         enabled=_is_enabled(tasks),
         brought_home=tuple(brought_home),
         skipped=(*((tasks.starts.forget or ()) if tasks.starts else ()), *((tasks.returning.skipped or ()) if tasks.returning else ())),
@@ -205,10 +205,10 @@ def _is_enabled(tasks: HostTasks) -> bool:
     return bool(found and found.state == ENABLED)
 
 
-def list_failed(turns: Iterable[DomainTurn], what: str) -> list[ReportedDomain]:
+def list_failed(item_results: Iterable[DomainItemResult], what: str) -> list[ReportedDomain]:
     """Return the domains of a loop whose task failed or did not reach its host, with the reason."""
-    failed = [(decode(LoopItem, turn.item or None, "item"), turn) for turn in turns if turn.has_failed]
-    return [ReportedDomain(item.uuid, item.name, what=what, reason=_failure_text(turn)) for item, turn in failed]
+    failed = [(decode(LoopItem, item_result.item or None, "item"), item_result) for item_result in item_results if item_result.has_failed]
+    return [ReportedDomain(item.uuid, item.name, what=what, reason=_failure_text(item_result)) for item, item_result in failed]
 
 
 def list_moved_back(moves: Iterable[MoveBack], results: Iterable[DomainsResult], check_mode: bool = False) -> tuple[list[ReportedDomain], list[ReportedDomain]]:

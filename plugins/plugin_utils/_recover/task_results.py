@@ -125,7 +125,7 @@ class LoopItem:
 
 
 @dataclass(frozen=True)
-class DomainTurn(TaskResult):
+class DomainItemResult(TaskResult):
     """The result of a loop for one domain, its C(item)."""
 
     domain: Maybe[ReportedDomain] = ABSENT
@@ -133,7 +133,7 @@ class DomainTurn(TaskResult):
 
 @dataclass(frozen=True)
 class _DomainLoop(TaskResult):
-    results: Maybe[tuple[DomainTurn, ...]] = ABSENT
+    results: Maybe[tuple[DomainItemResult, ...]] = ABSENT
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result
     list_problems,
     result_lines,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import DomainTurn, ReportedDomain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import DomainItemResult, ReportedDomain
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import record, uid
 
 Body = dict[str, t.Any]
@@ -29,7 +29,7 @@ ITEM = {"uuid": uid("web1"), "name": "web1"}
 
 def test_failed_and_unreachable_items_are_reported_with_their_reason() -> None:
     results = [{"item": ITEM, "failed": False}, {"item": ITEM, "failed": True, "msg": "no"}, {"item": ITEM, "unreachable": True, "msg": "gone"}]
-    assert [entry.reason for entry in list_failed([decode(DomainTurn, result) for result in results], "start")] == ["no", "gone"]
+    assert [entry.reason for entry in list_failed([decode(DomainItemResult, result) for result in results], "start")] == ["no", "gone"]
 
 
 @pytest.mark.parametrize(
