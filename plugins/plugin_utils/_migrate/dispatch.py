@@ -177,8 +177,11 @@ class Dispatcher:
         try:
             started = decode(StartAnswer, self._context.source.run_phase("start", work))
         except KvmfleetError as error:
+            watchers = self._find_started_watchers(jobs) if isinstance(error, Unreachable) else {}
             for job in jobs:
-                self._keep_start_error(job, error)
+                job.watcher = watchers.get(job.uuid)
+                if not job.watcher:
+                    self._keep_start_error(job, error)
             return
         self._warn_of_session(started.session_warning or None)
         for job in jobs:
@@ -187,6 +190,19 @@ class Dispatcher:
                 self._keep_start_error(job, Conflict(refusal.msg))
             else:
                 job.watcher = started.watcher
+
+    def _find_started_watchers(self, jobs: list[MoveJob]) -> dict[str, Watcher]:
+        """Return, by UUID of its domain, each watcher that this run has started although the connection was lost before the source had answered."""
+        questions = [job.request.survey_question() for job in jobs]
+        try:
+            survey = self._follower.wait_for_answer(lambda: self._context.source.prepare_moves(questions))
+        except KvmfleetError:
+            return {}
+        found = {job.uuid: (job, d.read_watch(domain)) for job, domain in zip(jobs, survey.domains, strict=True)}
+        return {uuid: watch.watcher for uuid, (job, watch) in found.items() if watch and watch.watcher and self._is_started_by_us(job, watch)}
+
+    def _is_started_by_us(self, job: MoveJob, watch: d.Watch) -> bool:
+        return watch.record_id == t.cast(StartOrder, job.order).record.id and t.cast(Watcher, watch.watcher).run_id == self._context.run_id
 
     def _warn_of_session(self, warning: str | None) -> None:
         """Warn once that the watcher could not leave the login session on its host."""

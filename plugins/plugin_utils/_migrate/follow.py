@@ -40,6 +40,7 @@ UNREACHABLE_SECONDS = 120.0
 
 
 ShowRecord = t.Callable[[MoveRecord, str | None], None]
+T = t.TypeVar("T")
 
 
 class ControllerGone(SystemExit):
@@ -148,6 +149,18 @@ class Follower:
             return None
         self._answered_at = time.monotonic()
         return states
+
+    def wait_for_answer(self, query: t.Callable[[], T]) -> T:
+        """Return what the query of the source returns once the source answers. Raises L(Unreachable) if it stays silent."""
+        deadline = time.monotonic() + UNREACHABLE_SECONDS
+        while True:
+            self.stop_if_orphaned()
+            try:
+                return query()
+            except Unreachable:
+                if time.monotonic() > deadline:
+                    raise
+                self._sleep(POLL_SECONDS)
 
     def stop_if_orphaned(self) -> None:
         """Raise L(ControllerGone) if the process that started this one has ended.

@@ -83,6 +83,9 @@ class FakeSource:
         self.silent_polls = 0
         self.refuse_start: t.Optional[KvmfleetError] = None
         self.session_warning: t.Optional[str] = None
+        # How many times the connection is lost: after a start was carried out, and in the surveys that follow it.
+        self.lost_answers = 0
+        self.silent_surveys = 0
         self.phases: t.List[str] = []
         # What differs from what the fake hosts say: facts by host; needs and policies by domain UUID.
         self.facts: t.Dict[str, t.Dict[str, t.Any]] = {}
@@ -100,7 +103,13 @@ class FakeSource:
         work = json.loads(json.dumps(work))
         if phase == "start":
             result = self._start(work)
+            if self.lost_answers:
+                self.lost_answers -= 1
+                raise Unreachable(f"{self.name} cannot be reached: the connection was closed.")
         else:
+            if self.silent_surveys and "start" in self.phases:
+                self.silent_surveys -= 1
+                raise Unreachable(f"{self.name} cannot be reached: the connection is refused.")
             result = self._prepare(work["wanted"] if phase == "prepare" else [work["wanted"]])
             self.after_prepare()
         return t.cast("t.Dict[str, t.Any]", json.loads(json.dumps(result)))

@@ -210,6 +210,34 @@ def test_a_failed_start_closes_the_record_only_if_nothing_can_have_started(contr
     assert record.status == (s.FAILED if closed else s.QUEUED)
 
 
+@pytest.mark.parametrize("silent_surveys", [0, 3])
+def test_a_move_is_followed_if_only_the_answer_of_its_start_was_lost(control: Control, silent_surveys: int) -> None:
+    control.fleet.guest()
+    control.source.lost_answers = 1
+    control.source.silent_surveys = silent_surveys
+    job = run_one_move(control)
+    assert (job.error, job.record.status, job.moved) == (None, s.COMPLETED, True)
+    assert control.source.phases.count("start") == 1
+    assert len(control.records()) == 1
+
+
+def test_a_watcher_that_dies_after_the_answer_of_its_start_was_lost_is_replaced(control: Control) -> None:
+    control.fleet.guest()
+    control.source.lost_answers, control.source.deaths = 1, 1
+    assert run_one_move(control).record.status in s.CLOSED
+    assert control.source.phases.count("start") == 2
+
+
+def test_a_source_that_stays_silent_after_the_start_leaves_the_move_to_its_watcher(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "UNREACHABLE_SECONDS", -1.0)
+    control.fleet.guest()
+    control.source.lost_answers, control.source.silent_surveys = 1, 100
+    job = run_one_move(control)
+    assert isinstance(job.error, e.Unreachable)
+    assert "the connection was closed" in str(job.error)
+    assert [record.status for record in control.unsettled()] == [s.QUEUED]
+
+
 # -- adoption --------------------------------------------------------------------------------------------------------
 
 
