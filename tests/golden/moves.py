@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.golden.alone import POLICY
@@ -30,6 +31,7 @@ def completed_and_forced(stage: Stage) -> None:
     back = {"name": plain, "destination": site.name(3)}
     stage.ends(site.task(2, "live_migrate", back), "conflict")
     stage.ends(site.task(2, "live_migrate", {**back, "force": True}), "completed")
+    stage.keep_run("moved-back", 2)
     assert site.task(3, "host", {"state": "enabled"}).code == 0
     stage.remove(plain)
 
@@ -38,6 +40,7 @@ def timed_out_and_aborted(stage: Stage) -> None:
     site = stage.site
     endless = stage.guest("endless", **ENDLESS)
     stage.ends(site.move(endless, timeout_seconds=2, **CAP), "cancelled", "timeout")
+    stage.keep_run("timed-out")
     running = site.begin_move(endless, **CAP)
     state = stage.under_way(endless)
     stage.keep_run("in-flight")
@@ -53,6 +56,39 @@ def timed_out_and_aborted(stage: Stage) -> None:
     stage.ends(running.wait(), "cancelled", "operator")
     stage.keep_run("ended")
     stage.remove(endless)
+
+
+def preparing(stage: Stage) -> None:
+    """A watcher is stopped before its job begins. This phase is short: a watcher that was stopped too late is followed by the next one."""
+    for number in range(4):
+        early = stage.guest(f"early{number}", **PLAIN)
+        running = stage.site.begin_move(early)
+        is_kept = _keep_preparing(stage, stage.lab.uuid(early))
+        stage.ends(running.wait(), "completed")
+        stage.remove(early)
+        if is_kept:
+            return
+    raise AssertionError("no watcher was stopped while it prepared its move")
+
+
+def _keep_preparing(stage: Stage, uuid: str) -> bool:
+    """Keep the files of a host whose watcher prepares a move; return false if the job has begun."""
+    limit = time.monotonic() + 120
+    while not (state := stage.lab.state_file(uuid)) or state["status"] in ("accepted", "scheduled", "queued"):
+        assert time.monotonic() < limit, state
+        time.sleep(0.005)
+    if state["status"] != "preparing":
+        return False
+    watcher = str(state["watcher"]["pid"])
+    stage.lab.on(1, "kill", "-STOP", watcher)
+    try:
+        stopped = stage.lab.state_file(uuid)
+        is_preparing = stopped is not None and stopped["status"] == "preparing"
+        if is_preparing:
+            stage.keep_run("preparing")
+    finally:
+        stage.lab.on(1, "kill", "-CONT", watcher)
+    return is_preparing
 
 
 def stalled(stage: Stage) -> None:
@@ -90,6 +126,7 @@ def waiting(stage: Stage) -> None:
     uuid = stage.lab.uuid(late, 2)
     eventually(lambda: (stage.lab.state_file(uuid, 2) or {}).get("status") == "queued", "it waits", 60)
     eventually(lambda: any(record.get("turn") for record in site.records()), "the ledger knows that it waits", 60)
+    stage.keep_run("waiting", 2)
     stage.abort(first)
     stage.ends(running.wait(), "cancelled", "operator")
     _keep_turns(stage, patient)

@@ -117,7 +117,7 @@ class Stage:
     @staticmethod
     def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
         for path in sorted(source.rglob("*")):
-            if path.is_file() and path.suffix not in _NO_DOCUMENT and ".qcow2" not in path.suffixes:
+            if path.is_file() and path.stat().st_size and path.suffix not in _NO_DOCUMENT and ".qcow2" not in path.suffixes:
                 place = target / path.relative_to(source)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, place)

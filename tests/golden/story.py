@@ -31,6 +31,7 @@ SCENES: t.Tuple[t.Callable[[Stage], t.Any], ...] = (
     on_etcd.tell,
     moves.completed_and_forced,
     moves.timed_out_and_aborted,
+    moves.preparing,
     moves.in_post_copy,
     moves.policies,
     moves.taken_over,
