@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.poli
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import TokenGrant
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import CleanupPlan, CleanupQuestion, QuarantineEntry
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SshEndpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
@@ -50,7 +50,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder imp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import control_files
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import ADMITTED_KEY, Admissions, Heartbeat
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
-from ansible_collections.kvmfleet.migration.tests.golden.corpus import CORPORA, find_files, find_files_in_some, name_of, read_documents
+from ansible_collections.kvmfleet.migration.tests.golden.corpus import CORPORA, GOLDEN, find_files, find_files_in_some, name_of, read_documents
 
 LATER = "of_a_later_version"
 POLICY = {
@@ -103,17 +103,18 @@ def statuses_in(corpus: Path) -> t.Set[str]:
 
 
 @every_corpus
-def test_each_corpus_has_running_and_ended_moves(corpus: Path) -> None:
-    assert statuses_in(corpus) >= {s.RUNNING, s.RUNNING_POST_COPY, s.COMPLETED, s.CANCELLED}
+def test_each_corpus_has_queued_running_and_ended_moves(corpus: Path) -> None:
+    assert statuses_in(corpus) >= {s.QUEUED, s.RUNNING, s.RUNNING_POST_COPY, s.COMPLETED, s.FAILED, s.CANCELLED, s.ERROR}
 
 
-def test_the_corpora_have_moves_in_every_phase_and_final_status() -> None:
-    seen = {status for corpus in CORPORA for status in statuses_in(corpus)}
-    assert seen >= {s.QUEUED, s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY, s.COMPLETED, s.FAILED, s.CANCELLED, s.ERROR}
+def test_a_move_that_is_being_prepared_is_in_a_corpus() -> None:
+    """Later corpora may lack it: this phase is short."""
+    assert s.PREPARING in {status for corpus in CORPORA for status in statuses_in(corpus)}
 
 
 FLIGHTS = [path for folder in ("in-flight", "aborting", "post-copy") for path in find_files(f"run/{folder}")]
-FLIGHTS += [path for folder in ("preparing", "queued", "taken-over") for path in find_files_in_some(f"run/{folder}")]
+FLIGHTS += [path for folder in ("queued", "taken-over") for path in find_files(f"run/{folder}")]
+FLIGHTS += [path for folder in ("preparing", "waiting") for path in find_files_in_some(f"run/{folder}")]
 
 
 @pytest.mark.parametrize("folder", FLIGHTS, ids=name_of)
@@ -225,9 +226,18 @@ PHASES = (
     ("host-revoke_elsewhere", "work.grant", TokenGrant),
     ("live_migrate-start", "answer.watcher", Watcher),
 )
-SPOKEN = [
-    pytest.param(path, where, kind, id=f"{name_of(path)}-{where}") for phase, where, kind in PHASES for path in find_files_in_some(f"wire/phases/{phase}.json")
-]
+# Parts of calls that have another form in 0.1.0: it restarted domains without the files beside their disks, and kept no answers of other hosts.
+VERSION_0_1_0 = "0.1.0"
+DIFFERENT_IN_0_1_0 = (("evacuate-look", "work.domains"), ("evacuate-start", "work.orders"), ("evacuate-start", "answer.elsewhere"))
+
+
+def spoken(phase: str, where: str) -> t.List[Path]:
+    """Return the calls of a phase in which that part has its present form."""
+    paths = find_files_in_some(f"wire/phases/{phase}.json")
+    return [path for path in paths if (phase, where) not in DIFFERENT_IN_0_1_0 or GOLDEN / VERSION_0_1_0 not in path.parents]
+
+
+SPOKEN = [pytest.param(path, where, kind, id=f"{name_of(path)}-{where}") for phase, where, kind in PHASES for path in spoken(phase, where)]
 
 
 @pytest.mark.parametrize(("path", "where", "kind"), SPOKEN)
@@ -239,12 +249,21 @@ def test_requests_and_answers_of_phases_are_encoded_unchanged(path: Path, where:
     assert encode(decode(kind, document)) == document
 
 
-@pytest.mark.parametrize("path", find_files_in_some("wire/phases/evacuate-start.json"), ids=name_of)
+@pytest.mark.parametrize("path", spoken("evacuate-start", "work.orders"), ids=name_of)
 def test_restart_orders_are_encoded_unchanged(path: Path) -> None:
     """Definitions are passed separately, because they can hold secrets."""
     orders = [{**order, "definition": "<domain/>"} for order in json.loads(path.read_text(encoding="utf-8"))["work"]["orders"]]
     assert orders
     assert encode(decode(t.Tuple[RestartOrder, ...], orders)) == orders
+
+
+@pytest.mark.parametrize(("phase", "key", "kind"), [("look", "domains", DomainToProbe), ("start", "orders", RestartOrder)])
+def test_an_evacuation_ordered_by_0_1_0_is_refused(phase: str, key: str, kind: t.Any) -> None:
+    """Both halves of a call are of one version, so no such call reaches this code. If one did, a domain would be started without its other files."""
+    work = json.loads((GOLDEN / VERSION_0_1_0 / f"wire/phases/evacuate-{phase}.json").read_text(encoding="utf-8"))["work"]
+    assert work[key]
+    with pytest.raises(ShapeError, match=r"^\[0\]\.files must be there$"):
+        decode(t.Tuple[kind, ...], [{**one, "definition": "<domain/>"} if kind is RestartOrder else one for one in work[key]])
 
 
 # What hosts keep over boots
