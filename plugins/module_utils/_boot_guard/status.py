@@ -195,9 +195,9 @@ def run_systemctl(*arguments: str) -> None:
     try:
         subprocess.run(["systemctl", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=SYSTEMCTL_SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
-        output = str(getattr(error, "stderr", None) or error).strip()
+        output = str(getattr(error, "stderr", None) or error).strip().rstrip(".")
         raise Internal(
-            f"'systemctl {' '.join(arguments)}' failed: {output} The boot guard's files are in place, but systemd does not hold this host's guests yet.",
+            f"'systemctl {' '.join(arguments)}' failed: {output}. The boot guard's files are in place, but systemd does not hold this host's guests yet.",
             "Repair this on the host and run the task again.",
         ) from error
 
