@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The documentation as a site, in which no link and no reference leads nowhere: .build/site/html/index.html."""
+"""The documentation as a site, in which every link and every reference leads to a page: .build/site/html/index.html."""
 
 from __future__ import annotations
 
