@@ -91,8 +91,11 @@ def sudoers() -> str:
     return f"root ALL=(ALL:ALL) ALL\n{OPERATOR} ALL=(ALL:ALL) NOPASSWD: ALL\n"
 
 
-def ssh_config(user_key: pathlib.Path, known_hosts: pathlib.Path) -> str:
-    """Return the client's configuration: the lab's key and the lab's hosts, and nothing else is trusted."""
+def ssh_config(user_key: pathlib.Path, known_hosts: pathlib.Path, unanswered: int = 3) -> str:
+    """Return the client's configuration: the lab's key and the lab's hosts, and nothing else is trusted.
+
+    :arg unanswered: after how many questions without an answer, one every 5 s, the client gives a connection up.
+    """
     return f"""\
 Host *
     IdentityFile {user_key}
@@ -103,7 +106,7 @@ Host *
     BatchMode yes
     ConnectTimeout 10
     ServerAliveInterval 5
-    ServerAliveCountMax 3
+    ServerAliveCountMax {unanswered}
 """
 
 

@@ -18,6 +18,8 @@ from . import faults, qemu
 from .layout import Fleet, Machine
 
 OPERATOR = hostfiles.OPERATOR
+# Under emulation, the login of a user who has no session yet answers nothing while systemd starts a manager for that user.
+UNANSWERED = 12
 # Lets in the fleet's key, and tells the server's own.
 GREETING = """
 for user in root operator; do
@@ -35,7 +37,7 @@ def create_keys(fleet: Fleet) -> None:
     for folder in (fleet.ssh, sockets(fleet)):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     create_key(user_key(fleet))
-    config_file(fleet).write_text(hostfiles.ssh_config(user_key(fleet), known_hosts_file(fleet)))
+    config_file(fleet).write_text(hostfiles.ssh_config(user_key(fleet), known_hosts_file(fleet), UNANSWERED))
 
 
 def greet(fleet: Fleet, machine: Machine) -> str:
