@@ -84,9 +84,9 @@ def survey_hosts(
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
         destinations = dict(zip(uris, pool.map(lambda uri: _survey_in_time(uri, open_host, describe), uris)))
     try:
-        here = describe_host(source, describe)
-        domains = tuple(_survey_domain(source, here, question, destinations, is_shared, examine) for question in questions)
-        return Survey(here, {uri: destination.facts for uri, destination in destinations.items()}, domains)
+        source_facts = describe_host(source, describe)
+        domains = tuple(_survey_domain(source, source_facts, question, destinations, is_shared, examine) for question in questions)
+        return Survey(source_facts, {uri: destination.facts for uri, destination in destinations.items()}, domains)
     finally:
         for destination in destinations.values():
             if destination.host is not None:
@@ -118,14 +118,14 @@ def _silent_facts(error: KvmfleetError) -> HostFacts:
 
 def _survey_domain(
     source: H,
-    here: HostFacts,
+    source_facts: HostFacts,
     question: SurveyQuestion,
     destinations: _Destinations[H],
     is_shared: t.Callable[[str], bool],
     examine: t.Optional[Examine[H]],
 ) -> SurveyedDomain:
     # The source under another name is not another host.
-    others = {uri: destinations[uri] for uri in question.destination_uris if not destinations[uri].facts.host.is_same_answer(here.host)}
+    others = {uri: destinations[uri] for uri in question.destination_uris if not destinations[uri].facts.host.is_same_answer(source_facts.host)}
     if question.request:
         cpu, paths = _ask_fit(question.request, others)
         return SurveyedDomain(False, _find_presence(others, [str(question.uuid)]), request=question.request, cpu=cpu, paths=paths)
@@ -133,7 +133,7 @@ def _survey_domain(
         info = source.find_domain(name=question.name or None, uuid=question.uuid or None)
     except NotFound:
         return SurveyedDomain(False, _find_presence(others, question.uuids))
-    listed = here.find_domain(info.uuid)
+    listed = source_facts.find_domain(info.uuid)
     request = listed.needs if listed else None
     is_movable = info.view.active and info.view.job == domain_states.JOB_NONE
     cpu, paths = _ask_fit(request, others) if request and is_movable else ({}, {})

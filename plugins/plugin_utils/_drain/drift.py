@@ -83,8 +83,8 @@ def _find_settings_drift(before: Mapping[str, JsonObject], now: Mapping[str, Jso
 def _find_newcomers(plan: DrainPlan, inputs: DrainInputs) -> list[str]:
     """Name the domains that are active on a source and are not in the plan, or were shut off when it was made."""
     expected = plan.active_uuids | {entry.uuid for entry in plan.skipped if entry.drain}
-    here = [(source, domain) for source in plan.sources for domain in inputs.hosts[source].domains or () if domain.active]
-    return [f"{domain.name} is active on {source}, but was not when the plan was made." for source, domain in here if domain.uuid not in expected]
+    active = [(source, domain) for source in plan.sources for domain in inputs.hosts[source].domains or () if domain.active]
+    return [f"{domain.name} is active on {source}, but was not when the plan was made." for source, domain in active if domain.uuid not in expected]
 
 
 def _find_strategy_drift(plan: DrainPlan, inputs: DrainInputs, now: SortedDomains) -> list[str]:
@@ -156,9 +156,9 @@ def _find_destination_drift(move: PlannedMove, leaver: LeavingDomain, fleet: Fle
 
 
 def _gone_text(move: PlannedMove, inputs: DrainInputs) -> str:
-    here = inputs.hosts[move.source].find_domain(move.uuid)
+    present = inputs.hosts[move.source].find_domain(move.uuid)
     elsewhere = inputs.hosts_where_active(move.uuid)
-    what = f"{move.name} is {here.state} on {move.source}" if here else f"{move.name} is no longer on {move.source}"
+    what = f"{move.name} is {present.state} on {move.source}" if present else f"{move.name} is no longer on {move.source}"
     return f"{what}, and active on {', '.join(elsewhere)}." if elsewhere else f"{what}, and not active on {move.destination}."
 
 
@@ -168,5 +168,5 @@ def _instead_text(uuid: str, now: SortedDomains) -> str:
 
 
 def _is_active(inputs: DrainInputs, source: str, uuid: str) -> bool:
-    here = inputs.hosts[source].find_domain(uuid)
-    return bool(here and here.active)
+    present = inputs.hosts[source].find_domain(uuid)
+    return bool(present and present.active)

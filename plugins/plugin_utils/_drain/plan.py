@@ -99,12 +99,12 @@ class RemainingHosts:
         return [_make_request(domain, self.refs[host]) for domain in active]
 
 
-def _make_request(domain: DomainFacts, here: HostRef) -> Request:
+def _make_request(domain: DomainFacts, source: HostRef) -> Request:
     try:
-        return Request.from_needs(domain.request or {}, domain.uuid, domain.name, here.host or "", here.host_uuid or "", source_id=here.host_id)
+        return Request.from_needs(domain.request or {}, domain.uuid, domain.name, source.host or "", source.host_uuid or "", source_id=source.host_id)
     except KvmfleetError:
         needs = {"memory_mib": max(1, domain.memory_mib or 0), "vcpus": max(1, domain.vcpus or 0)}
-        return Request.from_needs(needs, domain.uuid, domain.name, here.host or "", here.host_uuid or "", source_id=here.host_id)
+        return Request.from_needs(needs, domain.uuid, domain.name, source.host or "", source.host_uuid or "", source_id=source.host_id)
 
 
 def _assign_greedily(board: Board, units: Sequence[Unit]) -> Assignment:

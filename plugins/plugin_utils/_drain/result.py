@@ -83,15 +83,17 @@ def _find_share(source: str, plan: DrainPlan) -> HostShare:
 def find_reboot_blockers(host: str, facts: Mapping[str, HostFacts], records: Iterable[MoveRecord]) -> list[str]:
     """Return why the host may not be rebooted: a domain active there in any state, a definition there that would start a domain which is
     active elsewhere, or an unsettled record that names it."""
-    here = facts.get(host)
-    if not here:
+    host_facts = facts.get(host)
+    if not host_facts:
         return [f"{host} does not answer."]
-    blockers = [f"{domain.name} is {_state_text(domain)} here." for domain in here.domains or () if domain.active]
-    for domain in here.domains or ():
+    blockers = [f"{domain.name} is {_state_text(domain)} here." for domain in host_facts.domains or () if domain.active]
+    for domain in host_facts.domains or ():
         elsewhere = [] if domain.active or domain.autostart is False else _active_elsewhere(domain.uuid, host, facts)
         if elsewhere:
             blockers.append(f"{domain.name} would start here automatically, and is active on {', '.join(elsewhere)}.")
-    return blockers + [f"Record {record.id} of {record.domain.name} is unsettled ({record.status})." for record in records if _names_host(record, host, here)]
+    return blockers + [
+        f"Record {record.id} of {record.domain.name} is unsettled ({record.status})." for record in records if _names_host(record, host, host_facts)
+    ]
 
 
 def _judge_moves(
@@ -134,10 +136,10 @@ def _judge_shutdown(entry: PlannedShutdown, source: str, facts: Mapping[str, Hos
     """Return the result of one domain that was to be shut down."""
     if not facts.get(source):
         return _left_behind(entry, f"{source} did not answer, so it is not known whether it is off.", "unknown")
-    here = facts[source].find_domain(entry.uuid)
+    domain = facts[source].find_domain(entry.uuid)
     elsewhere = _active_elsewhere(entry.uuid, source, facts)
-    if here and here.active:
-        return _left_behind(entry, f"It is still {_state_text(here)}. {why}", "not shut down")
+    if domain and domain.active:
+        return _left_behind(entry, f"It is still {_state_text(domain)}. {why}", "not shut down")
     if elsewhere:
         return _left_behind(entry, f"It is active on {', '.join(elsewhere)}. {why}", "not shut down")
     return DomainOutcome(entry.name, entry.uuid, "shut down")
@@ -159,8 +161,8 @@ def _find_disagreement(move: PlannedMove, destination: str, facts: Mapping[str, 
 
 
 def _list_late(source: str, share: HostShare, facts: Mapping[str, HostFacts]) -> list[DomainOutcome]:
-    here = (facts[source].domains or ()) if source in facts else ()
-    late = [domain for domain in here if domain.active and domain.uuid not in share.active_uuids]
+    domains = (facts[source].domains or ()) if source in facts else ()
+    late = [domain for domain in domains if domain.active and domain.uuid not in share.active_uuids]
     return [_left_behind(domain, "It arrived after the plan was made.") for domain in late]
 
 

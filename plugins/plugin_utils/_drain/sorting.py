@@ -95,12 +95,14 @@ def _stuck_domain(domain: DomainFacts, source: str, reason: str) -> UnplacedDoma
 def _make_leaving_domain(domain: DomainFacts, source: str, inputs: DrainInputs, options: DrainOptions, policy: EffectivePolicy) -> LeavingDomain:
     needs = read_request(to_plain_json(build_needs(domain, policy.scheduling, policy.moves)))
     copied = local_disks(needs) if options.copies_storage else {}
-    here = inputs.host_ref(source)
-    request = Request.from_needs(needs, domain.uuid, domain.name, source, here.host_uuid or "", copied=copied, unsafe=options.is_unsafe, source_id=here.host_id)
-    record = inputs.find_record_from(request.uuid, here)
+    source_ref = inputs.host_ref(source)
+    request = Request.from_needs(
+        needs, domain.uuid, domain.name, source, source_ref.host_uuid or "", copied=copied, unsafe=options.is_unsafe, source_id=source_ref.host_id
+    )
+    record = inputs.find_record_from(request.uuid, source_ref)
     destination = _find_destination(record, inputs)
     if is_leaving(domain):
-        others = inputs.hosts_where_active(request.uuid, but=here)
+        others = inputs.hosts_where_active(request.uuid, but=source_ref)
         return LeavingDomain(request, policy.moves, destination=destination or (others[0] if len(others) == 1 else None))
     reserved = record is not None and record.status in BEFORE_JOB
     dirty_rate_mib = None if domain.dirty_rate_mib is ABSENT else domain.dirty_rate_mib

@@ -145,7 +145,7 @@ class CleanupOutcome:
 
 @dataclass(frozen=True)
 class HostCleanup:
-    """:arg here: the host; its C(host_id) is the one that was read from its own file.
+    """:arg cleaned_host: the host; its C(host_id) is the one that was read from its own file.
 
     :arg phase: runs a phase on the host.
     :arg uris: name of each other host of the fleet to its libvirt URI.
@@ -156,7 +156,7 @@ class HostCleanup:
     """
 
     ledger: Ledger
-    here: HostRef
+    cleaned_host: HostRef
     phase: RunPhase
     uris: t.Mapping[str, str]
     storage: str
@@ -177,10 +177,10 @@ class HostCleanup:
         return outcome
 
     def _clean_domains(self, outcome: CleanupOutcome) -> None:
-        found = find_tombstones(self.ledger, self.here.host_id)
+        found = find_tombstones(self.ledger, self.cleaned_host.host_id)
         waiting = [tombstone for tombstone in found if not self._is_busy(tombstone, outcome) and not self._is_outdated(tombstone, outcome)]
         listed = {tombstone.uuid for tombstone in found}
-        for begun in [begun for begun in find_unfinished(self.ledger, self.here.host_id) if begun.uuid not in listed]:
+        for begun in [begun for begun in find_unfinished(self.ledger, self.cleaned_host.host_id) if begun.uuid not in listed]:
             self._is_busy(begun, outcome)
         lost = [LostTombstone(one) for one in self.left if one.domain.uuid not in listed]
         plans = self._survey_domains([*waiting, *lost])
@@ -231,8 +231,8 @@ class HostCleanup:
     def _survey_domains(self, waiting: Sequence[Tombstone | LostTombstone]) -> dict[str, CleanupPlan]:
         if not waiting:
             return {}
-        questions = [encode(build_question(tombstone, self.ledger, self.here)) for tombstone in waiting]
-        answer = self.phase("survey", {"host_id": self.here.host_id, "uris": dict(self.uris), "domains": questions})
+        questions = [encode(build_question(tombstone, self.ledger, self.cleaned_host)) for tombstone in waiting]
+        answer = self.phase("survey", {"host_id": self.cleaned_host.host_id, "uris": dict(self.uris), "domains": questions})
         plans = decode(_SurveyAnswer, answer).plans
         return {plan.record: plan for plan in plans}
 
@@ -241,16 +241,16 @@ class HostCleanup:
             for plan in plans:
                 self.ledger.witness.report_event(self.ledger.read_record(plan.record).record, "cleanup.refused", self.by, plan.reason)
             text = " ".join(f"Domain {plan.name} ({plan.uuid}): {plan.reason}." for plan in plans)
-            raise DoubleRunAlarm(f"{text} Nothing was touched on {self.here.host}.", _STOP_ONE_COPY)
+            raise DoubleRunAlarm(f"{text} Nothing was touched on {self.cleaned_host.host}.", _STOP_ONE_COPY)
 
     def _delete_expired(self, outcome: CleanupOutcome) -> None:
         """Delete quarantines whose retention is over according to the records; the host's clock is not used."""
-        answer = self.phase("quarantined", {"host_id": self.here.host_id})
+        answer = self.phase("quarantined", {"host_id": self.cleaned_host.host_id})
         listing = QuarantineListing(_read_entries(answer["quarantined"]), _read_entries(answer["kept"]))
-        due, kept = judge_retention(listing.quarantined, self.ledger, self.here.host_id, self.retention_days)
+        due, kept = judge_retention(listing.quarantined, self.ledger, self.cleaned_host.host_id, self.retention_days)
         kept += listing.kept
         if due:
-            answer = self.phase("expire", {"host_id": self.here.host_id, "due": due, "check": self.check})
+            answer = self.phase("expire", {"host_id": self.cleaned_host.host_id, "due": due, "check": self.check})
             expired = QuarantineExpiry(_read_entries(answer["deleted"]), _read_entries(answer["kept"]))
             outcome.deleted += expired.deleted
             kept += expired.kept
@@ -259,7 +259,7 @@ class HostCleanup:
     def _clean_locked(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
         """Clean up one domain while no move to this host can be reserved; the failure of one domain does not stop the others."""
         try:
-            with self.ledger.hold_lock(host_lock_name(self.here)):
+            with self.ledger.hold_lock(host_lock_name(self.cleaned_host)):
                 if self._is_still_open(tombstone) and not self._is_busy(tombstone, outcome):
                     self._clean_domain(tombstone, outcome)
         except DoubleRunAlarm:
@@ -275,9 +275,9 @@ class HostCleanup:
         return self.ledger.read_record(tombstone.record.record_id).record.status == tombstone.record.status
 
     def _clean_domain(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
-        question = encode(build_question(tombstone, self.ledger, self.here))
+        question = encode(build_question(tombstone, self.ledger, self.cleaned_host))
         self.ledger.witness.report_event(tombstone.record, "cleanup.started", self.by)
-        work = {"host_id": self.here.host_id, "uris": dict(self.uris), "domains": [question], "storage": self.storage}
+        work = {"host_id": self.cleaned_host.host_id, "uris": dict(self.uris), "domains": [question], "storage": self.storage}
         answer = decode(_CleanAnswer, self.phase("clean", work))
         plan = answer.plan
         if plan.kind == ALARM:

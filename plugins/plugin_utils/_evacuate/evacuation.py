@@ -83,10 +83,12 @@ class Evacuation:
         self.silent_at = time.monotonic()
         self.proofs.check_endpoints(seen.doors, self.context.target_host)
         facts = read_facts(seen.facts)
-        self.here = self._read_host_ref(facts)
-        start_checks.check_destination(self.here, self.source.host_ref)
+        self.destination = self._read_host_ref(facts)
+        start_checks.check_destination(self.destination, self.source.host_ref)
         own = {domain.uuid: domain for domain in facts.domains or ()}
-        self.fleet = FleetAnswers(self.source, self.here, own, seen.fleet, self.entries, self._host_ids(seen.fleet), frozenset(self.context.settings.fleet()))
+        self.fleet = FleetAnswers(
+            self.source, self.destination, own, seen.fleet, self.entries, self._host_ids(seen.fleet), frozenset(self.context.settings.fleet())
+        )
         self.fleet.check_source_is_silent()
         self._check_no_twin()
         self.others = self.fleet.list_silent_hosts(where for job in self.jobs if job.is_open for where in job.candidate.possible_hosts)
@@ -156,10 +158,10 @@ class Evacuation:
         # After the proof that the host is off: since then it can neither be granted a token nor leave one.
         check_still_not_granted(self.context.ledger, self.source)
         self.judge_jobs()
-        self._reserve_all(EvacuationReservation(self.context, self._fleet_view(self.seen.facts), self.here, self.seen.cpu))
+        self._reserve_all(EvacuationReservation(self.context, self._fleet_view(self.seen.facts), self.destination, self.seen.cpu))
         if not self.check:
-            here = str(self.here.host_id)
-            starting = DomainStarter(self.context, self.proofs, self.uris, here, self._all_tokens(), self.silent_at, self.acceptance)
+            host_id = str(self.destination.host_id)
+            starting = DomainStarter(self.context, self.proofs, self.uris, host_id, self._all_tokens(), self.silent_at, self.acceptance)
             starting.start_domains(self.open_jobs())
 
     def _settle_begun(self, refusal: SourceAnswers) -> SourceAnswers:
@@ -167,15 +169,15 @@ class Evacuation:
         if not any(job.candidate.record for job in self.jobs):
             return refusal
         facts = decode(SurvivorView, self.context.phase("look", {**self._build_probe({}), "knock": [], "domains": [], "paths": []})).facts
-        self.here = self._read_host_ref(read_facts(facts))
-        begun = [job for job in self.jobs if job.is_open and start_checks.has_begun(job, self.here)]
+        self.destination = self._read_host_ref(read_facts(facts))
+        begun = [job for job in self.jobs if job.is_open and start_checks.has_begun(job, self.destination)]
         if self.check or not begun:
             return refusal
-        reservation = EvacuationReservation(self.context, self._fleet_view(facts), self.here, {})
+        reservation = EvacuationReservation(self.context, self._fleet_view(facts), self.destination, {})
         for job in begun:
             job.rejoin = True
             self._keep_error(job, lambda job: reservation.rejoin_record(job, []))
-        DomainStarter(self.context, self.proofs, {}, str(self.here.host_id), self._all_tokens()).settle_begun([job for job in begun if job.is_open])
+        DomainStarter(self.context, self.proofs, {}, str(self.destination.host_id), self._all_tokens()).settle_begun([job for job in begun if job.is_open])
         statuses = [f"{job.name} is '{job.record.status}'" for job in begun if job.record]
         settled = f" The evacuations that an earlier run had started here were settled: {', '.join(statuses)}."
         changed = any(job.changed for job in begun)
@@ -283,7 +285,7 @@ class Evacuation:
         start_checks.check_absent(job, self.fleet)
         start_checks.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
         if not job.rejoin:
-            start_checks.check_disks(job, self.here, self.seen.unseen.get(job.uuid, {}))
+            start_checks.check_disks(job, self.destination, self.seen.unseen.get(job.uuid, {}))
 
     def _reserve_all(self, reservation: EvacuationReservation) -> None:
         """Open the records; in check mode predict them."""

@@ -25,11 +25,11 @@ SSH_PORT = 22
 _SAVED_ADDRESS = " (at its saved address)"
 
 
-def list_libvirt_uris(settings: Settings, entries: Iterable[HostEntry], here: str, source: Source) -> dict[str, str]:
+def list_libvirt_uris(settings: Settings, entries: Iterable[HostEntry], querying_host: str, source: Source) -> dict[str, str]:
     """Return the URIs of all other hosts of the fleet, the source included: from the inventory, or else the saved address."""
     saved = {entry.name: str((entry.addresses or {}).get("libvirt_uri") or "") for entry in entries}
-    names = [name for name in dict.fromkeys([*settings.fleet(), *saved]) if name != here]
-    uris = {name: settings.libvirt_uri(name, here) if settings.is_known(name) else saved.get(name, "") for name in names}
+    names = [name for name in dict.fromkeys([*settings.fleet(), *saved]) if name != querying_host]
+    uris = {name: settings.libvirt_uri(name, querying_host) if settings.is_known(name) else saved.get(name, "") for name in names}
     own = saved.get(source.name)
     if own and own != uris.get(source.name):
         uris[source.name + _SAVED_ADDRESS] = own
@@ -108,7 +108,7 @@ class FoundLocks:
 class FleetAnswers:
     """The answers of one query. An answer counts for the identity that answered, whatever address was used.
 
-    :arg here: the host that made the query.
+    :arg destination: the host that made the query.
     :arg own_domains: the domains there, by UUID.
     :arg answers: of the others, by the name under which they were queried.
     :arg entries: the ledger's, for their host IDs.
@@ -117,7 +117,7 @@ class FleetAnswers:
     """
 
     source: Source
-    here: HostRef
+    destination: HostRef
     own_domains: Mapping[str, DomainFacts]
     answers: Mapping[str, HostAnswer]
     entries: Sequence[HostEntry]
@@ -129,12 +129,12 @@ class FleetAnswers:
         for name in self.answering_hosts:
             if self._is_source_itself(name):
                 raise SourceAnswers(
-                    f"{self.source.name} answers: libvirt there was queried from {self.here.host} as {name}. A host that answers is never evacuated.",
+                    f"{self.source.name} answers: libvirt there was queried from {self.destination.host} as {name}. A host that answers is never evacuated.",
                     "Nothing was started. Drain it (kvmfleet.migration.drain_host), or switch it off.",
                 )
             if self._is_source(name):
                 raise SourceAnswers(
-                    f"The address of {self.source.name} leads to {self._describe_answer(name)}, queried from {self.here.host}:"
+                    f"The address of {self.source.name} leads to {self._describe_answer(name)}, queried from {self.destination.host}:"
                     f" whether {self.source.name} is silent cannot be determined there.",
                     "Nothing was started. Correct its address (ansible_host, kvmfleet_libvirt_uri), or take that address from the other host, and run the task"
                     " again.",
@@ -187,14 +187,14 @@ class FleetAnswers:
 
     def is_active_at(self, uuid: str, where: HostRef) -> bool:
         """Whether the domain is active on that host, as it answered."""
-        if self.here.is_same(where):
+        if self.destination.is_same(where):
             own = self.own_domains.get(uuid)
             return own is not None and own.active
         return any(self._ref_of_answer(name).is_same(where) for name in self.active_on(uuid))
 
     @property
     def _answering_refs(self) -> list[HostRef]:
-        return [self.here, *map(self._ref_of_answer, self.answering_hosts)]
+        return [self.destination, *map(self._ref_of_answer, self.answering_hosts)]
 
     def _ref_of_answer(self, name: str) -> HostRef:
         """Return the host that answered under this name."""
@@ -219,7 +219,7 @@ class FleetAnswers:
         if own and not any(self.has_answered(entry.host_ref) for entry in own):
             hint = "" if who else f" If it is {name} nevertheless, gather its facts or protect it; host_uuid in the daemon's settings keeps its UUID."
             return f"The address of {name} leads to {self._describe_answer(name)}; the UUID of {name} is {own[0].host_uuid}.{hint}"
-        if not own and who and (who.name in self.listed or who.host_ref.is_same(self.here)):
+        if not own and who and (who.name in self.listed or who.host_ref.is_same(self.destination)):
             return f"The address of {name} leads to {self._describe_answer(name)}, and the ledger does not know {name}."
         return ""
 

@@ -66,7 +66,7 @@ class EvacuationOptions:
 class EvacuationContext:
     """What all domains of one task share. C(warnings) is appended to.
 
-    :arg here: inventory name of the host that starts the domains.
+    :arg target_host: inventory name of the host that starts the domains.
     :arg phase: runs a phase of the module there.
     :arg in_parent: whether the process that started this one still lives.
     """
@@ -92,7 +92,7 @@ class EvacuationJob:
     :arg lost: why it cannot be started before its host returns.
     :arg files: that it needs in addition to its disks and that other hosts were proved to see, as they were saved.
     :arg fresh: those that only its host had and that a start may create again.
-    :arg passed: by the scheduler, with its warnings.
+    :arg prediction: in check mode, the record that the start would have.
     """
 
     candidate: Candidate

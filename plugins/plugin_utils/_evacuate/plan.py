@@ -299,7 +299,7 @@ def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -
     try:
         if job.uuid in survivors.pinned:
             return
-        if run.fleet.is_active_at(job.uuid, run.here):
+        if run.fleet.is_active_at(job.uuid, run.destination):
             raise Unsafe(f"Domain {job.name} is active on {run.context.target_host}, which answers. It was not started.", "Protect that host.")
         start_checks.decide_record(job, run.fleet)
         start_checks.check_covered(job, run.fleet, run.proofs, source_counts=run.check and run.proofs.can_fence)

@@ -67,14 +67,14 @@ FORCED_REBUILD = "FORCED_REBUILD"
 
 @dataclass
 class EvacuationReservation:
-    """:arg here: the host that starts the domains.
+    """:arg destination: the host that starts the domains.
 
     :arg cpu: libvirt's verdicts by UUID.
     """
 
     context: EvacuationContext
     view: FleetView
-    here: HostRef
+    destination: HostRef
     cpu: t.Mapping[str, t.Optional[JsonObject]]
     _records: dict[str, MoveRecord] = field(default_factory=dict)
     _fleet: Fleet = field(default_factory=Fleet)
@@ -108,7 +108,7 @@ class EvacuationReservation:
     @contextlib.contextmanager
     def lock_host(self) -> Iterator[None]:
         """Prevent other processes from reserving this host: its load is what was read at the beginning, and what is reserved here."""
-        with self.context.ledger.hold_lock(host_lock_name(self.here)):
+        with self.context.ledger.hold_lock(host_lock_name(self.destination)):
             self._fleet = self.view.build_fleet(NOT_SURVEYED, "", {self.view.source: self.context.uri})
             yield
 
@@ -134,7 +134,7 @@ class EvacuationReservation:
             s.EVACUATION,
             domain=DomainRef(job.uuid, job.name),
             source=job.source.host_ref,
-            destination=self.here,
+            destination=self.destination,
             policy={},
             by=self.context.by,
             request={} if job.wanted == domain_states.SHUTOFF else build_request(job).as_json(),

@@ -134,13 +134,13 @@ def decide_record(job: EvacuationJob, fleet: FleetAnswers) -> None:
     record = job.candidate.record
     if record is None:
         return
-    here, source = fleet.here, job.source.host_ref
-    if record.type == s.EVACUATION and record.destination.is_same(here) and record.source.is_same(source):
+    destination, source = fleet.destination, job.source.host_ref
+    if record.type == s.EVACUATION and record.destination.is_same(destination) and record.source.is_same(source):
         job.rejoin = record.status in _BEGUN_STATUSES
         job.older = None if job.rejoin else record
     elif record.type == s.EVACUATION and record.status in _BEGUN_STATUSES and fleet.has_answered(record.destination):
         raise _unsettled_error(record, f"Run the task on {record.destination.host}, which answers: it settles the record by querying that host.")
-    elif record.destination.is_same(here) and record.type == s.LIVE_MIGRATION and job.uuid in fleet.own_domains:
+    elif record.destination.is_same(destination) and record.type == s.LIVE_MIGRATION and job.uuid in fleet.own_domains:
         raise _unsettled_error(record, "An incomplete copy of the domain is on this host. Run the same migration again, or remove that copy.")
     else:
         job.older = record
@@ -181,7 +181,7 @@ def check_absent(job: EvacuationJob, fleet: FleetAnswers) -> None:
     if own and not job.rejoin:
         how = "active" if own.active else "defined"
         raise Conflict(
-            f"Domain {job.name} is {how} on this host ({fleet.here.host}) already, and no evacuation started it here. It was not started.",
+            f"Domain {job.name} is {how} on this host ({fleet.destination.host}) already, and no evacuation started it here. It was not started.",
             "If it is left over from an earlier stay, clean up this host first (kvmfleet.migration.evacuation_cleanup); if it is active, protect this host.",
         )
 
@@ -277,19 +277,19 @@ def _list_images_to_see(job: EvacuationJob) -> list[tuple[str, Image]]:
     return [(name, image) for name, image in [*disks, *files] if not image.is_everywhere]
 
 
-def check_disks(job: EvacuationJob, here: HostRef, unseen: Mapping[str, str]) -> None:
+def check_disks(job: EvacuationJob, destination: HostRef, unseen: Mapping[str, str]) -> None:
     """Raise L(Unsafe) for a disk or file that this host was never proved to see, or that it does not see now.
 
     :arg unseen: the reasons, by the names for messages.
     """
-    for name in list_unproved_images(job, str(here.host_id)):
+    for name in list_unproved_images(job, str(destination.host_id)):
         raise Unsafe(
-            f"Domain {job.name} cannot be started on {here.host}: its access to {name} was not proved while the source was running. It was not started.",
+            f"Domain {job.name} cannot be started on {destination.host}: its access to {name} was not proved while the source was running. It was not started.",
             f"Start it on a host with access to all that it needs ({', '.join(_hosts_that_see_all(job)) or 'there is none'}).",
         )
     if unseen:
         why = "; ".join(f"{name}: {reason}" for name, reason in sorted(unseen.items()))
-        raise Unsafe(f"Domain {job.name} cannot be started on {here.host}: {why}. It was not started.", "Find out why the storage is not available.")
+        raise Unsafe(f"Domain {job.name} cannot be started on {destination.host}: {why}. It was not started.", "Find out why the storage is not available.")
 
 
 def _hosts_that_see_all(job: EvacuationJob) -> Sequence[str]:
@@ -301,9 +301,9 @@ def _host_when_saved(saved: DomainProtection) -> str:
     return str(saved.host.host if saved.host else None)
 
 
-def check_destination(here: HostRef, source: HostRef) -> None:
+def check_destination(destination: HostRef, source: HostRef) -> None:
     """Raise L(InvalidState) for a host that has no identity in the ledger, L(Conflict) if it is the source itself."""
-    if not here.host_id or not here.host_uuid:
-        raise InvalidState(f"{here.host} has no identity in the ledger yet.", "Protect it first (kvmfleet.migration.protect). Nothing was started.")
-    if here.is_same(source):
-        raise Conflict(f"{here.host} is {source.host} itself, the host that is to be evacuated.", "Run the task on another host. Nothing was started.")
+    if not destination.host_id or not destination.host_uuid:
+        raise InvalidState(f"{destination.host} has no identity in the ledger yet.", "Protect it first (kvmfleet.migration.protect). Nothing was started.")
+    if destination.is_same(source):
+        raise Conflict(f"{destination.host} is {source.host} itself, the host that is to be evacuated.", "Run the task on another host. Nothing was started.")

@@ -137,7 +137,7 @@ def find_unfinished(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]
     return [Tombstone(record) for record in records if host_id and record.source.host_id == host_id and not record.superseded_by]
 
 
-def build_question(tombstone: Tombstone | LostTombstone, ledger: Ledger, here: HostRef) -> CleanupQuestion:
+def build_question(tombstone: Tombstone | LostTombstone, ledger: Ledger, cleaned_host: HostRef) -> CleanupQuestion:
     """Return the question to the host about the domain."""
     document = ledger.read_domain(tombstone.uuid)
     move = tombstone.record if isinstance(tombstone, Tombstone) else tombstone.move
@@ -147,20 +147,20 @@ def build_question(tombstone: Tombstone | LostTombstone, ledger: Ledger, here: H
         tombstone.name,
         str(move.id),
         defined=isinstance(move, MoveRecord) and move.wanted_state in _DEFINED_STATES,
-        came_back=_has_come_back(move, expected, ledger, here),
-        expected=tuple(encode(host) for host in expected if not host.is_same(here)),
-        saved=_readable_disks(_saved_disks(move, document.domain.saved if document else None, here)),
+        came_back=_has_come_back(move, expected, ledger, cleaned_host),
+        expected=tuple(encode(host) for host in expected if not host.is_same(cleaned_host)),
+        saved=_readable_disks(_saved_disks(move, document.domain.saved if document else None, cleaned_host)),
     )
 
 
-def _has_come_back(move: MoveRecord | RememberedMove, expected: Sequence[HostRef], ledger: Ledger, here: HostRef) -> bool:
+def _has_come_back(move: MoveRecord | RememberedMove, expected: Sequence[HostRef], ledger: Ledger, cleaned_host: HostRef) -> bool:
     """Whether a record that is newer than the tombstone put the domain on this host again, and the ledger has it nowhere else."""
-    if not expected or not all(host.is_same(here) for host in expected):
+    if not expected or not all(host.is_same(cleaned_host) for host in expected):
         return False
     ended = [record for record in ledger.list_records(domain=move.domain.uuid) if record.status in (s.COMPLETED, s.DONE)]
     newer = [record for record in ended if record.generation > move.generation]
     newest = max(newer, key=lambda record: record.generation, default=None)
-    return newest is not None and (newest.destination.host_id == here.host_id or newest.destination.is_same(here))
+    return newest is not None and (newest.destination.host_id == cleaned_host.host_id or newest.destination.is_same(cleaned_host))
 
 
 def _readable_disks(documents: Sequence[JsonObject]) -> tuple[SavedDisk, ...]:
@@ -171,10 +171,10 @@ def _readable_disks(documents: Sequence[JsonObject]) -> tuple[SavedDisk, ...]:
         return ()
 
 
-def _saved_disks(move: MoveRecord | RememberedMove, saved: DomainProtection | None, here: HostRef) -> Sequence[JsonObject]:
+def _saved_disks(move: MoveRecord | RememberedMove, saved: DomainProtection | None, cleaned_host: HostRef) -> Sequence[JsonObject]:
     """Return the disks as they were saved on this host; what was saved later on another host does not apply."""
     before = move.before.disks if isinstance(move, MoveRecord) else None
-    if isinstance(before, tuple) and move.source.host_id == here.host_id:
+    if isinstance(before, tuple) and move.source.host_id == cleaned_host.host_id:
         return [dict(disk) for disk in before]
-    is_here = saved is not None and (saved.host.host_id if saved.host else None) == here.host_id
+    is_here = saved is not None and (saved.host.host_id if saved.host else None) == cleaned_host.host_id
     return saved.disks or () if saved and is_here else ()

@@ -28,16 +28,16 @@ from .ledger import Ledger
 from .rules import describe_record
 
 
-def remembered_by_fleet(settings: Settings, here: str, own: t.Optional[Sequence[JsonObject]]) -> Iterator[tuple[str, t.Optional[Sequence[JsonObject]]]]:
+def remembered_by_fleet(settings: Settings, own_name: str, own: t.Optional[Sequence[JsonObject]]) -> Iterator[tuple[str, t.Optional[Sequence[JsonObject]]]]:
     """Yield by name what this host remembers, and what every other host of the fleet with facts remembers.
 
     The age of the facts does not matter: a started move stays a fact, and is compared with the current ledger.
 
     :arg own: the answer of the host that the task runs on.
     """
-    yield here, own
+    yield own_name, own
     for name in settings.fleet():
-        facts = settings.facts(name) if name != here else None
+        facts = settings.facts(name) if name != own_name else None
         if facts is not None:
             yield name, t.cast("t.Optional[Sequence[JsonObject]]", facts.get("remembered"))
 

@@ -183,11 +183,11 @@ def _is_source(record: MoveRecord, source: str, survey: Survey, domain: Surveyed
 
     A record without a host ID can name the host by an earlier libvirt UUID: then the domain, or the state file of that record, has to be on this host.
     """
-    here, end = host_ref_from_facts(None, source, encode(survey.source.host)), record.source
-    if end.is_same(here) or not (end.host_id or end.host_uuid):
+    source_ref, end = host_ref_from_facts(None, source, encode(survey.source.host)), record.source
+    if end.is_same(source_ref) or not (end.host_id or end.host_uuid):
         return True
     is_here = domain.found or (watch is not None and watch.record_id == record.id)
-    return bool(is_here) and end.may_be(here)
+    return bool(is_here) and end.may_be(source_ref)
 
 
 def newest_record(record: MoveRecord, watch: Watch | None) -> MoveRecord:
@@ -272,19 +272,19 @@ def _destination_problem(request: MoveRequest, source: str, survey: Survey, doma
     return None
 
 
-def _identity_problem(request: MoveRequest, source: str, here: HostRef, host: str, there: HostRef) -> KvmfleetError | None:
+def _identity_problem(request: MoveRequest, source: str, source_ref: HostRef, host: str, destination_ref: HostRef) -> KvmfleetError | None:
     """Return why the two hosts cannot be source and destination of a move."""
-    if here.is_twin(there):
+    if source_ref.is_twin(destination_ref):
         return Conflict(
-            f"Two hosts report the host ID {here.host_id}: {source}, and the destination {host}, with another libvirt UUID.",
+            f"Two hosts report the host ID {source_ref.host_id}: {source}, and the destination {host}, with another libvirt UUID.",
             f"If {HOST_ID_FILE} of one of them is a copy, remove it there. Nothing was moved.",
         )
-    if here.shares_uuid(there):
+    if source_ref.shares_uuid(destination_ref):
         return NotSupported(
-            f"{source} and the destination {host} have the same libvirt UUID ({there.host_uuid}): libvirt refuses to migrate between them.",
+            f"{source} and the destination {host} have the same libvirt UUID ({destination_ref.host_uuid}): libvirt refuses to migrate between them.",
             f"{HOW_TO_SET_UUID} Nothing was moved.",
         )
-    if here.is_same_answer(there):
+    if source_ref.is_same_answer(destination_ref):
         return InvalidArgument(f"The destination {host} is the host that domain {request.label} runs on, by libvirt's UUID.", "Nothing was moved.")
     return None
 

@@ -165,7 +165,7 @@ class FleetView:
     :arg source: inventory name of the host that the task runs on.
     :arg survey: of that host and of all candidates.
     :arg uris: of all hosts that were queried, by name.
-    :arg arrivals: made before the survey.
+    :arg recent_moves: created before the survey.
     :arg leaving: UUIDs of the domains that this task moves.
     :arg overrides: a task's own scheduler settings, over those of every host.
     """

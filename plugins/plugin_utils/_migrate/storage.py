@@ -134,9 +134,9 @@ def _incremental_problem(request: CopyRequest, disk: SurveyedDisk, what: str, ho
 def _check_capacity(copies: t.Sequence[DiskCopy], disks: t.Sequence[SurveyedDisk], domain: str, host: str) -> None:
     folders = {os.path.dirname(copy.path): disk.available_bytes for copy, disk in zip(copies, disks, strict=True)}
     for folder, available in folders.items():
-        here = [(copy, disk) for copy, disk in zip(copies, disks, strict=True) if os.path.dirname(copy.path) == folder]
-        needed = sum(copy.bytes for copy, _disk in here)
-        freed = sum(disk.existing.allocation_bytes for copy, disk in here if disk.existing and copy.action in (REPLACE, FILL))
+        copied = [(copy, disk) for copy, disk in zip(copies, disks, strict=True) if os.path.dirname(copy.path) == folder]
+        needed = sum(copy.bytes for copy, _disk in copied)
+        freed = sum(disk.existing.allocation_bytes for copy, disk in copied if disk.existing and copy.action in (REPLACE, FILL))
         missing = needed - freed - available
         if missing > 0:
             raise Conflict(

@@ -86,9 +86,9 @@ def _running_domains(facts: Mapping[str, HostFacts | None]) -> Iterable[RunningD
             continue
         if known.host_uuid is ABSENT:
             raise ShapeError("host_uuid", f"the UUID of {host}")
-        here = HostRef(host, known.host_id or None, known.host_uuid)
-        if not any(here.is_same_answer(other) for other in seen):
-            seen.append(here)
+        answering = HostRef(host, known.host_id or None, known.host_uuid)
+        if not any(answering.is_same_answer(other) for other in seen):
+            seen.append(answering)
             yield from (RunningDomain(host, domain) for domain in known.domains or () if domain.active)
 
 

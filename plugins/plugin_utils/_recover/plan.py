@@ -91,15 +91,15 @@ def sort_starts(
     :arg entries: the ledger's hosts. One that is fenced need not answer.
     :arg accepted: silent hosts for which a person confirms that none of these domains runs there.
     """
-    here = facts[host]
+    host_facts = facts[host]
     silent = list_silent_hosts(facts, entries, accepted)
     by_uuid = {domain.uuid: domain for domain in domains}
     held = {record.domain.uuid.lower(): record for record in records if record.is_unsettled and not record.superseded_by}
     result: dict[str, list[DomainVerdict]] = {"start": [], "forget": [], "refuse": []}
     for noted in to_start:
-        if here is None:
+        if host_facts is None:
             raise InvalidArgument(f"There are no facts of {host}.", "Run kvmfleet.migration.host_facts there first. Nothing was started.")
-        verdict, reason = _judge_start(noted, host, here, facts, by_uuid.get(noted.uuid), held.get(noted.uuid), silent)
+        verdict, reason = _judge_start(noted, host, host_facts, facts, by_uuid.get(noted.uuid), held.get(noted.uuid), silent)
         result[verdict].append(DomainVerdict(noted.uuid, noted.name or noted.uuid, reason))
     return StartPlan(**{verdict: tuple(domains) for verdict, domains in result.items()})
 
@@ -114,9 +114,9 @@ def list_silent_hosts(facts: Facts, entries: Iterable[HostEntry], accepted: Coll
 
 
 def _judge_start(
-    noted: NotedDomain, host: str, here: HostFacts, facts: Facts, entry: t.Optional[DomainEntry], record: t.Optional[MoveRecord], silent: Sequence[str]
+    noted: NotedDomain, host: str, host_facts: HostFacts, facts: Facts, entry: t.Optional[DomainEntry], record: t.Optional[MoveRecord], silent: Sequence[str]
 ) -> tuple[str, str]:
-    domain = here.find_domain(noted.uuid)
+    domain = host_facts.find_domain(noted.uuid)
     if domain is None:
         return "forget", "It is no longer defined here."
     if domain.active:
@@ -127,7 +127,7 @@ def _judge_start(
     if record is not None:
         return "refuse", f"Its record {record.id} is not settled ('{record.status}')."
     possible_hosts = entry.possible_hosts if entry else ()
-    others = [str(place.host) for place in possible_hosts if not place.is_same(replace(here.host, host=host))]
+    others = [str(place.host) for place in possible_hosts if not place.is_same(replace(host_facts.host, host=host))]
     if others and len(others) == len(possible_hosts):
         return "forget", f"According to the ledger, it is on {', '.join(others)}."
     if others:
@@ -220,14 +220,14 @@ class RecoverRequest:
     state: str = ENABLED
 
     @classmethod
-    def from_task(cls, here: str, task: RecoverTask, facts_of: FactsOf) -> RecoverRequest:
+    def from_task(cls, host: str, task: RecoverTask, facts_of: FactsOf) -> RecoverRequest:
         """Return the request of a task with these options."""
         work = task.work or _RecoverWork()
-        fleet = list(dict.fromkeys([*task.fleet, here]))
+        fleet = list(dict.fromkeys([*task.fleet, host]))
         known = collect_facts(fleet, facts_of, read_answers(work.asked or ()))
         return cls(
-            host=here,
-            name=task.name or here,
+            host=host,
+            name=task.name or host,
             facts={name: read_facts(known[name]) if name in known else None for name in fleet},
             to_start=task.to_start,
             accept_silent=frozenset(task.accept_silent),
@@ -253,8 +253,8 @@ def check_nothing_twice(request: RecoverRequest) -> None:
     """Raise L(Unsafe) if a domain or an image of this host is in use twice."""
     with readable_facts():
         facts = request.facts[request.host]
-        here = {domain.uuid for domain in facts.domains or ()} if facts else set()
-        findings = [one for one in scan_fleet(request.facts).findings if request.host in one.hosts or one.domains[0] in here]
+        defined = {domain.uuid for domain in facts.domains or ()} if facts else set()
+        findings = [one for one in scan_fleet(request.facts).findings if request.host in one.hosts or one.domains[0] in defined]
     if findings:
         raise Unsafe(" ".join(one.msg for one in findings), f"Nothing was cleaned, released or started on {request.host}.")
 

@@ -73,73 +73,76 @@ class Judgement:
     changed: tuple[str, ...] = ()
 
 
-def judge_domain(reported: SavedDomain, inputs: ProtectInputs, here: HostRef, by: str) -> Judgement:
+def judge_domain(reported: SavedDomain, inputs: ProtectInputs, protected_host: HostRef, by: str) -> Judgement:
     """Return the decision about a domain that its host has reported.
 
     :arg reported: with the hosts that see its disks and files.
-    :arg here: the host.
+    :arg protected_host: the host whose domains are being saved.
     """
-    alarm = _double_run_alarm(reported, inputs, here)
+    alarm = _double_run_alarm(reported, inputs, protected_host)
     if alarm:
         return Judgement(CONFLICT, alarm)
     before = inputs.documents[reported.uuid].domain if reported.uuid in inputs.documents else None
-    hosts = _find_possible_hosts(reported, inputs, here, before)
+    hosts = _find_possible_hosts(reported, inputs, protected_host, before)
     if hosts is None:
-        return Judgement(SKIPPED, _elsewhere_text(reported, inputs, here, before))
-    return _build_document(reported, here, by, before, hosts)
+        return Judgement(SKIPPED, _elsewhere_text(reported, inputs, protected_host, before))
+    return _build_document(reported, protected_host, by, before, hosts)
 
 
-def find_missing(inputs: ProtectInputs, here: HostRef, present: t.Collection[str]) -> list[DomainEntry]:
+def find_missing(inputs: ProtectInputs, protected_host: HostRef, present: t.Collection[str]) -> list[DomainEntry]:
     """Return the domains that may be on the host according to the ledger and are not on it. Domains with an unsettled record are omitted."""
     return [
         document.domain
         for uuid, document in inputs.documents.items()
-        if uuid not in present and uuid not in inputs.unsettled and document.domain.includes_host(here)
+        if uuid not in present and uuid not in inputs.unsettled and document.domain.includes_host(protected_host)
     ]
 
 
-def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, here: HostRef) -> str:
+def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, protected_host: HostRef) -> str:
     """Return why a domain that is active here may also be active elsewhere; empty if nothing indicates that."""
     if not reported.active:
         return ""
     record, tombstone = inputs.unsettled.get(reported.uuid), inputs.tombstones.get(reported.uuid)
-    what = f"Domain {reported.name} is active on {here.host}, but "
-    if record is not None and not _may_be_active(record, here):
+    what = f"Domain {reported.name} is active on {protected_host.host}, but "
+    if record is not None and not _may_be_active(record, protected_host):
         return f"{what}{describe_record(record)} is unsettled ('{record.status}') and assigns it to another host. It was not saved. {_STOP_ONE_COPY}"
     document = inputs.documents.get(reported.uuid)
-    if record is None and tombstone is not None and document is not None and not document.domain.includes_host(here):
+    if record is None and tombstone is not None and document is not None and not document.domain.includes_host(protected_host):
         started = tombstone.destination.host
         return f"{what}{describe_record(tombstone)} is 'done': it was started on {started} and may run twice. It was not saved. {_STOP_ONE_COPY}"
     return ""
 
 
-def _may_be_active(record: MoveRecord, here: HostRef) -> bool:
-    if record.destination.is_same(here):
+def _may_be_active(record: MoveRecord, protected_host: HostRef) -> bool:
+    if record.destination.is_same(protected_host):
         return True
-    return record.source.is_same(here) and not (record.type == s.EVACUATION and record.status != s.ACCEPTED)
+    return record.source.is_same(protected_host) and not (record.type == s.EVACUATION and record.status != s.ACCEPTED)
 
 
-def _find_possible_hosts(reported: SavedDomain, inputs: ProtectInputs, here: HostRef, before: t.Optional[DomainEntry]) -> t.Optional[tuple[HostRef, ...]]:
+def _find_possible_hosts(
+    reported: SavedDomain, inputs: ProtectInputs, protected_host: HostRef, before: t.Optional[DomainEntry]
+) -> t.Optional[tuple[HostRef, ...]]:
     """Return where the domain may be, or None if its definition here is a leftover."""
     known = before.possible_hosts if before else ()
     if reported.uuid in inputs.unsettled:
         record = inputs.unsettled[reported.uuid]
-        return (known or (here,)) if reported.active or record.source.is_same(here) else None
+        return (known or (protected_host,)) if reported.active or record.source.is_same(protected_host) else None
     # The host is authoritative for its running domains, whatever was done outside the ledger.
     if reported.active or before is None or not known:
-        return (here,)
-    return tuple(here if host.is_same(here) else host for host in known) if before.includes_host(here) else None
+        return (protected_host,)
+    return tuple(protected_host if host.is_same(protected_host) else host for host in known) if before.includes_host(protected_host) else None
 
 
-def _elsewhere_text(reported: SavedDomain, inputs: ProtectInputs, here: HostRef, before: t.Optional[DomainEntry]) -> str:
+def _elsewhere_text(reported: SavedDomain, inputs: ProtectInputs, protected_host: HostRef, before: t.Optional[DomainEntry]) -> str:
     record = inputs.unsettled.get(reported.uuid)
     if record is not None:
         return f"{describe_record(record)} is under way"
     names = ", ".join(str(host.host) for host in (before.possible_hosts if before else ()))
-    return f"according to the ledger it is on {names}: the inactive definition on {here.host} is left over. Started here, it would be recorded on this host"
+    definition = f"the inactive definition on {protected_host.host}"
+    return f"according to the ledger it is on {names}: {definition} is left over. Started here, it would be recorded on this host"
 
 
-def _build_document(reported: SavedDomain, here: HostRef, by: str, before: t.Optional[DomainEntry], hosts: tuple[HostRef, ...]) -> Judgement:
+def _build_document(reported: SavedDomain, protected_host: HostRef, by: str, before: t.Optional[DomainEntry], hosts: tuple[HostRef, ...]) -> Judgement:
     old: JsonObject = (before.protected or {}) if before else {}
     now = utc_now()
     values = {
@@ -151,13 +154,13 @@ def _build_document(reported: SavedDomain, here: HostRef, by: str, before: t.Opt
     kept = {key: values[key] for key in KEPT_KEYS}
     changed = [key for key in KEPT_KEYS if key not in old or _comparable_value(key, old[key]) != _comparable_value(key, kept[key])]
     saved_on = before.saved.host if before and before.saved else None
-    changed += ["host"] if not saved_on or _lasting_ref(saved_on) != _lasting_ref(here) else []
+    changed += ["host"] if not saved_on or _lasting_ref(saved_on) != _lasting_ref(protected_host) else []
     changed += ["name"] if before is None or before.name != reported.name else []
     changed += ["possible_hosts"] if before is None or list(map(_lasting_ref, before.possible_hosts)) != list(map(_lasting_ref, hosts)) else []
     if before is not None and not changed:
         return Judgement(UNCHANGED, entry=before)
     since = old["state_at"] if old.get("state_at") and "state" not in changed else now
-    protected = {"origin": None, **old, **kept, "at": now, "by": by, "host": encode(here), "state_at": since}
+    protected = {"origin": None, **old, **kept, "at": now, "by": by, "host": encode(protected_host), "state_at": since}
     base = before or DomainEntry(reported.uuid, reported.name, hosts, last_record=None)
     entry = dataclasses.replace(base, name=reported.name, possible_hosts=hosts, protected=protected, updated_at=now)
     return Judgement(SAVED, entry=entry, changed=tuple(changed))

@@ -190,14 +190,14 @@ QueryHost = t.Callable[[t.Optional[list[str]]], SaveAnswer]
 
 @dataclass(frozen=True)
 class DomainSaver:
-    """:arg here: the host; without host_id in check mode if it would get one now.
+    """:arg protected_host: the host; without host_id in check mode if it would get one now.
 
     :arg ask: asks the host for the domains of these UUIDs, or for all.
     :arg write: false in check mode.
     """
 
     ledger: t.Optional[Ledger]
-    here: HostRef
+    protected_host: HostRef
     ask: QueryHost
     by: str
     write: bool
@@ -218,7 +218,7 @@ class DomainSaver:
             known = protect_documents.read_inputs(self.ledger)
             answer = self.ask(pending)
             if pending is None:
-                outcome.missing = [describe_entry(entry) for entry in find_missing(known, self.here, answer.present_uuids)]
+                outcome.missing = [describe_entry(entry) for entry in find_missing(known, self.protected_host, answer.present_uuids)]
                 outcome.skipped += [SkippedDomain(uuid, _domain_name(known, uuid), "it is still moving to this host") for uuid in answer.arriving]
                 outcome.skipped += [SkippedDomain(one.uuid, one.name, one.why) for one in answer.unreadable]
             late = [domain for domain in answer.domains if not self._save_domain(domain, known, outcome)]
@@ -229,9 +229,9 @@ class DomainSaver:
 
     def _save_domain(self, reported: SavedDomain, known: ProtectInputs, outcome: ProtectOutcome) -> bool:
         """Judge one domain and write it; return false if another process wrote its document since it was read."""
-        host_id = self.here.host_id
+        host_id = self.protected_host.host_id
         domain = replace(reported, disks=prove_images(reported.disks, host_id, known.hosts), files=prove_images(reported.files or (), host_id, known.hosts))
-        judgement = judge_domain(domain, known, self.here, self.by)
+        judgement = judge_domain(domain, known, self.protected_host, self.by)
         entry = judgement.entry
         if judgement.kind == SAVED and entry and self.write and self.ledger and not self._write_document(self.ledger, known, entry):
             return False

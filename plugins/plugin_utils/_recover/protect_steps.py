@@ -166,7 +166,7 @@ class ProtectSteps:
         """Save the domains."""
         own = self.find_entry()
         host_id = own.host_id if own else None
-        here = HostRef(self.name, host_id, own.host_uuid if own else None)
+        protected_host = HostRef(self.name, host_id, own.host_uuid if own else None)
         remembered: list[t.Optional[t.Sequence[JsonObject]]] = []
 
         def ask(uuids: t.Optional[list[str]]) -> SaveAnswer:
@@ -174,7 +174,7 @@ class ProtectSteps:
             remembered.append(answer.remembered or None)
             return answer
 
-        outcome = DomainSaver(self.ledger, here, ask, self.by, write=not self.check and self.ledger is not None).save_domains()
+        outcome = DomainSaver(self.ledger, protected_host, ask, self.by, write=not self.check and self.ledger is not None).save_domains()
         outcome.missing_records = find_missing_records(self.ledger, [(self.name, moves) for moves in remembered])
         return outcome
 

@@ -86,12 +86,12 @@ class HostState:
         state, reason = (entry.state, entry.reason or "") if entry else (ENABLED, "")
         if facts is None or facts.answered is False:
             return cls(name, unanswered=_describe_silence(facts), state=state, state_reason=reason, settings=known)
-        here, listed = replace(facts.host, host=name), list(records)
-        guests = _collect_guests(facts, arriving_records(listed, here))
+        host_ref, listed = replace(facts.host, host=name), list(records)
+        guests = _collect_guests(facts, arriving_records(listed, host_ref))
         return cls(
             name=name,
-            host_uuid=here.host_uuid or "",
-            host_id=here.host_id or "",
+            host_uuid=host_ref.host_uuid or "",
+            host_id=host_ref.host_id or "",
             state=state,
             state_reason=reason,
             hardware=Hardware(facts),
@@ -99,8 +99,8 @@ class HostState:
             guests=guests,
             used_mib=sum(guest.memory_mib for guest in guests.values()),
             used_vcpus=sum(guest.vcpus for guest in guests.values()),
-            moves_in=list_moves_in(listed, here) | _domains_with_job(facts, JOB_INCOMING),
-            moves_out=list_moves_out(listed, here) | _domains_with_job(facts, JOB_OUTGOING),
+            moves_in=list_moves_in(listed, host_ref) | _domains_with_job(facts, JOB_INCOMING),
+            moves_out=list_moves_out(listed, host_ref) | _domains_with_job(facts, JOB_OUTGOING),
             paths=paths or {},
             cpu_verdicts=cpu_verdicts or {},
         )
@@ -181,8 +181,8 @@ def find_entry(entries: Iterable[HostEntry], name: str, host_uuid: t.Optional[st
 
     Contradicting identities permit nothing: of several matching entries, one that is not enabled is returned first.
     """
-    here = HostRef(None, host_id, host_uuid)
-    matching = [entry for entry in entries if entry.name == name or entry.host_ref.is_same(here)]
+    wanted = HostRef(None, host_id, host_uuid)
+    matching = [entry for entry in entries if entry.name == name or entry.host_ref.is_same(wanted)]
     return next((entry for entry in matching if entry.state != ENABLED), matching[0] if matching else None)
 
 

@@ -170,11 +170,11 @@ def _shows_threads(request: Request) -> t.Optional[bool]:
 
 
 def _threads_reason(request: Request, shows: bool, qemu: int, libvirt: int) -> str:
-    here, there = ("reports", "does not") if shows else ("does not report", "does")
+    own, other = ("reports", "does not") if shows else ("does not report", "does")
     threads = _package_threads(request)
     return (
-        f"Its libvirt {version_text(libvirt)} would refuse {request.name}: its QEMU {version_text(qemu)} {here} {threads} threads in a processor package "
-        f"to libvirt, but the QEMU of the guest {there}. From libvirt {version_text(IGNORED_SINCE)} on, this makes no difference. It could be started there."
+        f"Its libvirt {version_text(libvirt)} would refuse {request.name}: its QEMU {version_text(qemu)} {own} {threads} threads in a processor package "
+        f"to libvirt, but the QEMU of the guest {other}. From libvirt {version_text(IGNORED_SINCE)} on, this makes no difference. It could be started there."
     )
 
 

@@ -50,7 +50,7 @@ class Fleet:
         self.facts: dict[str, t.Any] = {}
         self.variables: dict[str, t.Any] = {}
 
-    def task(self, here: str = "kvm1", **args: t.Any) -> dict[str, t.Any]:
+    def task(self, target_host: str = "kvm1", **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
         action._loader = None
         action._task = types.SimpleNamespace(
@@ -63,7 +63,7 @@ class Fleet:
         )
         action._execute_module = self.host.run
         own = {"kvmfleet_ledger": str(self.folder), "ansible_facts": {"kvmfleet_host": self.facts} if self.facts else {}, **self.variables}
-        return action.run_with_options(task_vars(here, own))
+        return action.run_with_options(task_vars(target_host, own))
 
     def entries(self) -> list[dict[str, t.Any]]:
         return [document.body for document in FileLedger(str(self.folder)).list_hosts()]
@@ -147,7 +147,7 @@ def test_host_without_a_state_reads_and_creates_nothing(fleet: Fleet) -> None:
 def test_the_state_of_a_silent_host_is_set_by_name_from_another_host(fleet: Fleet) -> None:
     fleet.task(state="enabled")
     fleet.host = Host()
-    result = fleet.task(here="localhost", name="kvm1", state="fenced", reason="burnt")
+    result = fleet.task(target_host="localhost", name="kvm1", state="fenced", reason="burnt")
     assert result["changed"]
     assert fleet.host.phases == []
     assert [(entry["name"], entry["host_id"], entry["state"]) for entry in fleet.entries()] == [("kvm1", ID, "fenced")]

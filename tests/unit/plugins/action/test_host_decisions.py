@@ -137,7 +137,7 @@ def test_source_discarded_closes_the_tombstones_and_marks_the_host(fleet: Decidi
     other = fleet.record(s.PRE_MIGRATING, s.DONE, source=OTHER, destination=HERE, domain=domains[0])
     given_up = fleet.record(s.PRE_MIGRATING, source=OTHER, destination=HERE, domain=domains[1], superseded_by=WEB)
     open_one = fleet.record(s.PRE_MIGRATING, domain=domains[2])
-    wanted = {"here": "localhost", "name": "kvm1", "source_discarded": True, "reason": "burnt"}
+    wanted = {"target_host": "localhost", "name": "kvm1", "source_discarded": True, "reason": "burnt"}
     fleet.check_mode = True
     assert len(fleet.task(**wanted)["records"]) == 2
     assert fleet.status(done) == ("done", None)
@@ -154,7 +154,7 @@ def test_source_discarded_closes_the_tombstones_and_marks_the_host(fleet: Decidi
 
 
 def test_a_discarded_host_is_enabled_only_after_adopt_identity(fleet: Deciding) -> None:
-    fleet.task(here="localhost", name="kvm1", source_discarded=True, reason="burnt")
+    fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
     with pytest.raises(Unsafe, match="burnt"):
         fleet.task(state="enabled")
     assert not fleet.task(state="fenced")["changed"]
@@ -173,7 +173,7 @@ def test_a_host_that_answers_cannot_be_discarded(fleet: Deciding) -> None:
 
 
 FOLDERS = {"/images": WEB, "/iso": WEB}
-REVOCATION = {"here": "kvm2", "name": "kvm1", "revoke_token": True, "reason": "it burns"}
+REVOCATION = {"target_host": "kvm2", "name": "kvm1", "revoke_token": True, "reason": "it burns"}
 
 
 class Storage:
@@ -262,8 +262,8 @@ def test_a_host_with_new_name_machine_id_and_uuid_is_adopted(fleet: Deciding) ->
     new = str(uuid.UUID(int=7))
     fleet.host = Changed(ID, new, "m2")
     with pytest.raises(Conflict, match="adopt_identity"):
-        fleet.task(here="renamed", state="enabled")
-    wanted = {"here": "renamed", "adopt_identity": True, "reason": "new board"}
+        fleet.task(target_host="renamed", state="enabled")
+    wanted = {"target_host": "renamed", "adopt_identity": True, "reason": "new board"}
     fleet.check_mode = True
     assert fleet.task(**wanted)["changed"]
     assert fleet.entries()[0]["name"] == "kvm1"
@@ -274,7 +274,7 @@ def test_a_host_with_new_name_machine_id_and_uuid_is_adopted(fleet: Deciding) ->
     (adopted,) = entry["adopted"]
     assert (adopted["reason"], adopted["before"]["name"], adopted["after"]["name"]) == ("new board", "kvm1", "renamed")
     assert not fleet.task(**wanted)["changed"]
-    assert fleet.task(here="renamed", state="enabled")["changed"]
+    assert fleet.task(target_host="renamed", state="enabled")["changed"]
 
 
 def test_adopt_identity_writes_a_lost_identity_again(fleet: Deciding) -> None:
@@ -310,9 +310,9 @@ def test_adopt_identity_renames_an_old_entry_with_the_same_name(fleet: Deciding)
 def test_a_host_unknown_to_the_ledger_is_not_adopted(fleet: Deciding) -> None:
     fleet.host = Changed(str(uuid.UUID(int=9)), str(uuid.UUID(int=10)), "m9")
     with pytest.raises(NotFound):
-        fleet.task(here="stranger", adopt_identity=True, reason="mine")
+        fleet.task(target_host="stranger", adopt_identity=True, reason="mine")
     with pytest.raises(InvalidArgument, match="another host"):
-        fleet.task(here="localhost", name="kvm1", adopt_identity=True, reason="mine")
+        fleet.task(target_host="localhost", name="kvm1", adopt_identity=True, reason="mine")
 
 
 class Remembering(Host):

@@ -85,11 +85,13 @@ class Scene:
             stored = self.ledger.update_record(stored, stored.record.advance(status, BY))
         return stored
 
-    def run(self, here: HostRef = KVM1, storage: str = "quarantine", check: bool = False, told: t.Sequence[Body] = (), days: int = 14) -> CleanupOutcome:
+    def run(
+        self, cleaned_host: HostRef = KVM1, storage: str = "quarantine", check: bool = False, told: t.Sequence[Body] = (), days: int = 14
+    ) -> CleanupOutcome:
         """:arg told: what the second host remembers."""
         heard = [("kvm2", told)]
-        memory = find_missing_records(self.ledger, heard), find_left_behind(self.ledger, heard, here.host_id)
-        return HostCleanup(self.ledger, here, self.host.phase, {"kvm2": "qemu+ssh://kvm2/system"}, storage, days, BY, check, *memory).clean_host()
+        memory = find_missing_records(self.ledger, heard), find_left_behind(self.ledger, heard, cleaned_host.host_id)
+        return HostCleanup(self.ledger, cleaned_host, self.host.phase, {"kvm2": "qemu+ssh://kvm2/system"}, storage, days, BY, check, *memory).clean_host()
 
     def lost(self, source: HostRef, destination: HostRef, generation: int, record_type: str = s.EVACUATION) -> Body:
         """Return what a host remembers of a record of the domain that the ledger does not have."""
@@ -128,7 +130,7 @@ def test_a_record_is_completed_after_the_host_was_cleaned(scene: Scene) -> None:
 def test_a_record_of_another_host_id_is_not_cleaned_whatever_its_name(scene: Scene, end: HostRef) -> None:
     record = scene.evacuation(source=end, destination=KVM3)
     assert not scene.run().as_result()["changed"]
-    assert not scene.run(here=HostRef("kvm1", None, KVM1.host_uuid)).as_result()["changed"]
+    assert not scene.run(cleaned_host=HostRef("kvm1", None, KVM1.host_uuid)).as_result()["changed"]
     assert (scene.host.phases, scene.status(record)) == ([], ("done", None))
 
 
@@ -146,7 +148,7 @@ def test_an_evacuation_in_progress_is_refused(scene: Scene, check: bool) -> None
     assert [(entry.record, entry.uuid) for entry in outcome.refused] == [(record, WEB)]
     assert "is not settled ('pre-migrating')" in outcome.refused[0].reason
     assert (outcome.as_result()["changed"], scene.host.phases, scene.status(record)[0]) == (False, [], "pre-migrating")
-    assert scene.run(here=KVM2).refused == []
+    assert scene.run(cleaned_host=KVM2).refused == []
 
 
 def test_check_mode_predicts_the_cleanup_and_writes_nothing(scene: Scene) -> None:
@@ -231,7 +233,7 @@ def test_a_chain_of_evacuations_leaves_one_tombstone_for_each_source(scene: Scen
     scene.run()
     assert scene.host.asked[0]["expected"] == [encode(KVM3)]
     assert (scene.status(first)[0], scene.status(second)[0]) == ("completed", "done")
-    scene.run(here=KVM2)
+    scene.run(cleaned_host=KVM2)
     assert scene.status(second)[0] == "completed"
 
 
@@ -295,7 +297,7 @@ def test_a_superseded_record_is_cleaned_on_its_destination_and_failed(scene: Sce
     stored = scene.ledger.read_record(record)
     scene.ledger.update_record(stored, stored.record.supersede(str(uuid.UUID(int=70))))
     newer = scene.evacuation(destination=KVM3)
-    scene.run(here=KVM2)
+    scene.run(cleaned_host=KVM2)
     assert (scene.status(record)[0], scene.status(newer)[0]) == ("failed", "done")
     document = scene.ledger.read_domain(WEB)
     assert document
@@ -353,7 +355,7 @@ def test_an_evacuation_that_the_ledger_lost_is_refused(scene: Scene, present: bo
     assert f"settle: {{id: {lost['id']}, status: done}}" in outcome.refused[0].reason
     assert [move.id for move in outcome.missing_records] == [lost["id"]]
     assert not outcome.as_result()["changed"]
-    assert scene.run(here=KVM3, told=[lost]).refused == []
+    assert scene.run(cleaned_host=KVM3, told=[lost]).refused == []
 
 
 def test_a_copy_of_a_lost_evacuation_is_refused_until_it_is_undefined(scene: Scene) -> None:

@@ -29,8 +29,8 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._rec
 )
 
 
-def judge(told: Body, inputs: ProtectInputs, here: HostRef = KVM1, disks: t.Optional[list[Body]] = None) -> Judgement:
-    return protect_documents.judge_domain(decode(SavedDomain, {**told, "disks": disks or [disk(seen_by=[])]}), inputs, here, "somebody")
+def judge(told: Body, inputs: ProtectInputs, protected_host: HostRef = KVM1, disks: t.Optional[list[Body]] = None) -> Judgement:
+    return protect_documents.judge_domain(decode(SavedDomain, {**told, "disks": disks or [disk(seen_by=[])]}), inputs, protected_host, "somebody")
 
 
 def document_of(judgement: Judgement) -> Body:
