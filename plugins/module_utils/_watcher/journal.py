@@ -153,7 +153,7 @@ class Journal:
             )
 
     def retry_last_write(self, clock: t.Callable[[], float], sleep: t.Callable[[float], None]) -> None:
-        """Write the final state if it could not be written yet. Stops after C(LAST_WORD_SECONDS); the next run then queries the hosts."""
+        """Write the final state if it could not be written yet. Stops after C(LAST_WRITE_SECONDS); the next run then queries the hosts."""
         deadline = clock() + LAST_WRITE_SECONDS
         while self._trouble is not None and clock() < deadline:
             sleep(_RETRY_SECONDS)

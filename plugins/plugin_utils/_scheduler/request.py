@@ -42,12 +42,11 @@ def read_request(needs: Json) -> DomainRequest:
         request = decode(DomainRequest, needs, _WHERE)
     except ShapeError as error:
         raise _refusal(error) from error
-    if isinstance(needs, Mapping):
-        for key, value in needs.items():
-            if key not in request.extra:
-                _check_size(f"{_WHERE}.{key}", value)
-            if key in _OF_POLICY and value is not None:
-                _check_policy(key, value)
+    for key, value in t.cast(JsonObject, needs).items():
+        if key not in request.extra:
+            _check_size(f"{_WHERE}.{key}", value)
+        if key in _OF_POLICY and value is not None:
+            _check_policy(key, value)
     return request
 
 

@@ -87,3 +87,7 @@ def test_a_plan_only_run_has_no_result(node: Node, capsys: pytest.CaptureFixture
 def test_an_invalid_plan_or_task_result_is_refused(node: Node, args: Result) -> None:
     with pytest.raises(InvalidArgument):
         node.task(**args)
+
+
+def test_a_result_is_not_published_unless_a_name_is_given(node: Node) -> None:
+    assert "ansible_stats" not in node.task(_work=MOVED, publish_as=None)

@@ -36,10 +36,10 @@ class Task:
         self.phases: list[str] = []
         self.context = types.SimpleNamespace(no_log=False)
 
-    def run(self, check_mode: bool = False, **args: t.Any) -> dict[str, t.Any]:
+    def run(self, check_mode: bool = False, diff: bool = True, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
         action._loader = None
-        action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=check_mode, diff=True, delegate_to=None)
+        action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=check_mode, diff=diff, delegate_to=None)
         action._play_context = self.context
         action._connection = types.SimpleNamespace(_play_context=self.context)
         action._execute_module = self._execute
@@ -113,3 +113,8 @@ def test_fencing_is_checked_only_by_the_save_step(task: Task) -> None:
 def test_the_domains_of_a_host_without_fencing_are_saved(task: Task) -> None:
     task.variables["kvmfleet_fencing"] = None
     assert not task.run().get("failed")
+
+
+def test_a_diff_is_returned_only_if_it_is_requested(task: Task) -> None:
+    assert "diff" not in task.run(check_mode=True, diff=False)
+    assert "web1" in task.run(diff=True)["diff"]["after"]

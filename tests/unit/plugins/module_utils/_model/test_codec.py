@@ -242,3 +242,18 @@ def test_every_key_of_a_whole_dataclass_is_required_and_written() -> None:
     assert decode(Sold, {"is_sold": True, "note": None}) == Sold(is_sold=True)
     with pytest.raises(ShapeError, match="note must be there"):
         decode(Sold, {"is_sold": True})
+
+
+@dataclasses.dataclass(frozen=True)
+class Ambiguous:
+    value: t.Union[str, int]
+
+
+def test_a_field_of_several_types_is_refused() -> None:
+    with pytest.raises(TypeError, match="unions of several types"):
+        decode(Ambiguous, {"value": 1})
+
+
+def test_a_lazy_field_can_be_read_from_its_class() -> None:
+    decode(Tour, {"name": "north", "stages": []})
+    assert Tour.stages is vars(Tour)["stages"]

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import build_shares, list_moves, list_unfinished_moves
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import build_shares, list_moves, list_unfinished_moves, save_plan
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import record, sealed_plan, uuid_of
 
 Body = dict[str, t.Any]
@@ -66,3 +67,12 @@ def test_only_the_first_host_asks_the_destinations_and_not_in_check_mode() -> No
 def test_options_that_the_plan_decides_are_refused(option: str) -> None:
     with pytest.raises(InvalidArgument, match=option):
         list_moves(PLAN, "kvm1", {option: "x"})
+
+
+def test_a_plan_is_written_to_its_file_once(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "plan.json"
+    assert save_plan(PLAN, str(path), check_mode=True)
+    assert not path.exists()
+    assert save_plan(PLAN, str(path), check_mode=False)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not save_plan(PLAN, str(path), check_mode=False)

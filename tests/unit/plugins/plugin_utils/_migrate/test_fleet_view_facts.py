@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts, MountFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, Survey
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import group_reasons
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves, fill_disks, fill_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves, add_profile_groups, fill_disks, fill_facts
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
 
 SEEN = HostFacts(
@@ -69,3 +72,26 @@ def test_facts_whose_domains_cannot_be_read_are_not_used(control: Control) -> No
 
 def test_hosts_with_the_same_reason_are_listed_together() -> None:
     assert group_reasons({"kvm3": "It is full.", "kvm2": "It is full.", "kvm4": "It is off."}) == "kvm2, kvm3: It is full. kvm4: It is off."
+
+
+def test_facts_without_traits_leave_those_of_the_survey() -> None:
+    assert fill_facts(SEEN, HostFacts(host_uuid="u2")).traits == ("A",)
+
+
+def test_files_of_a_disk_that_its_host_has_not_read_are_those_of_the_survey() -> None:
+    known = DiskNeed("vda", source="/a", shared=True)
+    own = HostFacts(domains=(DomainFacts("d", "web1", True, request=encode(DomainRequest(1, 1, disks=(known,)))),))
+    seen = DomainRequest(1, 1, disks=(DiskNeed("vda", source="/a", files=("/base",)),))
+    (disk,) = fill_disks(seen, own, "d").disks or ()
+    assert disk.files == ("/base",)
+
+
+def test_a_domain_without_a_profile_keeps_its_group() -> None:
+    plain, named = (DomainFacts(name, name, True, policy=policy, request={}) for name, policy in (("a", {}), ("b", {"profile": "web"})))
+    facts = add_profile_groups(HostFacts(domains=(plain, named)), lambda name: {"group": {"name": name}})
+    assert [domain.request for domain in facts.domains or ()] == [{}, {"group": {"name": "web"}}]
+
+
+def test_a_domain_that_the_source_does_not_have_has_no_description() -> None:
+    with pytest.raises(Internal, match="does not have the domain"):
+        assert NOT_SURVEYED.source_info

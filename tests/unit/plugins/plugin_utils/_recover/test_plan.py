@@ -10,6 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import MoveBack, list_silent_hosts, sort_moves_back, sort_starts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import DisplacedDomain, NotedDomain
@@ -84,3 +85,8 @@ def test_a_displaced_domain_that_runs_twice_is_not_moved() -> None:
     twice = domain("web1", active=True)
     result = sort_moves_back("kvm1", [displaced("web1")], {"kvm1": facts("kvm1"), "kvm2": facts("kvm2", twice), "kvm3": facts("kvm3", twice)})
     assert (result.moves, result.skipped[0].reason) == ((), "It is active on kvm2 and kvm3.")
+
+
+def test_starts_are_not_planned_without_facts_of_the_host() -> None:
+    with pytest.raises(InvalidArgument, match="There are no facts of kvm1"):
+        sort_starts("kvm1", [decode(NotedDomain, noted("web1"))], {"kvm1": None}, [], [], [], [])

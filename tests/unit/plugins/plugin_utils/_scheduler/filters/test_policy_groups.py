@@ -8,7 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import domain, host, judge_with, record, request
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.base import PASS
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import FILTERS, domain, fleet, host, judge_with, record, request
 
 TOGETHER = {"name": "web", "policy": "affinity"}
 APART = {"name": "web", "policy": "anti-affinity"}
@@ -94,3 +95,9 @@ def test_a_group_with_two_policies_is_refused(mine: dict[str, str], rule: str, t
     other = host("kvm3", domain("web2", group=theirs)) if rule != "affinity" else host("kvm3")
     reason = judge_with(rule, request(group=mine), there, other).reason
     assert reason == (f"The group web has two policies: {mine['policy']} by web1, {theirs['policy']} by web2. Set one of them with domain_policy.")
+
+
+@pytest.mark.parametrize("rule", ["affinity", "anti_affinity"])
+def test_the_filters_of_groups_pass_a_domain_without_a_group(rule: str) -> None:
+    there = host("kvm2", domain("web2", group=TOGETHER))
+    assert FILTERS[rule].judge_host(request(), there, fleet(there)) == PASS
