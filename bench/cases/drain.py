@@ -47,14 +47,11 @@ def run(effort: Effort) -> Section:
         "maintenance of the host are not measured."
     )
     section.notes.append(
-        "The remaining time of a drain of twelve guests on two cores: 0.4 s until Ansible runs the first play, 0.5 s for the facts of both hosts, 0.7 s "
-        "for the twenty tasks that cordon, plan and show the plan (20 to 100 ms each, most of it a process of Ansible), 1.2 s for the survey of both "
-        "hosts, the reservations and the start of the watcher (a module is packed, sent, unpacked and compiled for each step: 0.3 s), 0.4 s from the "
-        "end of the last move to the end of the playbook. The moves take as long as with the bare tool: both use nine tenths of the two cores, two "
-        "thirds of it in the kernel, with a QEMU that starts, one that receives and one that ends for each guest. The goals cannot be reached if hosts "
-        "and control node share so few cores: the start of Ansible and the moves alone exceed each of them. To reach them, moves would have to leave "
-        "cores idle, as between real hosts, where a window slot that is free at the arrival allows more moves at once. A single action instead of the "
-        "tasks of the role would save half a second, and would make the role hard to read."
+        "The remaining time is the start of Ansible, the facts of both hosts, the tasks that cordon, plan and show the plan, the survey of both hosts, the "
+        "reservations and the start of the watcher: a module is packed, sent, unpacked and compiled for each step, 0.3 to 0.4 s. The moves take as long "
+        "as with the bare tool: both use nine tenths of the two cores, with a QEMU that starts, one that receives and one that ends for each guest. The "
+        "goals cannot be reached if hosts and control node share so few cores: the start of Ansible and the moves alone exceed each of them. To reach "
+        "them, moves would have to leave cores idle, as between real hosts, where a window slot that is free at the arrival allows more moves at once."
     )
     return section
 

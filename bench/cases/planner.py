@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.bench.figures import Effort, Figure,
 from ansible_collections.kvmfleet.migration.bench.timing import Series, in_turn
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import pause_collector
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.planner import Placement, plan_placements
 from ansible_collections.kvmfleet.migration.tests.simulator import exhaustive, fleets
@@ -85,8 +86,9 @@ def _drain(drain: fleets.Drain) -> _Timed:
     # What earlier rounds have left is not to be collected in this one.
     gc.collect()
     fleet = _cpu_seconds(lambda: made.append(exhaustive.fleet_of(drain)))
-    choice = _cpu_seconds(lambda: placements.extend(plan_placements(exhaustive.requests_of(drain), made[0])))
-    return _Timed(fleet, choice, _cpu_seconds(lambda: [placement.verdicts for placement in placements]))
+    with pause_collector():  # as for the plan of a drain
+        choice = _cpu_seconds(lambda: placements.extend(plan_placements(exhaustive.requests_of(drain), made[0])))
+        return _Timed(fleet, choice, _cpu_seconds(lambda: [placement.verdicts for placement in placements]))
 
 
 def _drained(hosts: int, effort: Effort) -> Figure:

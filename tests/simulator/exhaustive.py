@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import pause_collector
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import check_host
@@ -28,6 +29,7 @@ def requests_from(host: str, facts: Mapping[str, t.Any]) -> list[Request]:
     return [Request.from_needs(domain["request"], domain["uuid"], domain["name"], host, facts["host_uuid"]) for domain in active]
 
 
+@pause_collector()
 def fleet_of(drain: Drain) -> Fleet:
     """Return the fleet before anything moves; the drained host takes nothing, and all its active domains leave."""
     states = {name: HostState.from_facts(name, decode(HostFacts, facts), settings=drain.settings.get(name)) for name, facts in drain.facts.items()}

@@ -16,7 +16,7 @@ The annotations of a dataclass are its schema: a key of the JSON object has the 
 - If a dataclass has a method C(check), it is called after the object was read; it raises L(ShapeError).
 - If C(IS_WHOLE) of a dataclass is true, all its keys are required, whatever defaults its constructor has.
 - Fields in C(NEEDED) are required keys although they have a default.
-- Lists in C(LAZY), of lenient dataclasses, are checked when the object is read, and decoded at their first use: most records are read for a few keys.
+- Dataclasses and lists of them in C(LAZY) are checked when the object is read, and decoded at their first use: most records are read for a few keys.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ _MAPPINGS = (dict, collections.abc.Mapping)
 _SCALARS = frozenset({str, bool, int, float, type(None)})
 # Of these, those that a field takes as they are, but for the bounds of numbers.
 _TAKEN = frozenset({str, bool, int, type(None)})
-_TEXTS = frozenset({str})
 
 
 class Absent(enum.Enum):
@@ -113,7 +112,7 @@ def encode(value: object) -> t.Any:
     if isinstance(value, (list, tuple)):
         return [encode(one) for one in value]
     if isinstance(value, _Unread):
-        return encode(value.items)
+        return encode(value.value)
     return _encode_object(value) if dataclasses.is_dataclass(value) else value
 
 
@@ -264,25 +263,25 @@ def _mapping_decoder(arguments: t.Tuple[t.Any, ...]) -> Decode:
 
 
 class _Unread:
-    """The value of a lazy field before it is used: the list as it is in JSON."""
+    """The value of a lazy field before it is used: the list or object as it is in JSON."""
 
-    def __init__(self, items: t.List[Json]) -> None:
-        self.items = items
+    def __init__(self, value: Json) -> None:
+        self.value = value
 
 
 class _LazyField:
-    """A descriptor for a lazy field: decodes the list at its first use."""
+    """A descriptor for a lazy field: decodes the value at its first use."""
 
-    def __init__(self, name: str, decode_list: Decode) -> None:
+    def __init__(self, name: str, decode_value: Decode) -> None:
         self._name = name
-        self._decode_list = decode_list
+        self._decode_value = decode_value
 
     def __get__(self, instance: object, owner: t.Any = None) -> object:
         if instance is None:
             return self
         value: object = instance.__dict__[self._name]
         if isinstance(value, _Unread):
-            value = instance.__dict__[self._name] = self._decode_list(value.items)
+            value = instance.__dict__[self._name] = self._decode_value(value.value)
         return value
 
     def __set__(self, instance: object, value: object) -> None:
@@ -308,7 +307,8 @@ class _ObjectDecoder:
         self._defaults: t.Dict[str, Decoded] = {name: t.cast(Decoded, default) for name, _key, default in fields if default is not dataclasses.MISSING}
         self._has_extra, self._check = EXTRA in hints, getattr(kind, "check", None)
         self._lenient = frozenset(self._defaults).difference(needed) if getattr(kind, "IS_LENIENT", False) else frozenset()
-        self.is_lenient = bool(self._lenient) and not self._check
+        # Without a check, L(takes) is certain if the other keys may have any value, or if there are none.
+        self.is_lazy = bool(self._lenient or not self._defaults) and not self._check
         self._size = len(fields) + self._has_extra
 
     def __call__(self, value: Json) -> Decoded:
@@ -329,12 +329,12 @@ class _ObjectDecoder:
         return made
 
     def takes(self, value: Json) -> bool:
-        """Whether a lenient dataclass can certainly read the value. Fast: only the required keys are checked."""
+        """Whether a dataclass that can be lazy can certainly read the value. Fast: only the required keys are checked."""
         if not isinstance(value, dict) or not value.keys() <= self._known:
             return False
         for key, taken in self._needed:
             one = value.get(key, ABSENT)
-            if type(one) not in taken or (isinstance(one, int) and not 0 <= one < MOST):
+            if type(one) not in taken or (type(one) is int and not 0 <= one < MOST):
                 return False
         return True
 
@@ -348,7 +348,7 @@ class _ObjectDecoder:
         try:
             for name, is_required, taken, decode_one in self._keys:
                 one = value.get(name, ABSENT)
-                if type(one) in taken and (not isinstance(one, int) or 0 <= one < MOST):
+                if type(one) in taken and (type(one) is not int or 0 <= one < MOST):
                     read[name] = one
                 elif one is not ABSENT and name not in passed_over:
                     read[name] = decode_one(one)
@@ -363,15 +363,20 @@ class _ObjectDecoder:
 
 
 def _lazy_decoder(kind: t.Any) -> Decode:
-    """Return the decoder of a list of lenient dataclasses that is read when it is first used."""
-    decode_list, element = _decoder_of(kind), t.cast(_ObjectDecoder, _decoder_of(t.get_args(kind)[0]))
-    if not element.is_lenient:
-        raise TypeError(f"A list of {kind} cannot be lazy: what is wrong in it would be found too late.")
+    """Return the decoder of a dataclass, or of a list of them, that is decoded when it is first used."""
+    decode_now, is_list = _decoder_of(kind), t.get_origin(kind) is tuple
+    element = _decoder_of(t.get_args(kind)[0] if is_list else next(one for one in _types_in(kind) if one not in (type(None), Absent)))
+    if not isinstance(element, _ObjectDecoder) or not element.is_lazy:
+        raise TypeError(f"A value of {kind} cannot be lazy: what is wrong in it would be found too late.")
+    takes = element.takes
 
-    def decode_lazily(value: Json) -> Decoded:
-        return t.cast(Decoded, _Unread(list(value))) if isinstance(value, list) and all(map(element.takes, value)) else decode_list(value)
+    def decode_list(value: Json) -> Decoded:
+        return t.cast(Decoded, _Unread(list(value))) if isinstance(value, list) and all(map(takes, value)) else decode_now(value)
 
-    return decode_lazily
+    def decode_object(value: Json) -> Decoded:
+        return t.cast(Decoded, _Unread(dict(t.cast(JsonObject, value)))) if takes(value) else decode_now(value)
+
+    return decode_list if is_list else decode_object
 
 
 def _further(value: JsonObject, read: t.Mapping[str, Decoded]) -> t.Dict[str, Decoded]:
@@ -398,6 +403,15 @@ def _without_null(kind: t.Any) -> t.Any:
 
 
 def _require_object(value: Json) -> JsonObject:
-    if not isinstance(value, _MAPPINGS) or not (_TEXTS.issuperset(map(type, value)) or all(isinstance(key, str) for key in value)):
+    if not isinstance(value, _MAPPINGS) or not _has_text_keys(value):
         raise ShapeError("", "a JSON object", value)
     return value
+
+
+def _has_text_keys(value: t.Mapping[t.Any, t.Any]) -> bool:
+    try:
+        # Faster than a loop over the keys.
+        "".join(value)
+    except TypeError:
+        return False
+    return True

@@ -40,7 +40,7 @@ class MoveRecord:
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
-    LAZY: t.ClassVar[t.Tuple[str, ...]] = ("samples", "history")
+    LAZY: t.ClassVar[t.Tuple[str, ...]] = ("before", "progress", "samples", "result", "history", "connection")
     schema: int
     id: t.Optional[str]
     generation: int

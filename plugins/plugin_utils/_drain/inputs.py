@@ -10,19 +10,19 @@ from __future__ import annotations
 import functools
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
-from .._ledger.documents import HostEntry
+from .._ledger.documents import HostEntry, pause_collector
 from .._scheduler.fleet import HostState, find_entry
 from .._settings.policies import build_needs, owner_of, read_scheduling
 from .._settings.scheduler import SchedulerSettings
@@ -131,12 +131,12 @@ class DrainInputs:
         entries = [entry for key in (host, ref.host_uuid, ref.host_id) for entry in self._entries_by_key.get(key, ())]
         entry = find_entry(entries, host, ref.host_uuid, ref.host_id)
         facts, settings = self._usable_facts(host), SchedulerSettings.from_variable(self.scheduler.get(host), host)
-        return HostState.from_facts(host, decode(HostFacts, facts) if facts else None, self.records, entry, settings)
+        return HostState.from_facts(host, facts, self.records, entry, settings)
 
     def list_domains(self, host: str) -> Sequence[DomainFacts]:
         """Return the domains of a host that answered, as the host reports them and with the additions of their profiles."""
         facts = self._usable_facts(host)
-        return (read_facts(facts).domains or ()) if facts and host not in self.unreachable else ()
+        return (facts.domains or ()) if facts and host not in self.unreachable else ()
 
     def find_record_from(self, uuid: str, source: HostRef) -> t.Optional[MoveRecord]:
         """Return the unsettled record of the domain's move away from that host."""
@@ -162,7 +162,8 @@ class DrainInputs:
     @functools.cached_property
     def hosts(self) -> Mapping[str, HostFacts]:
         """The facts of the hosts that have any, by inventory name."""
-        return {host: read_facts(facts) for host, facts in self.facts.items() if facts}
+        with pause_collector():
+            return {host: read_facts(facts) for host, facts in self.facts.items() if facts}
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -187,20 +188,19 @@ class DrainInputs:
                 index.setdefault(uuid, []).append(host)
         return index
 
-    def _usable_facts(self, host: str) -> JsonObject | None:
+    def _usable_facts(self, host: str) -> HostFacts | None:
         """Return the host's facts with what the profiles of its domains add; facts of a host that no longer answers do not count."""
-        facts, silence = self.facts.get(host), self.unreachable.get(host)
-        if silence is not None or not facts:
-            return {"answered": False, "msg": silence.removeprefix(_FAILED_PREFIX)} if silence else None
-        domains = self.hosts[host].domains or ()
+        facts, silence = self.hosts.get(host), self.unreachable.get(host)
+        if silence is not None or facts is None:
+            return HostFacts(answered=False, msg=silence.removeprefix(_FAILED_PREFIX)) if silence else None
+        domains = facts.domains or ()
         if not any((domain.policy or {}).get("profile") for domain in domains):
             return facts
-        listed = t.cast("Sequence[JsonObject]", facts["domains"])
-        return {**facts, "domains": [self._with_profile(document, domain, host) for document, domain in zip(listed, domains, strict=True)]}
+        return replace(facts, domains=tuple(self._with_profile(domain, host) for domain in domains))
 
-    def _with_profile(self, document: JsonObject, domain: DomainFacts, host: str) -> JsonObject:
+    def _with_profile(self, domain: DomainFacts, host: str) -> DomainFacts:
         try:
-            return {**document, "request": build_needs(domain, read_scheduling(owner_of(domain, host), self.settings))}
+            return replace(domain, request=build_needs(domain, read_scheduling(owner_of(domain, host), self.settings)))
         except InvalidArgument:
             # Its profile is invalid: this is reported when it moves, and does not affect other domains.
-            return document
+            return domain

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
 
+from .._ledger.documents import pause_collector
 from .._scheduler.fleet import Fleet
 from .._scheduler.planner import Placement, Prediction, plan_placements, predict_move, rate_mib, window_seconds
 from .._scheduler.repair import Assignment, Board, Unit, build_units, repair_assignment
@@ -207,6 +208,7 @@ def _group_text(placement: Placement) -> str:
     return f" together with its affinity group ({', '.join(placement.together)})" if placement.together else ""
 
 
+@pause_collector()
 def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[str], options: t.Optional[DrainOptions] = None) -> DrainPlan:
     """Return the plan.
 

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .._drain.preparation import FactsOf, TaskResult, readable_facts
-from .._ledger.documents import HostEntry
+from .._ledger.documents import HostEntry, pause_collector
 from .._ledger.host_entries import find_host_id
 from .._observe.fleet_scan import scan_fleet
 from .._scheduler import fleet as scheduler_fleet
@@ -307,6 +307,7 @@ def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -
         job.error = error
 
 
+@pause_collector()
 def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment]) -> SurvivingHosts:
     settings, entries = run.context.settings, run.entries
     known_since = {name: settings.facts_since(name, since) if since else None for name in settings.fleet()}

@@ -7,11 +7,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import hashlib
 import json
 import re
 import typing as t
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import codec
@@ -328,3 +331,15 @@ def _check_schema(body: dict[str, Json]) -> None:
         raise Damaged("its schema is not a number")
     if schema > SCHEMA:
         raise Newer(f"its schema is {schema}, this version reads {SCHEMA}", body)
+
+
+@contextlib.contextmanager
+def pause_collector() -> Iterator[None]:
+    """Pause Python's garbage collector: its repeated search for cycles takes as long as reading documents or facts of many hosts, which have no cycles."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

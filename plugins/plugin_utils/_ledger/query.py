@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import typing as t
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
-from .documents import Document, DomainEntry, HostEntry
+from .documents import Document, DomainEntry, HostEntry, pause_collector
 from .ledger import Ledger
 from .selection import make_selection
 
@@ -128,7 +126,7 @@ def check_conditions(terms: Sequence[str], conditions: Conditions) -> None:
 
 def read_term(ledger: Ledger, term: str, conditions: Conditions) -> list[Json]:
     """Return the documents for a (checked) term that meet the conditions, always as a list; documents in their stored form."""
-    with _pause_collector():
+    with pause_collector():
         found = _read_documents(ledger, term, conditions)
     if conditions.query is None:
         return list(found)
@@ -140,21 +138,9 @@ def read_term(ledger: Ledger, term: str, conditions: Conditions) -> list[Json]:
 
 def read_records(ledger: Ledger, term: str, conditions: Conditions) -> list[MoveRecord]:
     """Return the records of a (checked) term that meet the conditions, from the oldest on."""
-    with _pause_collector():
+    with pause_collector():
         records = [document.record for document in _select_records(ledger, term, conditions)]
     return sorted(records, key=lambda record: (record.created_at, record.record_id))
-
-
-@contextlib.contextmanager
-def _pause_collector() -> t.Iterator[None]:
-    """Pause Python's garbage collector: its repeated search for cycles takes as long as reading the documents, which have no cycles."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _read_documents(ledger: Ledger, term: str, conditions: Conditions) -> list[JsonObject]:

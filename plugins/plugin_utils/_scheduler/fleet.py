@@ -105,7 +105,7 @@ class HostState:
             cpu_verdicts=cpu_verdicts or {},
         )
 
-    @property
+    @functools.cached_property
     def host_ref(self) -> HostRef:
         """The host, as records name it."""
         return HostRef(self.name, self.host_id or None, self.host_uuid or None)
@@ -210,10 +210,21 @@ class Fleet:
 
     def source_of(self, request: Request) -> t.Optional[HostState]:
         """Return the host that the domain leaves."""
+        key = (request.source_id, request.source_uuid, request.source)
+        if key not in self._sources:
+            self._sources[key] = self._find_source(request)
+        return self._sources[key]
+
+    def _find_source(self, request: Request) -> t.Optional[HostState]:
         keys = {"host_id": request.source_id, "host_uuid": request.source_uuid, "host": request.source}
         named = (self._by_key.get((kind, value)) for kind, value in keys.items() if value)
         found = (self.states[name] for name in named if name)
         return next((state for state in found if state.host_ref.is_same(request.source_ref)), None)
+
+    @functools.cached_property
+    def _sources(self) -> dict[tuple[str, str, str], t.Optional[HostState]]:
+        """The source hosts that were found. They are needed for each host of the fleet, and are the same for all of them."""
+        return {}
 
     def group_members(self, group: str) -> Mapping[str, Mapping[str, Guest]]:
         """Return the members of a group by host and UUID, without those that leave on the host that they leave."""

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.down
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
 
+from .._ledger.documents import pause_collector
 from .filters.base import Filter
 from .fleet import Fleet, PlanReplay, Step
 from .repair import Assignment, Board, Unit, build_units, repair_assignment
@@ -134,9 +135,11 @@ class Placement:
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
         """The verdict on each host at the time of this step, with all reasons. Computed on demand, most efficiently in the order of the plan."""
-        return self.judged()
+        with pause_collector():
+            return self.judged()
 
 
+@pause_collector()
 def plan_placements(
     requests: Iterable[Request],
     fleet: Fleet,

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import (
     BootFile,
     DeviceNeed,
+    DiskFile,
     DiskNeed,
     DomainGroup,
     DomainRequest,
@@ -90,6 +91,40 @@ _REQUIRED_POLICY = "require"
 
 
 @dataclass(frozen=True)
+class DiskImage:
+    """The image of a disk, or a file that an image is built on. Such a file is only read, and needed on every host of the disk."""
+
+    disk: DiskNeed
+    file: t.Optional[DiskFile] = None
+
+    @functools.cached_property
+    def kind(self) -> t.Optional[str]:
+        """The kind of its source, as libvirt names it: file, block, volume and others."""
+        return (self.file or self.disk).kind or None
+
+    @functools.cached_property
+    def shared(self) -> t.Optional[bool]:
+        """Whether its storage is shared between hosts; None if that is not known."""
+        shared = (self.file or self.disk).shared
+        return shared if isinstance(shared, bool) else None
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The path, or the name."""
+        return (self.file or self.disk).source or ""
+
+    @functools.cached_property
+    def store(self) -> t.Optional[str]:
+        """The identity of a path on every host; None for a device."""
+        return ((self.file or self.disk).store or None) if self.kind != "block" else None
+
+    @functools.cached_property
+    def is_readonly(self) -> bool:
+        """Whether the disk itself cannot be written."""
+        return self.file is None and bool(self.disk.readonly)
+
+
+@dataclass(frozen=True)
 class Request:
     """One domain to be placed.
 
@@ -145,7 +180,7 @@ class Request:
             source_id=source_id or "",
         )
 
-    @property
+    @functools.cached_property
     def source_ref(self) -> HostRef:
         """The host that the domain leaves, as records name it."""
         return HostRef(self.source, self.source_id or None, self.source_uuid or None)
@@ -227,6 +262,11 @@ class Request:
     def uncopied_disks(self) -> Sequence[DiskNeed]:
         """The disks whose images must exist on the destination."""
         return [disk for disk in self.disks if disk.target not in self.copied]
+
+    @functools.cached_property
+    def images(self) -> Sequence[DiskImage]:
+        """The images of those disks, and the files that they are built on."""
+        return [image for disk in self.uncopied_disks for image in (DiskImage(disk), *(DiskImage(disk, file) for file in disk.files or ()))]
 
     @functools.cached_property
     def disks(self) -> Sequence[DiskNeed]:

@@ -7,48 +7,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import BACKING, DATA, FILE_LABELS, nvram_folder
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskFile, DiskNeed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
 
 from ..fleet import Fleet, HostState
 from ..guests import Guest
 from ..hardware import StorageLocation, find_location, find_store, has_store
-from ..request import Request
+from ..request import DiskImage, Request
 from .base import PASS, Finding, Rule, names_text
 
 _PATH_KINDS = ("file", "dir", "block")
 _VOLUME_KIND = "volume"
-
-
-@dataclass(frozen=True)
-class _Image:
-    """The image of a disk, or a file that an image is built on. Such a file is only read, and needed on every host of the disk."""
-
-    disk: DiskNeed
-    file: DiskFile | None = None
-
-    @property
-    def facts(self) -> DiskNeed | DiskFile:
-        """The facts about the image."""
-        return self.file or self.disk
-
-    @property
-    def source(self) -> str:
-        """The path, or the name."""
-        return self.facts.source or ""
-
-    @property
-    def store(self) -> str | None:
-        """The identity of a path on every host; None for a device."""
-        return (self.facts.store or None) if self.facts.kind != "block" else None
-
-    @property
-    def is_readonly(self) -> bool:
-        """Whether the disk itself cannot be written."""
-        return self.file is None and bool(self.disk.readonly)
 
 
 class Storage(Rule):
@@ -66,8 +35,7 @@ class Storage(Rule):
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
-        images = (image for disk in request.uncopied_disks for image in _images_of(disk))
-        findings = [finding for image in images if (finding := _judge_image(image, request, host, fleet)) is not PASS]
+        findings = [finding for image in request.images if (finding := _judge_image(image, request, host, fleet)) is not PASS]
         findings += [Finding(warnings=(_unknown_backing_text(disk),)) for disk in request.uncopied_disks if disk.files_problem and not request.unsafe]
         if not findings:
             return PASS
@@ -75,22 +43,14 @@ class Storage(Rule):
         return Finding(" ".join(reasons) or None, tuple(warning for finding in findings for warning in finding.warnings))
 
 
-def _images_of(disk: DiskNeed) -> Iterator[_Image]:
-    """Yield the image of the disk, and each of its backing files."""
-    yield _Image(disk)
-    for file in disk.files or ():
-        yield _Image(disk, file)
-
-
 def _unknown_backing_text(disk: DiskNeed) -> str:
-    return f"The backing files of {_name(_Image(disk), start=False)} are not known: {disk.files_problem}."
+    return f"The backing files of {_name(DiskImage(disk), start=False)} are not known: {disk.files_problem}."
 
 
-def _judge_image(image: _Image, request: Request, host: HostState, fleet: Fleet) -> Finding:
-    kind = image.facts.kind
-    if kind == _VOLUME_KIND:
+def _judge_image(image: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
+    if image.kind == _VOLUME_KIND:
         return _judge_by_pool(image, request, host)
-    if kind not in _PATH_KINDS:
+    if image.kind not in _PATH_KINDS:
         return PASS
     present = host.paths.get(image.source)
     if present is not False and image.source in host.seen_devices:
@@ -100,14 +60,14 @@ def _judge_image(image: _Image, request: Request, host: HostState, fleet: Fleet)
     return _judge_present(image, request, host) if present else _judge_absent(image)
 
 
-def _judge_absent(image: _Image) -> Finding:
+def _judge_absent(image: DiskImage) -> Finding:
     return PASS if image.disk.optional else Finding(f"{_name(image)} is not there.")
 
 
-def _judge_present(image: _Image, request: Request, host: HostState) -> Finding:
+def _judge_present(image: DiskImage, request: Request, host: HostState) -> Finding:
     if image.is_readonly or request.unsafe:
         return PASS
-    if image.facts.shared is not True:
+    if image.shared is not True:
         return Finding(warnings=(f"{_name(image)} exists on {host.name}, but is not proved to be the same one: {_doubt_text(image)}.",))
     found = find_store(host.hardware, image.source) if image.store else None
     if found is None or found.identity == image.store:
@@ -115,15 +75,15 @@ def _judge_present(image: _Image, request: Request, host: HostState) -> Finding:
     return Finding(warnings=(f"{_name(image)} exists on {host.name}, but its store has another name: {image.store}, and there {found}.",))
 
 
-def _doubt_text(image: _Image) -> str:
-    if image.facts.shared is False:
+def _doubt_text(image: DiskImage) -> str:
+    if image.shared is False:
         return "it is on storage of its host alone, and moves only with copy_storage or unsafe"
-    if image.facts.kind == "block":
+    if image.kind == "block":
         return "it moves only once protect has seen the device on both hosts, or with unsafe"
     return "it is not known to be shared"
 
 
-def _judge_by_store(image: _Image, request: Request, host: HostState, fleet: Fleet) -> Finding:
+def _judge_by_store(image: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
     if image.disk.optional:
         return PASS
     found = find_store(host.hardware, image.source) if image.store else None
@@ -135,25 +95,25 @@ def _judge_by_store(image: _Image, request: Request, host: HostState, fleet: Fle
     return Finding(f"{_name(image)} is on {image.store}, but on {host.name} that path is on {found}, which is {there}.")
 
 
-def _may_be_linked(image: _Image, host: HostState, source: HostState | None) -> bool:
+def _may_be_linked(image: DiskImage, host: HostState, source: HostState | None) -> bool:
     """Whether the path contains a link at the source, and the host also has the store: then it may have that link too."""
     at_source = find_store(source.hardware, image.source) if source else None
     return at_source is not None and at_source.identity != image.store and has_store(host.hardware, image.store or "")
 
 
-def _judge_by_pool(image: _Image, request: Request, host: HostState) -> Finding:
+def _judge_by_pool(image: DiskImage, request: Request, host: HostState) -> Finding:
     if host.hardware.pools is None:
         return Finding(warnings=(f"Whether {_name(image, start=False)} exists on {host.name} is not known.",))
     name = image.source.partition("/")[0]
     pool = host.hardware.pools.get(name)
     if pool is None or not pool.active:
         return PASS if image.disk.optional else Finding(f"{_name(image)} is in the pool {name}, which {'is not active' if pool else 'it does not have'}.")
-    if image.facts.shared is True or image.is_readonly or request.unsafe:
+    if image.shared is True or image.is_readonly or request.unsafe:
         return PASS
     return Finding(warnings=(f"The pool {name} of {_name(image, start=False)} exists on {host.name}, but is not proved to be the same one.",))
 
 
-def _name(image: _Image, start: bool = True) -> str:
+def _name(image: DiskImage, start: bool = True) -> str:
     what = {BACKING: "backing file", DATA: "data file"}.get(image.file.role if image.file else "", "image")
     return f"{'The' if start else 'the'} {what} {image.source} of disk {image.disk.target or 'without a target'}"
 

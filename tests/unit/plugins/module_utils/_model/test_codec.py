@@ -203,14 +203,60 @@ def test_another_form_in_a_lazy_list_is_found_when_the_object_is_read(stages: ob
         decode(Tour, {"name": "north", "stages": stages})
 
 
-def test_a_lazy_list_that_could_hide_another_form_is_an_error_of_the_program() -> None:
-    @dataclasses.dataclass(frozen=True)
-    class Odd:
-        LAZY: t.ClassVar[t.Tuple[str, ...]] = ("wheels",)
-        wheels: t.Tuple[Wheel, ...]
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    number: int
 
+    def check(self) -> None:
+        if self.number == 13:
+            raise ShapeError("number", "another")
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    number: t.Optional[int] = None
+
+
+@pytest.mark.parametrize("kind", [Checked, Counted, t.Tuple[Checked, ...], t.Tuple[int, ...], str], ids=str)
+def test_a_lazy_field_that_could_hide_another_form_is_an_error_of_the_program(kind: t.Any) -> None:
+    odd = dataclasses.make_dataclass("Odd", [("number", kind)], namespace={"LAZY": ("number",)}, frozen=True)
     with pytest.raises(TypeError, match="cannot be lazy"):
-        decode(Odd, {"wheels": []})
+        decode(odd, {"number": []})
+
+
+@dataclasses.dataclass(frozen=True)
+class Journey:
+    LAZY: t.ClassVar[t.Tuple[str, ...]] = ("bicycle", "best", "last")
+    bicycle: Wheel
+    best: Stage
+    last: t.Union[Stage, Absent, None] = ABSENT
+
+
+@pytest.mark.parametrize("further", [{}, {"last": None}, {"last": {"km": 5, "town": 7}}, {"last": {"km": 5, "of_a_later_version": [1]}}])
+def test_a_lazy_object_is_what_it_would_be_if_it_were_read_at_once(further: t.Dict[str, t.Any]) -> None:
+    given = {"bicycle": {"inches": 28, "brand": None}, "best": {"km": 80}, **further}
+    assert encode(decode(Journey, given)) == given, "before it was used"
+    read = decode(Journey, given)
+    assert (read.bicycle, read.best.km) == (Wheel(28, None), 80)
+    assert read.last == (decode(Stage, given["last"]) if given.get("last") else given.get("last", ABSENT))
+    assert encode(read) == given, "after it was used"
+    assert read == decode(Journey, given)
+
+
+@pytest.mark.parametrize(
+    "bicycle", [{"inches": "28", "brand": None}, {"inches": -1, "brand": None}, {"inches": 28}, [], None, {"inches": 28, "brand": None, "odd": 1}]
+)
+def test_another_form_of_a_lazy_object_is_found_when_the_object_is_read(bicycle: object) -> None:
+    with pytest.raises(ShapeError, match="bicycle"):
+        decode(Journey, {"bicycle": bicycle, "best": {"km": 1}})
+
+
+def test_what_was_written_of_a_lazy_object_shares_no_container_with_the_dataclass() -> None:
+    given = {"inches": 28, "brand": None}
+    read = decode(Journey, {"bicycle": given, "best": {"km": 1}})
+    given["inches"] = 5
+    encode(read)["bicycle"]["inches"] = 7
+    assert read.bicycle.inches == 28
 
 
 def test_a_type_that_the_codec_does_not_know_is_a_type_error() -> None:
