@@ -100,7 +100,7 @@ def test_a_host_in_maintenance_for_another_reason_stays_in_maintenance(lab: Lab,
 @pytest.mark.long
 def test_rolling_maintenance_with_bad_input_changes_nothing(operator: Operator) -> None:
     run = operator.playbook("rolling_maintenance", target="kvmfleet_hosts", rolling_maintenance_tasks="/nowhere.yml")
-    assert (run.code != 0, "There is no tasks file /nowhere.yml" in run.text) == (True, True)
+    assert (run.code != 0, "The tasks file /nowhere.yml does not exist" in run.text) == (True, True)
     assert operator.playbook("rolling_maintenance", target="kvmfleet_hosts").code != 0
     assert operator.playbook("recover", target="nobody").code != 0
     assert not operator.path.exists()
