@@ -334,7 +334,7 @@ class _ObjectDecoder:
             return False
         for key, taken in self._needed:
             one = value.get(key, ABSENT)
-            if type(one) not in taken or (type(one) is int and not 0 <= one < MOST):
+            if type(one) not in taken or (isinstance(one, int) and not 0 <= one < MOST):
                 return False
         return True
 
@@ -348,7 +348,7 @@ class _ObjectDecoder:
         try:
             for name, is_required, taken, decode_one in self._keys:
                 one = value.get(name, ABSENT)
-                if type(one) in taken and (type(one) is not int or 0 <= one < MOST):
+                if type(one) in taken and (not isinstance(one, int) or 0 <= one < MOST):
                     read[name] = one
                 elif one is not ABSENT and name not in passed_over:
                     read[name] = decode_one(one)
