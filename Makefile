@@ -5,7 +5,7 @@
 # make setup   install the requirements of the lab and the tests: Debian packages, two virtual environments in .build
 # make demo    protect, drain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them running; LEDGER=etcd uses three members, one of which dies)
 # make demo-files  write the report's files of docs/demo again from docs/demo/report.json, after a change of the report
-# make test    run every suite except sanity-matrix, long, fuzz, faults, soak, eda, test-mixed and test-machines; the last line is "N passed, N failed"
+# make test    run every suite except sanity-matrix, long, bench-quick, fuzz, faults, soak, eda, test-mixed and test-machines; the last line is "N passed, N failed"
 # make SUITE   run one suite: lint types units docs sanity sanity-releases sanity-matrix importer browser integration molecule bench-quick long fuzz
 # make fuzz    feed damaged input to every parser (CASES=10000 for each target, SEED=1, TARGETS="times uris" for some targets)
 # make faults  run every fault scenario on real hosts, and write docs/faults.md again (ONLY='disks/*' for some scenarios)
@@ -21,12 +21,12 @@
 # make browser  test the page of the report in a real Chromium; make charts: build its chart library again from npm packages
 # make format  format the Python code
 
-SUITES = lint types units docs sanity sanity-releases importer browser integration molecule bench-quick
+SUITES = lint types units docs sanity sanity-releases importer browser integration molecule
 PYTHON = .build/venv/bin/python
 # ONLY: a pattern of topic and name of fault scenarios. LEDGER: the store of the demo's ledger.
 export ONLY LEDGER
 
-.PHONY: help setup sync demo test test-mixed test-machines test-machines-core simulate bench format clean sanity-matrix long fuzz faults soak eda $(SUITES)
+.PHONY: help setup sync demo test test-mixed test-machines test-machines-core simulate bench format clean sanity-matrix long bench-quick fuzz faults soak eda $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -75,7 +75,7 @@ simulate: sync
 bench: sync
 	@$(PYTHON) tests/tools/bench.py $(BENCH)
 
-$(SUITES) sanity-matrix long fuzz faults soak eda: sync
+$(SUITES) sanity-matrix long bench-quick fuzz faults soak eda: sync
 	@$(PYTHON) tests/tools/run_suites.py $@
 
 format: setup

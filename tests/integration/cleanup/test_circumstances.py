@@ -118,6 +118,7 @@ def test_quarantined_files_are_deleted_by_a_later_run_after_their_retention(scen
     assert not scene.exists(put)
 
 
+@pytest.mark.long
 def test_a_quarantine_dated_by_a_wrong_clock_is_not_overdue_after_the_clock_is_set(scene: Scene) -> None:
     """The hardware clock has failed: the quarantine is dated 1970, until NTP has set the clock."""
     scene.guest("web", "--storage", "local")

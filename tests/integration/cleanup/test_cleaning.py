@@ -78,6 +78,7 @@ def test_a_managed_save_image_is_quarantined_and_not_deleted(scene: Scene) -> No
     assert [kept["reason"] for kept in outcome.result["kept"]] == ["storage is 'keep'"]
 
 
+@pytest.mark.long
 def test_a_running_local_copy_stops_the_cleanup_of_all_domains(scene: Scene) -> None:
     for name in ("web", "twice"):
         scene.guest(name, "--storage", "local")
@@ -120,6 +121,7 @@ def test_cleanup_changes_nothing_for_a_record_that_is_not_done(scene: Scene) -> 
     assert scene.status(record) == ("pre-migrating", None)
 
 
+@pytest.mark.long
 def test_a_copy_is_kept_while_the_domain_is_shut_off_on_its_destination(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()

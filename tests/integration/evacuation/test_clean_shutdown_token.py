@@ -58,6 +58,7 @@ def shut_down(site: Site) -> None:
     site.lose(1)
 
 
+@pytest.mark.long
 def test_a_host_without_shared_storage_gets_no_grant_and_is_held(site: Site, guest: Make) -> None:
     guest("auto", "--autostart", storage="local")
     code, text = site.playbook("protect", target="kvmfleet_hosts", protect_host_clean_shutdown_token=True)

@@ -74,6 +74,7 @@ def test_a_host_that_answers_is_not_evacuated_whatever_the_evidence(site: Site, 
         site.check_end_state({1: ["web"], 2: ["other"], 3: []})
 
 
+@pytest.mark.long
 def test_a_host_whose_address_refuses_connections_does_not_count_as_silent(site: Site) -> None:
     """The host is off, and something else has its address: here the kernel of its network namespace."""
     site.fencing(1, None)
@@ -221,6 +222,7 @@ def test_force_down_without_a_reason_is_refused(dead: Site) -> None:
     dead.check_end_state({2: ["other"], 3: []})
 
 
+@pytest.mark.long
 def test_another_silent_host_must_be_named_in_accept_silent(dead: Site) -> None:
     dead.lose(2)
     done = dead.evacuate(3, force_down=WORD)

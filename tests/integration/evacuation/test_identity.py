@@ -93,6 +93,7 @@ def test_a_host_with_a_new_identity_cleans_nothing(site: Site) -> None:
     untouched(site)
 
 
+@pytest.mark.long
 def test_a_host_with_a_copied_identity_cleans_nothing(site: Site) -> None:
     """As with disks that were cloned. On the host that took the guest over, a cleanup by that identity would take the running guest for a leftover.
 

@@ -55,6 +55,7 @@ def test_after_a_timeout_the_same_task_is_a_new_move(lab: Lab, control: Control,
     assert [record["status"] for record in control.records()] == ["cancelled", "completed"]
 
 
+@pytest.mark.long
 def test_auto_converge_slows_the_guest_down(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("throttled", "--mib", "64", "--dirty-mib", "24", "--rate", "24000")
     done = control.move(name, timeout_seconds=16, bandwidth_mib=12, auto_converge=True)

@@ -89,6 +89,7 @@ def test_the_policy_of_an_unknown_domain_is_not_found(operator: Operator) -> Non
     assert operator.policy("nobody", priority=1).refused() == "not_found"
 
 
+@pytest.mark.long
 def test_a_domain_that_is_being_moved_is_refused_at_once(lab: Lab, operator: Operator, guest: Make) -> None:
     busy = guest("busy", "--mib", "128", "--dirty-mib", "96")
     running = operator.begin_move(busy, **HELD)

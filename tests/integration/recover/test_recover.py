@@ -108,6 +108,7 @@ def test_a_host_without_its_identity_is_not_released(lab: Lab, operator: Operato
     assert "lost its identity" in own["error"], own
 
 
+@pytest.mark.long
 def test_an_evacuated_guest_is_cleaned_and_the_other_guest_is_started(lab: Lab, operator: Operator, guest: Make) -> None:
     gone, stayed = guest("gone", "--autostart"), guest("stayed", "--autostart")
     uuid, xml = lab.uuid(gone), lab.virsh(1, "dumpxml", "--inactive", gone)

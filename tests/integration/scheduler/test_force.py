@@ -41,6 +41,7 @@ def test_a_forced_move_that_no_filter_refuses_is_recorded_as_forced(lab: Lab, co
     assert control.forced_moves() == [done.record]
 
 
+@pytest.mark.long
 def test_force_needs_a_destination_that_answers_and_is_not_the_source(lab: Lab, control: Desk, web: str, stopped: t.Callable[[int], None]) -> None:
     nowhere = control.move(web, None, force=True)
     assert nowhere.refused() == "invalid_argument"
@@ -56,6 +57,7 @@ def test_force_needs_a_destination_that_answers_and_is_not_the_source(lab: Lab, 
     check_untouched(lab, web)
 
 
+@pytest.mark.long
 def test_a_silent_candidate_is_refused_and_another_host_is_chosen(lab: Lab, control: Desk, web: str, stopped: t.Callable[[int], None]) -> None:
     stopped(2)
     seen = control.check(1, 2, 3, name=web)

@@ -121,6 +121,7 @@ def test_a_shutdown_without_root_is_forbidden(lab: Lab, control: Control, guest:
     assert lab.places(polite) == {1: "running"}
 
 
+@pytest.mark.long
 def test_several_guests_are_shut_down_at_once_despite_one_that_does_not_react(lab: Lab, control: Control, guest: Make) -> None:
     names = [guest("first", "--acpi"), guest("second", "--acpi"), guest("deaf")]
     uuids = [lab.uuid(name) for name in names]

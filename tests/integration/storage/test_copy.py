@@ -130,6 +130,7 @@ def test_a_disk_in_a_folder_without_a_pool_is_copied(lab: Lab, control: Control,
     assert disks.size(path, 2) == DISK_MIB * MIB
 
 
+@pytest.mark.long
 def test_an_existing_file_is_overwritten_only_when_its_disk_is_named(lab: Lab, control: Control, disks: Disks, web: str) -> None:
     disks.create(WEB, on=2, mib=4)
     there = disks.content(WEB, 2)
@@ -219,6 +220,7 @@ def test_a_target_file_that_appears_while_the_move_is_queued_fails_it(lab: Lab, 
     assert disks.content(WEB, 2) == there
 
 
+@pytest.mark.long
 def test_an_incremental_copy_sends_only_the_top_image(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("layers", "--mib", "64")
     base = disks.create(f"{IMAGES}/base.qcow2")
