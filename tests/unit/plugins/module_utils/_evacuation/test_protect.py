@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _host_identity, _module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import protect
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 
@@ -171,6 +171,16 @@ def test_a_host_with_an_unexpected_host_id_is_a_conflict(fleet: FakeFleet) -> No
     fleet.guest()
     with pytest.raises(Conflict, match=OTHER):
         save(host_id=OTHER)
+
+
+def test_an_invalid_grant_is_refused_before_the_guard_is_installed(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    monkeypatch.setattr(protect, "install_guard", functools.partial(protect.install_guard, str(root)))
+    grant = {"grant": "../../etc/passwd", "host_id": LEDGER, "folders": {}}
+    with pytest.raises(InvalidArgument, match="Nothing was changed"):
+        protect.PHASES["guard"](LOCAL_URI, {"install": True, "grant": grant, "taken_back": [OTHER], "check": False})
+    assert list(root.iterdir()) == []
 
 
 @pytest.mark.parametrize("phase", sorted(protect.PHASES))

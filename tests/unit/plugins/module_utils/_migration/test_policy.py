@@ -120,6 +120,9 @@ def test_a_field_that_an_older_record_lacks_has_the_default() -> None:
         (True, None, False, None, (False, "profile")),
         (True, True, False, None, (True, "task")),
         (True, False, True, None, (False, "domain")),
+        (True, False, None, True, (False, "domain")),
+        (True, None, False, True, (False, "profile")),
+        (False, True, False, None, (False, "task")),
         (None, True, None, False, (True, "domain")),
         (None, True, False, None, (True, "domain")),
         (None, None, True, False, (True, "profile")),
@@ -168,12 +171,15 @@ def test_a_veto_is_applied_before_the_conflict_check() -> None:
     policy = check_features(merge_layers([("task", {"auto_converge": True, "post_copy": True}), ("domain", {"post_copy": False})]))
     assert (policy.auto_converge, policy.post_copy) == (True, False)
     assert describe_features(policy) == "auto_converge from task and post_copy from domain"
+    other = check_features(merge_layers([("task", {"post_copy": True}), ("domain", {"auto_converge": False}), ("host", {"auto_converge": True})]))
+    assert (other.auto_converge, other.post_copy) == (False, True)
 
 
-def test_requested_features_with_a_veto_are_named() -> None:
-    task = {"post_copy": True, "auto_converge": False}
+@pytest.mark.parametrize("feature", ["auto_converge", "post_copy"])
+def test_requested_features_with_a_veto_are_named(feature: str) -> None:
+    task = {"auto_converge": False, "post_copy": False, feature: True}
     for source in ("domain", "profile"):
-        assert vetoed_features(merge_layers([("task", task), (source, {"post_copy": False})]), task) == ["post_copy"]
+        assert vetoed_features(merge_layers([("task", task), (source, {feature: False})]), task) == [feature]
     assert vetoed_features(merge_layers([("task", task)]), task) == []
 
 

@@ -62,6 +62,13 @@ def test_a_transition_that_is_not_allowed_is_refused(record: MoveRecord) -> None
         record.advance(s.DONE, "me")
 
 
+def test_a_record_cannot_be_changed_in_place(record: MoveRecord) -> None:
+    for part, key in ((record, "status"), (record.domain, "name"), (record.source, "host"), (record.progress, "percent")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(part, key, "changed")
+    assert (record.status, record.domain.name) == (s.ACCEPTED, "web1")
+
+
 def test_notes_and_acts_change_no_status(record: MoveRecord) -> None:
     assert not record.has_begun("abort")
     begun = record.intend("abort").note("abort_start", "me")
