@@ -14,6 +14,7 @@ description:
   - Makes a running migration finish, with the guest paused as late and as briefly as possible, and waits for its end.
   - If the migration may use post-copy, the guest is switched over. Otherwise the bandwidth cap is lifted, then a downtime as long as the rest needs is
     allowed. Only if neither is sufficient, the guest is suspended until it runs on the destination.
+  - From then on, the timeout of the migration no longer applies. The limits of a stall and of a forced pause do.
   - It can also only change the bandwidth of a running migration.
 options:
   bandwidth_mib:

@@ -65,6 +65,8 @@ class Follower:
         self._started_at: t.Optional[float] = None
         self.is_broken = False
         self._forcing = _forcing_of(journal)
+        if self._forcing:
+            self._limits = dataclasses.replace(limits, timeout_seconds=0)
         self._overdue = _overdue_abort(journal)
         self._trouble = ""
         self._asked: t.List[control_files.Intent] = []
@@ -224,10 +226,13 @@ class Follower:
             raise
 
     def begin_forcing(self, by: str) -> None:
-        """Start to force the move, from the next poll on."""
-        if self._forcing is None:  # an adopted move may be forced already
-            self._journal.note_event(FORCE_NOTE, by)
-            self._forcing = ForcingState(began_at=-1.0)
+        """Start to force the move, from the next poll on. The timeout no longer applies: it would cancel the move while the guest is suspended for its end."""
+        if self._forcing is not None:  # an adopted move may be forced already
+            return
+        replaced = self._limits.timeout_seconds and not self._watched.timed_out
+        self._journal.note_event(FORCE_NOTE, f"{by}; the timeout of {self._limits.timeout_seconds:g} s no longer applies" if replaced else by)
+        self._limits = dataclasses.replace(self._limits, timeout_seconds=0)
+        self._forcing = ForcingState(began_at=-1.0)
 
     # -- intents -------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class Following:
         force: bool = False,
         flags: t.Sequence[str] = (),
         before: t.Sequence[str] = (),
+        note: str = "",
         cap_mib: int = 0,
         **terms: t.Any,
     ) -> None:
@@ -57,6 +58,8 @@ class Following:
         self.journal = journal_of(record_of(), folder)
         for act in before:
             self.journal.intend_act(act)
+        if note:
+            self.journal.note_event(note)
         terms_now = dataclasses.replace(TERMS, **terms)
         self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, terms_now, self.fleet.clock)
 
@@ -369,6 +372,37 @@ def test_a_timeout_with_force_complete_does_not_abort(tmp_path: pathlib.Path) ->
     assert following.events().count("force_complete") == 1
     assert following.record["result"]["rung"] in ("downtime", "suspend")
     assert following.record["result"]["predicted_downtime_ms"] > 0
+
+
+def test_forcing_by_hand_replaces_the_timeout(tmp_path: pathlib.Path) -> None:
+    """The guest is suspended, and the rest is nearly sent, when the timeout of the move is over."""
+    following = Following(tmp_path, timeout=8, suspend_seconds=4)
+    following.fleet.source.refuse["set_max_downtime_ms"] = Internal("not now")
+    following.poll_for(2)
+    following.ask(FORCE_COMPLETE)
+    following.poll_for(6)
+    assert len(following.calls_of("suspend")) == 1
+    following.poll_for(14)
+    assert [act for act in acts(following.record) if act.startswith("abort")] == []
+    assert (following.migration.ended.is_set(), following.migration.error) == (True, None)
+    noted = next(line for line in following.record["history"] if line["status"] == "force_complete")
+    assert noted["detail"] == "ann@control; the timeout of 8 s no longer applies"
+
+
+def test_a_watcher_that_takes_over_a_forced_move_has_no_timeout_either(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, timeout=3, suspend_seconds=100, note="force_complete")
+    following.poll_for(10)
+    assert [act for act in acts(following.record) if act.startswith("abort")] == []
+
+
+def test_a_forced_pause_that_is_too_long_ends_without_a_timeout_too(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, timeout=8, suspend_seconds=1, pause_max_seconds=2)
+    following.fleet.source.refuse["set_max_downtime_ms"] = Internal("not now")
+    following.ask(FORCE_COMPLETE)
+    following.poll_for(4)
+    following.migration.link_bytes = 1
+    following.poll_for(40)
+    assert [act for act in acts(following.record) if act.startswith("abort")] == ["abort: pause_overrun"]
 
 
 def test_polls_are_more_frequent_while_forcing(tmp_path: pathlib.Path) -> None:
