@@ -13,14 +13,13 @@ from ansible.utils.display import Display
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, internal_spec, live_migrate_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, ProgressLines, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import make_result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveTaskOptions, read_requests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MoveRun
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._progress import ProgressLines
 
 Result = dict[str, Json]
 

@@ -28,10 +28,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import control_files
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import Heartbeat
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import ProgressLines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import source_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RecordMirror
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._progress import ProgressLines
 
 from .. import sandbox
 from ..mutation import mutated, text_of

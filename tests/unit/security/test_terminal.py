@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line, printable_text
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import progress_line
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs, DrainOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import build_host_result
@@ -36,7 +37,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.resul
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import plan_lines as evacuation_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import result_lines as evacuation_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import RememberedMove
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._progress import progress_line
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_documents import UnprovedImage
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import (
     ConflictingDomain,

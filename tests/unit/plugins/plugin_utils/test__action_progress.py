@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Sample, Turn
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._progress import ProgressLines, progress_line
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import ProgressLines, progress_line
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 
 MIB = 1024**2
