@@ -48,19 +48,19 @@ class ActionModule(FleetAction):
             task = decode(PlanTask, args)
             request = PlanRequest.from_task(task)
         ledger = open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger))
-        with self._restore_on_failure(request, ledger):
+        with self._restore_on_failure(request, ledger, describe_actor(task_vars)):
             result = self._make_plan(request, settings, ledger, task.publish_as)
         return {**result, "warnings": ledger.problems} if ledger and ledger.problems else result
 
     @contextmanager
-    def _restore_on_failure(self, request: PlanRequest, ledger: Ledger | None) -> Iterator[None]:
+    def _restore_on_failure(self, request: PlanRequest, ledger: Ledger | None, by: str) -> Iterator[None]:
         is_planned = False
         try:
             yield
             is_planned = True
         finally:
             if not is_planned and ledger and not self._task.check_mode:
-                restore_hosts(ledger, request.before, describe_actor())
+                restore_hosts(ledger, request.before, by)
 
     def _make_plan(self, request: PlanRequest, settings: TaskSettings, ledger: Ledger | None, publish_as: str | None) -> Result:
         request.check_options()

@@ -73,7 +73,7 @@ class ActionModule(FleetAction):
             uris = _list_other_uris(settings, target_host, ledger, identity)
             reports = list(remembered_by_fleet(settings, target_host, answer.remembered or None))
             memory = find_missing_records(ledger, reports), find_left_behind(ledger, reports, identity.host_id)
-            cleanup = HostCleanup(ledger, me, phase, uris, task.storage, task.retention_days, describe_actor(), self._task.check_mode, *memory)
+            cleanup = HostCleanup(ledger, me, phase, uris, task.storage, task.retention_days, describe_actor(task_vars), self._task.check_mode, *memory)
             outcome = cleanup.clean_host()
         return self._build_result(outcome, target_host, ledger)
 

@@ -55,6 +55,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.varia
 
 Result = dict[str, Json]
 RunPhase = t.Callable[[str, JsonObject], JsonObject]
+# The reason that a person gives, and who that is.
+Statement = tuple[str, str]
 
 
 class SettleOption(t.TypedDict):
@@ -135,7 +137,7 @@ class ActionModule(FleetAction):
             warnings += list_uuid_notes(found.host if found else None, identity, list_entries(ledger))
         before = HostStatus.from_entry(found.host if found else None)
         wanted = _wanted_status(options, before, is_drained=drain is not None)
-        result = self._read_entry(found) if wanted is None else self._write_entry(ledger, found, identity, wanted)
+        result = self._read_entry(found) if wanted is None else self._write_entry(ledger, found, identity, wanted, describe_actor(task_vars))
         if drain:
             result["_drain"] = _prepare_drain(drain, options, before, settings, ledger)
         if work.get("ledger"):
@@ -156,15 +158,17 @@ class ActionModule(FleetAction):
         def phase(step: str, work: JsonObject) -> JsonObject:
             return self.run_phase(step, work, options["uri"], task_vars)
 
-        reason, check = str(options["reason"]), self._task.check_mode
+        reason, check, by = str(options["reason"]), self._task.check_mode, describe_actor(task_vars)
         if options["settle"]:
-            result = _settle_record(ledger, options["settle"], reason, phase if is_target else None, name, check)
+            result = _settle_record(ledger, options["settle"], (reason, by), phase if is_target else None, name, check)
         elif decision == "adopt_identity":
-            result = _adopt_identity(ledger, _read_identity(decode(IdentityAnswer, phase("read", {})), name) if is_target else None, name, reason, phase, check)
+            result = _adopt_identity(
+                ledger, _read_identity(decode(IdentityAnswer, phase("read", {})), name) if is_target else None, name, (reason, by), phase, check
+            )
         elif decision == "source_discarded":
-            result = _discard_source(ledger, name, phase if is_target else None, reason, check)
+            result = _discard_source(ledger, name, phase if is_target else None, (reason, by), check)
         else:
-            result = _revoke_token(ledger, name, target_host, phase, reason, check)
+            result = _revoke_token(ledger, name, target_host, phase, (reason, by), check)
         if not self._task.diff:
             result.pop("diff", None)
         return {**result, "warnings": ledger.problems} if ledger.problems else result
@@ -188,11 +192,11 @@ class ActionModule(FleetAction):
     def _read_entry(self, found: Document | None) -> Result:
         return {"changed": False, "host": found.body if found else None}
 
-    def _write_entry(self, ledger: Ledger | None, found: Document | None, identity: HostIdentity, wanted: HostStatus) -> Result:
+    def _write_entry(self, ledger: Ledger | None, found: Document | None, identity: HostIdentity, wanted: HostStatus, by: str) -> Result:
         before = found.host if found else None
         if before and wanted.state == ENABLED:
             check_not_discarded(before)
-        after = make_entry(before, identity, wanted.state, wanted.reason, describe_actor())
+        after = make_entry(before, identity, wanted.state, wanted.reason, by)
         changed = is_changed(before, after)
         if changed and ledger and not self._task.check_mode:
             after = ledger.put_host(after, found.version if found else None).host
@@ -260,15 +264,15 @@ def _find_decision(options: HostOptions) -> str:
     return chosen[0] if chosen else ""
 
 
-def _settle_record(ledger: Ledger, wanted: SettleOption, reason: str, phase: RunPhase | None, name: str, check: bool) -> Result:
+def _settle_record(ledger: Ledger, wanted: SettleOption, why: Statement, phase: RunPhase | None, name: str, check: bool) -> Result:
     stored = _find_record(ledger, wanted["id"], is_queried=phase is not None)
     if phase and (stored is None or stored.record.status in BEFORE_A_HOST_KNOWS):
         recalled = phase("recall", {"id": wanted["id"]})["told"]
         if isinstance(recalled, t.Mapping):
-            return _restore_record(ledger, stored, restore_record(recalled, wanted["status"], name, reason, describe_actor()), check)
+            return _restore_record(ledger, stored, restore_record(recalled, wanted["status"], name, *why), check)
     if stored is None:
         raise NotFound(f"There is no record {wanted['id']}, neither in the ledger nor in what {name} remembers.", "Run the task on the host that remembers it.")
-    after = settle_record(stored, wanted["status"], reason, describe_actor())
+    after = settle_record(stored, wanted["status"], *why)
     if after is not None and not check:
         after = ledger.update_record(stored, after).record
     diff: Result = {"before": {"status": stored.record.status}, "after": {"status": wanted["status"]}}
@@ -298,10 +302,10 @@ def _read_identity(answer: IdentityAnswer, name: str) -> HostIdentity:
     return HostIdentity(name, who.host_id, who.host_uuid, who.machine_id)
 
 
-def _adopt_identity(ledger: Ledger, identity: HostIdentity | None, name: str, reason: str, phase: RunPhase, check: bool) -> Result:
+def _adopt_identity(ledger: Ledger, identity: HostIdentity | None, name: str, why: Statement, phase: RunPhase, check: bool) -> Result:
     if identity is None:
         raise InvalidArgument(f"adopt_identity is about {name}, but the task runs on another host.", f"Run it on {name} itself. Nothing was changed.")
-    change = host_decisions.plan_adoption(ledger, identity, reason, describe_actor())
+    change = host_decisions.plan_adoption(ledger, identity, *why)
     if change is None:
         found = find_host_entry(ledger, identity)
         return {"changed": False, "host": found.body if found else None, "records": []}
@@ -314,7 +318,7 @@ def _adopt_identity(ledger: Ledger, identity: HostIdentity | None, name: str, re
     return {"changed": True, "host": encode(after), "records": [], "diff": diff}
 
 
-def _discard_source(ledger: Ledger, name: str, phase: RunPhase | None, reason: str, check: bool) -> Result:
+def _discard_source(ledger: Ledger, name: str, phase: RunPhase | None, why: Statement, check: bool) -> Result:
     if phase is not None:
         phase("read", {})
         raise InvalidState(
@@ -322,8 +326,8 @@ def _discard_source(ledger: Ledger, name: str, phase: RunPhase | None, reason: s
             f"Clean it with evacuation_cleanup. For a host that will not return, run the task on localhost with name: {name}. Nothing was changed.",
         )
     found = find_entry_by_name(ledger, name)
-    changes = list(list_discarded(ledger, found.host.host_id, reason, describe_actor()))
-    after = discarded_entry(found.host, reason, describe_actor())
+    changes = list(list_discarded(ledger, found.host.host_id, *why))
+    after = discarded_entry(found.host, *why)
     if not check:
         # The entry first: a host whose release nothing prevents any more must be known as discarded.
         entry = ledger.put_host(after, found.version).host if after else found.host
@@ -338,7 +342,7 @@ def _discard_source(ledger: Ledger, name: str, phase: RunPhase | None, reason: s
     }
 
 
-def _revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, reason: str, check: bool) -> Result:
+def _revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, why: Statement, check: bool) -> Result:
     """Revoke a token on the host itself or on storage that it reads, and only then in the ledger. A task that dies in between can be run again."""
     found = find_entry_by_name(ledger, name)
     grant = recorded_grant(found.host)
@@ -347,7 +351,7 @@ def _revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, 
         removed = bool(phase("revoke", {"check": check, "grant": grant.id if grant else None})["changed"])
     elif grant:
         more = {"folders": _revoke_on_storage(grant, name, target_host, phase, check)}
-    after = entry_without_token(found.host, reason, describe_actor(), **more)
+    after = entry_without_token(found.host, why[0], why[1], **more)
     entry = ledger.put_host(after, found.version).host if after and not check else after or found.host
     return {"changed": bool(after or removed), "host": encode(entry), "records": []}
 

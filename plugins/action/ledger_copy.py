@@ -44,7 +44,7 @@ class ActionModule(FleetAction):
         target = open_target(task.to, location.etcd)
         source = open_ledger(*location, create=False, moved=True)
         check = self._task.check_mode
-        outcome = copy_ledger(source, target, describe_actor(), task.force, check)
+        outcome = copy_ledger(source, target, describe_actor(task_vars), task.force, check)
         counts = source.examine_contents(contents.count_documents)
         result: Result = {
             "changed": outcome.changed,

@@ -43,7 +43,7 @@ class ActionModule(FleetAction):
         ledger = self.attach_notifier(open_ledger(*location), settings, source.name, location)
         lines = ProgressLines(lambda line: Display().display(f"[{source.name}] {line}"))
         silent = self._task.no_log or options["progress"] == "none"
-        context = RunContext(ledger, settings, source, options["uri"], describe_actor())
+        context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars))
         run = MoveRun(context, options["parallel"], (lambda record, waits_for: None) if silent else lines.show_record)
         jobs = run.predict_moves(requests) if self._task.check_mode else run.run_moves(requests)
         result = make_result(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)

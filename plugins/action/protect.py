@@ -66,7 +66,7 @@ class ActionModule(FleetAction):
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         ledger = open_if_any(*settings.ledger(target_host, task.ledger), create=not self._task.check_mode)
         steps = ProtectSteps(
-            target_host, ledger, lambda phase, work: self._run_protect_phase(phase, work, task.uri, task_vars), describe_actor(), self._task.check_mode
+            target_host, ledger, lambda phase, work: self._run_protect_phase(phase, work, task.uri, task_vars), describe_actor(task_vars), self._task.check_mode
         )
         only = (task.work.step or None) if task.work else None
         results: list[JsonObject] = []

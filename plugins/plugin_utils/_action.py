@@ -188,9 +188,27 @@ def _last_line(result: Result) -> str:
     return next((lines[-1].rstrip(".") for lines in outputs if lines), "it said nothing")
 
 
-def describe_actor() -> str:
-    """Return the actor for records and entries: user, control node and process."""
-    return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+# Variables that AWX sets in each of its jobs; earlier versions and Ansible Tower have the second prefix only.
+_AWX_PREFIXES = ("awx", "tower")
+_MAX_ACTOR_PART = 100
+
+
+def describe_actor(task_vars: t.Mapping[str, Json]) -> str:
+    """Return the actor for records and entries: user, control node and process, and in a job of AWX also AWX's user and job.
+
+    E.g. C(root@control pid 4711), or C(root@awx-task pid 17, AWX user ann, job 42).
+    """
+    actor = f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+    user, job = (_read_awx_value(task_vars, name) for name in ("user_name", "job_id"))
+    in_awx = ", ".join([*([f"user {user}"] if user else []), *([f"job {job}"] if job else [])])
+    return f"{actor}, AWX {in_awx}" if in_awx else actor
+
+
+def _read_awx_value(task_vars: t.Mapping[str, Json], name: str) -> str:
+    """Return AWX's value of that name on one line; empty for none, and for anything but a text or a number."""
+    values = (task_vars.get(f"{prefix}_{name}") for prefix in _AWX_PREFIXES)
+    plain = (str(value) for value in values if isinstance(value, (str, int)) and not isinstance(value, bool))
+    return next((printable_line(text.strip())[:_MAX_ACTOR_PART] for text in plain if text.strip()), "")
 
 
 MIB = 1024**2

@@ -145,7 +145,7 @@ class EvacuationAction(FleetAction):
             settings=settings,
             target_host=target_host,
             uri=task.uri,
-            by=describe_actor(),
+            by=describe_actor(task_vars),
             options=task.options,
             phase=lambda phase, work: self._run_evacuation_phase(phase, work, task.uri, task_vars),
             in_parent=lambda: os.getppid() == parent,

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, status
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -190,3 +190,22 @@ def test_a_failed_task_sends_a_notice_and_fails_the_same_way_without_a_receiver(
         assert "not sent" in warning
     (warning,) = announcing(tmp_path, {"url": "none"})["warnings"]
     assert "No notices are sent" in warning
+
+
+@pytest.mark.parametrize(
+    ("variables", "end"),
+    [
+        ({}, r"pid \d+"),
+        ({"awx_user_name": "ann", "awx_job_id": 42}, r"pid \d+, AWX user ann, job 42"),
+        ({"awx_user_name": "ann"}, r"pid \d+, AWX user ann"),
+        ({"awx_job_id": "42"}, r"pid \d+, AWX job 42"),
+        ({"tower_user_name": "ann", "tower_job_id": 7}, r"pid \d+, AWX user ann, job 7"),
+        ({"awx_user_name": "ann", "tower_user_name": "bob"}, r"pid \d+, AWX user ann"),
+        ({"awx_user_name": "  ", "awx_job_id": None}, r"pid \d+"),
+        ({"awx_user_name": ["ann"], "awx_job_id": True}, r"pid \d+"),
+        ({"awx_user_name": "a\nb\x1b[31m"}, r"pid \d+, AWX user a\\nb\\x1b\[31m"),
+        ({"awx_user_name": "a" * 5000}, r"pid \d+, AWX user a{100}"),
+    ],
+)
+def test_the_actor_is_the_user_of_the_control_node_and_of_awx(variables: t.Dict[str, t.Any], end: str) -> None:
+    assert re.fullmatch(rf"\S+@\S+ {end}", describe_actor(variables))
