@@ -99,6 +99,25 @@ def live_migrate_spec() -> Spec:
     }
 
 
+def migration_abort_spec() -> Spec:
+    """Return the options of C(migration_abort)."""
+    return {**_intervention_spec(), "wait_seconds": {"type": "int", "default": 30}, "missing_ok": {"type": "bool", "default": False}}
+
+
+def migration_force_complete_spec() -> Spec:
+    """Return the options of C(migration_force_complete)."""
+    return {
+        **_intervention_spec(),
+        "bandwidth_mib": {"type": "int"},
+        "complete": {"type": "bool", "default": True},
+        "wait_seconds": {"type": "int", "default": 60},
+    }
+
+
+def _intervention_spec() -> Spec:
+    return {**libvirt_spec(), **ledger_spec(), **domain_spec(), "id": {"type": "str"}, **internal_spec()}
+
+
 def scheduler_check_spec() -> Spec:
     """Return the options of C(scheduler_check)."""
     return {

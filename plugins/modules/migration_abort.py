@@ -13,9 +13,33 @@ version_added: 0.1.0
 description:
   - Cancels a queued, preparing or running migration of a domain, from any session, and waits until the guest is back to normal on its source host.
   - A migration that has switched to post-copy cannot be cancelled. The guest then runs on its destination.
+  - The record of the migration, its history, the audit of the ledger and the notices name the person at the control node, and AWX's user and job where the
+    variables C(awx_user_name) and C(awx_job_id) say so.
+  - The record is closed by the task that follows the migration, and by this task if no other does so within five seconds.
+  - A migration of another tool is cancelled too. A record of it is opened before that, and closed with the outcome.
+  - If nothing is in progress any more, but the ledger has an unsettled record of a migration of the domain from this host, as after the loss of the control
+    node, this task ends the record by what both hosts answer. It never starts a migration.
+  - A ledger that cannot be used does not prevent the task, unless only O(id) is given. A warning states that nothing is recorded.
 options:
+  name:
+    description:
+      - Name of the domain.
+      - O(name) or O(uuid), O(id), or one of the first two together with O(id) is needed.
+    type: str
+  uuid:
+    description: UUID of the domain. Mutually exclusive with O(name).
+    type: str
+  id:
+    description:
+      - ID of the record of the migration, as M(kvmfleet.migration.migration_info) and the lookup P(kvmfleet.migration.ledger#lookup) list it.
+      - The task aborts exactly that migration.
+      - If the domain is being moved for another record by now, or by another tool, the task fails with C(conflict) and names that record. A record that is
+        closed is C(invalid_state), one that the ledger does not have is C(not_found), and one of another source host is C(invalid_argument). Nothing is
+        changed then.
+      - Without O(name) and O(uuid), the ledger tells the domain.
+    type: str
   wait_seconds:
-    description: How long to wait until the guest is back to normal.
+    description: How long to wait until the guest is back to normal, or until a record that is left over is settled.
     type: int
     default: 30
   missing_ok:
@@ -24,9 +48,11 @@ options:
     default: false
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
+  - kvmfleet.migration._attributes.action
   - kvmfleet.migration._attributes.actiongroup
-  - kvmfleet.migration._domain
   - kvmfleet.migration._libvirt
+  - kvmfleet.migration._ledger
+  - kvmfleet.migration._internal
 attributes:
   diff_mode:
     support: none
@@ -47,6 +73,10 @@ EXAMPLES = r"""
   kvmfleet.migration.migration_abort:
     name: db1
 
+- name: Abort the move that was listed, and no newer one
+  kvmfleet.migration.migration_abort:
+    id: 2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10
+
 - name: Make sure that nothing is on its way
   kvmfleet.migration.migration_abort:
     name: db1
@@ -55,7 +85,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 migrations:
-  description: The record of the migration that was cancelled; empty if there was none and O(missing_ok=true).
+  description: The record of the migration that was cancelled or settled; empty if there was none and O(missing_ok=true).
   returned: always but when the domain is unknown
   type: list
   elements: dict
@@ -67,39 +97,17 @@ error_code:
   sample: not_supported
 """
 
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, new_module, run_module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import ABORT
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import intervention_of
-
-
-def migration_abort(module: AnsibleModule) -> Result:
-    """Cancel the migration, or report that there is none."""
-    intervention = intervention_of(module.params, ABORT)
-    if module.params["missing_ok"] and not intervention.is_migrating():
-        return {"changed": False, "migrations": []}
-    found = intervention.find_migration() if module.check_mode else intervention.carry_out()
-    return intervention.build_result(found)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import migration_abort_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import PHASES
 
 
 def main() -> None:
-    """Cancel one migration."""
-    module = new_module(
-        AnsibleModule,
-        argument_spec={
-            **libvirt_spec(),
-            **domain_spec(),
-            "wait_seconds": {"type": "int", "default": 30},
-            "missing_ok": {"type": "bool", "default": False},
-        },
-        mutually_exclusive=ONE_DOMAIN_RULE,
-        required_one_of=ONE_DOMAIN_RULE,
-        supports_check_mode=True,
-    )
-    run_module(module, migration_abort)
+    """Run one phase of the abort; the action plugin of the same name calls them in their order."""
+    module = AnsibleModule(argument_spec=migration_abort_spec(), supports_check_mode=True)
+    run_module(module, lambda module: run_phase(PHASES, module.params))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,29 @@ description:
     allowed. Only if neither is sufficient, the guest is suspended until it runs on the destination.
   - From then on, the timeout of the migration no longer applies. The limits of a stall and of a forced pause do.
   - It can also only change the bandwidth of a running migration.
+  - The history of the record names the person at the control node, and AWX's user and job where the variables C(awx_user_name) and C(awx_job_id) say so; so
+    do the audit of the ledger and the notice of the end.
+  - The record is closed by the task that follows the migration, and by this task if no other does so within five seconds.
+  - A migration of another tool is forced too. A record of it is opened before that, and closed with the outcome. A change of its bandwidth alone leaves none.
+  - A ledger that cannot be used does not prevent the task, unless only O(id) is given. A warning states that nothing is recorded.
 options:
+  name:
+    description:
+      - Name of the domain.
+      - O(name) or O(uuid), O(id), or one of the first two together with O(id) is needed.
+    type: str
+  uuid:
+    description: UUID of the domain. Mutually exclusive with O(name).
+    type: str
+  id:
+    description:
+      - ID of the record of the migration, as M(kvmfleet.migration.migration_info) and the lookup P(kvmfleet.migration.ledger#lookup) list it.
+      - The task forces exactly that migration.
+      - If the domain is being moved for another record by now, or by another tool, the task fails with C(conflict) and names that record. A record that is
+        closed is C(invalid_state), one that the ledger does not have is C(not_found), and one of another source host is C(invalid_argument). Nothing is
+        changed then.
+      - Without O(name) and O(uuid), the ledger tells the domain.
+    type: str
   bandwidth_mib:
     description: New bandwidth cap of the memory transfer in MiB/s. V(0) means no cap. By default, forcing lifts the cap.
     type: int
@@ -30,9 +52,11 @@ options:
     default: 60
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
+  - kvmfleet.migration._attributes.action
   - kvmfleet.migration._attributes.actiongroup
-  - kvmfleet.migration._domain
   - kvmfleet.migration._libvirt
+  - kvmfleet.migration._ledger
+  - kvmfleet.migration._internal
 attributes:
   diff_mode:
     support: none
@@ -74,42 +98,17 @@ error_code:
   sample: not_found
 """
 
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, new_module, run_module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import BANDWIDTH, FORCE_COMPLETE
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import intervention_of
-
-
-def migration_force_complete(module: AnsibleModule) -> Result:
-    """Force the migration, or change its bandwidth."""
-    complete, bandwidth = module.params["complete"], module.params["bandwidth_mib"]
-    if not complete and bandwidth is None:
-        raise InvalidArgument("complete is false and no bandwidth_mib is given: there is nothing to do.")
-    intervention = intervention_of(module.params, FORCE_COMPLETE if complete else BANDWIDTH)
-    found = intervention.find_migration() if module.check_mode else intervention.carry_out()
-    return intervention.build_result(found)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import migration_force_complete_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.intervene import PHASES
 
 
 def main() -> None:
-    """Force one migration."""
-    module = new_module(
-        AnsibleModule,
-        argument_spec={
-            **libvirt_spec(),
-            **domain_spec(),
-            "bandwidth_mib": {"type": "int"},
-            "complete": {"type": "bool", "default": True},
-            "wait_seconds": {"type": "int", "default": 60},
-        },
-        mutually_exclusive=ONE_DOMAIN_RULE,
-        required_one_of=ONE_DOMAIN_RULE,
-        supports_check_mode=True,
-    )
-    run_module(module, migration_force_complete)
+    """Run one phase of forcing; the action plugin of the same name calls them in their order."""
+    module = AnsibleModule(argument_spec=migration_force_complete_spec(), supports_check_mode=True)
+    run_module(module, lambda module: run_phase(PHASES, module.params))
 
 
 if __name__ == "__main__":

@@ -118,16 +118,17 @@ class FleetAction(ActionBase):
         """Return the inventory name of the host that the task runs on."""
         return str(self._task.delegate_to or task_vars["inventory_hostname"])
 
-    def run_phase(self, phase: str, work: JsonObject, uri: str, task_vars: Result, is_secret: bool = False) -> Result:
-        """Run one phase of the module on the host. Raises the error it failed with, or L(Unreachable).
+    def run_phase(self, phase: str, work: JsonObject, uri: str, task_vars: Result, is_secret: bool = False, module: str | None = None) -> Result:
+        """Run one phase of the module on the host. Raises the error it failed with, with its C(migrations), or L(Unreachable).
 
         :arg is_secret: whether request and answer are hidden at any verbosity.
+        :arg module: another module of the collection, whose phase it is.
         """
         host = self.target_host(task_vars)
         module_args = {"uri": uri, "_work": {**work, "phase": phase}}
         try:
             with self._hide_values() if is_secret else contextlib.nullcontext():
-                result = self._execute_module(module_name=f"kvmfleet.migration.{self.MODULE}", module_args=module_args, task_vars=task_vars)
+                result = self._execute_module(module_name=f"kvmfleet.migration.{module or self.MODULE}", module_args=module_args, task_vars=task_vars)
         except AnsibleConnectionFailure as error:
             raise Unreachable(f"{host} cannot be reached: {error}", "Run the task again when the host can be reached.") from error
         if result.get("unreachable"):
@@ -135,7 +136,8 @@ class FleetAction(ActionBase):
         if "error_code" not in result and ("module_stderr" in result or result.get("rc")):
             raise self._unanswered_error(host, result)
         if result.get("failed") or result.get("rc"):
-            raise error_for_code(result.get("error_code", ""))(str(result.get("msg")))
+            migrations = {"migrations": result["migrations"]} if "migrations" in result else {}
+            raise error_for_code(result.get("error_code", ""))(str(result.get("msg")), **migrations)
         return t.cast(Result, result)
 
     @contextlib.contextmanager
@@ -223,7 +225,7 @@ def progress_line(record: MoveRecord, waits_for: str | None = None) -> str:
 
     :arg waits_for: what the move waits for, a phrase.
     """
-    parts = [f"{record.source.host} -> {record.destination.host}", record.domain.name or record.domain.uuid, record.status]
+    parts = [f"{record.source.label} -> {record.destination.label}", record.domain.name or record.domain.uuid, record.status]
     if record.reason:
         parts.append(f"({record.reason})")
     if waits_for:

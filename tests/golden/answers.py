@@ -151,7 +151,7 @@ def decided(one: Document) -> Document:
     asked["scheduling"] = decode(Scheduling, place) if place else DEFAULT_SCHEDULING
     request = MoveRequest(**{**asked, "options": MoveOptions(**asked["options"])})
     stored = Stored(read_record(one["stored"]["record"]), one["stored"]["version"]) if one["stored"] else None
-    decision = decide_move(request, one["source"], read_survey(one["survey"]), decode(SurveyedDomain, one["domain"]), stored)
+    decision = decide_move(request, one["source"], read_survey(one["survey"]), decode(SurveyedDomain, one["domain"]), stored, "replayed")
     keys = [key for key in ("uuid", "host", "destination", "candidates", "refused", "record") if hasattr(decision, key)]
     return {"is": type(decision).__name__, **{key: encode(getattr(decision, key)) for key in keys}}
 

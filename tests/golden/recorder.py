@@ -39,8 +39,8 @@ class Recorder:
 
     def _decisions(self, original: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
         @functools.wraps(original)
-        def recorded(request: t.Any, source: str, survey: t.Any, domain: t.Any, stored: t.Any) -> t.Any:
-            decision = original(request, source, survey, domain, stored)
+        def recorded(request: t.Any, source: str, survey: t.Any, domain: t.Any, stored: t.Any, by: str) -> t.Any:
+            decision = original(request, source, survey, domain, stored, by)
             asked = {"request": request, "source": source, "survey": encode(survey), "domain": encode(domain), "stored": stored}
             self.write("decision", {**asked, "decision": decision})
             return decision

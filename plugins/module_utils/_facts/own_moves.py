@@ -134,6 +134,12 @@ def list_in_progress(host: Host, states: t.Optional[States], uuid: t.Optional[st
     return sorted(found, key=lambda migration: (migration.record.domain.name or "", migration.record.domain.uuid))
 
 
+def find_in_progress(host: Host, uuid: str, folder: str = RUN_FOLDER) -> t.Optional[Migration]:
+    """Return the migration of that domain away from the host; null if there is none."""
+    found = list_in_progress(host, read_unfinished_states(folder), uuid)
+    return found[0] if found else None
+
+
 def _is_leaving(view: domain_states.DomainView) -> bool:
     in_post_copy = view.state == domain_states.PAUSED and view.reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
     return view.active and (view.job == domain_states.JOB_OUTGOING or in_post_copy)

@@ -17,6 +17,7 @@ import typing as t
 
 from .._libvirt.host import LibvirtHost, open_host
 from .._libvirt.interface import Host
+from .._migration.outcome import is_running
 from .._migration.shared_storage import inspect_images
 from .._model import domain_states
 from .._model.codec import Json, JsonObject, decode, encode
@@ -213,7 +214,8 @@ def _find_presence(destinations: _Destinations[H], uuids: t.Sequence[str]) -> t.
     for uri, destination in destinations.items():
         uuid = next((uuid for uuid in uuids if destination.facts.find_domain(uuid)), None)
         if uuid is not None and destination.host is not None:
-            there[uri] = PresentDomain(uuid, destination.host.view_domain(uuid).active)
+            view = destination.host.view_domain(uuid)
+            there[uri] = PresentDomain(uuid, view.active, is_running(view))
     return there
 
 

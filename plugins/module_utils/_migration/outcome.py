@@ -72,6 +72,23 @@ def judge_outcome(source: DomainView, destination: DomainView, move: MoveState) 
     return _judge_only_source(source, destination, move)
 
 
+def judge_foreign_job(source: DomainView, runs_elsewhere: bool, arrives_elsewhere: bool = False) -> Verdict:
+    """Return the verdict about a job of another tool, whose destination libvirt does not report.
+
+    :arg runs_elsewhere: whether the guest runs on another host of the fleet.
+    :arg arrives_elsewhere: whether another host has the domain as one that still arrives.
+    """
+    if not source.answered:
+        return Verdict(ERROR, REASON_UNREACHABLE)
+    if source.job == domain_states.JOB_OUTGOING or source.reason in _POST_COPY or _is_handed_over(source):
+        return Verdict(WAIT, otherwise=REASON_UNCLEAR)
+    if source.active:
+        return Verdict(ERROR, REASON_RUNNING_TWICE) if runs_elsewhere else Verdict(NOT_MOVED)
+    if arrives_elsewhere and not runs_elsewhere:
+        return Verdict(WAIT, otherwise=REASON_UNCLEAR)
+    return Verdict(COMPLETED) if runs_elsewhere or source.reason == domain_states.MIGRATED else Verdict(ERROR, REASON_GUEST_DIED)
+
+
 def _judge_source_off(source: DomainView, destination: DomainView, move: MoveState) -> Verdict:
     if not destination.active:
         # A move that never began proves nothing about a guest that its owner has shut down in the meantime.

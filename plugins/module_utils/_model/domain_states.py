@@ -21,6 +21,8 @@ MIGRATION = "migration"
 STARTING_UP = "starting up"
 POST_COPY = "post-copy"
 POST_COPY_FAILED = "post-copy failed"
+# Of a domain that is shut off: it was moved to another host.
+MIGRATED = "migrated"
 
 # The job of a domain, from the point of view of the host that was queried.
 JOB_NONE = "none"

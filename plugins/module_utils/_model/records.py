@@ -24,6 +24,8 @@ from .statuses import check_transition
 
 SCHEMA = 1
 MAX_SAMPLES = 60
+# The name of a watcher as the writer of a line of history begins with this.
+WATCHER_WRITER = "watcher pid"
 # Key of a request: the bytes that are copied of each disk, by its target.
 COPIED_BYTES = "copied_disk_bytes"
 
@@ -108,6 +110,17 @@ class MoveRecord:
     def is_aborting(self) -> bool:
         """Whether an abort was begun whose outcome is not in the history."""
         return is_aborting(self.history)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is a job of another tool in which a person has intervened: its destination is not known."""
+        return self.type == s.LIVE_MIGRATION and not self.destination.is_known
+
+    def requester_of(self, event: str) -> t.Optional[str]:
+        """Return the person who caused that event, e.g. C(abort_start); null if a limit did, or if a version that named no person wrote the line."""
+        lines = (line for line in reversed(self.history) if line.status == event and (line.detail or "").startswith(s.REASON_OPERATOR))
+        writer = next((line.writer for line in lines), None)
+        return None if writer is None or writer.startswith(WATCHER_WRITER) else writer
 
     @property
     def memory_bytes(self) -> int:

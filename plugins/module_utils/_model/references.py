@@ -32,6 +32,16 @@ class HostRef:
     host_uuid: t.Optional[str]
     extra: t.Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it names a host. libvirt does not report the destination of a foreign job."""
+        return bool(self.host or self.host_id or self.host_uuid)
+
+    @property
+    def label(self) -> str:
+        """The host for messages."""
+        return self.host or self.host_id or self.host_uuid or "an unknown host"
+
     def is_same(self, other: HostRef) -> bool:
         """Whether both mean one host: by the first of host ID, libvirt's UUID and name that both have."""
         pairs = ((self.host_id, other.host_id), (self.host_uuid, other.host_uuid), (self.host, other.host))

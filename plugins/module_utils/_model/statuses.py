@@ -42,8 +42,9 @@ BEFORE_JOB = frozenset({ACCEPTED, SCHEDULED, QUEUED})
 # The statuses with which a watcher ends.
 FINAL = CLOSED | {ERROR}
 
-# The word of a line of history that is not a status.
+# The words of lines of history that are not a status. A line that a person has caused has that person as writer, and begins with REASON_OPERATOR.
 ABORT_START = "abort_start"
+FORCE_COMPLETE = "force_complete"
 
 REASON_OPERATOR = "operator"
 REASON_TIMEOUT = "timeout"

@@ -79,10 +79,14 @@ class UnsharedFile:
 
 @dataclasses.dataclass(frozen=True)
 class PresentDomain:
-    """A domain that a destination has."""
+    """A domain that a destination has.
+
+    :arg runs: whether its guest runs there, and does not only arrive.
+    """
 
     uuid: str
     active: bool
+    runs: t.Union[bool, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
@@ -196,6 +200,10 @@ class SurveyedDomain:
         """Whether the destination of that URI has the domain active."""
         return uri in self.there and self.there[uri].active
 
+    def runs_at(self, uri: str) -> bool:
+        """Whether the guest runs on the destination of that URI."""
+        return self.is_active_at(uri) and self.there[uri].runs is not False
+
 
 # A domain that was not surveyed.
 NOT_SURVEYED: t.Final = SurveyedDomain(found=False, there={})
@@ -296,6 +304,7 @@ class StartOrder:
     :arg parameters: libvirt's migration parameters.
     :arg adopt: the move has already begun: it is followed, or settled if its job has ended.
     :arg waits: the move may not begin before its run admits it.
+    :arg aborted_by: of an adopted move: the person who aborts it.
     """
 
     record: MoveRecord
@@ -305,6 +314,7 @@ class StartOrder:
     parameters: JsonObject
     adopt: bool
     waits: bool
+    aborted_by: t.Union[str, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
@@ -333,4 +343,5 @@ def read_start_order(document: JsonObject) -> StartOrder:
         parameters=begun.parameters or t.cast(JsonObject, document.get("parameters", {})),
         adopt=bool(document.get("adopt", False)),
         waits=bool(document.get("waits", False)),
+        aborted_by=str(document["aborted_by"]) if document.get("aborted_by") else ABSENT,
     )

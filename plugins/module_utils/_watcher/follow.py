@@ -37,7 +37,6 @@ MEASURING_POLL_SECONDS = 0.02
 # The shortest time between two polls, while an iteration is expected to end.
 ATTENTIVE_POLL_SECONDS = 0.05
 
-FORCE_NOTE = "force_complete"
 _RUNG_BEFORE = {RUNG_DOWNTIME: RUNG_BANDWIDTH, RUNG_SUSPEND: RUNG_DOWNTIME}
 
 
@@ -68,6 +67,7 @@ class Follower:
         if self._forcing:
             self._limits = dataclasses.replace(limits, timeout_seconds=0)
         self._overdue = _overdue_abort(journal)
+        self._aborted_by = journal.record.requester_of(s.ABORT_START)
         self._trouble = ""
         self._asked: t.List[control_files.Intent] = []
         self._undone: t.Optional[ForceAction] = None
@@ -171,7 +171,7 @@ class Follower:
             if isinstance(action, Abort):
                 self._abort_job(host, action)
             elif isinstance(action, ForceComplete):
-                self.begin_forcing("timeout")
+                self.begin_forcing(s.REASON_TIMEOUT)
             elif self._forcing is None and self._pilot.allow_downtime(host, action.milliseconds):
                 self._watched = note_downtime(self._watched, action.milliseconds)
                 self._journal.write_allowance(action)
@@ -218,19 +218,27 @@ class Follower:
     def _abort_job(self, host: Host, action: Abort) -> None:
         """Abort; one that may not have reached libvirt is due again at the next poll."""
         try:
-            self._pilot.abort_job(host, action)
+            self._pilot.abort_job(host, action, self._aborted_by if action.reason == s.REASON_OPERATOR else None)
         except KvmfleetError:
             self._watched = note_lost_abort(self._watched)
             if self._forcing:
                 self._forcing = dataclasses.replace(self._forcing, aborted=False)
             raise
 
-    def begin_forcing(self, by: str) -> None:
-        """Start to force the move, from the next poll on. The timeout no longer applies: it would cancel the move while the guest is suspended for its end."""
+    def abort_adopted_job(self, by: str) -> None:
+        """Abort the job at the next poll, if there is one that can be aborted."""
+        self._overdue, self._aborted_by = s.REASON_OPERATOR, by
+
+    def begin_forcing(self, reason: str, by: t.Optional[str] = None) -> None:
+        """Start to force the move, from the next poll on. The timeout no longer applies: it would cancel the move while the guest is suspended for its end.
+
+        :arg by: the person who forces; null for a limit.
+        """
         if self._forcing is not None:  # an adopted move may be forced already
             return
         replaced = self._limits.timeout_seconds and not self._watched.timed_out
-        self._journal.note_event(FORCE_NOTE, f"{by}; the timeout of {self._limits.timeout_seconds:g} s no longer applies" if replaced else by)
+        detail = f"{reason}; the timeout of {self._limits.timeout_seconds:g} s no longer applies" if replaced else reason
+        self._journal.note_event(s.FORCE_COMPLETE, detail, by=by)
         self._limits = dataclasses.replace(self._limits, timeout_seconds=0)
         self._forcing = ForcingState(began_at=-1.0)
 
@@ -246,7 +254,8 @@ class Follower:
             refusal = self._do_intent(host, intent, in_post_copy)
         except KvmfleetError as error:
             is_abort = intent.act == control_files.ABORT
-            self._overdue = s.REASON_OPERATOR if is_abort else self._overdue
+            if is_abort:
+                self.abort_adopted_job(intent.by)
             self._journal.answer_intent(intent, None if is_abort else error)
             raise
         self._journal.answer_intent(intent, refusal)
@@ -258,17 +267,19 @@ class Follower:
                 return NotSupported(
                     f"Domain {self._uuid} is in post-copy and already runs on its destination: the move cannot be undone.", "Wait until the move ends."
                 )
-            refused = self._pilot.abort_job(host, Abort(s.REASON_OPERATOR))
+            refused = self._pilot.abort_job(host, Abort(s.REASON_OPERATOR), intent.by)
             if refused is None:
                 self._watched = dataclasses.replace(self._watched, aborted=True)
             return refused
         if intent.bandwidth_mib is not None:
+            if intent.act == control_files.BANDWIDTH:
+                return self._pilot.change_bandwidth(host, intent.bandwidth_mib, intent.by)
             refusal = self._pilot.force_job(host, SetBandwidth(intent.bandwidth_mib))
-            if refusal or intent.act == control_files.BANDWIDTH:
+            if refusal:
                 return refusal
             self._terms = dataclasses.replace(self._terms, capped=False)
         if not in_post_copy:
-            self.begin_forcing(intent.by)
+            self.begin_forcing(s.REASON_OPERATOR, intent.by)
         return None
 
     def _lose_source(self, error: KvmfleetError) -> None:
@@ -299,6 +310,6 @@ def _forcing_of(journal: Journal) -> t.Optional[ForcingState]:
     The last act was written and perhaps never done, so its rung is repeated: each of them is safe to repeat.
     """
     rungs = journal.record.reasons_of(FORCE_PREFIX)
-    if not rungs and not journal.record.has_status(FORCE_NOTE):
+    if not rungs and not journal.record.has_status(s.FORCE_COMPLETE):
         return None
     return ForcingState(began_at=-1.0, rung=_RUNG_BEFORE.get(rungs[-1]) if rungs else None)

@@ -3,41 +3,43 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Aborts or forces a move from another process: through its watcher, through a new watcher, or through libvirt for a foreign job."""
+"""The host half of C(migration_abort) and C(migration_force_complete).
+
+A move is aborted or forced through its watcher, through a new watcher, or through libvirt for a foreign job.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import getpass
-import socket
 import time
 import typing as t
 import uuid as uuid_module
 
-from .._facts.own_moves import Migration, list_in_progress, read_unfinished_states
+from .._facts.own_moves import Migration, find_in_progress
+from .._host_identity import read_host_id
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
 from .._migration.downtime import SteppedSchedule
-from .._migration.flags import MAX_BANDWIDTH_MIB
 from .._migration.force import ForcingTerms
 from .._migration.monitor import Limits
 from .._model import domain_states
 from .._model import statuses as s
-from .._model.codec import Json, JsonObject, decode, encode
-from .._model.errors import InvalidArgument, InvalidState, NotFound, NotSupported, TimedOut, error_for_code
+from .._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
+from .._model.errors import Conflict, InvalidState, KvmfleetError, NotFound, NotSupported, TimedOut, error_for_code
 from .._model.policies import GivenPolicy
 from .._model.policy_documents import parse_policy
 from .._model.record_parts import Before
 from .._model.records import MoveRecord
-from .._model.references import canonical_uuid
-from .._model.watched_moves import StartOrder, StateFile
-from .._module import check_domain_name, require_local, require_root
+from .._model.references import HostRef
+from .._model.watched_moves import StartOrder, StateFile, record_in
+from .._module import Phase, Result, require_local, require_root
 from .._run_folder import RUN_FOLDER, is_alive, prepare_run_folder, read_state_file
 from . import control_files
 from .detach import SpareProcess
 from .follow import POLL_SECONDS, Follower
 from .journal import Journal
 from .run import start_watcher
+from .settle import SETTLING
 
 Starter = t.Callable[[StartOrder], t.Dict[str, Json]]
 # The migration that a module returns: as it is found, or as the state file has it at its end.
@@ -49,7 +51,11 @@ class Intervention:
     """One request about one domain's move.
 
     C(wait_seconds) is how long to wait for the move to be over. C(start_watcher) starts a watcher for an order, in a process that has not used libvirt.
-    C(warnings) grows: messages for the operator in addition to the result.
+    C(notes) grows: messages for the operator in addition to the result.
+
+    :arg by: the person who makes the request.
+    :arg record_id: the record of the one move that is meant; null for a foreign job.
+    :arg foreign: the record that the control node has opened of a foreign job.
     """
 
     host: Host
@@ -61,32 +67,28 @@ class Intervention:
     start_watcher: Starter
     bandwidth_mib: t.Optional[int] = None
     folder: str = RUN_FOLDER
-    warnings: t.List[str] = dataclasses.field(default_factory=list)
-
-    def is_migrating(self) -> bool:
-        """Whether a migration of the domain is in progress."""
-        return bool(list_in_progress(self.host, read_unfinished_states(self.folder), self.info.uuid))
+    record_id: t.Union[str, Absent, None] = ABSENT
+    foreign: t.Optional[MoveRecord] = None
+    notes: t.List[str] = dataclasses.field(default_factory=list)
 
     def find_migration(self) -> Migration:
-        """Return the current migration. Raises L(NotFound) if there is none, L(NotSupported) or L(InvalidState) if it is too late."""
-        found = list_in_progress(self.host, read_unfinished_states(self.folder), self.info.uuid)
-        if not found:
-            raise NotFound(f"Domain {self.info.name} is not being migrated: it is {self.info.view.describe()}.")
-        migration = found[0]
-        status = migration.record.status
-        if self.act == control_files.ABORT and status == s.RUNNING_POST_COPY:
-            raise NotSupported(
-                f"Domain {self.info.name} is in post-copy: it already runs on its destination, and a return to the source would lose its changes since then.",
-                "Wait for the end of the migration. Nothing was changed.",
+        """Return the current migration. Raises L(NotFound) if there is none, L(NotSupported) or L(InvalidState) if it is too late.
+
+        Raises L(Conflict), with the current one, if it is not the one that is meant.
+        """
+        migration = find_in_progress(self.host, self.info.uuid, self.folder)
+        if migration is None:
+            raise NotFound(describe_absence(self.info))
+        if self.record_id is not ABSENT and migration.record.id != self.record_id:
+            raise Conflict(
+                f"Domain {self.info.name} is being moved for {describe_job(migration.record)} now, which another task has begun.",
+                "Check it with migration_info, then run the task again. Nothing was changed.",
                 migrations=[migration.as_json()],
             )
-        if self.act != control_files.ABORT and status in s.BEFORE_JOB | {s.PREPARING}:
-            raise InvalidState(f"The migration of domain {self.info.name} is {status}: there is no job to force yet.", migrations=[migration.as_json()])
+        refusal = find_refusal(self.act, self.info, migration)
+        if refusal is not None:
+            raise refusal
         return migration
-
-    def build_result(self, found: Found) -> t.Dict[str, Json]:
-        """Return what a module returns of an intervention that ended, or would end, with this migration."""
-        return {"changed": True, "migrations": [found.as_json()], **({"warnings": self.warnings} if self.warnings else {})}
 
     def carry_out(self) -> Found:
         """Carry out the request, wait, and return the migration at the end. Raises as L(find_migration), and L(TimedOut) if the wait was not long enough."""
@@ -112,7 +114,7 @@ class Intervention:
         order = StartOrder(state.record if state else record, self.host.uri, destination_uri or "", (), {}, adopt=True, waits=False)
         started = self.start_watcher(order)
         if "session_warning" in started:
-            self.warnings.append(str(started["session_warning"]))
+            self.notes.append(str(started["session_warning"]))
         refused = t.cast(t.Mapping[str, t.Mapping[str, str]], started["refused"]).get(self.info.uuid)
         if refused:
             raise error_for_code(refused["error_code"])(refused["msg"])
@@ -133,6 +135,8 @@ class Intervention:
             if state is None or state.record.status in s.FINAL:
                 control_files.withdraw_intent(self.info.uuid, intent, self.folder)
                 raise self._too_late(state)
+            if (state.waits_for or "").startswith(SETTLING) and control_files.withdraw_intent(self.info.uuid, intent, self.folder):
+                raise self._unsettled(state)
             if not is_alive(state.watcher):
                 control_files.withdraw_intent(self.info.uuid, intent, self.folder)
                 raise InvalidState(
@@ -174,21 +178,36 @@ class Intervention:
             migrations=[state.as_json()] if state else [],
         )
 
+    def _unsettled(self, state: StateFile) -> InvalidState:
+        return InvalidState(
+            f"The request came too late: the job of the migration of domain {self.info.name} has ended, and the migration {state.waits_for}.",
+            "Its watcher writes the result when the hosts have answered; check it with migration_info. Nothing was changed.",
+            migrations=[state.as_json()],
+        )
+
     # -- a foreign job -------------------------------------------------------------------------------------------
 
     def _intervene_in_foreign_job(self, migration: Migration, deadline: float) -> Migration:
+        record = self.foreign or migration.record
         if self.act == control_files.ABORT:
             self.host.abort_job(self.info.uuid)
             self._await_no_job(deadline)
-            if not self.host.view_domain(self.info.uuid).active:
-                raise self._too_late(None)
-            ended = dataclasses.replace(migration.record, status=s.CANCELLED, reason=s.REASON_OPERATOR)
-            return dataclasses.replace(migration, record=ended)
+            return dataclasses.replace(migration, record=self._end_aborted(record))
         if self.bandwidth_mib is not None:
             self.host.set_bandwidth_mib(self.info.uuid, self.bandwidth_mib)
         if self.act == control_files.FORCE_COMPLETE:
-            return dataclasses.replace(migration, record=self._force_foreign(migration.record, deadline))
+            return dataclasses.replace(migration, record=self._force_foreign(record, deadline))
         return migration
+
+    def _end_aborted(self, record: MoveRecord) -> MoveRecord:
+        """Return the record of a foreign job that was aborted. Raises L(InvalidState) if the guest had left by then."""
+        view = self.host.view_domain(self.info.uuid)
+        if not view.active:
+            raise self._too_late(None)
+        journal = Journal(record, None, folder=None, by=self.by)
+        journal.note_event("abort_end", f"The guest is {view.describe()} on the source.")
+        journal.advance_status(s.CANCELLED, "A job of another tool was aborted.", s.REASON_OPERATOR)
+        return journal.record
 
     def _force_foreign(self, record: MoveRecord, deadline: float) -> MoveRecord:
         """Force a foreign job from this process; return the record with the acts.
@@ -209,9 +228,9 @@ class Intervention:
             # The pause of this process is not a pause of the move, and no reason to abort the move.
             record = dataclasses.replace(record, before=Before(state=domain_states.PAUSED))
         limits = Limits(SteppedSchedule(((0.0, self.host.max_downtime_ms(self.info.uuid)),)), 0, 0)
-        journal = Journal(record, None, folder=None)
+        journal = Journal(record, None, folder=None, by=self.by)
         follower = Follower(lambda: self.open_host(self.host.uri), self.info.uuid, journal, limits, terms, time.monotonic)
-        follower.begin_forcing(self.by)
+        follower.begin_forcing(s.REASON_OPERATOR, self.by)
         while follower.poll_job():
             if time.monotonic() > deadline:
                 raise TimedOut(f"The migration of domain {self.info.name} has not ended within {self.wait_seconds:.0f} s. No further measure was taken.")
@@ -225,17 +244,28 @@ class Intervention:
             time.sleep(POLL_SECONDS)
 
 
-class _DomainOptions(t.TypedDict):
-    uri: str
-    name: t.Optional[str]
-    uuid: t.Optional[str]
-    wait_seconds: float
+def describe_absence(info: domain_states.DomainInfo) -> str:
+    """Return the message that the domain is not being migrated."""
+    return f"Domain {info.name} is not being migrated: it is {info.view.describe()}."
 
 
-class InterventionOptions(_DomainOptions, total=False):
-    """The options of a module that intervenes in a move."""
+def describe_job(record: MoveRecord) -> str:
+    """Return what a job is for: a record, or another tool."""
+    return f"record {record.id}" if record.id else "a tool that is not of this collection"
 
-    bandwidth_mib: t.Optional[int]
+
+def find_refusal(act: str, info: domain_states.DomainInfo, migration: Migration) -> t.Optional[KvmfleetError]:
+    """Return why this act is impossible with the migration as it is; null if it is possible."""
+    status = migration.record.status
+    if act == control_files.ABORT and status == s.RUNNING_POST_COPY:
+        return NotSupported(
+            f"Domain {info.name} is in post-copy: it already runs on its destination, and a return to the source would lose its changes since then.",
+            "Wait for the end of the migration. Nothing was changed.",
+            migrations=[migration.as_json()],
+        )
+    if act != control_files.ABORT and status in s.BEFORE_JOB | {s.PREPARING}:
+        return InvalidState(f"The migration of domain {info.name} is {status}: there is no job to force yet.", migrations=[migration.as_json()])
+    return None
 
 
 def make_early_starter(open_host: OpenHost, folder: str = RUN_FOLDER) -> Starter:
@@ -248,19 +278,82 @@ def make_early_starter(open_host: OpenHost, folder: str = RUN_FOLDER) -> Starter
     return lambda order: spare.call_once(encode(order))
 
 
-def intervention_of(params: InterventionOptions, act: str) -> Intervention:
-    """Return the intervention that a module's options ask for. Raises L(InvalidArgument) for invalid options, L(Forbidden), or L(NotFound)."""
-    check_domain_name(params["name"])
-    uuid = canonical_uuid(params["uuid"])
-    if params["wait_seconds"] < 0:
-        raise InvalidArgument(f"wait_seconds is {params['wait_seconds']}.", "Give a number of seconds, or 0.")
-    bandwidth = params.get("bandwidth_mib")
-    if bandwidth is not None and not 0 <= bandwidth <= MAX_BANDWIDTH_MIB:
-        raise InvalidArgument(f"bandwidth_mib is {bandwidth}.", f"Give a whole number from 0 (no cap) to {MAX_BANDWIDTH_MIB}.")
+class _Look(t.TypedDict):
+    """The input of L(look_at_move)."""
+
+    act: str
+    name: t.Optional[str]
+    uuid: t.Optional[str]
+
+
+def look_at_move(uri: str, work: _Look, folder: str = RUN_FOLDER) -> Result:
+    """Return the host, the domain and its migration, and why the act is impossible. Changes nothing.
+
+    Of a domain that is not on this host, or is not being migrated, C(absence) says so.
+    """
     require_root()
-    prepare_run_folder()
-    require_local(params["uri"])
-    starter = make_early_starter(open_host)
-    host = open_host(params["uri"])
-    by = f"{getpass.getuser()}@{socket.gethostname()}"
-    return Intervention(host, open_host, host.find_domain(name=params["name"], uuid=uuid), act, by, params["wait_seconds"], starter, bandwidth)
+    require_local(uri)
+    host = open_host(uri)
+    try:
+        return {"changed": False, "host": encode(_identify_host(host)), **_describe_move(host, work, folder)}
+    finally:
+        host.close()
+
+
+def _describe_move(host: Host, work: _Look, folder: str) -> Result:
+    try:
+        info = host.find_domain(name=work["name"], uuid=work["uuid"])
+    except NotFound as error:
+        return {"domain": None, "migration": None, "refusal": None, "absence": str(error)}
+    migration = find_in_progress(host, info.uuid, folder)
+    refusal = find_refusal(work["act"], info, migration) if migration else None
+    return {
+        "domain": encode(info),
+        "migration": migration.as_json() if migration else None,
+        "refusal": {"msg": str(refusal), "error_code": refusal.error_code} if refusal else None,
+        "absence": None if migration else describe_absence(info),
+    }
+
+
+def _identify_host(host: Host) -> HostRef:
+    try:
+        host_id = read_host_id()
+    except KvmfleetError:
+        # An abort does not depend on the identity of the host.
+        host_id = None
+    return HostRef(host.read_hostname(), host_id, host.host_uuid())
+
+
+class _CarryOut(t.TypedDict):
+    """The input of L(carry_out)."""
+
+    act: str
+    by: str
+    uuid: str
+    id: t.Optional[str]
+    record: t.Optional[JsonObject]
+    bandwidth_mib: t.Optional[int]
+    wait_seconds: float
+
+
+def carry_out(uri: str, work: _CarryOut, folder: str = RUN_FOLDER) -> Result:
+    """Carry out a request about the move of C(work["id"]), or about a foreign job, and return it at its end with notes for the operator."""
+    require_root()
+    prepare_run_folder(folder)
+    require_local(uri)
+    starter = make_early_starter(open_host, folder)
+    host = open_host(uri)
+    info, opened = host.find_domain(uuid=work["uuid"]), work["record"]
+    intervention = Intervention(
+        host, open_host, info, work["act"], work["by"], work["wait_seconds"], starter, work["bandwidth_mib"], folder, work["id"], _read_opened(opened)
+    )
+    found = intervention.carry_out()
+    return {"changed": True, "migrations": [found.as_json()], "notes": intervention.notes}
+
+
+def _read_opened(document: t.Optional[JsonObject]) -> t.Optional[MoveRecord]:
+    """Return the record that the control node opened of a foreign job; without an ID if there is no ledger to keep it."""
+    return decode(MoveRecord, record_in(document)) if document else None
+
+
+PHASES: t.Dict[str, Phase] = {"look": look_at_move, "carry_out": carry_out}

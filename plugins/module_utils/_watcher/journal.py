@@ -18,7 +18,7 @@ from .._model.clock import utc_now
 from .._model.codec import JsonObject
 from .._model.domain_states import JobStats
 from .._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, Unreachable
-from .._model.records import MoveRecord
+from .._model.records import WATCHER_WRITER, MoveRecord
 from .._model.watched_moves import StateFile, Watcher
 from .._run_folder import RUN_FOLDER, state_path, write_json
 from .control_files import Intent
@@ -38,14 +38,16 @@ class Journal:
 
     Without a folder it is kept in memory only, for a foreign job.
 
+    :arg by: who writes, if that is no watcher.
+
     C(record) is the newest one. A newly assigned record is written with the next change.
     """
 
-    def __init__(self, record: MoveRecord, watcher: t.Optional[Watcher], folder: t.Optional[str] = RUN_FOLDER) -> None:
+    def __init__(self, record: MoveRecord, watcher: t.Optional[Watcher], folder: t.Optional[str] = RUN_FOLDER, by: t.Optional[str] = None) -> None:
         self.record = record
         self._watcher = watcher
         self.folder = folder
-        self._by = f"watcher pid {watcher.pid if watcher else None}"
+        self._by = by or f"{WATCHER_WRITER} {watcher.pid if watcher else None}"
         self._samples = Samples(record.samples)
         self._answers: t.Dict[str, JsonObject] = {}
         self._trouble: t.Optional[OSError] = None
@@ -53,8 +55,15 @@ class Journal:
 
     def advance_status(self, status: str, detail: str = "", reason: t.Optional[str] = None) -> None:
         """Give the record its next status and write it."""
-        self.record = self.record.advance(status, self._by, detail, reason)
+        self.record = self.record.advance(status, self._name_author(status, reason), detail, reason)
         self.write_state()
+
+    def _name_author(self, status: str, reason: t.Optional[str]) -> str:
+        """Return the writer of a status; of one that a person has caused also that person, e.g. C(watcher pid 812 for root@control pid 4711)."""
+        cause = s.ABORT_START if (status, reason) == (s.CANCELLED, s.REASON_OPERATOR) else None
+        cause = s.FORCE_COMPLETE if status in (s.RUNNING_POST_COPY, s.COMPLETED) else cause
+        requester = self.record.requester_of(cause) if cause else None
+        return self._by if requester in (None, self._by) else f"{self._by} for {requester}"
 
     def enter_status(self, status: str, detail: str = "") -> None:
         """Like L(advance_status), and nothing if the record has that status already."""
@@ -66,12 +75,13 @@ class Journal:
         self.record = self.record.intend(act).note(act, self._by, detail)
         self.write_state()
 
-    def note_event(self, event: str, detail: str = "", at: t.Optional[str] = None) -> None:
+    def note_event(self, event: str, detail: str = "", at: t.Optional[str] = None, by: t.Optional[str] = None) -> None:
         """Write a line of history that changes no status.
 
         :arg at: the time of the event if it is not now (RFC 3339, UTC).
+        :arg by: the person who caused the event.
         """
-        self.record = self.record.note(event, self._by, detail, at)
+        self.record = self.record.note(event, by or self._by, detail, at)
         self.write_state()
 
     def write_figures(self, stats: JobStats, elapsed_ms: int, downtime_ms: int) -> None:
@@ -163,6 +173,7 @@ class Journal:
 ABORT_PREFIX = "abort: "
 FORCE_PREFIX = "force: "
 SUSPEND_ACT = FORCE_PREFIX + "suspend"
+BANDWIDTH_NOTE = "bandwidth"
 _ACTS: t.Dict[type, str] = {StartPostCopy: "post_copy", SetBandwidth: "bandwidth", SetDowntime: "downtime", Suspend: "suspend"}
 
 Refusals = t.Tuple[t.Type[KvmfleetError], ...]
@@ -177,11 +188,14 @@ class JobController:
         self._begun: t.Set[str] = set()
         self._refused: t.Set[str] = set()
 
-    def abort_job(self, host: Host, action: Abort) -> t.Optional[KvmfleetError]:
-        """Cancel the job; return what libvirt refused it with, if it did. Any other error is raised: the abort may not have arrived."""
+    def abort_job(self, host: Host, action: Abort, by: t.Optional[str] = None) -> t.Optional[KvmfleetError]:
+        """Cancel the job; return what libvirt refused it with, if it did. Any other error is raised: the abort may not have arrived.
+
+        :arg by: the person who aborts; null for a limit.
+        """
         act = ABORT_PREFIX + action.reason
         if act not in self._begun:
-            self._journal.note_event(s.ABORT_START, action.reason)
+            self._journal.note_event(s.ABORT_START, action.reason, by=by)
         return self._do_act(act, lambda: host.abort_job(self._uuid), (InvalidState, NotSupported))
 
     def allow_downtime(self, host: Host, milliseconds: int) -> bool:
@@ -197,6 +211,11 @@ class JobController:
             Suspend: lambda: host.suspend_domain(self._uuid),
         }
         return self._do_act(FORCE_PREFIX + _ACTS[type(action)], calls[type(action)])
+
+    def change_bandwidth(self, host: Host, mib: int, by: str) -> t.Optional[KvmfleetError]:
+        """Change the cap of a job that is not forced, because a person asks for it; return what libvirt refused it with, if it did."""
+        self._journal.note_event(BANDWIDTH_NOTE, f"{s.REASON_OPERATOR}; {f'{mib} MiB/s' if mib else 'no cap'}", by=by)
+        return self._ask_libvirt(BANDWIDTH_NOTE, lambda: host.set_bandwidth_mib(self._uuid, mib))
 
     def break_post_copy(self, host: Host) -> None:
         """Pause a post-copy migration that has stalled."""

@@ -33,7 +33,7 @@ from .calls import MAX_TRIES, ArrivalEvents, MigrateCall, is_worth_another_try, 
 from .follow import Follower
 from .journal import ABORT_PREFIX, MIGRATE_ACT, Journal
 from .recover import Recovery
-from .settle import Opener, Settlement
+from .settle import Opener, Settlement, has_job_begun
 
 UNREACHABLE_SECONDS = 600.0
 # How long libvirt may take to end its call after the job: a hypervisor that hangs at the destination blocks it forever.
@@ -253,7 +253,7 @@ class Mover(threading.Thread):
         """Carry out an abort that arrives before the job exists; any other intent has to wait for the job."""
         for intent in self._take_intents():
             if intent.act == control_files.ABORT:
-                self.journal.note_event(s.ABORT_START, intent.by)
+                self.journal.note_event(s.ABORT_START, s.REASON_OPERATOR, by=intent.by)
                 self.journal.intend_act(ABORT_PREFIX + s.REASON_OPERATOR)
                 self.journal.answer_intent(intent)
                 raise Aborted("The move was aborted before its job was started.")
@@ -278,12 +278,24 @@ class Mover(threading.Thread):
 
     def _adopt_job(self, follower: Follower) -> float:
         """Follow a job to its end; one whose source has not answered for ten minutes is settled as it is then. Return for how long the source was silent."""
+        if self.order.aborted_by:
+            follower.abort_adopted_job(self.order.aborted_by)
         answered_at = self._clock()
         while follower.poll_job() and not follower.is_broken and self._clock() - answered_at < UNREACHABLE_SECONDS:
             if follower.is_answering:
                 answered_at = self._clock()
             self._sleep(follower.pause_seconds)
+        if self.order.aborted_by and not self.journal.record.is_aborting:
+            self._note_abort_without_job(self.order.aborted_by)
         return 0.0 if follower.is_answering else self._clock() - answered_at
+
+    def _note_abort_without_job(self, by: str) -> None:
+        """Write that the abort found no job: it cancels a move that had none yet, and comes too late for any other."""
+        if has_job_begun(self.journal.record):
+            self.journal.note_event("abort_too_late", s.REASON_OPERATOR, by=by)
+            return
+        self.journal.note_event(s.ABORT_START, s.REASON_OPERATOR, by=by)
+        self.journal.intend_act(ABORT_PREFIX + s.REASON_OPERATOR)
 
     def _opener_of(self, uri: str) -> Opener:
         return lambda seconds: self._open_host(uri, seconds)

@@ -18,6 +18,7 @@ from .._model.clock import utc_now
 from .._model.codec import ABSENT
 from .._model.domain_states import DomainView
 from .._model.errors import Aborted, KvmfleetError
+from .._model.records import MoveRecord
 from .calls import has_made, remove_targets
 from .journal import ABORT_PREFIX, MIGRATE_ACT, SUSPEND_ACT, Journal
 
@@ -33,6 +34,8 @@ AGAIN_SECONDS = 90.0
 FIRST_OPEN_SECONDS = 20.0
 LONGEST_OPEN_SECONDS = 120.0
 _FIRST_PAUSE_SECONDS = 0.25
+# What a move waits for while it is settled begins with this.
+SETTLING = "is being settled"
 _LONGEST_PAUSE_SECONDS = 10.0
 
 SOURCE, DESTINATION = "source", "destination"
@@ -73,7 +76,7 @@ class SilentHosts:
             return False
         self._since = self._since or utc_now()
         self._journal.wait_for(
-            f"is being settled: no answer from {self._name_silent(source, destination)} since {self._since}; queries continue for up to {self._limit:.0f} s"
+            f"{SETTLING}: no answer from {self._name_silent(source, destination)} since {self._since}; queries continue for up to {self._limit:.0f} s"
         )
         self._sleep(self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
@@ -115,6 +118,12 @@ _EVENT_ATTEMPTS = 8
 
 REASON_POST_COPY = "post_copy_failed"
 
+
+def has_job_begun(record: MoveRecord) -> bool:
+    """Whether the job of that move was requested, as far as its record can tell."""
+    return record.has_begun(MIGRATE_ACT) or record.status in (s.RUNNING, s.RUNNING_POST_COPY, s.ERROR)
+
+
 # Opens a host. The argument is how many seconds connecting may take.
 Opener = t.Callable[[float], Host]
 Readings = t.Tuple[domain_states.DomainView, domain_states.DomainView]
@@ -145,7 +154,7 @@ class Settlement:
             was_paused=record.before.state == domain_states.PAUSED,
             post_copy=record.has_status(s.RUNNING_POST_COPY),
             paused_by_us=record.has_begun(SUSPEND_ACT),
-            job_started=record.has_begun(MIGRATE_ACT) or record.status in (s.RUNNING, s.RUNNING_POST_COPY, s.ERROR),
+            job_started=has_job_begun(record),
         )
 
     def settle_move(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int], silent_seconds: float = 0.0) -> bool:

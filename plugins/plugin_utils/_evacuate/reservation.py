@@ -158,7 +158,7 @@ class EvacuationReservation:
                 raise Conflict(f"{describe_record(stored.record)} changed meanwhile: its status is '{stored.record.status}'.", "Run the task again.")
             record, by = stored.record.add_evidence(evidence), self.context.by
             if _never_arrived(record, job.source.host_ref):
-                record = record.advance(s.FAILED, by, f"{job.source.name} is off by evidence, and {record.destination.host} does not have the domain.")
+                record = record.advance(s.FAILED, by, f"{job.source.name} is off by evidence, and {record.destination.label} does not have the domain.")
             else:
                 detail = f"Its hosts are off by evidence, or do not have it. Taken over by {new_id}."
                 record = record.supersede(new_id).note("superseded", by, detail)

@@ -140,7 +140,7 @@ class Candidate:
         """All hosts that it may be on, by its document and its record."""
         found: list[HostRef] = []
         for host in [*self.entry.possible_hosts, *(self.record.ends if self.record else ())]:
-            if not any(host.is_same(other) for other in found):
+            if host.is_known and not any(host.is_same(other) for other in found):
                 found.append(host)
         return found
 

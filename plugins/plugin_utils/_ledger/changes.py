@@ -106,7 +106,8 @@ def next_possible_hosts(record: MoveRecord, old_status: str, before: PossibleHos
 
 def _after_move(record: MoveRecord, before: PossibleHosts) -> PossibleHosts:
     if record.status == s.COMPLETED:
-        return (record.destination,)
+        # Where the job of another tool has taken the domain may be unknown: then the next protection of its host writes it.
+        return (record.destination,) if record.destination.is_known else before
     if record.status in (s.FAILED, s.CANCELLED):
         return (record.source,)
     return before

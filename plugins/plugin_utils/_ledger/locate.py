@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Opens the ledger that the option C(ledger) names."""
+"""Opens the ledger that the option C(ledger) names, also for tasks that must not wait for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound
 
 from .copying import CopyTarget
 from .etcd import connection
@@ -81,6 +81,62 @@ def open_if_any(location: t.Optional[str] = None, etcd: Json = None, *, create: 
         return open_ledger(location, etcd, create=create)
     except NotFound:
         return None
+
+
+_T = t.TypeVar("_T")
+
+
+class LedgerInEmergency:
+    """The ledger of an intervention. When it cannot be used, a warning says so, and it is not tried again.
+
+    :arg open_it: opens the ledger; creates a missing one if its argument says so.
+    :arg is_needed: whether the task cannot do without it.
+    """
+
+    def __init__(self, open_it: t.Callable[[bool], Ledger], is_needed: bool, warnings: list[str]) -> None:
+        self._open = open_it
+        self._warnings = warnings
+        self.is_needed = is_needed
+        self._is_lost = False
+        self.ledger: t.Optional[Ledger] = None
+        self.open_ledger(create=False)
+
+    def open_ledger(self, create: bool) -> None:
+        """Open the ledger, if that was not done yet. Raises L(InvalidArgument) for a location that cannot be one."""
+        if self.ledger or self._is_lost:
+            return
+        try:
+            self.ledger = self._open(create)
+        except InvalidArgument:
+            raise
+        except NotFound:
+            if self.is_needed:
+                raise
+        except KvmfleetError as error:
+            self._lose_ledger(error)
+
+    def use(self, step: t.Callable[[Ledger], _T]) -> t.Optional[_T]:
+        """Return what the step returns; null, with a warning, if the ledger cannot be used, and null if it does not have what is asked for."""
+        if self.ledger is None:
+            return None
+        try:
+            return step(self.ledger)
+        except NotFound:
+            return None
+        except KvmfleetError as error:
+            self._lose_ledger(error)
+            return None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the ledger could not be used."""
+        return self._is_lost
+
+    def _lose_ledger(self, error: KvmfleetError) -> None:
+        if self.is_needed:
+            raise error
+        self._is_lost, self.ledger = True, None
+        self._warnings.append(f"The ledger cannot be used, so this task does not record what it does. {error}")
 
 
 def _is_folder_name(location: str) -> bool:

@@ -128,7 +128,7 @@ def holds_domain(record: MoveRecord) -> bool:
 
 def describe_record(record: MoveRecord) -> str:
     """Return a description by which a person finds the record: its type, id, domain and hosts."""
-    return f"the {record.type} record {record.id} of domain '{record.domain.name}' ({record.source.host} to {record.destination.host})"
+    return f"the {record.type} record {record.id} of domain '{record.domain.name}' ({record.source.label} to {record.destination.label})"
 
 
 def _describe_writer(record: MoveRecord) -> str:

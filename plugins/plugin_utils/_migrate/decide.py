@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import outcome
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
@@ -67,9 +68,13 @@ class Conclude:
 
 @dataclass
 class Adopt:
-    """The record's move has no watcher: start one, which follows the job or finds out how it ended."""
+    """The record's move has no watcher: start one, which follows the job or finds out how it ended.
+
+    :arg aborted_by: the person who aborts the move.
+    """
 
     stored: Stored
+    aborted_by: str | None = None
 
 
 @dataclass
@@ -129,16 +134,17 @@ def _read_record(state: JsonObject) -> MoveRecord | None:
 Decision = AlreadyThere | Observe | Conclude | Adopt | AdoptForeign | Start
 
 
-def decide_move(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, stored: Stored | None) -> Decision:
+def decide_move(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, stored: Stored | None, by: str) -> Decision:
     """Return the decision. Raises the error with which the task fails, before anything has moved.
 
     :arg source: inventory name of the source host.
     :arg survey: what C(prepare) found on both sides.
     :arg domain: the part of it about this domain.
     :arg stored: the unsettled record that holds the domain.
+    :arg by: who acts, for the history of a record that is concluded.
     """
     if stored is not None:
-        return _decide_held(request, source, survey, domain, stored)
+        return decide_held(request, source, survey, domain, stored, by)
     info = domain.at_source
     if info is None:
         return _decide_absent(request, source, domain)
@@ -154,13 +160,16 @@ def decide_move(request: MoveRequest, source: str, survey: Survey, domain: Surve
     return _decide_start(request, source, survey, domain)
 
 
-def _decide_held(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, stored: Stored) -> Decision:
+def decide_held(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, stored: Stored, by: str) -> Observe | Conclude | Adopt:
+    """Return the decision about a domain that an unsettled record holds; it never starts a move. Raises and takes the same as L(decide_move)."""
     record, watch = stored.record, read_watch(domain)
     if record.type != s.LIVE_MIGRATION or not _is_source(record, source, survey, domain, watch):
         raise Conflict(
-            f"Domain {request.label} is held by {record.type} record {record.id} ({record.status}) from {record.source.host} to {record.destination.host}.",
+            f"Domain {request.label} is held by {record.type} record {record.id} ({record.status}) from {record.source.host} to {record.destination.label}.",
             f"Settle that record first: run its task again on {record.source.host}.",
         )
+    if record.is_foreign:
+        return _conclude_foreign(request, source, survey, domain, stored, by)
     # The move of this earlier record has ended: its watcher lives because it watches other domains.
     alive = watch if watch is not None and (watch.is_moving or (watch.is_alive and watch.record_id == record.id)) else None
     if alive and alive.record_id != record.id:
@@ -176,6 +185,30 @@ def _decide_held(request: MoveRequest, source: str, survey: Survey, domain: Surv
         return Observe(stored, str(record.destination.host), alive.watcher)
     known = newest_record(record, watch)
     return Conclude(stored, known) if known.status in s.CLOSED else Adopt(stored)
+
+
+_FOREIGN_ENDS = {outcome.COMPLETED: s.COMPLETED, outcome.NOT_MOVED: s.FAILED, outcome.ERROR: s.ERROR}
+
+
+def _conclude_foreign(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, stored: Stored, by: str) -> Conclude:
+    """Conclude the record of a job of another tool, in which a person has intervened, from what its source and the queried hosts have of the domain now."""
+    record, info = stored.record, domain.at_source
+    view = info.view if info else domain_states.NOT_THERE
+    arrived = [host for host, uri in request.uris.items() if domain.runs_at(uri)]
+    verdict = outcome.judge_foreign_job(view, bool(arrived), any(map(domain.is_active_at, request.uris.values())))
+    if verdict.act == outcome.WAIT:
+        raise Conflict(
+            f"Domain {request.label} is being moved away from {source} by another tool, and record {record.id} holds it: {record.last_writer} has intervened.",
+            "Wait for the end of that move, or abort it with migration_abort. Nothing was changed.",
+        )
+    if verdict.act == outcome.COMPLETED and len(arrived) == 1:
+        record = replace(record, destination=replace(survey.destinations[request.uris[arrived[0]]].host, host=arrived[0]))
+    there = f"active on {', '.join(arrived)}" if arrived else "not active on any other host that answered"
+    detail, reason = f"The guest is {view.describe()} on the source, and {there}.", verdict.reason
+    status = _FOREIGN_ENDS[verdict.act]
+    if status == s.FAILED and record.is_aborting:
+        status, reason = s.CANCELLED, s.REASON_OPERATOR
+    return Conclude(stored, record.advance(status, by, detail, reason))
 
 
 def _is_source(record: MoveRecord, source: str, survey: Survey, domain: SurveyedDomain, watch: Watch | None) -> bool:

@@ -52,6 +52,7 @@ def make_order(context: RunContext, job: MoveJob, adopt: bool) -> StartOrder:
         parameters={**parameters, "migrate_uri": migrate_uri} if migrate_uri else parameters,
         adopt=adopt,
         waits=False,
+        aborted_by=(job.decision.aborted_by if isinstance(job.decision, d.Adopt) else None) or ABSENT,
     )
 
 
@@ -101,13 +102,14 @@ class Dispatcher:
 
     :arg show: receives each state of a move, and what the move waits for, for progress lines.
     :arg parallel: how many moves run at the same time.
+    :arg wait_seconds: how long the moves are followed; null for as long as they last.
     """
 
-    def __init__(self, context: RunContext, show: ShowRecord, parallel: int) -> None:
+    def __init__(self, context: RunContext, show: ShowRecord, parallel: int, wait_seconds: float | None = None) -> None:
         self._context = context
         self._parallel = parallel
         self._admissions = AdmissionQueue(context.ledger, context.by, parallel)
-        self._follower = Follower(context.source, self._admissions, context.run_id, show)
+        self._follower = Follower(context.source, self._admissions, context.run_id, show, wait_seconds=wait_seconds)
 
     def read_seen_facts(self, jobs: list[MoveJob]) -> t.Mapping[str, JsonObject] | None:
         """Return the answers of the hosts of these jobs, by libvirt URI, after all their moves had ended; None if they were not queried."""

@@ -52,9 +52,18 @@ class Follower:
 
     :arg admissions: the moves that wait for admission.
     :arg show: receives each record as its state file has it, and what its move waits for, for progress lines; a waiting move has its admission in the record.
+    :arg wait_seconds: how long moves are followed; null for as long as they last.
     """
 
-    def __init__(self, source: SourceHost, admissions: AdmissionQueue, run_id: str, show: ShowRecord, sleep: t.Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        source: SourceHost,
+        admissions: AdmissionQueue,
+        run_id: str,
+        show: ShowRecord,
+        sleep: t.Callable[[float], None] = time.sleep,
+        wait_seconds: float | None = None,
+    ) -> None:
         self._source = source
         self._admissions = admissions
         self._run_id = run_id
@@ -63,6 +72,7 @@ class Follower:
         self._parent = os.getppid()
         self._counter = 0
         self._answered_at = time.monotonic()
+        self._deadline = None if wait_seconds is None else self._answered_at + wait_seconds
 
     def read_seen_facts(self, watchers: t.Mapping[str, Watcher]) -> t.Mapping[str, JsonObject] | None:
         """Return, by libvirt URI, the facts of hosts that this run's watcher has read at its end; None if it has not, or if another run has moves."""
@@ -89,8 +99,19 @@ class Follower:
             if states is not None:
                 open_moves -= {uuid for uuid in sorted(open_moves) if self._is_done(uuid, states.get(uuid), mirrors[uuid], watchers, orphans, lost)}
             if open_moves:
+                self._check_deadline([mirrors[uuid].record for uuid in sorted(open_moves)])
                 self._sleep(POLL_SECONDS)
         return orphans
+
+    def _check_deadline(self, records: Sequence[MoveRecord]) -> None:
+        """Raise L(TimedOut), with the moves that continue, if they were followed for long enough."""
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            names = ", ".join(str(record.domain.name) for record in records)
+            raise TimedOut(
+                f"The move of {names} is not settled within the time of wait_seconds. Its watcher on {self._source.name} continues.",
+                "Check it with migration_info, and run the task again.",
+                migrations=encode(records),
+            )
 
     def _is_done(
         self,
@@ -190,7 +211,7 @@ def final_error(record: MoveRecord) -> KvmfleetError | None:
     status, reason = record.status, record.reason
     if status == s.COMPLETED:
         return None
-    ends = f"from {record.source.host} to {record.destination.host}"
+    ends = f"from {record.source.host} to {record.destination.label}"
     why = f"{status} ({reason})" if reason else status
     message = f"Domain {record.domain.name} was not moved {ends}: {why}. {record.last_detail}".rstrip()
     if status == s.ERROR:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import DomainInfo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, KvmfleetError, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
@@ -221,3 +222,23 @@ def _refusal_error(job: MoveJob, decision: Start, verdicts: Verdicts) -> Conflic
         return Conflict(f"{verdict.host} cannot accept domain {label}: {verdict.reason}", "Nothing was moved.")
     reasons = {**decision.refused, **{host: verdict.reason for host, verdict in verdicts.items()}}
     return Conflict(f"No host of the group kvmfleet_hosts can accept domain {label}. {group_reasons(reasons)}", "Nothing was moved.")
+
+
+def describe_foreign_job(found: MoveRecord, info: DomainInfo, source: HostRef, by: str) -> MoveRecord:
+    """Return the record that is opened before a person aborts or forces a job of another tool. Its destination is not known.
+
+    :arg found: the job as its host describes it.
+    """
+    record = new_record(
+        s.LIVE_MIGRATION,
+        domain=DomainRef(info.uuid, info.name),
+        source=source,
+        destination=HostRef(None, None, None),
+        policy={},
+        by=by,
+        request={"memory_mib": info.memory_bytes // 1024**2},
+        detail="A job of another tool; libvirt does not report its destination.",
+    )
+    # The definition at the destination may belong to the other tool, and is never removed.
+    before = Before(persistent=info.view.persistent, autostart=info.autostart, at_destination=True)
+    return replace(record, before=before, progress=found.progress).advance(found.status, by)

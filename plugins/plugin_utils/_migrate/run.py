@@ -3,22 +3,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""All moves of one task: survey, decide, reserve, dispatch, follow, conclude. If an earlier move had to be settled first, this runs twice."""
+"""All moves of one task: survey, decide, reserve, dispatch, follow, conclude. If an earlier move had to be settled first, this runs twice.
+
+Also the settling of one record without a new move, for an abort.
+"""
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_OUTGOING, POST_COPY, POST_COPY_FAILED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import check_known, find_missing_records, missing_text
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.dispatch import Dispatcher, check_hypervisors
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ShowRecord, conclude_job, find_arrival, needs_new_move
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RunContext, run_guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
     MoveRequest,
     apply_policy,
@@ -60,7 +67,7 @@ def _decide_job(context: RunContext, view: FleetView, job: MoveJob) -> None:
     if job.domain.found and (stored is None or stored.record.id in {one.id for one in context.missing}):
         check_known(job.request.label, job.domain_uuid, context.missing)
     job.domain = replace(job.domain, seen_devices=view.seen_devices(job.domain, job.request.uris))
-    job.decision = d.decide_move(job.request, context.source.name, view.survey, job.domain, stored)
+    job.decision = d.decide_move(job.request, context.source.name, view.survey, job.domain, stored, context.by)
     if isinstance(job.decision, (d.Start, d.AdoptForeign)):
         _add_policy(context, job)
     if isinstance(job.decision, d.Start) and not job.error:
@@ -146,3 +153,60 @@ class MoveRun:
             job.record = find_arrival(context, view.survey, job, decision)
         else:
             job.moved = True
+
+
+_POST_COPY = (POST_COPY, POST_COPY_FAILED)
+
+
+@dataclass
+class MoveSettlement:
+    """Settles one unsettled record of a live migration by asking its hosts, on its source. It never starts a move.
+
+    :arg aborted_by: the person who aborts the move; without one, a move that is still in progress is refused.
+    :arg wait_seconds: how long the result is waited for; null for as long as it takes.
+    """
+
+    context: RunContext
+    stored: Stored
+    aborted_by: str | None = None
+    wait_seconds: float | None = None
+
+    def settle_move(self) -> MoveRecord:
+        """Return the record in its last status. Raises L(InvalidState) or L(Conflict) if it cannot be settled here now, and what following it raises."""
+        view, job = self._survey_move()
+        Dispatcher(self.context, lambda record, waits_for: None, 1, self.wait_seconds).dispatch_jobs(view, [job])
+        if job.error:
+            raise job.error
+        return t.cast(RecordMirror, job.mirror).record
+
+    def _survey_move(self) -> tuple[FleetView, MoveJob]:
+        """Return the decision about the record, as a job. What the ledger lacks does not matter: no move is started."""
+        context, record = self.context, self.stored.record
+        arrivals, uris = RecentMoves(context.ledger), self._uris_to_ask()
+        request = MoveRequest(None, record.domain.uuid, None, uris, None, MoveOptions(), GivenPolicy(), label=record.domain.name or record.domain.uuid)
+        survey = context.source.prepare_moves([request.survey_question()])
+        job = MoveJob(request, domain=survey.domains[0])
+        decision = d.decide_held(request, context.source.name, survey, job.domain, self.stored, context.by)
+        self._check_ended(job, decision)
+        job.decision = replace(decision, aborted_by=self.aborted_by) if isinstance(decision, d.Adopt) else decision
+        return FleetView(context.ledger, context.settings, context.source.name, survey, uris, arrivals), job
+
+    def _uris_to_ask(self) -> dict[str, str]:
+        """Return the URI of the destination by its name; of a foreign job, whose destination is unknown, those of the whole fleet."""
+        record, settings, source = self.stored.record, self.context.settings, self.context.source.name
+        if record.is_foreign:
+            return {host: settings.libvirt_uri(host, source) for host in settings.fleet() if host != source}
+        host = str(record.destination.host)
+        recorded = record.connection.destination_uri if record.connection else None
+        return {host: str(recorded or settings.libvirt_uri(host, source))}
+
+    def _check_ended(self, job: MoveJob, decision: d.Decision) -> None:
+        record, info, watch = self.stored.record, job.domain.at_source, d.read_watch(job.domain)
+        has_job = isinstance(decision, d.Adopt) and info is not None and (info.view.job == JOB_OUTGOING or info.view.reason in _POST_COPY)
+        if self.aborted_by is None and (has_job or (watch is not None and watch.is_moving)):
+            raise InvalidState(
+                f"The move of domain {job.request.label} from {record.source.label} to {record.destination.label} is still in progress (record {record.id}, "
+                f"'{record.status}').",
+                "Wait for its end, or abort it with migration_abort. Nothing was changed.",
+                migrations=[encode(record)],
+            )

@@ -10,14 +10,24 @@ from __future__ import annotations
 import json
 import shlex
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible.errors import AnsibleConnectionFailure
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import DomainInfo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StateFile, Survey, SurveyQuestion, Watcher, read_state, read_survey
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import (
+    StateFile,
+    Survey,
+    SurveyQuestion,
+    Watcher,
+    read_state,
+    read_survey,
+    record_in,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER, parse_number, parse_start_ticks
 
 if t.TYPE_CHECKING:
@@ -54,26 +64,62 @@ class PolledState:
         return self.state.waits_for
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What the phase C(look) returns.
+
+    :arg domain: null if the host does not have it.
+    :arg migration: the record of the migration in progress, with C(watched); without ID for a foreign job.
+    :arg refusal: why the act is impossible.
+    :arg absence: that the domain is not there, or is not being migrated.
+    """
+
+    host: HostRef
+    domain: t.Optional[DomainInfo]
+    migration: t.Optional[JsonObject]
+    refusal: t.Optional[JsonObject]
+    absence: t.Optional[str]
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def info(self) -> DomainInfo:
+        """The domain. Raises L(Internal) if the host does not have it."""
+        if self.domain is None:
+            raise Internal("The host returned a migration without its domain.", "Report this as a bug. Nothing was changed.")
+        return self.domain
+
+    @property
+    def record(self) -> MoveRecord | None:
+        """The record of the migration in progress; of a foreign job a description."""
+        return decode(MoveRecord, record_in(self.migration)) if self.migration else None
+
+
 class SourceHost:
     """Runs phases and commands on the host that the task runs on, with the task's own connection and become.
 
     :arg uri: of that host's own libvirt.
+    :arg module: whose phases run; by default the module of the task.
     """
 
-    def __init__(self, action: FleetAction, task_vars: dict[str, Json], uri: str) -> None:
+    def __init__(self, action: FleetAction, task_vars: dict[str, Json], uri: str, module: str | None = None) -> None:
         self.name = action.target_host(task_vars)
         self.seen: t.Mapping[str, JsonObject] | None = None
         self._action = action
         self._task_vars = task_vars
         self._uri = uri
+        self._module = module
 
     def run_phase(self, phase: str, work: JsonObject) -> JsonObject:
-        """Run one phase of the module of the task on the source host. Raises the error of the phase, or L(Unreachable)."""
-        return self._action.run_phase(phase, work, self._uri, self._task_vars)
+        """Run one phase of the module on the source host. Raises the error of the phase, or L(Unreachable)."""
+        return self._action.run_phase(phase, work, self._uri, self._task_vars, module=self._module)
 
     def prepare_moves(self, questions: t.Sequence[SurveyQuestion]) -> Survey:
         """Return the survey of these moves, with what a watcher has written about each. Raises as L(run_phase)."""
         return read_survey(self.run_phase("prepare", {"wanted": encode(questions)})["survey"])
+
+    def look_at_move(self, act: str, name: str | None, uuid: str | None) -> Looked:
+        """Return the migration of a domain, and whether a person's act is possible. Changes nothing. Raises as L(run_phase)."""
+        return decode(Looked, self.run_phase("look", {"act": act, "name": name, "uuid": uuid}))
 
     def poll_states(self, run_id: str, counter: int, watchers: t.Mapping[str, Watcher], admissions: AdmissionAnswers | None) -> dict[str, PolledState]:
         """Write the run's heartbeat, and return the state files of these domains.

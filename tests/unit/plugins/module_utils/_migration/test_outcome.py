@@ -51,6 +51,35 @@ PLAIN, PAUSED, RAN_THERE = MoveState(), MoveState(was_paused=True), MoveState(ra
 POST_COPY, NEVER_BEGUN = MoveState(post_copy=True), MoveState(job_started=False)
 
 
+LEAVING = active_view(job=domain_states.JOB_OUTGOING)
+WAIT = Verdict(o.WAIT, otherwise=o.REASON_UNCLEAR)
+
+
+@pytest.mark.parametrize(
+    ("source", "runs", "arrives", "verdict"),
+    [
+        (RUNNING, False, False, NOT_MOVED),
+        (PAUSED_BY_USER, False, False, NOT_MOVED),
+        (RUNNING, False, True, NOT_MOVED),
+        (RUNNING, True, True, TWICE),
+        (LEAVING, False, True, WAIT),
+        (HANDED_OVER, False, True, WAIT),
+        (POST_COPY_HERE, True, True, WAIT),
+        (POST_COPY_FAILED_HERE, True, True, WAIT),
+        (NOT_THERE, True, True, COMPLETED),
+        (NOT_THERE, False, True, WAIT),
+        (NOT_THERE, False, False, DIED),
+        (shut_off_view("migrated"), False, False, COMPLETED),
+        (shut_off_view("destroyed"), True, True, COMPLETED),
+        (shut_off_view("destroyed"), False, False, DIED),
+        (CRASHED, False, False, DIED),
+        (NO_ANSWER, True, True, UNREACHABLE),
+    ],
+)
+def test_a_foreign_job_is_judged_without_its_destination(source: domain_states.DomainView, runs: bool, arrives: bool, verdict: Verdict) -> None:
+    assert o.judge_foreign_job(source, runs, arrives) == verdict
+
+
 @pytest.mark.parametrize("source", [NOT_THERE, shut_off_view("migrated"), shut_off_view("destroyed"), CRASHED])
 @pytest.mark.parametrize("destination", [ARRIVED, RUNNING, PAUSED_BY_USER])
 @pytest.mark.parametrize("move", [PLAIN, PAUSED, POST_COPY, NEVER_BEGUN])

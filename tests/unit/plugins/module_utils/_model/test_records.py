@@ -186,3 +186,22 @@ def test_an_invalid_record_is_refused_with_its_first_problem(document: Document,
 def test_a_record_that_is_not_an_object_is_refused(document: object) -> None:
     with pytest.raises(Internal, match="the document must be a JSON object"):
         read_record(document)
+
+
+def test_a_record_names_the_person_who_caused_an_event(record: MoveRecord) -> None:
+    """Not a limit, and not the watcher of a version that named no person."""
+    assert record.requester_of(s.ABORT_START) is None
+    assert record.note(s.ABORT_START, "watcher pid 7", "timeout").requester_of(s.ABORT_START) is None
+    assert record.note(s.ABORT_START, "watcher pid 7", s.REASON_OPERATOR).requester_of(s.ABORT_START) is None
+    asked = record.note(s.ABORT_START, "ann@control pid 1", s.REASON_OPERATOR)
+    assert asked.requester_of(s.ABORT_START) == "ann@control pid 1"
+    assert asked.note(s.ABORT_START, "bob@control pid 2", s.REASON_OPERATOR).requester_of(s.ABORT_START) == "bob@control pid 2"
+    assert asked.requester_of(s.FORCE_COMPLETE) is None
+    assert record.note(s.FORCE_COMPLETE, "ann", "operator; the timeout of 8 s no longer applies").requester_of(s.FORCE_COMPLETE) == "ann"
+
+
+def test_a_record_without_a_destination_is_that_of_a_foreign_job(record: MoveRecord) -> None:
+    unknown = dataclasses.replace(record, destination=HostRef(None, None, None))
+    assert (record.is_foreign, unknown.is_foreign, dataclasses.replace(unknown, type=s.EVACUATION).is_foreign) == (False, True, False)
+    assert (record.destination.label, unknown.destination.label) == ("kvm2", "an unknown host")
+    assert read_record(encode(unknown)) == unknown

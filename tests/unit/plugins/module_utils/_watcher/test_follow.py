@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.moni
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import (
     ABORT,
     BANDWIDTH,
@@ -48,6 +49,7 @@ class Following:
         before: t.Sequence[str] = (),
         note: str = "",
         cap_mib: int = 0,
+        record: t.Optional[MoveRecord] = None,
         **terms: t.Any,
     ) -> None:
         self.fleet = FakeFleet(link_mib=100)
@@ -55,7 +57,7 @@ class Following:
         self.guest = self.fleet.guest(dirty_bytes=512 * MIB, dirty_rate_bytes=500 * MIB)
         self.migration = self.fleet.begin_elsewhere(UUID, *flags, bandwidth_mib=cap_mib)
         limits = Limits(SteppedSchedule(RAMP), timeout, stall, force_on_timeout=force)
-        self.journal = journal_of(record_of(), folder)
+        self.journal = journal_of(record or record_of(), folder)
         for act in before:
             self.journal.intend_act(act)
         if note:
@@ -247,6 +249,7 @@ def test_an_abort_intent_is_recorded_executed_and_answered(tmp_path: pathlib.Pat
     assert following.migration.ended.is_set()
     assert following.answer_to(intent) == {}
     assert list(tmp_path.glob("*.intent")) == []
+    assert [(line["by"], line["detail"]) for line in following.record["history"] if line["status"] == "abort_start"] == [("ann@control", "operator")]
 
 
 def test_an_abort_intent_in_post_copy_is_refused(tmp_path: pathlib.Path) -> None:
@@ -323,6 +326,18 @@ def test_the_bandwidth_of_a_running_job_can_be_changed(tmp_path: pathlib.Path, m
     assert following.migration.cap_bytes == mib * MIB
     assert following.answer_to(intent) == {}
     assert "force_complete" not in following.events()
+    line = following.record["history"][-1]
+    assert (line["status"], line["by"], line["detail"]) == ("bandwidth", "ann@control", f"operator; {'7 MiB/s' if mib else 'no cap'}")
+
+
+def test_a_watcher_that_takes_over_does_not_force_a_move_whose_bandwidth_was_changed(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, cap_mib=50)
+    following.ask(BANDWIDTH, bandwidth_mib=7)
+    following.poll_for(1)
+    again = Following(tmp_path, cap_mib=50, record=following.journal.record)
+    again.poll_for(5)
+    assert "force_complete" not in again.events()
+    assert [act for act in acts(again.record) if act.startswith("force")] == []
 
 
 def test_a_bandwidth_that_libvirt_refuses_is_answered_with_an_error(tmp_path: pathlib.Path) -> None:
@@ -386,7 +401,7 @@ def test_forcing_by_hand_replaces_the_timeout(tmp_path: pathlib.Path) -> None:
     assert [act for act in acts(following.record) if act.startswith("abort")] == []
     assert (following.migration.ended.is_set(), following.migration.error) == (True, None)
     noted = next(line for line in following.record["history"] if line["status"] == "force_complete")
-    assert noted["detail"] == "ann@control; the timeout of 8 s no longer applies"
+    assert (noted["by"], noted["detail"]) == ("ann@control", "operator; the timeout of 8 s no longer applies")
 
 
 def test_a_watcher_that_takes_over_a_forced_move_has_no_timeout_either(tmp_path: pathlib.Path) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import time
 import types
@@ -16,7 +17,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, KvmfleetError, NotFound, NotSupported, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidState, KvmfleetError, NotFound, NotSupported, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import state_path, write_json
@@ -89,7 +90,6 @@ def scene(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 @pytest.mark.parametrize("act", [ABORT, FORCE_COMPLETE, BANDWIDTH])
 def test_a_domain_that_is_not_moving_is_not_found(scene: Scene, act: str) -> None:
     intervention = scene.intervention(act)
-    assert intervention.is_migrating() is False
     for ask in (intervention.find_migration, intervention.carry_out):
         with pytest.raises(NotFound, match=r"web1 is not being migrated: it is running \(booted\)"):
             ask()
@@ -193,6 +193,45 @@ def test_an_abort_that_comes_too_late_is_refused(scene: Scene, heeded: bool) -> 
     assert scene.list_intents() == []
 
 
+def test_an_abort_while_the_move_is_settled_names_the_silent_host_at_once(scene: Scene) -> None:
+    journal = scene.watched()
+    journal.wait_for("is being settled: no answer from the destination kvm2 since now; queries continue for up to 600 s")
+    began = scene.fleet.clock()
+    with pytest.raises(InvalidState, match="has ended, and the migration is being settled: no answer from the destination kvm2") as caught:
+        scene.intervention(ABORT, wait_seconds=30).carry_out()
+    assert caught.value.result["migrations"][0]["status"] == s.RUNNING
+    assert (scene.fleet.clock() - began < 1, scene.list_intents()) == (True, [])
+
+
+def test_an_intent_that_meets_a_settlement_is_withdrawn(scene: Scene) -> None:
+    """The job ends, and the destination becomes silent, after the intent was left."""
+    journal = scene.watched()
+    scene.begin()
+    scene.after(2, lambda: journal.wait_for("is being settled: no answer from the destination kvm2"))
+    with pytest.raises(InvalidState, match="is being settled"):
+        scene.intervention(ABORT, wait_seconds=30).carry_out()
+    assert scene.list_intents() == []
+
+
+def test_a_move_that_waits_for_its_next_login_still_takes_an_abort(scene: Scene) -> None:
+    journal = scene.watched(s.PREPARING)
+    journal.wait_for("waits for attempt 2 of 5: kvm2 dropped the login of this host's libvirt")
+    scene.after(1, lambda: scene.answer_intents(journal))
+    scene.after(2, lambda: journal.advance_status(s.CANCELLED, "back", s.REASON_OPERATOR))
+    assert scene.intervention(ABORT).carry_out().record.status == s.CANCELLED
+
+
+def test_only_the_move_that_was_looked_at_is_touched(scene: Scene) -> None:
+    journal = scene.watched()
+    scene.begin()
+    for other in (None, "2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10"):
+        intervention = dataclasses.replace(scene.intervention(ABORT), record_id=other)
+        with pytest.raises(Conflict, match=f"being moved for record {journal.record.id} now") as caught:
+            intervention.carry_out()
+        assert caught.value.result["migrations"][0]["id"] == journal.record.id
+    assert (scene.list_intents(), scene.fleet.source.calls) == ([], [])
+
+
 def test_a_watcher_that_dies_before_its_answer_is_reported(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
@@ -221,7 +260,8 @@ def test_a_new_watcher_that_could_not_leave_the_session_is_a_warning(scene: Scen
     write_json(state_path(UUID, str(scene.folder)), {**record, "watcher": DEAD, "answers": {}})
     scene.begin()
     intervention = scene.intervention(ABORT, wait_seconds=30)
-    assert intervention.build_result(intervention.carry_out())["warnings"] == ["It stays."]
+    intervention.carry_out()
+    assert intervention.notes == ["It stays."]
 
 
 # -- a foreign job -------------------------------------------------------------------------------------------------
@@ -231,6 +271,7 @@ def test_a_foreign_job_is_aborted_through_libvirt(scene: Scene) -> None:
     migration = scene.begin()
     record = scene.intervention(ABORT).carry_out().record
     assert (record.status, record.reason) == (s.CANCELLED, "operator")
+    assert [(line.status, line.writer) for line in record.history[1:]] == [("abort_end", "ann@control"), (s.CANCELLED, "ann@control")]
     assert migration.ended.is_set()
     assert scene.guest.view().describe() == "running (booted)"
     assert list(scene.folder.iterdir()) == [], "it has no state file of ours"

@@ -10,6 +10,7 @@ import dataclasses
 import errno
 import os
 import pathlib
+import re
 import typing as t
 
 import pytest
@@ -575,8 +576,11 @@ def test_an_aborted_call_of_a_guest_that_arrived_is_completed(fleet: FakeFleet, 
 # -- an abort before there is a job --------------------------------------------------------------------------------
 
 
+ASKED_BY = "ann@control pid 5, AWX user ann, job 42"
+
+
 def leave_order(order: StartOrder, act: str, folder: pathlib.Path) -> Intent:
-    intent = new_intent(act, str(order.record.id), order.record.generation, "ann@control", 7 if act == BANDWIDTH else None)
+    intent = new_intent(act, str(order.record.id), order.record.generation, ASKED_BY, 7 if act == BANDWIDTH else None)
     leave_intent(UUID, intent, str(folder))
     return intent
 
@@ -592,6 +596,8 @@ def test_an_abort_of_a_queued_move_connects_to_no_host(fleet: FakeFleet, tmp_pat
     events = [line["status"] for line in state["history"]]
     assert events.index("abort_start") < events.index("abort_end") < events.index(s.CANCELLED)
     assert fleet.connections == []
+    assert (state["history"][1]["by"], state["history"][1]["detail"]) == (ASKED_BY, "operator")
+    assert state["history"][-1]["by"].endswith(f" for {ASKED_BY}")
     Ownership(UUID, str(tmp_path)).release_lock()
 
 
@@ -619,6 +625,49 @@ def test_an_adopted_move_is_cancelled_only_after_its_job_ended(fleet: FakeFleet,
     assert "running (booted) on the source" in state["history"][-1]["detail"]
 
 
+def lines_by(state: t.Dict[str, t.Any]) -> t.Dict[str, str]:
+    return {line["status"]: line["by"] for line in state["history"]}
+
+
+def test_an_adopted_move_is_aborted_for_the_person_of_its_order(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    add_slow_guest(fleet)
+    migration = begin_foreign_job(fleet, 3)
+    mover_of(fleet, dataclasses.replace(order_of(record_of(status=s.RUNNING), adopt=True), aborted_by=ASKED_BY), tmp_path).run()
+    state = state_in(tmp_path)
+    assert (migration.ended.is_set(), state["status"], state["reason"]) == (True, s.CANCELLED, "operator")
+    assert (lines_by(state)["abort_start"], acts(state)) == (ASKED_BY, ["abort: operator"])
+    assert lines_by(state)[s.CANCELLED].endswith(f" for {ASKED_BY}")
+
+
+@pytest.mark.parametrize("status", [s.QUEUED, s.PREPARING])
+def test_an_adopted_move_that_had_no_job_yet_is_cancelled_for_the_person(fleet: FakeFleet, tmp_path: pathlib.Path, status: str) -> None:
+    fleet.guest()
+    mover_of(fleet, dataclasses.replace(order_of(record_of(status=status), adopt=True), aborted_by=ASKED_BY), tmp_path).run()
+    state = state_in(tmp_path)
+    assert (state["status"], state["reason"], fleet.migrations) == (s.CANCELLED, "operator", [])
+    assert lines_by(state)["abort_start"] == ASKED_BY
+
+
+def test_an_adopted_move_whose_job_is_over_keeps_its_own_result(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest()
+    record = record_of(status=s.RUNNING).intend("migrate")
+    mover_of(fleet, dataclasses.replace(order_of(record, adopt=True), aborted_by=ASKED_BY), tmp_path).run()
+    state = state_in(tmp_path)
+    assert (state["status"], state["reason"]) == (s.FAILED, None)
+    assert (lines_by(state)["abort_too_late"], "abort_start" in lines_by(state)) == (ASKED_BY, False)
+
+
+def test_an_abort_is_continued_in_the_name_of_the_same_person(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    """The first watcher wrote the abort and died; the second one carries it out."""
+    add_slow_guest(fleet)
+    begin_foreign_job(fleet, 3)
+    record = record_of(status=s.RUNNING).note(s.ABORT_START, ASKED_BY, s.REASON_OPERATOR).intend("abort: operator")
+    mover_of(fleet, order_of(record, adopt=True), tmp_path).run()
+    state = state_in(tmp_path)
+    assert {line["by"] for line in state["history"] if line["status"] == "abort_start"} == {ASKED_BY}
+    assert lines_by(state)[s.CANCELLED].endswith(f" for {ASKED_BY}")
+
+
 def test_an_abort_during_the_preparation_starts_no_job(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     order = order_of(record_of())
@@ -642,6 +691,9 @@ def test_an_abort_of_a_running_move_records_its_start_and_end(fleet: FakeFleet, 
     events = [line["status"] for line in state["history"]]
     assert events.index("abort_start") < events.index("abort_end") < events.index(s.CANCELLED)
     assert 5 <= fleet.clock() < 6
+    by = {line["status"]: line["by"] for line in state["history"]}
+    assert by["abort_start"] == ASKED_BY
+    assert re.fullmatch(rf"watcher pid \d+ for {ASKED_BY}", by[s.CANCELLED])
 
 
 # -- forcing -------------------------------------------------------------------------------------------------------

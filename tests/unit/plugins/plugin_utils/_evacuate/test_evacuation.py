@@ -749,6 +749,15 @@ def test_a_silent_second_possible_host_needs_its_own_evidence(site: Site) -> Non
     assert site.hosts["kvm2"].view_domain(uuid).active
 
 
+def test_a_foreign_job_that_a_person_wanted_to_abort_does_not_block_the_evacuation(site: Site) -> None:
+    """Its destination is unknown: no host can be named, and the whole fleet is asked, as without a record."""
+    uuid = site.save("web")
+    record = new_record(s.LIVE_MIGRATION, DomainRef(uuid, "web"), site.place("kvm1"), HostRef(None, None, None), {}, "a test")
+    site.ledger.open_record(record.advance(s.RUNNING, "a test"))
+    assert errors(site.evacuate()) == {}
+    assert site.possible("web") == ["kvm2"]
+
+
 def test_a_move_from_the_dead_host_is_failed_and_its_domain_evacuated(site: Site) -> None:
     uuid = site.save("web")
     record = new_record(s.LIVE_MIGRATION, DomainRef(uuid, "web"), site.place("kvm1"), site.place("kvm3"), {}, "a test")

@@ -1,0 +1,29 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The control half of C(migration_abort). The work is done in C(plugin_utils/_migrate/interventions.py)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, migration_abort_spec
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.interventions import run_intervention
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import ABORT, InterventionOptions
+
+
+class ActionModule(FleetAction):
+    """Action plugin of the module of the same name."""
+
+    MODULE = "migration_abort"
+
+    def argument_spec(self) -> Spec:
+        """Return the module's options."""
+        return migration_abort_spec()
+
+    def run_task(self, args: Result, task_vars: Result) -> Result:
+        """Abort the migration, or report in check mode what would be done."""
+        return run_intervention(self, ABORT, t.cast(InterventionOptions, args), task_vars)

@@ -1,0 +1,363 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The control half of C(migration_abort) and C(migration_force_complete): finds the move that is meant, lets its host act, and closes the record.
+
+What a person did is in the ledger, although the watcher or libvirt does it. A ledger that cannot be used does not prevent it.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    InvalidArgument,
+    InvalidState,
+    KvmfleetError,
+    NotFound,
+    Unreachable,
+    error_for_code,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import LedgerInEmergency, open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import final_error
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import OWNER_LAG_SECONDS, RecordMirror, RunContext
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
+    ABORT,
+    BANDWIDTH,
+    InterventionOptions,
+    InterventionRequest,
+    read_intervention,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import describe_foreign_job
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MoveSettlement
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import Looked, SourceHost
+
+# Between two looks at a record that its own task is expected to close.
+POLL_SECONDS = 0.5
+# How long that takes at most: of two writers, one waits for the other again.
+MIRROR_SECONDS = 4 * OWNER_LAG_SECONDS
+
+Result = dict[str, Json]
+
+
+@dataclass
+class Intervention:
+    """One request about one domain's move, on its source host.
+
+    :arg settling: the context of a run that settles a record.
+    :arg warnings: grows.
+    """
+
+    request: InterventionRequest
+    source: SourceHost
+    book: LedgerInEmergency
+    by: str
+    check: bool
+    settling: t.Callable[[Ledger], RunContext]
+    warnings: list[str]
+
+    def run(self) -> Result:
+        """Find the move that is meant, and act; return the task's result. Raises the errors of the task, before anything is changed or with C(migrations)."""
+        named = self._read_named()
+        looked = self._look(named)
+        holder = self._find_holder(looked, named)
+        self._check_named(named, looked, holder)
+        found = looked.record
+        if found is None:
+            return self._end_left_record(holder, looked, named)
+        if looked.refusal:
+            raise error_for_code(str(looked.refusal["error_code"]))(str(looked.refusal["msg"]), migrations=[looked.migration])
+        if self.check:
+            return {"changed": True, "migrations": [looked.migration]}
+        if found.id is None:
+            return self._intervene_in_foreign_job(found, looked, holder)
+        return self._intervene_in_move(found)
+
+    # -- which move is meant ---------------------------------------------------------------------------------------
+
+    def _read_named(self) -> Stored | None:
+        """Return the record of the ID; null without one, or if the ledger cannot be used. Raises L(NotFound) or L(InvalidArgument)."""
+        record_id, request = self.request.id, self.request
+        if record_id is None:
+            return None
+        stored = self.book.use(lambda ledger: ledger.read_record(record_id))
+        if stored is None:
+            if self.book.is_lost:
+                return None
+            raise NotFound(
+                f"The ledger has no record {record_id}.",
+                "List its records with the lookup kvmfleet.migration.ledger, or name the ledger that has it. Nothing was changed.",
+            )
+        record = stored.record
+        if record.type != s.LIVE_MIGRATION:
+            raise InvalidArgument(f"Record {record_id} is an {record.type}, not a migration.", "Nothing was changed.")
+        if (request.uuid and request.uuid != record.domain.uuid) or (request.name and request.name != record.domain.name):
+            raise InvalidArgument(f"Record {record_id} is about domain {record.domain.name}, not about {request.label}.", "Nothing was changed.")
+        return stored
+
+    def _look(self, named: Stored | None) -> Looked:
+        uuid = named.record.domain.uuid if named else self.request.uuid
+        return self.source.look_at_move(self.request.act, None if uuid else self.request.name, uuid)
+
+    def _find_holder(self, looked: Looked, named: Stored | None) -> Stored | None:
+        """Return the unsettled record of a live migration of the domain. Raises L(Conflict) if a name has several."""
+        if looked.record and looked.record.id and not self.request.id:
+            return None
+        held = [stored for uuid in self._list_uuids(looked, named) for stored in self._find_unsettled(uuid) if stored.record.type == s.LIVE_MIGRATION]
+        if len(held) > 1:
+            named_ids = ", ".join(stored.record.record_id for stored in held)
+            raise Conflict(f"The ledger has unsettled records of several domains named {self.request.label}: {named_ids}.", "Specify the domain by its UUID.")
+        return held[0] if held else None
+
+    def _list_uuids(self, looked: Looked, named: Stored | None) -> list[str]:
+        uuid = looked.domain.uuid if looked.domain else named.record.domain.uuid if named else self.request.uuid
+        if uuid:
+            return [uuid]
+        return [document.domain.uuid for document in self.book.use(lambda ledger: ledger.find_domains(str(self.request.name))) or ()]
+
+    def _find_unsettled(self, uuid: str) -> list[Stored]:
+        stored = self.book.use(lambda ledger: ledger.find_unsettled(uuid))
+        return [stored] if stored else []
+
+    def _check_named(self, named: Stored | None, looked: Looked, holder: Stored | None) -> None:
+        """Raise L(Conflict) if another move of the domain is in progress than the one of the ID.
+
+        Raises L(InvalidState) if that one has ended, L(InvalidArgument) if it leaves another host.
+        """
+        record_id, found = self.request.id, looked.record
+        if record_id is None:
+            return
+        newer = found if found and found.id else holder.record if holder else None
+        is_other_job = found is not None and newer is None
+        if is_other_job or (newer is not None and newer.id != record_id):
+            what = "a tool that is not of this collection" if is_other_job else f"record {newer.id if newer else None}"
+            raise Conflict(
+                f"Record {record_id} is not what moves domain {looked.domain.name if looked.domain else self.request.label} now: it is being moved for {what}.",
+                "Check it with migration_info. Nothing was changed.",
+                migrations=[looked.migration or encode(newer)],
+            )
+        if named is None or self._is_closed_and_missing(named):
+            return
+        record = named.record
+        if record.status not in s.UNSETTLED:
+            raise InvalidState(
+                f"The migration of record {record_id} has ended: {record.status}. {record.last_detail}".rstrip(),
+                "Nothing was changed.",
+                migrations=[encode(record)],
+            )
+        if not self._is_source(record, looked):
+            raise InvalidArgument(
+                f"Record {record_id} moves domain {record.domain.name} away from {record.source.label}, not from {self.source.name}.",
+                f"Run the task on {record.source.label}. Nothing was changed.",
+            )
+
+    def _is_closed_and_missing(self, named: Stored) -> bool:
+        return self.request.missing_ok and named.record.status not in s.UNSETTLED
+
+    def _is_source(self, record: MoveRecord, looked: Looked) -> bool:
+        """Whether this host is the source of the record. One that names it by an earlier identity is still its, if the domain is here."""
+        here = self._identify(looked)
+        return record.source.is_same(here) or (looked.domain is not None and record.source.may_be(here))
+
+    def _identify(self, looked: Looked) -> HostRef:
+        return replace(looked.host, host=self.source.name)
+
+    # -- nothing is in progress ------------------------------------------------------------------------------------
+
+    def _end_left_record(self, holder: Stored | None, looked: Looked, named: Stored | None) -> Result:
+        """End the record of a move that nobody follows any more; without one there is nothing to do."""
+        ledger = self.book.ledger
+        if self.request.act == ABORT and holder and ledger and self._is_source(holder.record, looked):
+            return self._settle(ledger, holder)
+        is_known = looked.domain is not None or named is not None
+        if self.request.missing_ok and is_known:
+            return {"changed": False, "migrations": []}
+        raise NotFound(str(looked.absence))
+
+    def _settle(self, ledger: Ledger, holder: Stored) -> Result:
+        """Abort a move by settling its record. Raises L(InvalidState) if it was too late, L(Internal) if its result cannot be proved."""
+        if self.check:
+            return {"changed": True, "migrations": [encode(holder.record)]}
+        record = self._settle_record(ledger, holder)
+        if record.status == s.ERROR:
+            raise final_error(record) or InvalidState(record.last_detail)
+        if record.status == s.COMPLETED and not self.request.missing_ok:
+            raise InvalidState(
+                f"The request came too late: the migration of domain {record.domain.name} had ended: {record.status}. {record.last_detail}".rstrip(),
+                "Its record is closed now.",
+                changed=True,
+                migrations=[encode(record)],
+            )
+        return {"changed": True, "migrations": [encode(record)]}
+
+    def _settle_record(self, ledger: Ledger, holder: Stored) -> MoveRecord:
+        context = self.settling(ledger)
+        try:
+            return MoveSettlement(context, holder, self.by if self.request.act == ABORT else None, self.request.wait_seconds).settle_move()
+        finally:
+            self.warnings += context.warnings
+
+    # -- a move of ours --------------------------------------------------------------------------------------------
+
+    def _intervene_in_move(self, found: MoveRecord) -> Result:
+        """Let the watcher act, and close the record if nobody else does."""
+        try:
+            answer = self._carry_out(found, None)
+        except KvmfleetError as error:
+            self._close_record(found, t.cast("t.Sequence[JsonObject]", error.result.get("migrations", ())))
+            raise
+        migrations = t.cast("t.Sequence[JsonObject]", answer["migrations"])
+        self._close_record(found, migrations)
+        return {"changed": True, "migrations": list(migrations)}
+
+    def _carry_out(self, found: MoveRecord, opened: MoveRecord | None) -> JsonObject:
+        request = self.request
+        # From now on, something is done.
+        self.book.is_needed = False
+        answer = self.source.run_phase(
+            "carry_out",
+            {
+                "act": request.act,
+                "by": self.by,
+                "uuid": found.domain.uuid,
+                "id": found.id,
+                "record": encode(opened),
+                "bandwidth_mib": request.bandwidth_mib,
+                "wait_seconds": request.wait_seconds,
+            },
+        )
+        self.warnings += t.cast("t.Sequence[str]", answer.get("notes", ()))
+        return answer
+
+    def _close_record(self, found: MoveRecord, migrations: t.Sequence[JsonObject]) -> None:
+        """Write the end of the move, unless the task that follows it does so first."""
+        stored = self.book.use(lambda ledger: ledger.read_record(found.record_id))
+        if stored is None:
+            if not self.book.is_lost:
+                self.warnings.append(
+                    f"This ledger has no record {found.id}, so the task does not record what it does there. The record is in the ledger "
+                    f"{found.ledger_id or 'of the task that began the move'}, which that task writes, or the same task when it is run again."
+                )
+            return
+        ended = [record for record in map(_read_record, migrations) if record and record.status in s.FINAL]
+        if ended:
+            self.book.use(lambda ledger: _mirror_end(RecordMirror(ledger, stored, owner=False), ended[0]))
+
+    # -- a foreign job ---------------------------------------------------------------------------------------------
+
+    def _intervene_in_foreign_job(self, found: MoveRecord, looked: Looked, holder: Stored | None) -> Result:
+        """Open the record, or continue the one of an earlier task; act; and close it with the outcome."""
+        request, ledger = self.request, self.book.ledger
+        if holder and ledger and not holder.record.is_foreign and request.act == ABORT and self._is_source(holder.record, looked):
+            # The job of a move whose state file is lost: a new watcher aborts it, and asks both hosts for the result.
+            return self._settle(ledger, holder)
+        opened, stored = self._note_act(describe_foreign_job(found, looked.info, self._identify(looked), self.by)), None
+        if request.act != BANDWIDTH:
+            stored = self._open_record(opened, holder if holder and self._is_source(holder.record, looked) else None)
+        try:
+            answer = self._carry_out(found, stored.record if stored else opened.predict())
+        except KvmfleetError as error:
+            if stored:
+                error.result["migrations"] = [encode(self._note_failure(stored, error))]
+            raise
+        migrations = t.cast("list[JsonObject]", answer["migrations"])
+        record = _read_record(migrations[0])
+        if stored and record:
+            stored = self._write_record(stored, record)
+            migrations = [encode(self._settle_if_open(stored))] if stored else migrations
+        return {"changed": True, "migrations": list(migrations)}
+
+    def _note_act(self, record: MoveRecord) -> MoveRecord:
+        """Return the record with the act that is about to be done."""
+        if self.request.act == ABORT:
+            return record.note(s.ABORT_START, self.by, s.REASON_OPERATOR).intend(f"abort: {s.REASON_OPERATOR}")
+        return record.note(s.FORCE_COMPLETE, self.by, s.REASON_OPERATOR)
+
+    def _open_record(self, opened: MoveRecord, holder: Stored | None) -> Stored | None:
+        """Return the record in the ledger, which has the act; null if the ledger cannot be used, or another record holds the domain."""
+        self.book.open_ledger(create=True)
+        if holder and holder.record.is_foreign:
+            noted = self._note_act(holder.record)
+            return self.book.use(lambda ledger: ledger.update_record(holder, noted))
+        held = self._find_unsettled(opened.domain.uuid)
+        if held:
+            self.warnings.append(
+                f"What this task does is not recorded: record {held[0].record.id} ({held[0].record.type}, '{held[0].record.status}') holds the domain."
+            )
+            return None
+        return self.book.use(lambda ledger: ledger.open_record(replace(opened, ledger_id=ledger.ledger_id)))
+
+    def _note_failure(self, stored: Stored, error: KvmfleetError) -> MoveRecord:
+        """Write why the act failed; settle the record if the job has ended. Return the record as it is then."""
+        noted = stored.record.note(f"{self.request.act}_failed", self.by, str(error))
+        after = self._write_record(stored, noted)
+        return self._settle_if_open(after) if after and not isinstance(error, Unreachable) else noted
+
+    def _write_record(self, stored: Stored, record: MoveRecord) -> Stored | None:
+        return self.book.use(lambda ledger: ledger.update_record(stored, record))
+
+    def _settle_if_open(self, stored: Stored) -> MoveRecord:
+        """Return the record, settled if its job has ended. One of a job that continues stays as it is, for the next task."""
+        ledger = self.book.ledger
+        if stored.record.status in s.CLOSED or ledger is None:
+            return stored.record
+        try:
+            return self._settle_record(ledger, stored)
+        except KvmfleetError as error:
+            self.warnings.append(f"The record {stored.record.id} of domain {stored.record.domain.name} is not closed. {error}")
+            return stored.record
+
+
+def _read_record(document: JsonObject) -> MoveRecord | None:
+    """Return the record in what the host returned; null for the description of a foreign job."""
+    record = decode(MoveRecord, record_in(document))
+    return record if record.id else None
+
+
+def _mirror_end(mirror: RecordMirror, record: MoveRecord) -> None:
+    """Wait until the task that follows the move has written its end, or write it."""
+    deadline = time.monotonic() + MIRROR_SECONDS
+    while time.monotonic() < deadline:
+        mirror.follow_state(record)
+        if mirror.record.status in s.CLOSED or mirror.record.status == record.status:
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def run_intervention(action: FleetAction, act: str, options: InterventionOptions, task_vars: Result) -> Result:
+    """Carry out the task of one of the two modules; return its result. An error has the warnings too."""
+    request = read_intervention(options, act)
+    settings, source = action.settings(task_vars), SourceHost(action, task_vars, options["uri"])
+    location = settings.ledger(source.name, options["ledger"])
+    warnings: list[str] = []
+
+    def open_it(create: bool) -> Ledger:
+        return action.attach_notifier(open_ledger(*location, create=create), settings, source.name, location)
+
+    def settling(ledger: Ledger) -> RunContext:
+        host = SourceHost(action, task_vars, options["uri"], "live_migrate")
+        return RunContext(ledger, settings, host, options["uri"], describe_actor(task_vars))
+
+    is_needed = request.name is None and request.uuid is None
+    book = LedgerInEmergency(open_it, is_needed, warnings)
+    try:
+        result = Intervention(request, source, book, describe_actor(task_vars), action._task.check_mode, settling, warnings).run()
+    except KvmfleetError as error:
+        if warnings:
+            error.result["warnings"] = warnings
+        raise
+    told = [*warnings, *(book.ledger.problems if book.ledger else ())]
+    return {**result, "warnings": told} if told else result
