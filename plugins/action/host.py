@@ -15,13 +15,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     InvalidArgument,
     InvalidState,
-    NotFound,
     NotSupported,
     Unsafe,
     printable_line,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
@@ -34,7 +32,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_de
     discarded_entry,
     entry_without_token,
     list_discarded,
-    settle_record,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import (
     Grant,
@@ -50,7 +47,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import BEFORE_A_HOST_KNOWS, restore_record, write_restored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import RecordDecision
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
 Result = dict[str, Json]
@@ -160,7 +159,10 @@ class ActionModule(FleetAction):
 
         reason, check, by = str(options["reason"]), self._task.check_mode, describe_actor(task_vars)
         if options["settle"]:
-            result = _settle_record(ledger, options["settle"], (reason, by), phase if is_target else None, name, check)
+            source, wanted = SourceHost(self, task_vars, options["uri"], "live_migrate"), options["settle"]
+            context = RunContext(ledger, settings, source, options["uri"], by)
+            result = _settle_record(RecordDecision(context, wanted["id"], name, reason, check, phase if is_target else None), wanted["status"])
+            result["warnings"] = context.warnings
         elif decision == "adopt_identity":
             result = _adopt_identity(
                 ledger, _read_identity(decode(IdentityAnswer, phase("read", {})), name) if is_target else None, name, (reason, by), phase, check
@@ -171,7 +173,8 @@ class ActionModule(FleetAction):
             result = _revoke_token(ledger, name, target_host, phase, (reason, by), check)
         if not self._task.diff:
             result.pop("diff", None)
-        return {**result, "warnings": ledger.problems} if ledger.problems else result
+        warnings = [*t.cast("t.Sequence[Json]", result.pop("warnings", ())), *ledger.problems]
+        return {**result, "warnings": warnings} if warnings else result
 
     # -- the entry -----------------------------------------------------------------------------------------------
 
@@ -264,37 +267,11 @@ def _find_decision(options: HostOptions) -> str:
     return chosen[0] if chosen else ""
 
 
-def _settle_record(ledger: Ledger, wanted: SettleOption, why: Statement, phase: RunPhase | None, name: str, check: bool) -> Result:
-    stored = _find_record(ledger, wanted["id"], is_queried=phase is not None)
-    if phase and (stored is None or stored.record.status in BEFORE_A_HOST_KNOWS):
-        recalled = phase("recall", {"id": wanted["id"]})["told"]
-        if isinstance(recalled, t.Mapping):
-            return _restore_record(ledger, stored, restore_record(recalled, wanted["status"], name, *why), check)
-    if stored is None:
-        raise NotFound(f"There is no record {wanted['id']}, neither in the ledger nor in what {name} remembers.", "Run the task on the host that remembers it.")
-    after = settle_record(stored, wanted["status"], *why)
-    if after is not None and not check:
-        after = ledger.update_record(stored, after).record
-    diff: Result = {"before": {"status": stored.record.status}, "after": {"status": wanted["status"]}}
-    return {"changed": after is not None, "host": None, "records": [encode(after or stored.record)], "diff": diff}
-
-
-def _find_record(ledger: Ledger, record_id: str, is_queried: bool) -> Stored | None:
-    """Return the record as the ledger has it; None if only the host can have it, which will be queried. Raises L(NotFound)."""
-    try:
-        return ledger.read_record(record_id)
-    except NotFound:
-        if not is_queried:
-            raise
-        return None
-
-
-def _restore_record(ledger: Ledger, stored: Stored | None, record: tuple[MoveRecord, MoveRecord], check: bool) -> Result:
-    before, after = record
-    if not check:
-        after = write_restored(ledger, stored, before, after)
-    diff: Result = {"before": {"status": stored.record.status if stored else None}, "after": {"status": after.status}}
-    return {"changed": True, "host": None, "records": [encode(after)], "diff": diff}
+def _settle_record(decision: RecordDecision, status: str) -> Result:
+    stored, after = decision.settle_record(status)
+    record, before = after or t.cast(Stored, stored).record, stored.record.status if stored else None
+    diff: Result = {"before": {"status": before}, "after": {"status": record.status}}
+    return {"changed": after is not None, "host": None, "records": [encode(record)], "diff": diff}
 
 
 def _read_identity(answer: IdentityAnswer, name: str) -> HostIdentity:

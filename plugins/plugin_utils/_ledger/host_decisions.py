@@ -172,7 +172,7 @@ def settle_record(stored: Stored, status: str, statement: str, by: str) -> MoveR
         raise InvalidState(
             f"{_capitalized_description(record)} has the status '{record.status}': a person settles one that is 'error', one that was given up for a newer one "
             "(as 'failed'), or one that is 'done' and whose source will not return (as 'completed').",
-            "Nothing was changed.",
+            _ask_hosts_step(record),
         )
     if not may_follow(record.type, record.status, status):
         raise InvalidArgument(f"{_capitalized_description(record)} cannot become '{status}' from '{record.status}'.", "Nothing was changed.")
@@ -186,6 +186,11 @@ def list_discarded(ledger: Ledger, host_id: str | None, statement: str, by: str)
         if host_id and (is_done_from(record, host_id) or is_given_up_to(record, host_id)):
             stored = ledger.read_record(record.record_id)
             yield stored, _settled_by_person(stored.record, closing_status(stored.record), statement, by, REASON_SOURCE_DISCARDED)
+
+
+def _ask_hosts_step(record: MoveRecord) -> str:
+    is_open = record.type == s.LIVE_MIGRATION and record.is_unsettled
+    return f"{f'Run the task on {record.source.label}, which asks the hosts of the move. ' if is_open else ''}Nothing was changed."
 
 
 def _is_superseded(record: MoveRecord) -> bool:

@@ -5,7 +5,7 @@
 
 """All moves of one task: survey, decide, reserve, dispatch, follow, conclude. If an earlier move had to be settled first, this runs twice.
 
-Also the settling of one record without a new move, for an abort.
+Also the settling of one record without a new move, for an abort and for a person's decision.
 """
 
 from __future__ import annotations
@@ -14,13 +14,22 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_OUTGOING, POST_COPY, POST_COPY_FAILED
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import check_known, find_missing_records, missing_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import settle_record
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
+    BEFORE_A_HOST_KNOWS,
+    check_known,
+    find_missing_records,
+    missing_text,
+    restore_record,
+    write_restored,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.dispatch import Dispatcher, check_hypervisors
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
@@ -171,6 +180,11 @@ class MoveSettlement:
     aborted_by: str | None = None
     wait_seconds: float | None = None
 
+    def predict_end(self) -> MoveRecord:
+        """Return the record as it would be settled, or as it is if only its hosts can tell. Changes nothing. Raises as L(settle_move)."""
+        _view, job = self._survey_move()
+        return job.decision.record if isinstance(job.decision, d.Conclude) else self.stored.record
+
     def settle_move(self) -> MoveRecord:
         """Return the record in its last status. Raises L(InvalidState) or L(Conflict) if it cannot be settled here now, and what following it raises."""
         view, job = self._survey_move()
@@ -210,3 +224,76 @@ class MoveSettlement:
                 "Wait for its end, or abort it with migration_abort. Nothing was changed.",
                 migrations=[encode(record)],
             )
+
+
+# A person's status and the one that the hosts prove, if both say that the guest is on its source.
+_ON_SOURCE = (s.FAILED, s.CANCELLED)
+
+
+@dataclass
+class RecordDecision:
+    """A person's decision about a record.
+
+    :arg name: the host that the decision is about.
+    :arg phase: runs a phase of the module C(host) on that host; null if the task runs on another one.
+    """
+
+    context: RunContext
+    record_id: str
+    name: str
+    reason: str
+    check: bool
+    phase: t.Callable[[str, JsonObject], JsonObject] | None
+
+    def settle_record(self, status: str) -> tuple[Stored | None, MoveRecord | None]:
+        """Return the record as the ledger has it, and as it was settled, or would be in check mode; null if it has that status already.
+
+        What the host remembers is restored, a move that is not C(error) is settled by the answers of its hosts, and the person's status is for the rest.
+        Raises L(NotFound) for an unknown record, and what settling raises.
+        """
+        ledger, by = self.context.ledger, self.context.by
+        stored = self._find_record()
+        if self.phase and (stored is None or stored.record.status in BEFORE_A_HOST_KNOWS):
+            recalled = self.phase("recall", {"id": self.record_id})["told"]
+            if isinstance(recalled, t.Mapping):
+                before, after = restore_record(recalled, status, self.name, self.reason, by)
+                return stored, after if self.check else write_restored(ledger, stored, before, after)
+        if stored is None:
+            raise NotFound(
+                f"There is no record {self.record_id}, neither in the ledger nor in what {self.name} remembers.", "Run the task on the host that remembers it."
+            )
+        record = stored.record
+        if self.phase and record.type == s.LIVE_MIGRATION and record.is_unsettled and record.status != s.ERROR:
+            return stored, self._settle_by_asking(stored, status)
+        settled = settle_record(stored, status, self.reason, by)
+        return stored, ledger.update_record(stored, settled).record if settled and not self.check else settled
+
+    def _find_record(self) -> Stored | None:
+        """Return the record as the ledger has it; None if only the host can have it, which will be queried. Raises L(NotFound)."""
+        try:
+            return self.context.ledger.read_record(self.record_id)
+        except NotFound:
+            if self.phase is None:
+                raise
+            return None
+
+    def _settle_by_asking(self, stored: Stored, status: str) -> MoveRecord:
+        """Return the record, settled by the answers of its hosts, or by the person's status if these prove nothing.
+
+        Raises L(Conflict), with the record, if the answers contradict the status: the record is closed by the answers.
+        """
+        settlement, ledger = MoveSettlement(self.context, stored), self.context.ledger
+        found = settlement.predict_end() if self.check else settlement.settle_move()
+        if found.status == s.ERROR:
+            now = replace(stored, record=found) if self.check else ledger.read_record(found.record_id)
+            settled = settle_record(now, status, self.reason, self.context.by)
+            return ledger.update_record(now, settled).record if settled and not self.check else settled or found
+        if found.status not in s.CLOSED or found.status == status or {found.status, status} <= set(_ON_SOURCE):
+            return found
+        raise Conflict(
+            f"Domain {found.domain.name} is not where '{status}' says: its hosts prove '{found.status}'. {found.last_detail}".rstrip(),
+            f"{'The record would be' if self.check else 'The record is'} closed as '{found.status}', by these answers.",
+            changed=not self.check,
+            host=None,
+            records=[encode(found)],
+        )

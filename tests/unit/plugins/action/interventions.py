@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tasks of migration_abort and migration_force_complete, over a real ledger, both halves' own code and fake hosts."""
+"""Tasks of migration_abort, migration_force_complete and host, over a real ledger, both halves' own code and fake hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.action import migration_abort, migration_force_complete
+from ansible_collections.kvmfleet.migration.plugins.action import host, migration_abort, migration_force_complete
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Aborted, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
@@ -32,7 +32,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_va
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import journal_of, order_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import HOSTS, Control
 
-ACTIONS: t.Any = {"migration_abort": migration_abort, "migration_force_complete": migration_force_complete}
+ACTIONS: t.Any = {"migration_abort": migration_abort, "migration_force_complete": migration_force_complete, "host": host}
 RUNNING = (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING)
 TO_2 = "qemu+tcp://kvm2/system"
 
@@ -134,6 +134,8 @@ class Desk:
     def _run(self, module: str, phase: str, uri: str, work: Result) -> t.Any:
         if module == "live_migrate":
             return self.control.source.run_phase(phase, work)
+        if module == "host":
+            return {"told": None}
         return intervene.PHASES[phase](uri, work, str(self.folder))
 
     # -- what is in progress -----------------------------------------------------------------------------------------

@@ -135,6 +135,7 @@ def test_a_record_that_was_opened_in_vain_is_used_by_the_next_abort(desk: Desk) 
 NEXT: t.Dict[str, t.Callable[[Desk, MoveRecord], object]] = {
     "abort": lambda desk, left: desk.abort(),
     "abort by id": lambda desk, left: desk.abort(name=None, id=left.id),
+    "settle": lambda desk, left: desk.task("host", settle={"id": left.id, "status": "cancelled"}, reason="seen"),
     "live_migrate": lambda desk, left: desk.control.run(name="web1", destination="kvm3"),
 }
 
@@ -166,15 +167,18 @@ def test_the_next_task_settles_a_job_that_arrived_after_its_task_was_killed(desk
     assert (desk.record().status, desk.record().destination.host) == (s.COMPLETED, "kvm2")
 
 
-def test_a_job_in_progress_under_a_left_record_is_not_moved(desk: Desk) -> None:
+def test_a_job_in_progress_under_a_left_record_is_neither_moved_nor_settled(desk: Desk) -> None:
     desk.begin()
     kill_at(desk, "carry_out")
     with pytest.raises(Killed):
         desk.abort()
+    left = desk.record()
     desk.before_phase = lambda phase: None
     (job,) = desk.control.run(name="web1", destination="kvm3")
     assert isinstance(job.error, e.Conflict)
     assert "another tool" in str(job.error)
+    with pytest.raises(e.Conflict, match="another tool"):
+        desk.task("host", settle={"id": left.id, "status": "failed"}, reason="seen")
     assert desk.ended() == (s.RUNNING, None)
 
 

@@ -142,3 +142,58 @@ def test_the_record_of_another_source_and_of_an_evacuation_is_not_ended_here(des
     with pytest.raises(e.NotFound):
         desk.abort()
     assert desk.ended(evacuation.id) == (s.PRE_MIGRATING, None)
+
+
+# -- settled by a person -----------------------------------------------------------------------------------------------
+
+
+def settle(desk: Desk, record: t.Any, status: str, **more: t.Any) -> t.Dict[str, t.Any]:
+    return desk.task("host", settle={"id": record.id, "status": status}, reason="seen on its console", **more)
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_settle_closes_what_has_ended_by_the_answers_of_its_hosts(desk: Desk, status: str) -> None:
+    record = desk.open_record(*RUNNING)
+    result = settle(desk, record, status)
+    assert (result["changed"], result["records"][0]["status"], desk.ended()) == (True, "failed", (s.FAILED, None))
+    assert result["diff"] == {"before": {"status": "running"}, "after": {"status": "failed"}}
+    assert desk.fleet.migrations == []
+
+
+def test_settle_says_where_the_hosts_contradict_the_person(desk: Desk) -> None:
+    record = desk.open_record(*RUNNING)
+    moved(desk)
+    with pytest.raises(e.Conflict, match="hosts prove 'completed'") as caught:
+        settle(desk, record, "failed")
+    assert caught.value.result["records"][0]["status"] == s.COMPLETED
+    assert desk.ended() == (s.COMPLETED, None)
+
+
+def test_settle_gives_the_person_s_status_where_the_hosts_prove_nothing(desk: Desk) -> None:
+    record = desk.open_record(*RUNNING)
+    desk.guest.enter("shut off", "crashed")
+    result = settle(desk, record, "failed")
+    assert (result["records"][0]["status"], desk.ended()) == ("failed", (s.FAILED, None))
+    details = [line["detail"] for line in result["records"][0]["history"]]
+    assert any("crashed" in detail for detail in details), "what the hosts answered"
+    assert "seen on its console" in details[-1]
+    assert result["records"][0]["history"][-1]["by"] == describe_actor({})
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_settle_refuses_a_move_that_is_in_progress(desk: Desk, watched: bool) -> None:
+    record = desk.move() if watched else desk.open_record(*RUNNING)
+    if not watched:
+        desk.begin()
+    with pytest.raises(e.InvalidState, match="still in progress"):
+        settle(desk, record, "failed")
+    assert (desk.ended(), desk.acts, "start" in desk.phases) == ((s.RUNNING, None), [], False)
+
+
+def test_settle_in_check_mode_and_from_another_host_changes_nothing(desk: Desk) -> None:
+    record = desk.open_record(*RUNNING)
+    predicted = settle(desk, record, "failed", check=True)
+    assert (predicted["changed"], desk.ended()) == (True, (s.RUNNING, None))
+    with pytest.raises(e.InvalidState, match="Run the task on kvm1, which asks the hosts"):
+        settle(desk, record, "failed", on="localhost", name="kvm1")
+    assert desk.ended() == (s.RUNNING, None)
