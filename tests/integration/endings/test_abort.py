@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import put_to_sleep, state_of, wake
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.phases import POST_COPY, await_post_copy, await_status
-from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed, check_stayed, course
+from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session, acts, check_completed, check_stayed, course, writers
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS, Outcome, Record
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 
@@ -157,9 +157,14 @@ def test_an_abort_after_the_end_of_the_move_is_not_found(lab: Lab, control: Sess
 def test_a_foreign_job_is_aborted(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
     [found] = control.in_progress(endless)
     assert (found["id"], found["watched"], found["status"]) == (None, False, "running")
-    check_aborted(control.abort(endless), endless)
+    aborted = control.abort(endless)
+    check_aborted(aborted, endless)
     text, dummy = foreign.communicate(timeout=LIMIT_SECONDS)
     assert foreign.returncode != 0, text
+    record = control.only_record()
+    assert (record["id"], record["status"], record["destination"]["host"]) == (aborted.record["id"], "cancelled", None)
+    assert course(record) == ["accepted", "running", "abort_start", "abort_end", "cancelled"]
+    assert [writer.split(" pid ")[0] for writer in writers(record, "abort_start") + writers(record, "cancelled")] == [control.person, control.person]
     assert lab.places(endless) == {1: "running"}
     assert not lab.has_job(endless)
 
@@ -178,5 +183,6 @@ def test_a_move_whose_watcher_died_is_aborted_by_a_new_watcher(lab: Lab, control
     assert last["generation"] > state["generation"]
     assert last["watcher"]["pid"] != state["watcher"]["pid"]
     assert lab.places(endless) == {1: "running"}
+    assert [record["status"] for record in control.records()] == ["cancelled"], "nobody follows the move: the abort itself has closed the record"
     assert control.move(endless).ended() == ("completed", None)
     assert [(record["status"], record["reason"]) for record in control.records()] == [("cancelled", "operator"), ("completed", None)]

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import socket
 import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome, Record, Running
@@ -21,9 +23,15 @@ WAIT_SECONDS = 300
 class Session(Control):
     """A control node whose tasks act on the first host, where all guests of these scenarios begin."""
 
+    @property
+    def person(self) -> str:
+        """User and host of this control node, as records name them."""
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+
     def begin_act(self, module: str, name: str, *options: str, **arguments: t.Any) -> Running:
-        """Begin C(migration_abort), C(migration_force_complete) or C(migration_info): they know no ledger."""
-        given = json.dumps({"name": name, **arguments})
+        """Begin C(migration_abort), C(migration_force_complete) or C(migration_info), which knows no ledger."""
+        ledger = {} if module == "migration_info" else {"ledger": self.where}
+        given = json.dumps({**ledger, **({"name": name} if name else {}), **arguments})
         command = ["ansible", "-i", self.inventory, self.lab.host(1), "-m", f"kvmfleet.migration.{module}", "-a", given, *options]
         return Running(self.popen(command))
 
@@ -33,12 +41,21 @@ class Session(Control):
     def force(self, name: str, *options: str, **arguments: t.Any) -> Outcome:
         return self.begin_act("migration_force_complete", name, *options, **{"wait_seconds": WAIT_SECONDS, **arguments}).wait()
 
+    def settle(self, record_id: str, status: str, *options: str) -> Outcome:
+        """Settle a record on the first host, as a person does."""
+        return self.task(1, "host", {"settle": {"id": record_id, "status": status}, "reason": "seen on its console"}, *options)
+
     def in_progress(self, name: str) -> list[Record]:
         return self.begin_act("migration_info", name).wait().records
 
 
 def acts(record: Record) -> list[str]:
     return [entry["act"] for entry in record["acts"]]
+
+
+def writers(record: Record, event: str) -> list[str]:
+    """Return who wrote the lines of that event or status."""
+    return [line["by"] for line in record["history"] if line["status"] == event]
 
 
 def course(record: Record) -> list[str]:
