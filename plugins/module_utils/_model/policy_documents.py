@@ -26,6 +26,8 @@ POLICY_ROOT = "policy"
 
 _MAX_CHARACTERS = 65536
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
+# The words that Ansible and libvirt users write, in any case.
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 Element = ElementTree.Element
 
@@ -150,7 +152,7 @@ def _read_value(name: str, element: Element) -> Json:
     text = _element_text(element)
     if name in NUMBER_FIELDS:
         return _parse_number(text)
-    return {"true": True, "false": False}.get(text, text) if name in BOOLEAN_FIELDS else text
+    return _BOOLEANS.get(text.lower(), text) if name in BOOLEAN_FIELDS else text
 
 
 def _parse_number(text: t.Optional[str]) -> Json:

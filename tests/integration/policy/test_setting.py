@@ -140,3 +140,11 @@ def test_state_absent_removes_an_invalid_policy(lab: Lab, operator: Operator, we
     assert "<drain>" in done.msg
     assert operator.policy(web, state="absent").changed
     assert operator.policy(web).result["policy"] == {}
+
+
+def test_booleans_may_be_written_by_hand_as_people_write_them(lab: Lab, operator: Operator, web: str) -> None:
+    by_hand(lab, web, "<post_copy>No</post_copy><auto_converge>on</auto_converge>", "--live", "--config")
+    read = operator.policy(web)
+    assert read.result["policy"] == {"post_copy": False, "auto_converge": True}
+    assert not operator.policy(web, post_copy=False).changed
+    assert written(lab, web) == {"post_copy": "No", "auto_converge": "on"}

@@ -47,6 +47,15 @@ def test_a_written_policy_is_read_back() -> None:
     assert parse_policy(xml).wrong == {}
 
 
+@pytest.mark.parametrize(("words", "value"), [(("true", "True", "yes", "Yes", "on", "ON"), True), (("false", "False", "no", "NO", "off", " Off "), False)])
+@pytest.mark.parametrize("field", ["auto_converge", "post_copy"])
+def test_a_boolean_may_be_written_as_people_write_it(words: t.Tuple[str, ...], value: bool, field: str) -> None:
+    for word in words:
+        xml = of_domain(f"<p:{field}>{word}</p:{field}>")
+        assert parse_policy(xml) == parse_policy(f"<policy><{field}>{str(value).lower()}</{field}></policy>")
+        assert is_same_policy(change_policy(xml, {field: value}), xml), "the value does not change, and neither does the text"
+
+
 def test_an_empty_policy_is_an_empty_text() -> None:
     assert parse_policy("").values == {}
     assert change_policy("", {}) == ""
@@ -92,8 +101,9 @@ def test_a_new_group_does_not_keep_the_limit_of_the_old_one() -> None:
         ("<timeout_seconds>99999999999999999999</timeout_seconds>", "timeout_seconds"),
         ("<timeout_seconds><x>5</x></timeout_seconds>", "timeout_seconds"),
         ("<downtime_ms>0</downtime_ms>", "downtime_ms"),
-        ("<post_copy>yes</post_copy>", "post_copy"),
-        ("<post_copy>False</post_copy>", "post_copy"),
+        ("<post_copy>maybe</post_copy>", "post_copy"),
+        ("<post_copy>1</post_copy>", "post_copy"),
+        ("<auto_converge></auto_converge>", "auto_converge"),
         ("<on_timeout>explode</on_timeout>", "on_timeout"),
         ("<priority>1.5</priority>", "priority"),
         ("<drain>now</drain>", "drain"),
