@@ -365,6 +365,7 @@ def domain_policy_spec() -> Spec:
         "timeout_seconds": {"type": "int"},
         "on_timeout": {"type": "str", "choices": list(TIMEOUT_ACTIONS)},
         "downtime_ms": {"type": "int"},
+        "force_pause_max_seconds": {"type": "int"},
         "priority": {"type": "int"},
         "drain": {"type": "str", "choices": list(DRAIN_ACTIONS)},
         "group": {

@@ -40,7 +40,9 @@ options:
       - The default is the value of the profile or the host, or V(false) without one.
     type: bool
   timeout_seconds:
-    description: Absolute time limit of a move. V(0) means no limit. The default is the value of the profile or the host, or 800 seconds for each GiB of memory.
+    description:
+      - Absolute time limit of a move. V(0) means no limit.
+      - The default is the value of the profile or the host, or 800 seconds for each GiB of memory, or C(timeout_seconds_per_gib) of the host instead of 800.
     type: int
   on_timeout:
     description:
@@ -49,7 +51,15 @@ options:
     type: str
     choices: [abort, force_complete]
   downtime_ms:
-    description: Longest downtime of the guest at the end of a move. The default is the value of the profile or the host, or 500 without one.
+    description:
+      - Longest downtime of the guest at the end of a move in milliseconds, unless the move is forced.
+      - The default is the value of the profile or the host, or 500 without one.
+    type: int
+  force_pause_max_seconds:
+    description:
+      - Longest pause of the guest if a move is forced to finish. A pause that lasts longer than this and longer than three times its prediction is ended, and
+        the guest continues to run on the source.
+      - The default is the value of the profile or the host, or 30 without one.
     type: int
   priority:
     description:
@@ -93,7 +103,7 @@ options:
     description: Fields to remove from the policy.
     type: list
     elements: str
-    choices: [auto_converge, post_copy, timeout_seconds, on_timeout, downtime_ms, priority, drain, group, labels, profile]
+    choices: [auto_converge, post_copy, timeout_seconds, on_timeout, downtime_ms, force_pause_max_seconds, priority, drain, group, labels, profile]
     default: []
 extends_documentation_fragment:
   - kvmfleet.migration._attributes

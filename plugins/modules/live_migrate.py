@@ -49,7 +49,8 @@ options:
     type: str
   timeout_seconds: &timeout_seconds
     description:
-      - Absolute time limit of the move in seconds, counted from the start of its job. V(0) means no limit. The default is 800 seconds for each GiB of memory.
+      - Absolute time limit of the move in seconds, counted from the start of its job. V(0) means no limit. The default is 800 seconds for each GiB of memory
+        and of copied disks, or C(timeout_seconds_per_gib) of C(kvmfleet_migration_policy) of the source instead of 800, and at most a week.
     type: int
   on_timeout: &on_timeout
     description:
@@ -63,8 +64,8 @@ options:
     type: int
   force_pause_max_seconds: &force_pause_max_seconds
     description:
-      - A forced pause is aborted if it lasts longer than this, by default 30 seconds, and longer than three times its prediction. The guest then continues to
-        run on the source.
+      - A forced pause is aborted if it lasts longer than this and longer than three times its prediction. The guest then continues to run on the source.
+      - The default is the value in the policy of the domain, its profile or its host, or 30 seconds without one.
     type: int
   link_mib: &link_mib
     description: Speed of the link between the hosts in MiB/s, for the prediction of the downtime. By default it is measured.

@@ -11,10 +11,10 @@ import dataclasses
 import typing as t
 
 from .._model.domain_states import JobStats
+from .._model.policies import WEEK_SECONDS
 
 GIB = 1024**3
 FLOOR_GIB = 2.0
-TIMEOUT_SECONDS_PER_GIB = 800
 
 DowntimeStep = t.Tuple[float, int]
 
@@ -24,9 +24,9 @@ def size_gib(memory_bytes: int, copied_disks_bytes: t.Sequence[int] = ()) -> flo
     return max(memory_bytes / GIB, FLOOR_GIB) + sum(max(disk / GIB, FLOOR_GIB) for disk in copied_disks_bytes)
 
 
-def effective_timeout_seconds(timeout_seconds: t.Optional[int], gib: float) -> int:
-    """Return the limit of the whole move in seconds: the given one, else 800 s a GiB. 0 is no limit."""
-    return int(TIMEOUT_SECONDS_PER_GIB * gib) if timeout_seconds is None else timeout_seconds
+def effective_timeout_seconds(timeout_seconds: t.Optional[int], seconds_per_gib: int, gib: float) -> int:
+    """Return the limit of the whole move in seconds: the given one, else that of the guest's size, at most a week. 0 is no limit."""
+    return min(WEEK_SECONDS, int(seconds_per_gib * gib)) if timeout_seconds is None else timeout_seconds
 
 
 def downtime_steps(downtime_ms: int, steps: int, delay_seconds_per_gib: int, gib: float, timeout_seconds: t.Optional[int] = None) -> t.List[DowntimeStep]:

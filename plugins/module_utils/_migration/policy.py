@@ -74,7 +74,7 @@ def describe_features(policy: GivenPolicy) -> str:
 
 def resolve_policy(given: GivenPolicy, gib: float) -> ResolvedPolicy:
     """Return the resolved policy for a guest of that size; see L(size_gib)."""
-    timeout = effective_timeout_seconds(given.timeout_given, gib)
+    timeout = effective_timeout_seconds(given.timeout_given, given.timeout_seconds_per_gib, gib)
     ramp = downtime_steps(given.downtime_ms, given.downtime_steps, given.downtime_delay_seconds_per_gib, gib, timeout)
     return ResolvedPolicy(timeout, given.on_timeout, given.stall_seconds, given.downtime_ms, given.downtime_strategy, tuple(ramp))
 

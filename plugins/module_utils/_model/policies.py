@@ -33,12 +33,13 @@ DowntimeStep = t.Tuple[float, int]
 class GivenPolicy:
     """What a move was given: each option by the most important source that has it, or by its default.
 
-    :arg timeout_given: the option C(timeout_seconds); 0 is no limit, null leaves the limit to the size of the guest.
+    :arg timeout_given: the option C(timeout_seconds); 0 is no limit, null leaves the limit to the size of the guest and C(timeout_seconds_per_gib).
     :arg sources: the source of each option, by the name of the option; one that a record does not have has none.
     :arg is_override: whether the task overrules a veto of the domain.
     """
 
     timeout_given: t.Optional[int] = None
+    timeout_seconds_per_gib: int = 800
     on_timeout: str = ABORT
     stall_seconds: int = 60
     downtime_ms: int = 500
@@ -146,15 +147,16 @@ STRATEGY = "downtime_strategy"
 TRAITS = {"auto_converge": "COMPUTE_MIGRATE_AUTO_CONVERGE", "post_copy": "COMPUTE_MIGRATE_POST_COPY"}
 
 # Lowest and highest value. Libvirt refuses a downtime of more than 2,000,000 ms.
-_WEEK = 7 * 24 * 3600
+WEEK_SECONDS = 7 * 24 * 3600
 _VALUE_LIMITS: t.Dict[str, t.Tuple[int, int]] = {
-    "timeout_seconds": (0, _WEEK),
-    "stall_seconds": (0, _WEEK),
+    "timeout_seconds": (0, WEEK_SECONDS),
+    "timeout_seconds_per_gib": (1, WEEK_SECONDS),
+    "stall_seconds": (0, WEEK_SECONDS),
     "downtime_ms": (1, 2_000_000),
     "downtime_steps": (1, 1000),
-    "downtime_delay_seconds_per_gib": (0, _WEEK),
-    "force_suspend_seconds": (0, _WEEK),
-    "force_pause_max_seconds": (1, _WEEK),
+    "downtime_delay_seconds_per_gib": (0, WEEK_SECONDS),
+    "force_suspend_seconds": (0, WEEK_SECONDS),
+    "force_pause_max_seconds": (1, WEEK_SECONDS),
 }
 _VALUE_CHOICES = {"on_timeout": (ABORT, FORCE_COMPLETE), STRATEGY: STRATEGIES}
 
@@ -188,7 +190,7 @@ def check_policy_value(field: str, given: Json, source: str) -> None:
 
 
 # The fields about the moves of a domain; the names are those of C(_migration/policy.py).
-MOVE_FIELDS = ("auto_converge", "post_copy", "timeout_seconds", "on_timeout", "downtime_ms")
+MOVE_FIELDS = ("auto_converge", "post_copy", "timeout_seconds", "on_timeout", "downtime_ms", "force_pause_max_seconds")
 
 # The fields about the placement of a domain, with their defaults.
 PLACEMENT_DEFAULTS: t.Dict[str, Json] = {"priority": 0, "drain": "migrate", "group": None, "labels": []}
@@ -199,7 +201,7 @@ POLICY_FIELDS = (*MOVE_FIELDS, *PLACEMENT_DEFAULTS, PROFILE)
 PROFILE_FIELDS = (*MOVE_FIELDS, *PLACEMENT_DEFAULTS)
 
 BOOLEAN_FIELDS = ("auto_converge", "post_copy")
-NUMBER_FIELDS = ("timeout_seconds", "downtime_ms", "priority")
+NUMBER_FIELDS = ("timeout_seconds", "downtime_ms", "force_pause_max_seconds", "priority")
 
 TIMEOUT_ACTIONS = (ABORT, FORCE_COMPLETE)
 DRAIN_ACTIONS = ("migrate", "shutdown", "leave")

@@ -91,4 +91,12 @@ def test_the_size_has_a_floor_of_2_gib_for_memory_and_each_copied_disk(memory: i
 
 @pytest.mark.parametrize(("given_seconds", "gib", "expected"), [(None, 2.0, 1600), (None, 8, 6400), (600, 8, 600), (0, 8, 0)])
 def test_the_timeout_is_given_or_computed_from_the_size(given_seconds: t.Optional[int], gib: float, expected: int) -> None:
-    assert effective_timeout_seconds(given_seconds, gib) == expected
+    assert effective_timeout_seconds(given_seconds, 800, gib) == expected
+
+
+@pytest.mark.parametrize(
+    ("per_gib", "gib", "expected"), [(100, 8, 800), (100, 2.5, 250), (1, 2, 2), (800, 756, 604800), (800, 757, 604800), (604800, 2, 604800)]
+)
+def test_the_timeout_by_size_is_at_most_a_week(per_gib: int, gib: float, expected: int) -> None:
+    assert effective_timeout_seconds(None, per_gib, gib) == expected
+    assert effective_timeout_seconds(700000, per_gib, gib) == 700000

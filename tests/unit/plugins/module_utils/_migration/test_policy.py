@@ -71,6 +71,8 @@ def test_zero_and_false_count_as_values(field: str, given: t.Any) -> None:
     ("field", "lowest", "highest"),
     [
         ("timeout_seconds", 0, 604800),
+        ("timeout_seconds_per_gib", 1, 604800),
+        ("force_pause_max_seconds", 1, 604800),
         ("stall_seconds", 0, 604800),
         ("downtime_ms", 1, 2_000_000),
         ("downtime_steps", 1, 1000),
