@@ -15,6 +15,8 @@ description:
   - If the migration may use post-copy, the guest is switched over. Otherwise the bandwidth cap is lifted, then a downtime as long as the rest needs is
     allowed. Only if neither is sufficient, the guest is suspended until it runs on the destination.
   - From then on, the timeout of the migration no longer applies. The limits of a stall and of a forced pause do.
+  - A migration that was not started by this collection is not switched to post-copy if the policy in the domain's XML forbids it, requests auto-converge,
+    names a profile, or cannot be read. Profiles are defined in the inventory, which the host cannot read. A warning states the reason.
   - It can also only change the bandwidth of a running migration.
   - The history of the record names the person at the control node, and AWX's user and job where the variables C(awx_user_name) and C(awx_job_id) say so; so
     do the audit of the ledger and the notice of the end.

@@ -14,6 +14,7 @@ from .._model.errors import Conflict
 from .._model.policies import (
     DEFAULTS,
     FEATURES,
+    PROFILE,
     SOURCE_DEFAULT,
     STEPPED,
     STRATEGY,
@@ -25,6 +26,7 @@ from .._model.policies import (
     given_policy,
     has_both_features,
 )
+from .._model.policy_documents import POLICY_ROOT, OwnPolicy
 from .downtime import downtime_steps, effective_timeout_seconds
 
 # A layer with one of these options selects the ramp, unless a strategy is also set.
@@ -82,6 +84,21 @@ def resolve_policy(given: GivenPolicy, gib: float) -> ResolvedPolicy:
 def vetoed_features(policy: GivenPolicy, task: JsonObject) -> t.List[str]:
     """Return the features that the task switched on and the domain, or its profile, does not allow."""
     return [feature for feature in features_in(task) if feature not in policy.features]
+
+
+def why_no_post_copy(own: OwnPolicy) -> str:
+    """Return why a move without a record must not be switched to post-copy: what the domain's own policy forbids, or may forbid because it cannot be read.
+
+    Empty if nothing forbids it. A host cannot read profiles, which are defined in the inventory.
+    """
+    unreadable = [name for name in (POLICY_ROOT, PROFILE, *FEATURES) if name in own.wrong]
+    if unreadable:
+        return f"its policy cannot be read ({', '.join(unreadable)})"
+    if own.values.get("post_copy") is False:
+        return "its policy forbids post-copy"
+    if own.values.get("auto_converge") is True:
+        return "its policy requests auto-converge"
+    return f"its profile {own.values[PROFILE]!r} is defined in the inventory, which this host cannot read" if PROFILE in own.values else ""
 
 
 def check_profile(own: JsonObject, profile_name: str, profile: JsonObject) -> None:

@@ -22,7 +22,7 @@ STEPPED, ADAPTIVE = "stepped", "adaptive"
 FEATURES = ("auto_converge", "post_copy")
 OVERRIDE = "override_policy"
 TIMEOUT = "timeout_seconds"
-SOURCE_DEFAULT, SOURCE_TASK = "default", "task"
+SOURCE_TASK, SOURCE_DOMAIN, SOURCE_PROFILE, SOURCE_HOST, SOURCE_DEFAULT = "task", "domain", "profile", "host", "default"
 
 PolicyScalar = t.Union[None, bool, int, str]
 # The seconds since the start, and the downtime in milliseconds that is allowed from then on.

@@ -22,11 +22,12 @@ from .._libvirt.interface import Host, OpenHost
 from .._migration.downtime import SteppedSchedule
 from .._migration.force import ForcingTerms
 from .._migration.monitor import Limits
+from .._migration.policy import merge_layers, why_no_post_copy
 from .._model import domain_states
 from .._model import statuses as s
 from .._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
 from .._model.errors import Conflict, InvalidState, KvmfleetError, NotFound, NotSupported, TimedOut, error_for_code
-from .._model.policies import GivenPolicy
+from .._model.policies import SOURCE_DOMAIN
 from .._model.policy_documents import parse_policy
 from .._model.record_parts import Before
 from .._model.records import MoveRecord
@@ -212,12 +213,15 @@ class Intervention:
     def _force_foreign(self, record: MoveRecord, deadline: float) -> MoveRecord:
         """Force a foreign job from this process; return the record with the acts.
 
-        libvirt refuses a switch to post-copy that the job does not permit, and does not report the bandwidth cap of the job. A veto in the policy of the domain
-        applies too.
+        libvirt refuses a switch to post-copy that the job does not permit, and does not report the bandwidth cap of the job. The policy of the domain applies
+        too, and what cannot be read of it forbids post-copy.
         """
-        given = GivenPolicy()
+        own = parse_policy(self.info.policy_xml)
+        given, why_not = merge_layers([(SOURCE_DOMAIN, own.values)]), why_no_post_copy(own)
+        if why_not:
+            self.notes.append(f"The migration of domain {self.info.name} is not switched to post-copy: {why_not}.")
         terms = ForcingTerms(
-            post_copy=parse_policy(self.info.policy_xml).values.get("post_copy") is not False,
+            post_copy=not why_not,
             capped=self.bandwidth_mib is None,
             suspend_seconds=given.force_suspend_seconds,
             pause_max_seconds=given.force_pause_max_seconds,

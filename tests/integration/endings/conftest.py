@@ -11,10 +11,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import heal
+from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import heal, migrate_by_virsh
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import Session
-from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 # The guest of the measurements.
 BUSY = ("--mib", "512", "--dirty-mib", "200", "--rate", "8100")
@@ -42,10 +41,5 @@ def busy(guest: Make) -> str:
 @pytest.fixture
 def foreign(lab: Lab, endless: str) -> t.Iterator[subprocess.Popen[str]]:
     """A migration of the endless guest that somebody began with virsh."""
-    uri = f"qemu+tcp://{lab.host(2)}/system"
-    options = ("migrate", "--live", "--p2p", "--persistent", "--undefinesource", "--bandwidth", "1", endless, uri)
-    command = [str(COMMAND), "--prefix", lab.prefix, "virsh", lab.host(1), *options]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        eventually(lambda: lab.has_job(endless), "virsh migrates")
+    with migrate_by_virsh(lab, endless) as process:
         yield process
-        process.communicate(timeout=LIMIT_SECONDS)

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.tests.integration.endings.support.hosts import migrate_by_virsh
 from ansible_collections.kvmfleet.migration.tests.integration.endings.support.session import BUSY_MS, Session, acts, check_completed, check_pause, course
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab
@@ -115,5 +116,29 @@ def test_a_foreign_job_is_forced(lab: Lab, control: Session, endless: str, forei
     assert (forced.code, forced.changed) == (0, True), forced.text
     foreign.communicate(timeout=LIMIT_SECONDS)
     assert foreign.returncode == 0
+    assert lab.places(endless) == {2: "running"}
+    assert lab.check(endless)["intact"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("policy", "rung", "why"),
+    [
+        ("", "force: post_copy", None),
+        ("<post_copy>False</post_copy>", "force: bandwidth", "its policy forbids post-copy"),
+        ("<profile>database</profile>", "force: bandwidth", "which this host cannot read"),
+        ("<auto_converge>yes</auto_converge>", "force: bandwidth", "its policy requests auto-converge"),
+        ("<post_copy>perhaps</post_copy>", "force: bandwidth", "its policy cannot be read (post_copy)"),
+    ],
+)
+def test_a_foreign_job_that_permits_post_copy_is_forced_as_the_policy_of_its_guest_permits(
+    lab: Lab, control: Session, endless: str, policy: str, rung: str, why: str | None
+) -> None:
+    lab.virsh(1, "metadata", endless, "urn:kvmfleet:migration:policy", "kvmfleet", f"<policy>{policy}</policy>", "--live", "--config")
+    with migrate_by_virsh(lab, endless, "--postcopy"):
+        forced = control.force(endless)
+    assert (forced.code, forced.changed) == (0, True), forced.text
+    assert acts(forced.record)[0] == rung
+    assert ("is not switched to post-copy" in forced.warnings, (why or "") in forced.warnings) == (why is not None, True)
     assert lab.places(endless) == {2: "running"}
     assert lab.check(endless)["intact"]

@@ -10,6 +10,7 @@ import contextlib
 import subprocess
 import typing as t
 
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab, eventually
 
 HOSTS = (1, 2, 3)
@@ -50,6 +51,17 @@ def state_of(lab: Lab, name: str, number: int) -> str:
     """Return state and reason of a domain as C(virsh domstate --reason) says them; empty where the host does not know it."""
     done = lab.try_("virsh", lab.host(number), "domstate", name, "--reason")
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+@contextlib.contextmanager
+def migrate_by_virsh(lab: Lab, name: str, *options: str) -> t.Iterator[subprocess.Popen[str]]:
+    """Migrate a guest to the second host as somebody does without the collection, so slowly that it does not end by itself."""
+    given = ("migrate", "--live", "--p2p", "--persistent", "--undefinesource", "--bandwidth", "1", *options, name, f"qemu+tcp://{lab.host(2)}/system")
+    command = [str(COMMAND), "--prefix", lab.prefix, "virsh", lab.host(1), *given]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        eventually(lambda: lab.has_job(name), "virsh migrates")
+        yield process
+        process.communicate(timeout=LIMIT_SECONDS)
 
 
 @contextlib.contextmanager

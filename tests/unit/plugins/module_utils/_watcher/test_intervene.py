@@ -14,6 +14,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import ForcingTerms
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
@@ -321,6 +322,55 @@ def test_a_foreign_job_without_the_post_copy_flag_is_forced_by_the_other_rungs(s
     assert asked[0] == "start_post_copy"
     assert asked[1:3] == ["set_bandwidth_mib", "set_max_downtime_ms"]
     assert scene.fleet.destination.domains[UUID].view().describe() == "running (migrated)"
+
+
+@pytest.mark.parametrize(
+    ("xml", "why"),
+    [
+        ("<policy><post_copy>false</post_copy></policy>", "its policy forbids post-copy"),
+        ("<policy><post_copy>False</post_copy></policy>", "its policy forbids post-copy"),
+        ("<policy><post_copy>maybe</post_copy></policy>", "its policy cannot be read (post_copy)"),
+        ("<policy>", "its policy cannot be read (policy)"),
+        ("<policy><profile>database</profile></policy>", "its profile 'database' is defined in the inventory, which this host cannot read"),
+        ("<policy><auto_converge>true</auto_converge></policy>", "its policy requests auto-converge"),
+    ],
+)
+def test_what_forbids_post_copy_or_cannot_be_read_leaves_a_foreign_job_the_other_rungs(scene: Scene, xml: str, why: str) -> None:
+    migration = scene.begin("POSTCOPY")
+    intervention = scene.intervention(FORCE_COMPLETE, wait_seconds=60)
+    intervention.info = dataclasses.replace(intervention.info, policy_xml=xml)
+    intervention.carry_out()
+    assert migration.is_over
+    assert [call.split()[0] for call in scene.fleet.source.calls][:2] == ["set_bandwidth_mib", "set_max_downtime_ms"]
+    assert "start_post_copy" not in " ".join(scene.fleet.source.calls)
+    assert intervention.notes == [f"The migration of domain web1 is not switched to post-copy: {why}."]
+
+
+@pytest.mark.parametrize("xml", ["", "<policy><post_copy>yes</post_copy></policy>", "<policy><priority>high</priority></policy>"])
+def test_a_policy_that_does_not_forbid_post_copy_permits_it_for_a_foreign_job(scene: Scene, xml: str) -> None:
+    scene.begin("POSTCOPY")
+    intervention = scene.intervention(FORCE_COMPLETE, wait_seconds=60)
+    intervention.info = dataclasses.replace(intervention.info, policy_xml=xml)
+    intervention.carry_out()
+    assert intervention.notes == []
+    assert [call.split()[0] for call in scene.fleet.source.calls] == ["start_post_copy"]
+
+
+@pytest.mark.parametrize(("xml", "longest"), [("", 30), ("<policy><force_pause_max_seconds>5</force_pause_max_seconds></policy>", 5)])
+def test_the_longest_forced_pause_of_the_domain_counts_for_a_foreign_job(scene: Scene, monkeypatch: pytest.MonkeyPatch, xml: str, longest: int) -> None:
+    seen: t.List[ForcingTerms] = []
+
+    class SeenFollower(intervene.Follower):
+        def __init__(self, *arguments: t.Any) -> None:
+            super().__init__(*arguments)
+            seen.append(arguments[4])
+
+    monkeypatch.setattr(intervene, "Follower", SeenFollower)
+    scene.begin("POSTCOPY")
+    intervention = scene.intervention(FORCE_COMPLETE, wait_seconds=60)
+    intervention.info = dataclasses.replace(intervention.info, policy_xml=xml)
+    intervention.carry_out()
+    assert [terms.pause_max_seconds for terms in seen] == [longest]
 
 
 def test_forcing_a_foreign_job_of_a_paused_guest_does_not_abort_it(scene: Scene) -> None:
