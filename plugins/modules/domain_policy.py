@@ -16,6 +16,7 @@ description:
     names, the variable C(kvmfleet_migration_policy) of the source host, and the built-in defaults.
   - V(false) for O(auto_converge) or O(post_copy), in the policy or in the profile, forbids that feature even if another source sets V(true), unless the task
     that moves the domain sets O(kvmfleet.migration.live_migrate#module:override_policy).
+  - A move uses only one of the two features. If two sources request one each, the earlier one in this order counts, and the other feature is V(false).
   - A running domain that is defined persistently has the policy twice, and both are written. A transient domain has only the running definition, a domain
     that is shut off only the persistent one.
   - Without any field nothing is changed, and the policy is returned.

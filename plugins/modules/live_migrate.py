@@ -104,7 +104,8 @@ options:
   auto_converge: &auto_converge
     description:
       - Slow down the CPUs of the guest step by step if it writes memory faster than the memory can be sent. Mutually exclusive with O(post_copy).
-      - The default is the value in the policy of the domain, its profile or its host, or V(false) without one.
+      - The default is the value in the policy of the domain, its profile or its host, or V(false) without one. V(true) here switches off a default for
+        O(post_copy).
     type: bool
   override_policy: &override_policy
     description:
@@ -116,7 +117,8 @@ options:
       - Permit the guest to switch over before all of its memory has moved, if the move is forced to finish.
       - After the switch-over, the guest needs both hosts and the link between them until the rest of its memory has arrived. Mutually exclusive with
         O(auto_converge).
-      - The default is the value in the policy of the domain, its profile or its host, or V(false) without one.
+      - The default is the value in the policy of the domain, its profile or its host, or V(false) without one. V(true) here switches off a default for
+        O(auto_converge). If the host has both as defaults, post-copy is used where both hosts are known to support it, else auto-converge.
     type: bool
   bandwidth_mib: &bandwidth_mib
     description: Bandwidth cap of the memory transfer in MiB/s. V(0), the default, means no cap.

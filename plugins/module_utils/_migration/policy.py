@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from .._model.codec import Json, JsonObject
@@ -16,6 +17,9 @@ from .._model.policies import (
     FEATURES,
     PROFILE,
     SOURCE_DEFAULT,
+    SOURCE_DOMAIN,
+    SOURCE_PROFILE,
+    SOURCE_TASK,
     STEPPED,
     STRATEGY,
     GivenPolicy,
@@ -32,17 +36,14 @@ from .downtime import downtime_steps, effective_timeout_seconds
 # A layer with one of these options selects the ramp, unless a strategy is also set.
 _RAMP = ("downtime_ms", "downtime_steps", "downtime_delay_seconds_per_gib")
 
-SOURCE_DOMAIN = "domain"
-SOURCE_PROFILE = "profile"
-SOURCE_HOST = "host"
-
 Layer = t.Tuple[str, JsonObject]
 
 
 def merge_layers(layers: t.Sequence[Layer], override: bool = False) -> GivenPolicy:
     """Return, for each option, the value of the first layer that has one, else the built-in default.
 
-    A false of the domain, or of the profile that it names, is a veto over every other source, unless C(override) is set.
+    A false of the domain, or of the profile that it names, is a veto over every other source, unless C(override) is set. If two layers switch on one feature
+    each, the more important layer decides: the other feature becomes false, with that layer as its source.
 
     :arg layers: C((source, values)) pairs, most important first; null values are ignored.
     Raises L(InvalidArgument) for a value that is out of bounds, naming option and source.
@@ -56,22 +57,44 @@ def merge_layers(layers: t.Sequence[Layer], override: bool = False) -> GivenPoli
     _choose_strategy(values, sources)
     if not override:
         _apply_vetoes(values, sources, layers)
+    _drop_less_important_feature(values, sources, [name for name, _given in layers])
     return given_policy(values, sources, override)
 
 
+def has_conflict(policy: GivenPolicy) -> bool:
+    """Whether one task, one domain or one profile switches on both features, and no more important source decides between them."""
+    return has_both_features(policy.features) and not policy.has_preference
+
+
 def check_features(policy: GivenPolicy) -> GivenPolicy:
-    """Return the policy. Raises L(Conflict) if both features would be on."""
-    if has_both_features(policy.features):
+    """Return the policy. Raises L(Conflict) if both features would be on, and not only as defaults of the host."""
+    if has_conflict(policy):
         raise Conflict(
-            f"auto_converge and post_copy would both be on ({describe_features(policy)}), but a move can use only one of them.",
-            "Switch one of them off in the task or in the domain's policy. Nothing was started.",
+            f"auto_converge and post_copy are both on in {describe_source(policy)}, but a move can use only one of them.",
+            "Switch one of them off there, or request one of them in the task. Nothing was started.",
         )
     return policy
 
 
-def describe_features(policy: GivenPolicy) -> str:
-    """Return the source of each feature."""
-    return " and ".join(f"{feature} from {policy.source_of(feature)}" for feature in FEATURES)
+def check_task_features(task: JsonObject) -> None:
+    """Raise L(Conflict) if the options of one task switch on both features."""
+    if has_both_features(features_in(task)):
+        raise Conflict("auto_converge and post_copy are both on in the task, but a move can use only one of them.", "Remove one of them. Nothing was started.")
+
+
+def describe_source(policy: GivenPolicy) -> str:
+    """Return where both features were switched on."""
+    return {SOURCE_TASK: "the task", SOURCE_DOMAIN: "the domain's own policy", SOURCE_PROFILE: "the profile of the domain"}[policy.source_of(FEATURES[0])]
+
+
+def prefer_feature(policy: GivenPolicy, can_post_copy: bool) -> GivenPolicy:
+    """Return the policy with one feature where both are defaults of the host.
+
+    :arg can_post_copy: whether both hosts, and the other options of the move, permit post-copy.
+    """
+    if not policy.has_preference:
+        return policy
+    return dataclasses.replace(policy, auto_converge=not can_post_copy, post_copy=can_post_copy)
 
 
 def resolve_policy(given: GivenPolicy, gib: float) -> ResolvedPolicy:
@@ -129,6 +152,15 @@ def _apply_vetoes(values: t.Dict[str, PolicyScalar], sources: t.Dict[str, str], 
         # The domain's own value comes before its profile's, so the first of them is that of the domain.
         if of_domain and of_domain[0][1] is False:
             values[feature], sources[feature] = False, of_domain[0][0]
+
+
+def _drop_less_important_feature(values: t.Dict[str, PolicyScalar], sources: t.Dict[str, str], order: t.Sequence[str]) -> None:
+    """Switch off the feature of the less important source if two sources switch on one each."""
+    if not all(values[feature] for feature in FEATURES):
+        return
+    winner, loser = sorted(FEATURES, key=lambda feature: order.index(sources[feature]))
+    if sources[winner] != sources[loser]:
+        values[loser], sources[loser] = False, sources[winner]
 
 
 def _format_bool(value: Json) -> str:

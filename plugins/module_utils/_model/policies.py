@@ -67,6 +67,16 @@ class GivenPolicy:
         """The features that are on."""
         return [feature for feature in FEATURES if self.value_of(feature)]
 
+    @property
+    def has_preference(self) -> bool:
+        """Whether both features are on as defaults of the host: post-copy is used where both hosts can, else auto-converge."""
+        return has_both_features(self.features) and all(self.source_of(feature) == SOURCE_HOST for feature in FEATURES)
+
+    @property
+    def required_features(self) -> t.List[str]:
+        """The features that both hosts must have; a preference requires none."""
+        return [] if self.has_preference else self.features
+
     def as_json(self) -> t.Dict[str, Json]:
         """Return C({option: {value, source}}), as records keep it."""
         written: t.Dict[str, Json] = {option: {"value": self.value_of(option), "source": source} for option, source in self.sources.items()}

@@ -334,7 +334,7 @@ def terms_of(order: StartOrder) -> ForcingTerms:
     """Return what forcing this move may use."""
     record, policy = order.record, read_given_policy(order.record.policy)
     return ForcingTerms(
-        post_copy=policy.post_copy and record.before.state != domain_states.PAUSED,
+        post_copy=policy.post_copy and not policy.auto_converge and record.before.state != domain_states.PAUSED,
         capped=bool(record.connection and record.connection.bandwidth_mib),
         suspend_seconds=policy.force_suspend_seconds,
         pause_max_seconds=policy.force_pause_max_seconds,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_task_features
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
@@ -48,7 +49,7 @@ class DrainOptions:
 
     @classmethod
     def from_values(cls, parallel: Json = 4, n_plus_one: Json = False, options: Json = None) -> DrainOptions:
-        """Return the options. Raises L(InvalidArgument) for an invalid value."""
+        """Return the options. Raises L(InvalidArgument) for an invalid value, L(Conflict) for moves with both auto-converge and post-copy."""
         if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
             raise InvalidArgument(f"parallel is {short_text(parallel)}.", "Give the number of simultaneous moves of one source, 1 or more.")
         if not isinstance(n_plus_one, bool):
@@ -96,6 +97,7 @@ def _validate_moves(moves: JsonObject) -> JsonObject:
     for name, lowest in _LOWEST_VALUES.items():
         if checked.get(name) is not None and checked[name] < lowest:
             raise InvalidArgument(f"The option {name} of the moves is {checked[name]}.", f"Give MiB/s, a whole number from {lowest}.")
+    check_task_features(checked)
     return checked
 
 

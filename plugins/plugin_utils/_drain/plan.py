@@ -175,7 +175,7 @@ def _slow_warnings(expected: Prediction, policy: GivenPolicy) -> list[str]:
         return []
     allowed = policy.features
     what = "According to its measured dirty rate, it writes memory too fast to finish within its limits on this link"
-    return [f"{what}: it depends on {allowed[0]}." if allowed else f"{what}: allow post_copy or auto_converge, or a longer pause."]
+    return [f"{what}: it depends on {' or '.join(allowed)}." if allowed else f"{what}: allow post_copy or auto_converge, or a longer pause."]
 
 
 def _reason_chosen(placement: Placement, chosen: Verdict) -> str:

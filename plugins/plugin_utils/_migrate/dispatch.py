@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags, migration_parameters
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import migration_flags, migration_parameters
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
@@ -23,13 +23,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import read_given_policy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, Survey, Watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, Watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import Follower, ShowRecord, find_arrival
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations, check_candidates
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.admission import MoveLimits, limits_between
 
 
@@ -54,16 +54,6 @@ def make_order(context: RunContext, job: MoveJob, adopt: bool) -> StartOrder:
         waits=False,
         aborted_by=(job.decision.aborted_by if isinstance(job.decision, d.Adopt) else None) or ABSENT,
     )
-
-
-def check_hypervisors(context: RunContext, survey: Survey, job: MoveJob, candidates: t.Iterable[str]) -> None:
-    """Raise L(NotSupported) for options that the hypervisors of the source and one of the candidates do not have."""
-    options, policy = job.request.options, job.request.policy
-    flags = migration_flags(options, True, policy.auto_converge, policy.post_copy)
-    for host in candidates:
-        there = survey.destinations[job.request.uris[host]]
-        versions = {context.source.name: survey.source.versions or {}, host: there.versions or {}}
-        check_versions(options, flags, versions)
 
 
 def _destination_uri(context: RunContext, record: MoveRecord) -> str:
@@ -137,7 +127,7 @@ class Dispatcher:
         if isinstance(decision, d.AlreadyThere):
             job.record = find_arrival(context, view.survey, job, decision)
         elif isinstance(decision, d.Start):
-            check_hypervisors(context, view.survey, job, decision.candidates)
+            check_candidates(view, job.request, decision.candidates)
             job.mirror = RecordMirror(context.ledger, reservations.reserve_destination(job, decision), owner=True)
             job.order = make_order(context, job, adopt=False)
         elif isinstance(decision, d.AdoptForeign):

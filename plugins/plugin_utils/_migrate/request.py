@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MAX_BANDWIDTH_MIB, MoveOptions, check_options
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import SOURCE_DOMAIN, check_features, vetoed_features
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_task_features, vetoed_features
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_migrate_uri, check_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import (
     DEFAULTS,
-    FEATURES,
     NO_COPY,
+    SOURCE_DOMAIN,
     TRAITS,
     GivenPolicy,
     PolicyScalar,
@@ -132,7 +132,7 @@ class MoveTaskOptions(OneMoveOptions, total=False):
 
 
 def read_requests(args: MoveTaskOptions, settings: Settings, source: str) -> list[MoveRequest]:
-    """Return one request for each move of a task. Raises L(InvalidArgument) or L(NotSupported); no host was queried yet.
+    """Return one request for each move of a task. Raises L(InvalidArgument), L(NotSupported) or L(Conflict); no host was queried yet.
 
     :arg args: the validated options of C(live_migrate).
     :arg source: inventory name of the host that the task runs on.
@@ -176,10 +176,12 @@ def _read_request(args: OneMoveOptions, settings: Settings, source: str) -> Move
         copy_storage_overwrite=tuple(args.get("copy_storage_overwrite") or ()),
     )
     check_options(options)
+    given = _read_policy(args)
+    check_task_features(given)
     destination, uris = read_destinations(args, settings, source)
     if args.get("force") and destination is None:
         raise InvalidArgument("force is true, but no destination is given.", "Name the host to force. Nothing was moved.")
-    migrate_uri, given = args.get("migrate_uri"), _read_policy(args)
+    migrate_uri = args.get("migrate_uri")
     return MoveRequest(
         name=args.get("name"),
         uuid=canonical_uuid(args.get("uuid")),
@@ -187,7 +189,7 @@ def _read_request(args: OneMoveOptions, settings: Settings, source: str) -> Move
         uris=uris,
         migrate_uri=check_migrate_uri(migrate_uri) if migrate_uri else None,
         options=options,
-        policy=_initial_policy(given, settings.policy(source), bool(args.get("override_policy"))),
+        policy=merge_policy(given, settings.policy(source), override=bool(args.get("override_policy"))),
         link_mib=_check_link_mib(args.get("link_mib")),
         given=given,
         override=bool(args.get("override_policy")),
@@ -200,12 +202,6 @@ def _read_policy(args: OneMoveOptions) -> dict[str, PolicyScalar]:
     """Return the options of the policy that the task gives."""
     given = t.cast("t.Mapping[str, PolicyScalar]", args)
     return {name: given[name] for name in DEFAULTS if given.get(name) is not None}
-
-
-def _initial_policy(given: JsonObject, host: JsonObject, override: bool) -> GivenPolicy:
-    """Return the policy before the domain is surveyed. A veto of the domain may still switch off one of two features, unless the task itself enables both."""
-    check_features(merge_policy({feature: given.get(feature) for feature in FEATURES}, {}))
-    return merge_policy(given, host, override=override)
 
 
 def read_destinations(args: DestinationOptions, settings: Settings, source: str) -> tuple[str | None, dict[str, str]]:
@@ -271,7 +267,7 @@ _FEATURES_BY_TRAIT = {trait: feature for feature, trait in TRAITS.items()}
 
 def check_source_traits(request: MoveRequest, facts: HostFacts, source: str) -> list[str]:
     """Return a warning for each required trait that is unverified on the source. Raises L(NotSupported), with the reason, for one that it lacks."""
-    required = required_traits(request.policy.features)
+    required = required_traits(request.policy.required_features)
     missing = facts.missing_traits or {}
     lacking = [f"it needs {trait} ({_FEATURES_BY_TRAIT[trait]}). {missing[trait]}" for trait in required if trait in missing]
     if lacking:

@@ -11,11 +11,14 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import prefer_feature
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import DomainInfo
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, KvmfleetError, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, KvmfleetError, NotSupported, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import SOURCE_HOST, SOURCE_TASK, TRAITS, GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
@@ -33,6 +36,42 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verd
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import add_scheduling
 
 _NO_HOST = HostRef(None, None, None)
+
+
+def choose_policy(view: FleetView, request: MoveRequest, host: str) -> GivenPolicy:
+    """Return the policy of a move to that host. Post-copy that is only a default of the source gives way to what the task requests.
+
+    If both features are only defaults, post-copy is used where both hosts are known to support it, else auto-converge.
+    """
+    policy = request.policy
+    if not policy.post_copy or policy.source_of("post_copy") != SOURCE_HOST:
+        return policy
+    is_combinable = _can_combine_post_copy(view, request, host)
+    if policy.has_preference:
+        hosts = (view.source_facts(), view.candidate_facts(host, request.uris[host]))
+        return prefer_feature(policy, is_combinable and all(TRAITS["post_copy"] in (facts.traits or ()) for facts in hosts))
+    return policy if is_combinable else replace(policy, post_copy=False, sources={**policy.sources, "post_copy": SOURCE_TASK})
+
+
+def _can_combine_post_copy(view: FleetView, request: MoveRequest, host: str) -> bool:
+    """Whether these two hosts can combine post-copy with the other options of the task."""
+    try:
+        _check_hypervisors(view, request, host, post_copy=True)
+    except NotSupported:
+        return False
+    return True
+
+
+def check_candidates(view: FleetView, request: MoveRequest, candidates: Iterable[str]) -> None:
+    """Raise L(NotSupported) for options that the hypervisors of the source and one of the candidates do not have."""
+    for host in candidates:
+        _check_hypervisors(view, request, host, choose_policy(view, request, host).post_copy)
+
+
+def _check_hypervisors(view: FleetView, request: MoveRequest, host: str, post_copy: bool) -> None:
+    survey = view.survey
+    versions = {view.source: survey.source.versions or {}, host: survey.destinations[request.uris[host]].versions or {}}
+    check_versions(request.options, migration_flags(request.options, True, False, post_copy), versions)
 
 
 @dataclass(frozen=True)
@@ -74,6 +113,10 @@ class CandidateJudge:
             unsafe=self.request.options.unsafe,
             source_id=subject.source_ref.host_id,
         )
+
+    def choose_policy(self, host: str) -> GivenPolicy:
+        """Return the policy of a move to that host."""
+        return choose_policy(self.view, self.request, host)
 
     def candidate_facts(self, host: str) -> HostFacts:
         """Return the facts of a candidate that answered."""
@@ -180,7 +223,7 @@ class Reservations:
             domain=DomainRef(info.uuid, info.name),
             source=self._host_ref(self.context.source.name, self.view.source_facts()),
             destination=self._host_ref(host, judge.candidate_facts(host)),
-            policy=request.policy.as_json(),
+            policy=judge.choose_policy(host).as_json(),
             by=self.context.by,
             request=judge.build_request(host).as_json(),
             forced=FORCED_MIGRATE if request.force else None,
@@ -192,7 +235,8 @@ class Reservations:
         """Write the reservation of the host that passed, which may differ from the one in the opened record."""
         host = verdict.host
         connection = replace(stored.record.connection or Connection(), destination_uri=job.request.uris[host])
-        record = replace(stored.record, destination=self._host_ref(host, judge.candidate_facts(host)), connection=connection)
+        destination = self._host_ref(host, judge.candidate_facts(host))
+        record = replace(stored.record, destination=destination, connection=connection, policy=judge.choose_policy(host).as_json())
         record = add_copies(record, job.request, job.domain, host).advance(s.SCHEDULED, self.context.by, _history_text(job, verdict))
         return self.context.ledger.update_record(stored, record)
 

@@ -31,7 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembe
     write_restored,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.dispatch import Dispatcher, check_hypervisors
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.dispatch import Dispatcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ShowRecord, conclude_job, find_arrival, needs_new_move
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
@@ -41,7 +41,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reques
     check_source_traits,
     check_unique,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations, check_candidates
 
 
 def survey_moves(context: RunContext, requests: t.Sequence[MoveRequest]) -> tuple[FleetView, list[MoveJob]]:
@@ -150,7 +150,7 @@ class MoveRun:
     def _predict_one(self, view: FleetView, job: MoveJob, reservations: Reservations) -> None:
         context, decision = self._context, job.decision
         if isinstance(decision, d.Start):
-            check_hypervisors(context, view.survey, job, decision.candidates)
+            check_candidates(view, job.request, decision.candidates)
             job.record = reservations.predict_record(job, decision)
             job.moved = True
         elif isinstance(decision, d.Conclude):

@@ -11,11 +11,9 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import (
-    SOURCE_DOMAIN,
-    SOURCE_HOST,
-    SOURCE_PROFILE,
     check_features,
-    describe_features,
+    describe_source,
+    has_conflict,
     merge_layers,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, SignedInt, decode, encode
@@ -26,11 +24,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
     PROFILE,
     PROFILE_FIELDS,
     SOURCE_DEFAULT,
+    SOURCE_DOMAIN,
+    SOURCE_HOST,
+    SOURCE_PROFILE,
     SOURCE_TASK,
     GivenPolicy,
     check_field,
     check_fields,
-    has_both_features,
     required_traits,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import OwnPolicy
@@ -79,10 +79,9 @@ class EffectivePolicy:
     @property
     def warning(self) -> str | None:
         """A sentence for a policy with which no move would start; empty for a valid one."""
-        if not has_both_features(self.moves.features):
+        if not has_conflict(self.moves):
             return None
-        sources = describe_features(self.moves)
-        return f"auto_converge and post_copy are both on ({sources}): a move is refused unless its task switches one of them off."
+        return f"auto_converge and post_copy are both on in {describe_source(self.moves)}: a move is refused unless its task decides between them."
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,8 @@ def read_scheduling(owner: PolicyOwner, settings: Settings) -> Scheduling:
 def read_move_policy(owner: PolicyOwner, settings: Settings, task: JsonObject, override: bool = False) -> EffectivePolicy:
     """Return the policy of a move of the domain.
 
-    Raises L(InvalidArgument) if the policy of the domain, its profile or an option is wrong, and L(Conflict) if both features would be on.
+    Raises L(InvalidArgument) if the policy of the domain, its profile or an option is wrong, and L(Conflict) if the task, the domain or its profile switches
+    on both features.
 
     :arg task: the options of C(live_migrate).
     :arg override: whether the task overrules a veto of the domain.
@@ -169,11 +169,11 @@ def read_move_policy(owner: PolicyOwner, settings: Settings, task: JsonObject, o
 
 def build_needs(domain: DomainFacts, scheduling: Scheduling, moves: t.Optional[GivenPolicy] = None) -> JsonObject:
     """Return a domain's request with the rest of its effective policy, and the traits that the policy of its moves needs."""
-    traits: JsonObject = {} if moves is None else {"traits": required_traits(moves.features)}
+    traits: JsonObject = {} if moves is None else {"traits": required_traits(moves.required_features)}
     return {**(domain.request or {}), **encode(scheduling), **traits}
 
 
 def add_scheduling(needs: DomainRequest, scheduling: Scheduling, moves: GivenPolicy) -> DomainRequest:
     """Return a request with the rest of the domain's effective policy, and the traits that the policy of its moves needs."""
-    traits = tuple(required_traits(moves.features))
+    traits = tuple(required_traits(moves.required_features))
     return replace(needs, traits=traits, priority=scheduling.priority, drain=scheduling.drain, group=scheduling.group, labels=scheduling.labels)

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator, by_hand, told, written
+from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator, by_hand, extra, told, written
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Make = t.Callable[..., str]
@@ -63,12 +63,75 @@ def test_override_policy_is_recorded(operator: Operator, web: str) -> None:
     assert "is ignored" not in told(done)
 
 
+AUTO_CONVERGE_BY_DEFAULT = {"kvmfleet_migration_policy": {"auto_converge": True}}
+BOTH_BY_DEFAULT = {"kvmfleet_migration_policy": {"auto_converge": True, "post_copy": True}}
+
+
 @pytest.mark.long
-def test_post_copy_and_auto_converge_from_two_sources_are_a_conflict(lab: Lab, operator: Operator, web: str) -> None:
-    operator.policy(web, post_copy=True)
-    done = operator.move_with(web, {"kvmfleet_migration_policy": {"auto_converge": True}})
+def test_a_default_of_the_host_gives_way_to_what_the_domain_asks_for(lab: Lab, operator: Operator, web: str) -> None:
+    assert operator.policy(web, variables=AUTO_CONVERGE_BY_DEFAULT, post_copy=True).result["effective"]["auto_converge"] == {"value": False, "source": "domain"}
+    done = operator.move_with(web, AUTO_CONVERGE_BY_DEFAULT)
+    assert done.ended() == ("completed", None)
+    assert done.record["policy"]["post_copy"] == {"value": True, "source": "domain"}
+    assert done.record["policy"]["auto_converge"] == {"value": False, "source": "domain"}
+    assert "POSTCOPY" in done.record["connection"]["flags"]
+    assert "AUTO_CONVERGE" not in done.record["connection"]["flags"]
+    assert lab.places(web) == {2: "running"}
+
+
+@pytest.mark.long
+def test_a_task_decides_between_what_domain_and_host_ask_for(operator: Operator, web: str) -> None:
+    operator.policy(web, auto_converge=True)
+    done = operator.move_with(web, BOTH_BY_DEFAULT, post_copy=True)
+    assert done.record["policy"]["post_copy"] == {"value": True, "source": "task"}
+    assert done.record["policy"]["auto_converge"] == {"value": False, "source": "task"}
+
+
+def test_both_features_in_one_task_are_a_conflict(lab: Lab, operator: Operator, web: str) -> None:
+    done = operator.move(web, post_copy=True, auto_converge=True)
     assert done.refused() == "conflict"
-    assert "auto_converge from host and post_copy from domain" in done.msg
+    assert "both on in the task" in done.msg
+    assert operator.records() == []
+    assert lab.places(web) == {1: "running"}
+
+
+@pytest.mark.long
+def test_a_domain_that_got_both_features_by_hand_is_moved_once_the_task_decides(lab: Lab, operator: Operator, web: str) -> None:
+    by_hand(lab, web, "<post_copy>yes</post_copy><auto_converge>On</auto_converge>", "--live", "--config")
+    done = operator.move(web)
+    assert done.refused() == "conflict"
+    assert "both on in the domain's own policy" in done.msg
+    assert operator.records() == []
+    assert operator.move(web, auto_converge=True).record["policy"]["post_copy"] == {"value": False, "source": "task"}
+
+
+@pytest.mark.long
+def test_both_features_as_defaults_of_the_host_are_a_preference_for_post_copy(operator: Operator, web: str) -> None:
+    """The task has the facts of both hosts, as that of a drain has."""
+    (done,) = operator.play(1, [("live_migrate", {"name": web, "destination": operator.lab.host(2)})], *extra(BOTH_BY_DEFAULT), facts=True)
+    (record,) = done["migrations"]
+    assert record["status"] == "completed"
+    assert (record["policy"]["post_copy"], record["policy"]["auto_converge"]) == ({"value": True, "source": "host"}, {"value": False, "source": "host"})
+    assert "POSTCOPY" in record["connection"]["flags"]
+
+
+@pytest.mark.long
+def test_the_forced_pause_and_the_timeout_by_size_are_recorded_with_their_sources(operator: Operator, web: str) -> None:
+    variables = {
+        "kvmfleet_migration_policy": {"timeout_seconds_per_gib": 90, "force_pause_max_seconds": 44},
+        "kvmfleet_profiles": {"gentle": {"force_pause_max_seconds": 4}},
+    }
+    shown = operator.policy(web, variables=variables, profile="gentle").result["effective"]
+    assert shown["force_pause_max_seconds"] == {"value": 4, "source": "profile"}
+    policy = operator.move_with(web, variables).record["policy"]
+    assert policy["force_pause_max_seconds"] == {"value": 4, "source": "profile"}
+    assert policy["timeout_seconds_per_gib"] == {"value": 90, "source": "host"}
+    assert policy["timeout_seconds"] == {"value": None, "source": "default"}
+
+
+@pytest.mark.parametrize("wrong", [{"timeout_seconds_per_gib": 0}, {"timeout_seconds_per_gib": "800"}, {"force_pause_max_seconds": 0}])
+def test_invalid_defaults_of_the_host_move_nothing(lab: Lab, operator: Operator, web: str, wrong: dict[str, t.Any]) -> None:
+    assert operator.move_with(web, {"kvmfleet_migration_policy": wrong}).refused() == "invalid_argument"
     assert operator.records() == []
     assert lab.places(web) == {1: "running"}
 

@@ -15,7 +15,13 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 
 Make = t.Callable[..., str]
 
-PROFILES = {"kvmfleet_profiles": {"database": {"post_copy": False, "priority": 100}, "batch": {"auto_converge": True}}}
+PROFILES = {
+    "kvmfleet_profiles": {
+        "database": {"post_copy": False, "priority": 100},
+        "batch": {"auto_converge": True},
+        "both": {"auto_converge": True, "post_copy": True},
+    }
+}
 
 
 def test_a_policy_is_set_read_and_removed_idempotently(lab: Lab, operator: Operator, web: str) -> None:
@@ -58,11 +64,13 @@ def test_the_policy_of_a_transient_or_inactive_domain_is_written_to_its_definiti
     ("fields", "code", "named"),
     [
         ({"post_copy": True, "auto_converge": True}, "conflict", "both"),
-        ({"profile": "gold"}, "invalid_argument", "batch, database"),
+        ({"profile": "gold"}, "invalid_argument", "batch, both, database"),
         pytest.param({"profile": "database", "post_copy": True}, "conflict", "post_copy", marks=pytest.mark.long),
         pytest.param({"profile": "batch", "post_copy": True}, "conflict", "both", marks=pytest.mark.long),
         pytest.param({"timeout_seconds": -1}, "invalid_argument", "timeout_seconds is -1", marks=pytest.mark.long),
         pytest.param({"downtime_ms": 0}, "invalid_argument", "downtime_ms is 0", marks=pytest.mark.long),
+        pytest.param({"force_pause_max_seconds": 0}, "invalid_argument", "force_pause_max_seconds is 0", marks=pytest.mark.long),
+        pytest.param({"profile": "both"}, "conflict", "both", marks=pytest.mark.long),
         pytest.param({"priority": 5000}, "invalid_argument", "priority", marks=pytest.mark.long),
         pytest.param({"group": {"name": "a", "policy": "affinity", "max_per_host": 2}}, "invalid_argument", "max_per_host", marks=pytest.mark.long),
         pytest.param({"labels": [""]}, "invalid_argument", "label", marks=pytest.mark.long),

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator, set_qemu_user, told
+from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import Operator, extra, set_qemu_user, told
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 SETTING = pathlib.Path("/proc/sys/vm/unprivileged_userfaultfd")
@@ -77,6 +77,20 @@ def test_a_destination_without_facts_is_a_warning_and_qemu_refuses_post_copy(lab
     assert done.code != 0
     assert done.record["status"] == "failed"
     assert lab.places(web) == {1: "running"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("unable", [1, 2])
+def test_two_defaults_of_the_host_mean_auto_converge_where_one_host_cannot_do_post_copy(
+    lab: Lab, operator: Operator, web: str, without_root: AsUser, unable: int
+) -> None:
+    without_root(unable)
+    both = {"kvmfleet_migration_policy": {"auto_converge": True, "post_copy": True}}
+    (done,) = operator.play(1, [("live_migrate", {"name": web, "destination": lab.host(2)})], *extra(both), facts=True)
+    (record,) = done["migrations"]
+    assert record["status"] == "completed", done
+    assert (record["policy"]["post_copy"], record["policy"]["auto_converge"]) == ({"value": False, "source": "host"}, {"value": True, "source": "host"})
+    assert lab.places(web) == {2: "running"}
 
 
 def test_facts_of_the_destination_in_this_run_prevent_the_warning(lab: Lab, operator: Operator, web: str) -> None:

@@ -12,10 +12,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.poli
     Layer,
     check_features,
     check_profile,
-    describe_features,
+    check_task_features,
+    has_conflict,
     merge_layers,
+    prefer_feature,
     resolve_policy,
     vetoed_features,
+    why_no_post_copy,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import (
@@ -23,10 +26,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
     GivenPolicy,
     features_in,
     given_policy,
-    has_both_features,
     read_given_policy,
     required_traits,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import OwnPolicy, parse_policy
 
 
 def entry_of(policy: GivenPolicy, option: str) -> t.Tuple[t.Any, str]:
@@ -157,24 +160,96 @@ def test_override_policy_without_a_value_of_the_task_keeps_the_veto() -> None:
     assert entry_of(policy, "post_copy") == (False, "domain")
 
 
-@pytest.mark.parametrize("first", ["task", "domain", "profile", "host"])
-@pytest.mark.parametrize("second", ["task", "domain", "profile", "host"])
-def test_auto_converge_with_post_copy_conflicts_from_any_sources(first: str, second: str) -> None:
-    values: t.Dict[str, t.Dict[str, bool]] = {name: {} for name in ("task", "domain", "profile", "host")}
-    values[first]["auto_converge"] = True
-    values[second]["post_copy"] = True
-    policy = merge_layers(list(values.items()))
-    assert has_both_features(policy.features)
-    with pytest.raises(Conflict, match=f"auto_converge from {first} and post_copy from {second}"):
+LAYERS = ("task", "domain", "profile", "host")
+
+
+def layers_of(**values: t.Dict[str, bool]) -> t.List[Layer]:
+    return [(name, dict(values.get(name, {}))) for name in LAYERS]
+
+
+@pytest.mark.parametrize(("first", "second"), [(a, b) for a in LAYERS for b in LAYERS if a != b])
+def test_of_two_features_from_two_layers_the_more_specific_one_counts(first: str, second: str) -> None:
+    policy = check_features(merge_layers(layers_of(**{first: {"auto_converge": True}, second: {"post_copy": True}})))
+    winner = min(first, second, key=LAYERS.index)
+    assert entry_of(policy, "auto_converge") == (winner == first, winner)
+    assert entry_of(policy, "post_copy") == (winner == second, winner)
+    assert (policy.has_preference, policy.required_features) == (False, policy.features)
+
+
+@pytest.mark.parametrize(("layer", "where"), [("task", "the task"), ("domain", "the domain's own policy"), ("profile", "the profile of the domain")])
+def test_both_features_in_one_layer_are_a_conflict_unless_a_more_specific_one_decides(layer: str, where: str) -> None:
+    both = {"auto_converge": True, "post_copy": True}
+    policy = merge_layers(layers_of(**{layer: both}, host={"post_copy": True}))
+    assert has_conflict(policy)
+    with pytest.raises(Conflict, match=f"are both on in {where}"):
         check_features(policy)
+    if layer != "task":
+        assert check_features(merge_layers(layers_of(**{layer: both}, task={"post_copy": True}))).features == ["post_copy"]
+        assert check_features(merge_layers(layers_of(**{layer: both}, task={"post_copy": False}))).features == ["auto_converge"]
 
 
-def test_a_veto_is_applied_before_the_conflict_check() -> None:
-    policy = check_features(merge_layers([("task", {"auto_converge": True, "post_copy": True}), ("domain", {"post_copy": False})]))
-    assert (policy.auto_converge, policy.post_copy) == (True, False)
-    assert describe_features(policy) == "auto_converge from task and post_copy from domain"
-    other = check_features(merge_layers([("task", {"post_copy": True}), ("domain", {"auto_converge": False}), ("host", {"auto_converge": True})]))
-    assert (other.auto_converge, other.post_copy) == (False, True)
+def test_both_features_as_defaults_of_the_host_are_a_preference() -> None:
+    policy = check_features(merge_layers(layers_of(host={"auto_converge": True, "post_copy": True})))
+    assert (policy.has_preference, policy.required_features) == (True, [])
+    for can_post_copy in (True, False):
+        chosen = prefer_feature(policy, can_post_copy)
+        assert entry_of(chosen, "post_copy") == (can_post_copy, "host")
+        assert entry_of(chosen, "auto_converge") == (not can_post_copy, "host")
+        assert not chosen.has_preference
+
+
+@pytest.mark.parametrize("layer", ["task", "domain", "profile"])
+@pytest.mark.parametrize("feature", ["auto_converge", "post_copy"])
+@pytest.mark.parametrize("value", [True, False])
+def test_defaults_of_the_host_never_block_what_a_more_specific_layer_decides(layer: str, feature: str, value: bool) -> None:
+    other = "post_copy" if feature == "auto_converge" else "auto_converge"
+    policy = check_features(merge_layers(layers_of(**{layer: {feature: value}}, host={"auto_converge": True, "post_copy": True})))
+    assert entry_of(policy, feature) == (value, layer)
+    assert entry_of(policy, other) == ((False, layer) if value else (True, "host"))
+    assert prefer_feature(policy, can_post_copy=True) == policy
+
+
+def test_a_veto_is_applied_before_the_layers_are_compared() -> None:
+    policy = merge_layers(layers_of(task={"post_copy": True}, domain={"post_copy": False}, host={"auto_converge": True}))
+    assert (entry_of(policy, "post_copy"), entry_of(policy, "auto_converge")) == ((False, "domain"), (True, "host"))
+    policy = check_features(merge_layers(layers_of(task={"post_copy": True}, domain={"auto_converge": False}, host={"auto_converge": True})))
+    assert (entry_of(policy, "post_copy"), entry_of(policy, "auto_converge")) == ((True, "task"), (False, "domain"))
+
+
+def test_an_overridden_veto_takes_the_other_feature_of_the_domain_with_it() -> None:
+    policy = merge_layers(layers_of(task={"post_copy": True}, domain={"post_copy": False, "auto_converge": True}), override=True)
+    assert (entry_of(policy, "post_copy"), entry_of(policy, "auto_converge")) == ((True, "task"), (False, "task"))
+
+
+def test_a_task_with_both_features_is_refused() -> None:
+    with pytest.raises(Conflict, match="both on in the task"):
+        check_task_features({"auto_converge": True, "post_copy": True})
+    check_task_features({"auto_converge": True, "post_copy": False})
+    check_task_features({})
+
+
+@pytest.mark.parametrize(
+    ("xml", "why"),
+    [
+        ("", ""),
+        ("<policy><post_copy>true</post_copy></policy>", ""),
+        ("<policy><auto_converge>false</auto_converge><priority>many</priority></policy>", ""),
+        ("<policy><post_copy>false</post_copy></policy>", "its policy forbids post-copy"),
+        ("<policy><post_copy>No</post_copy></policy>", "its policy forbids post-copy"),
+        ("<policy><auto_converge>on</auto_converge></policy>", "its policy requests auto-converge"),
+        ("<policy><profile>db</profile></policy>", "its profile 'db' is defined in the inventory, which this host cannot read"),
+        ("<policy><post_copy>maybe</post_copy></policy>", r"its policy cannot be read (post_copy)"),
+        ("<policy><auto_converge/></policy>", r"its policy cannot be read (auto_converge)"),
+        ("<policy><profile>a</profile><profile>b</profile></policy>", r"its policy cannot be read (profile)"),
+        ("<policy><post_copy>true</post_copy>", r"its policy cannot be read (policy)"),
+    ],
+)
+def test_what_forbids_post_copy_or_cannot_be_read_on_the_host(xml: str, why: str) -> None:
+    assert why_no_post_copy(parse_policy(xml)) == why
+
+
+def test_a_policy_without_elements_forbids_nothing() -> None:
+    assert why_no_post_copy(OwnPolicy()) == ""
 
 
 @pytest.mark.parametrize("feature", ["auto_converge", "post_copy"])
@@ -228,6 +303,15 @@ def test_the_timeout_is_resolved_for_the_size_of_the_guest() -> None:
     assert (policy.timeout_seconds, policy.full_downtime_from_seconds, policy.is_stepped, policy.is_forced_on_timeout) == (12800, 6400, False, False)
     assert resolve_policy(GivenPolicy(timeout_given=0), 16).timeout_seconds == 0
     assert resolve_policy(GivenPolicy(timeout_given=60, on_timeout="force_complete"), 16).is_forced_on_timeout
+
+
+def test_the_timeout_by_size_can_be_set_by_the_host_and_is_recorded() -> None:
+    policy = merge_layers(layers_of(host={"timeout_seconds_per_gib": 50, "downtime_strategy": "stepped"}))  # type: ignore[dict-item]
+    assert policy.as_json()["timeout_seconds_per_gib"] == {"value": 50, "source": "host"}
+    resolved = resolve_policy(read_given_policy(policy.as_json()), 16)
+    assert (resolved.timeout_seconds, resolved.full_downtime_from_seconds, resolved.ramp[-1]) == (800, 400, (400.0, 500))
+    assert resolve_policy(merge_layers(layers_of()), 1000).timeout_seconds == 604800
+    assert resolve_policy(merge_layers([("task", {"timeout_seconds": 0}), ("host", {"timeout_seconds_per_gib": 50})]), 16).timeout_seconds == 0
 
 
 def test_a_stepped_ramp_takes_at_most_half_of_a_given_or_computed_timeout() -> None:

@@ -73,7 +73,7 @@ def test_the_higher_priority_moves_first() -> None:
     [
         (f.domain("a", policy={"profile": "gone"}), "There is no profile 'gone'"),
         (f.domain("a", policy_problems={"priority": "It is no number."}), "<priority>: It is no number."),
-        (f.domain("a", policy={"auto_converge": True, "post_copy": True}), "auto_converge and post_copy would both be on"),
+        (f.domain("a", policy={"auto_converge": True, "post_copy": True}), "auto_converge and post_copy are both on in the domain's own policy"),
         (f.domain("a", state="paused", reason="user", drain="shutdown"), "only a running domain can be shut down"),
         (f.domain("a", disks=[f.disk("vda"), f.disk("vdb", shared=False)]), "storage of kvm1 alone (disk vdb)"),
     ],

@@ -97,12 +97,53 @@ def test_a_task_with_auto_converge_and_post_copy_is_a_conflict() -> None:
         request(settings(), auto_converge=True, post_copy=True)
 
 
-def test_a_veto_of_the_domain_resolves_a_conflict_of_task_and_host() -> None:
-    known = settings(kvmfleet_migration_policy={"auto_converge": True})
-    with pytest.raises(Conflict):
-        resolved("", known, post_copy=True)
-    policy, dummy = resolved("<policy><auto_converge>false</auto_converge></policy>", known, post_copy=True)
-    assert policy.post_copy is True
+def test_a_move_and_its_task_with_one_feature_each_are_a_conflict() -> None:
+    args = {**{option: spec.get("default") for option, spec in live_migrate_spec().items()}, "post_copy": True}
+    with pytest.raises(Conflict, match="both on in the task"):
+        read_requests({**args, "moves": [{"name": "web1", "auto_converge": True}]}, settings(), "kvm1")  # type: ignore[typeddict-item]
+    (made,) = read_requests({**args, "moves": [{"name": "web1", "auto_converge": True, "post_copy": False}]}, settings(), "kvm1")  # type: ignore[typeddict-item]
+    assert made.policy.features == ["auto_converge"]
+
+
+@pytest.mark.parametrize(
+    ("xml", "options", "expected", "sources"),
+    [
+        ("", {"post_copy": True}, ["post_copy"], ("task", "task")),
+        ("<policy><post_copy>true</post_copy></policy>", {}, ["post_copy"], ("domain", "domain")),
+        ("<policy><profile>gold</profile></policy>", {}, ["post_copy"], ("profile", "profile")),
+        ("<policy><post_copy>true</post_copy></policy>", {"auto_converge": True}, ["auto_converge"], ("task", "task")),
+        ("<policy><auto_converge>false</auto_converge></policy>", {"post_copy": True}, ["post_copy"], ("domain", "task")),
+        ("", {}, ["auto_converge"], ("host", "default")),
+    ],
+)
+def test_a_default_of_the_host_gives_way(xml: str, options: Facts, expected: list[str], sources: tuple[str, str]) -> None:
+    known = settings(kvmfleet_migration_policy={"auto_converge": True}, kvmfleet_profiles={"gold": {"post_copy": True}})
+    policy, warnings = resolved(xml, known, **options)
+    assert (policy.features, warnings) == (expected, [])
+    assert (policy.source_of("auto_converge"), policy.source_of("post_copy")) == sources
+
+
+@pytest.mark.parametrize(
+    ("xml", "where"),
+    [
+        ("<policy><post_copy>true</post_copy><auto_converge>true</auto_converge></policy>", "the domain's own policy"),
+        ("<policy><profile>both</profile></policy>", "the profile of the domain"),
+    ],
+)
+def test_a_domain_with_both_features_is_not_moved_unless_the_task_decides(xml: str, where: str) -> None:
+    known = settings(kvmfleet_profiles={"both": {"post_copy": True, "auto_converge": True}})
+    with pytest.raises(Conflict, match=where):
+        resolved(xml, known)
+    assert resolved(xml, known, post_copy=True)[0].features == ["post_copy"]
+
+
+def test_a_preference_of_the_host_requires_no_trait_of_the_source() -> None:
+    both = settings(kvmfleet_migration_policy={"post_copy": True, "auto_converge": True})
+    made, dummy = applied("", both)
+    assert check_source_traits(made, UNABLE, "kvm1") == []
+    made, dummy = applied("", both, post_copy=True)
+    with pytest.raises(NotSupported):
+        check_source_traits(made, UNABLE, "kvm1")
 
 
 def with_post_copy() -> MoveRequest:

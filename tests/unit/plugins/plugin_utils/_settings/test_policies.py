@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import SignedInt
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE_FIELDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import Scheduling, effective_policy
@@ -24,10 +24,25 @@ def test_every_field_of_the_effective_policy_has_value_and_source() -> None:
     assert policy["group"] == {"value": None, "source": "default"}
 
 
-def test_auto_converge_with_post_copy_from_two_sources_is_a_warning() -> None:
-    policy = effective_policy({"post_copy": True}, {}, {"auto_converge": True})
-    assert "auto_converge from host and post_copy from domain" in str(policy.warning)
-    assert effective_policy({}, {}, {}).warning is None
+def test_only_a_domain_or_a_profile_with_both_features_gives_a_warning() -> None:
+    both: JsonObject = {"post_copy": True, "auto_converge": True}
+    assert "are both on in the domain's own policy" in str(effective_policy(both, {}, {}).warning)
+    assert "are both on in the profile of the domain" in str(effective_policy({}, both, {}).warning)
+    for policy in (effective_policy({"post_copy": True}, {}, both), effective_policy({}, {}, both), effective_policy({}, {}, {})):
+        assert policy.warning is None
+
+
+def test_the_effective_policy_shows_which_source_switches_the_other_feature_off() -> None:
+    policy = effective_policy({}, {"post_copy": True, "force_pause_max_seconds": 5}, {"auto_converge": True, "timeout_seconds_per_gib": 9}).as_json()
+    assert policy["post_copy"] == {"value": True, "source": "profile"}
+    assert policy["auto_converge"] == {"value": False, "source": "profile"}
+    assert policy["force_pause_max_seconds"] == {"value": 5, "source": "profile"}
+
+
+def test_the_timeout_by_size_is_no_field_of_a_domain_or_profile() -> None:
+    assert "timeout_seconds_per_gib" not in PROFILE_FIELDS
+    with pytest.raises(InvalidArgument, match=r"timeout_seconds_per_gib is 0 \(host\)"):
+        effective_policy({}, {}, {"timeout_seconds_per_gib": 0})
 
 
 def test_an_invalid_default_of_the_host_is_refused() -> None:
