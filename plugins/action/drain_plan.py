@@ -15,6 +15,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, drain_plan_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import OVERRIDE
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import (
     PlanRequest,
@@ -27,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_req
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts, restore_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import pack_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import plan_lines
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
@@ -49,7 +51,7 @@ class ActionModule(FleetAction):
             request = PlanRequest.from_task(task)
         ledger = open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger))
         with self._restore_on_failure(request, ledger, describe_actor(task_vars)):
-            result = self._make_plan(request, settings, ledger, task.publish_as)
+            result = self._make_plan(request, settings, ledger, task.publish_as, self.target_host(task_vars))
         return {**result, "warnings": ledger.problems} if ledger and ledger.problems else result
 
     @contextmanager
@@ -62,10 +64,11 @@ class ActionModule(FleetAction):
             if not is_planned and ledger and not self._task.check_mode:
                 restore_hosts(ledger, request.before, by)
 
-    def _make_plan(self, request: PlanRequest, settings: TaskSettings, ledger: Ledger | None, publish_as: str | None) -> Result:
+    def _make_plan(self, request: PlanRequest, settings: TaskSettings, ledger: Ledger | None, publish_as: str | None, host: str) -> Result:
         request.check_options()
         known = read_inputs(request, settings, ledger)
         plan = request.resolve_plan(known)
+        check_override(ledger, settings, host, plan.options.moves.get(OVERRIDE) is True)
         if not self._task.no_log:
             for line in plan_lines(plan):
                 Display().display(line)

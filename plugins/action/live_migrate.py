@@ -14,6 +14,7 @@ from ansible.utils.display import Display
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, internal_spec, live_migrate_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, ProgressLines, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override, keep_override_decision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import make_result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
@@ -43,7 +44,9 @@ class ActionModule(FleetAction):
         ledger = self.attach_notifier(open_ledger(*location), settings, source.name, location)
         lines = ProgressLines(lambda line: Display().display(f"[{source.name}] {line}"))
         silent = self._task.no_log or options["progress"] == "none"
-        context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars))
+        warnings = [] if self._task.check_mode else keep_override_decision(ledger, settings, source.name, describe_actor(task_vars))
+        check_override(ledger, settings, source.name, any(request.override for request in requests))
+        context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars), warnings=warnings)
         run = MoveRun(context, options["parallel"], (lambda record, waits_for: None) if silent else lines.show_record)
         jobs = run.predict_moves(requests) if self._task.check_mode else run.run_moves(requests)
         result = make_result(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)

@@ -312,6 +312,11 @@ def ledger_copy_spec() -> Spec:
     return {**ledger_spec(), "to": {"type": "str", "required": True}, "force": {"type": "bool", "default": False}}
 
 
+def ledger_settings_spec() -> Spec:
+    """Return the options of C(ledger_settings)."""
+    return {**ledger_spec(), "override_policy_allowed": {"type": "bool"}, "reason": {"type": "str"}}
+
+
 REPORT_FORMATS = ("html", "json", "csv", "markdown", "junit")
 
 

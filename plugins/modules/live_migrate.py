@@ -110,6 +110,8 @@ options:
   override_policy: &override_policy
     description:
       - Use the value of the task even if the domain's own policy, or the profile that it names, forbids auto-converge or post-copy. The record keeps this.
+      - Refused with C(forbidden), before any host is asked, if an administrator has taken it away. This is done with the inventory variable
+        C(kvmfleet_override_policy_allowed), or in the ledger with M(kvmfleet.migration.ledger_settings).
       - The default is V(false).
     type: bool
   post_copy: &post_copy

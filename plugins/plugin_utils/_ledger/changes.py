@@ -22,11 +22,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
-from .documents import Document, DomainEntry, HostEntry, Stored
+from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
 from .rules import (
     DOMAINS,
     HOSTS,
     OPEN,
+    SETTINGS,
     DocumentPath,
     check_change,
     check_host,
@@ -45,7 +46,7 @@ class DocumentWrite(t.NamedTuple):
 
     path: DocumentPath
     version: int
-    content: t.Union[MoveRecord, HostEntry, DomainEntry, JsonObject]
+    content: t.Union[MoveRecord, HostEntry, DomainEntry, LedgerSettings, JsonObject]
 
 
 class Transaction(abc.ABC):
@@ -260,6 +261,17 @@ def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[i
         transaction.commit_unit([DocumentWrite(document_path(HOSTS, key), document.version, new)], [document_path(HOSTS, str(new.host_uuid))])
     else:
         transaction.write_document(DocumentWrite(document_path(HOSTS, key), document.version, new))
+    return document
+
+
+def write_settings(transaction: Transaction, settings: LedgerSettings, version: t.Optional[int]) -> Document:
+    """Write the settings of the ledger. See L(Ledger.put_settings)."""
+    path = document_path(SETTINGS, settings.ledger_id)
+    present = transaction.read_document(path)
+    if (present.version if present else None) != version:
+        raise document_overtaken_error("the settings of the ledger", present.body if present else None)
+    document = Document(encode(settings), (version or 0) + 1)
+    transaction.write_document(DocumentWrite(path, document.version, settings))
     return document
 
 

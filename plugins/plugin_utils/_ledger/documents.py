@@ -177,6 +177,27 @@ class DomainEntry:
         return bool(self.possible_hosts) and all(possible.is_same(host) for possible in self.possible_hosts)
 
 
+@dataclass(frozen=True)
+class LedgerSettings:
+    """What administrators have decided for all tasks that use the ledger.
+
+    :arg ledger_id: the key of the document.
+    :arg override_policy_allowed: whether tasks may use C(override_policy).
+    :arg by: who decided that, at C(at), with C(reason); C(decisions) are all decisions so far.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    ledger_id: str
+    override_policy_allowed: bool
+    schema: t.Union[int, Absent] = ABSENT
+    at: Maybe[str] = ABSENT
+    by: Maybe[str] = ABSENT
+    reason: Maybe[str] = ABSENT
+    decisions: Maybe[t.Tuple[JsonObject, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
 def read_domain(body: JsonObject) -> DomainEntry:
     """Return the domain in a JSON object. Version 0.1.0 reads a key that a possible host lacks as null, and so does this. Raises L(ShapeError)."""
     hosts = body.get("possible_hosts")
@@ -215,6 +236,11 @@ class Document:
     def host(self) -> HostEntry:
         """The host in this document. Raises L(ShapeError) for any other document."""
         return codec.decode(HostEntry, self.body)
+
+    @functools.cached_property
+    def settings(self) -> LedgerSettings:
+        """The settings in this document. Raises L(ShapeError) for any other document."""
+        return codec.decode(LedgerSettings, self.body)
 
     @functools.cached_property
     def domain(self) -> DomainEntry:

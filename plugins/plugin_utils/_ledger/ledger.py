@@ -14,16 +14,16 @@ import typing as t
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 
 from . import changes
 from .changes import DocumentWrite, Transaction
 from .contents import LedgerContents
-from .documents import Document, DomainEntry, HostEntry, Stored
+from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
 from .identity import LedgerIdentity
-from .rules import DOMAINS, HOSTS, check_domain, check_uuid, document_overtaken_error, document_path
+from .rules import DOMAINS, HOSTS, SETTINGS, check_domain, check_uuid, document_overtaken_error, document_path
 from .selection import Selection, make_selection
 
 
@@ -176,6 +176,21 @@ class Ledger(abc.ABC):
         """
         new = check_domain(entry)
         return self._run_change(lambda transaction: _put_domain(transaction, new, version))
+
+    def read_settings(self) -> t.Optional[Document]:
+        """Return the settings of the ledger, or None."""
+        path = document_path(SETTINGS, self.ledger_id)
+        return self._run_reading(lambda transaction: transaction.read_document(path))
+
+    def put_settings(self, settings: LedgerSettings, version: t.Optional[int]) -> Document:
+        """Write the settings as successor of C(version) (None for the first ones). Raises L(Conflict) if that is not the current version."""
+        kept = replace(settings, ledger_id=self.ledger_id, schema=SCHEMA if settings.schema is ABSENT else settings.schema)
+        return self._run_change(lambda transaction: changes.write_settings(transaction, kept, version))
+
+    def has_damaged_settings(self) -> bool:
+        """Whether settings were set aside; those that were written afterwards do not count."""
+        names = self._run_reading(lambda transaction: transaction.aside_names())
+        return any(name.startswith(f"{SETTINGS[0]}-{self.ledger_id}-") for name in names)
 
     def damaged_domains(self) -> list[str]:
         """Return the UUIDs of domains whose document was set aside and not replaced."""

@@ -54,10 +54,12 @@ OPEN = ("migrations", "open")
 CLOSED = ("migrations", "closed")
 DOMAINS = ("domains",)
 HOSTS = ("hosts",)
+# One document, under the ID of the ledger.
+SETTINGS = ("settings",)
 SET_ASIDE = ("set_aside",)
 
-_PATH = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts)/[0-9a-f-]{36}\.json")
-_ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key"}
+_PATH = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts|settings)/[0-9a-f-]{36}\.json")
+_ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key", "settings": "ledger_id"}
 
 
 def document_path(folder: Sequence[str], key: str) -> DocumentPath:
@@ -112,6 +114,8 @@ def _read_content(kind: str, document: Document) -> None:
         _record = document.record
     elif kind == "hosts":
         _host = document.host
+    elif kind == "settings":
+        _settings = document.settings
     elif document.domain.generation is ABSENT:
         raise ShapeError("generation", "there")
 

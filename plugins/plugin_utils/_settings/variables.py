@@ -12,6 +12,7 @@ import typing as t
 import urllib.parse
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
@@ -59,6 +60,7 @@ FLEET_GROUP = "kvmfleet_hosts"
 # Older facts do not show the current state of a host.
 FACTS_MAX_AGE_SECONDS = 60
 FACTS_VARIABLE = "ansible_facts"
+OVERRIDE_VARIABLE = "kvmfleet_override_policy_allowed"
 _HOST_POLICY_FIELDS = (*DEFAULTS, "priority", "drain")
 
 
@@ -150,6 +152,14 @@ class Settings:
             )
         return policy
 
+    def allows_override(self, host: str) -> bool:
+        """Return C(kvmfleet_override_policy_allowed), which is true by default. Raises L(InvalidArgument) for a value that is not a boolean."""
+        value = self.of(host, OVERRIDE_VARIABLE, True)
+        try:
+            return bool(boolean(value))
+        except TypeError:
+            raise InvalidArgument(f"{OVERRIDE_VARIABLE} of {self.owner(host, OVERRIDE_VARIABLE)} is {value!r}.", "Give true or false.") from None
+
     def scheduler(self, host: str) -> SchedulerSettings:
         """Return C(kvmfleet_scheduler) of the host. Raises L(InvalidArgument), naming host and variable, for invalid settings."""
         try:
@@ -225,7 +235,7 @@ def _host_in_uri(uri: str) -> t.Optional[str]:
         return None
 
 
-SHARED_VARIABLES = frozenset({"kvmfleet_ledger", "kvmfleet_etcd", "kvmfleet_notices", "kvmfleet_profiles"})
+SHARED_VARIABLES = frozenset({"kvmfleet_ledger", "kvmfleet_etcd", "kvmfleet_notices", "kvmfleet_profiles", OVERRIDE_VARIABLE})
 # Variables with secrets in them: an error shows neither the template nor its value.
 _SECRET_VARIABLES = frozenset({"kvmfleet_etcd", "kvmfleet_notices", "kvmfleet_fencing"})
 _UNDEFINED_NAME = re.compile(r"'[^'{}]{1,200}' is undefined|(?:'[^'{}]{1,200}'|object of type '[^'{}]{1,200}') has no attribute '[^'{}]{1,200}'")

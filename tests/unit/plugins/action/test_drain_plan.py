@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, KvmfleetError, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import read_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import decide_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, make_entry
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, record, uuid_of
@@ -192,3 +193,20 @@ def test_facts_of_an_unexpected_form_are_refused(node: Node, wrong: Result) -> N
 def test_a_plan_without_a_ledger_does_not_create_one(node: Node, tmp_path: pathlib.Path) -> None:
     assert node.task(ledger=str(tmp_path / "none"), _work={})["plan"]["moves"]
     assert not (tmp_path / "none").exists()
+
+
+def test_override_policy_that_was_taken_away_stops_the_plan_and_restores_the_hosts(node: Node) -> None:
+    options = {"post_copy": True, "override_policy": True}
+    node.task(options=options)
+    node.variables["kvm1"] = {"kvmfleet_override_policy_allowed": "no"}
+    node.refused(Forbidden, "kvmfleet_override_policy_allowed of kvm1 is false", options=options)
+    assert node.entry[0] == "enabled"
+    node.task(options={"post_copy": True})
+    node.variables["kvm1"] = {}
+    decide_override(node.ledger, False, "Owners decide", "ann")
+    node.refused(Forbidden, "ann has taken it away at .* \\(Owners decide\\)", options=options)
+
+
+def test_moves_with_both_features_are_a_conflict_before_anything_is_planned(node: Node) -> None:
+    node.refused(Conflict, "both on in the task", options={"post_copy": True, "auto_converge": True})
+    assert node.entry[0] == "enabled"
