@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, domain_policy_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_profile
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import POLICY_FIELDS, PROFILE, check_field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import (
     CONFIG,
@@ -138,7 +139,16 @@ def _build_result(domain: PolicyDomain, after: Definitions, settings: Settings, 
     stale = f"The persistent definition of domain {domain.name} on {host} has another policy than the running domain: it applies after the next start."
     warnings = [warning for warning in (policy.warning, stale if differing else None) if warning]
     result: Result = {"domain": {"uuid": domain.uuid, "name": domain.name}, "policy": own, "effective": policy.as_json()}
+    result["lines"] = list_policy_lines(domain, policy.as_json())
     return {**result, "warnings": warnings} if warnings else result
+
+
+def list_policy_lines(domain: PolicyDomain, effective: JsonObject) -> list[str]:
+    """Return the policy for people: each field that has a value, with its source."""
+    entries = {field: t.cast(JsonObject, entry) for field, entry in sorted(effective.items())}
+    values = [(field, entry["value"], entry["source"]) for field, entry in entries.items() if entry["value"] not in (None, [])]
+    written = [f"{field}: {value if isinstance(value, str) else json.dumps(value)} ({source})" for field, value, source in values]
+    return [printable_line(line) for line in [f"The next move of {domain.name} takes:", *written]]
 
 
 def _diff_policy(definitions: Definitions) -> Result:

@@ -171,6 +171,12 @@ effective:
   returned: success
   type: dict
   sample: {post_copy: {value: false, source: domain}, downtime_ms: {value: 500, source: default}}
+lines:
+  description: The effective values for people, each with its source. Fields without a value are omitted.
+  returned: success
+  type: list
+  elements: str
+  sample: ['The next move of db1 takes:', 'downtime_ms: 500 (default)', 'post_copy: false (domain)']
 error_code:
   description: Stable code of the error.
   returned: failure

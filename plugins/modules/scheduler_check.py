@@ -152,6 +152,12 @@ selected:
   returned: success
   type: str
   sample: kvm3
+lines:
+  description: The verdicts for people. The hosts that can accept the domain, best first, all reasons against the others, and warnings.
+  returned: success
+  type: list
+  elements: str
+  sample: [web1 can go to kvm3., 'kvm2: no. It is in maintenance (new disks).']
 request:
   description: The requirements of the domain, for O(request) of a later check.
   returned: when the hosts were asked; also when none passes

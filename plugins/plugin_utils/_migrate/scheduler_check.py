@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import typing as t
 import uuid as uuid_module
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    InvalidArgument,
+    KvmfleetError,
+    NotFound,
+    printable_line,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_uri, is_local
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import canonical_uuid
@@ -132,7 +138,7 @@ def answer_check(question: CheckRequest, view: FleetView) -> Result:
     chosen = best_verdict(ordered)
     if chosen is None:
         raise _refusal_error(move.label, verdicts, shown)
-    return {"changed": False, **shown, "selected": chosen.host}
+    return {"changed": False, **shown, "selected": chosen.host, "lines": _verdict_lines(move.label, ordered)}
 
 
 def _domain_subject(question: CheckRequest, view: FleetView, domain: SurveyedDomain) -> PlacementSubject:
@@ -201,6 +207,15 @@ def _format_verdict(verdict: Verdict) -> Result:
         "warnings": list(verdict.warnings),
         "weight": round(verdict.weight, 3),
     }
+
+
+def _verdict_lines(label: str, ordered: Sequence[Verdict]) -> list[str]:
+    """Return the verdicts for people: the hosts that can accept the domain, best first, and all reasons against the others."""
+    passed = [verdict.host for verdict in ordered if verdict.passed]
+    others = [f"{verdict.host}: no. {verdict.reason}" for verdict in ordered if not verdict.passed]
+    warnings = [f"{verdict.host}: {warning}" for verdict in ordered if verdict.passed for warning in verdict.warnings]
+    hosts = f"{', '.join(passed)}{' (best first)' if len(passed) > 1 else ''}"
+    return [printable_line(line) for line in [f"{label} can go to {hosts}.", *others, *warnings]]
 
 
 def _refusal_error(label: str, verdicts: Mapping[str, Verdict], shown: Result) -> Conflict:

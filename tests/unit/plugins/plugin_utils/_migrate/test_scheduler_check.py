@@ -37,6 +37,19 @@ def test_the_best_host_is_selected_and_the_others_have_reasons(control: Control)
     assert [verdict["host"] for verdict in result["verdicts"]] == ["kvm3", "kvm2"]
     assert filters_of(result) == {"kvm2": ["memory"], "kvm3": []}
     assert set(result["verdicts"][0]) == {"host", "passed", "failures", "warnings", "weight"}
+    assert result["lines"][0] == "web1 can go to kvm3."
+    assert result["lines"][1] == f"kvm2: no. {result['verdicts'][1]['failures'][0]['reason']}"
+
+
+def test_the_verdicts_for_people_have_the_best_host_first_and_warnings(control: Control) -> None:
+    control.fleet.guest()
+    control.fleet.machines["kvm3"].go_dark()
+    result = control.check(name="web1")
+    warnings = [f"kvm2: {warning}" for warning in result["verdicts"][0]["warnings"]]
+    assert result["lines"] == ["web1 can go to kvm2.", f"kvm3: no. {result['verdicts'][1]['failures'][0]['reason']}", *warnings]
+    control.fleet.machines["kvm3"].come_back()
+    both = control.check(name="web1")
+    assert both["lines"][0] == f"web1 can go to {', '.join(verdict['host'] for verdict in both['verdicts'])} (best first)."
 
 
 def test_scheduler_check_writes_nothing(control: Control) -> None:
