@@ -317,6 +317,38 @@ def ledger_settings_spec() -> Spec:
     return {**ledger_spec(), "override_policy_allowed": {"type": "bool"}, "reason": {"type": "str"}}
 
 
+LOCATE_CHECK, LOCATE_FIND = "check", "find"
+# What people start for one domain, by the names of the playbooks.
+PURPOSES = (FOR_ABORT, FOR_CHECK, FOR_FORCE_COMPLETE, FOR_MIGRATE, FOR_POLICY) = ("abort", "check", "force_complete", "migrate", "policy")
+
+
+def domain_location_spec() -> Spec:
+    """Return the options of C(domain_location)."""
+    return {
+        **ledger_spec(),
+        **internal_spec(),
+        "step": {"type": "str", "choices": [LOCATE_CHECK, LOCATE_FIND], "required": True},
+        "purpose": {"type": "str", "choices": list(PURPOSES), "required": True},
+        "domain": {"type": "str"},
+        "id": {"type": "str"},
+        "source": {"type": "str"},
+        "destination": {"type": "str"},
+        "fleet": {"type": "list", "elements": "str", "required": True},
+        "options": {"type": "raw"},
+        "survey": {"type": "dict", "default": {}},
+    }
+
+
+def fleet_status_spec() -> Spec:
+    """Return the options of C(fleet_status)."""
+    return {
+        **ledger_spec(),
+        **internal_spec(),
+        "fleet": {"type": "list", "elements": "str", "required": True},
+        "protect_max_hours": {"type": "int", "default": 24},
+    }
+
+
 REPORT_FORMATS = ("html", "json", "csv", "markdown", "junit")
 
 

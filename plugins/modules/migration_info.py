@@ -58,6 +58,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+domain:
+  description: The domain that was named, whether or not it is being moved, with its state on this host.
+  returned: with O(name) or O(uuid)
+  type: dict
+  sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1, state: running, active: true}
 migrations:
   description: A record for each migration in progress, by the name of the domain. If there is none, the list is empty.
   returned: success
@@ -117,14 +122,17 @@ def migration_info(module: AnsibleModule) -> Result:
     uri, name = module.params["uri"], module.params["name"]
     check_domain_name(name)
     uuid = canonical_uuid(module.params["uuid"])
+    named: Result = {}
     host = open_host(check_uri(uri, "uri"))
     try:
         if name is not None or uuid is not None:
-            uuid = host.find_domain(name=name, uuid=uuid).uuid
+            found = host.find_domain(name=name, uuid=uuid)
+            uuid = found.uuid
+            named = {"domain": {"uuid": uuid, "name": found.name, "state": found.view.state, "active": found.view.active}}
         migrations = list_in_progress(host, read_unfinished_states() if is_local(uri) else None, uuid)
     finally:
         host.close()
-    return {"changed": False, "migrations": [migration.as_json() for migration in migrations]}
+    return {"changed": False, **named, "migrations": [migration.as_json() for migration in migrations]}
 
 
 def main() -> None:

@@ -18,9 +18,11 @@ ALL = "all"
 READING: dict[str, tuple[str, ...]] = {
     "boot_guard": ("See whether the host is held, and what waits for its release",),
     "displaced_domains": (ALL,),
+    "domain_location": (ALL,),
     "domain_policy": ("Read what holds for a domain, and where each value comes from",),
     "drain_plan": (ALL,),
     "fleet_scan": (ALL,),
+    "fleet_status": (ALL,),
     "host": ("Read the entry",),
     "host_facts": (ALL,),
     "ledger": (ALL,),

@@ -1,0 +1,339 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""C(fleet_status) puts the ledger and the answers of the hosts together on one screen.
+
+It works with whatever has answered, and states what has not: a silent host and a ledger that cannot be read are findings, and not errors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Iterator, Mapping, Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, fleet_status_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, SignedInt, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, progress_line
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import TaskResult
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+
+# A record that its host does not list may just have ended, or not have begun, for so long.
+LAG_SECONDS = 60
+# The number of hosts that a line names before the rest is counted.
+MOST_NAMES = 12
+SILENT, UNKNOWN = "silent", "not in the ledger"
+
+
+@dataclasses.dataclass(frozen=True)
+class _HostAnswer(TaskResult):
+    """What C(migration_info) has returned on one host."""
+
+    migrations: Maybe[tuple[JsonObject, ...]] = ABSENT
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the host did not answer."""
+        return bool(self.unreachable) or self.migrations is ABSENT
+
+    @property
+    def why_silent(self) -> str:
+        """The reason, without what Ansible puts before the message of a connection."""
+        return self.message.removeprefix("Task failed: ") or "no reason is known"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """What the playbook passes: the answers by host."""
+
+    answers: Maybe[Mapping[str, _HostAnswer]] = ABSENT
+
+
+@dataclasses.dataclass(frozen=True)
+class _StatusTask:
+    """The options of C(fleet_status)."""
+
+    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
+
+    ledger: t.Optional[str]
+    fleet: tuple[str, ...]
+    protect_max_hours: SignedInt
+    work: Json
+
+
+@dataclasses.dataclass(frozen=True)
+class LedgerContent:
+    """What the ledger says of the present; C(error) if it cannot be read.
+
+    :arg records: that are open, of moves and of evacuations.
+    """
+
+    error: t.Optional[str] = None
+    records: tuple[MoveRecord, ...] = ()
+    hosts: tuple[HostEntry, ...] = ()
+    domains: tuple[DomainEntry, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class MoveInFlight:
+    """A move that has not ended: its record, the host that reports it, and whether it is watched; null for what is not known."""
+
+    record: MoveRecord
+    host: t.Optional[str]
+    watched: t.Optional[bool]
+
+    @property
+    def line(self) -> str:
+        """The move with its figures."""
+        by_other = "  not started by this collection" if self.record.id is None else ""
+        return f"{progress_line(self.record)}{by_other}"
+
+    def as_json(self) -> JsonObject:
+        """Return the move without its samples and history."""
+        keys = ("id", "type", "status", "domain", "source", "destination", "progress", "updated_at")
+        return {**{key: encode(getattr(self.record, key)) for key in keys}, "host": self.host, "watched": self.watched, "line": self.line}
+
+
+class ActionModule(FleetAction):
+    """Action plugin of the module of the same name."""
+
+    MODULE = "fleet_status"
+
+    def argument_spec(self) -> Spec:
+        """Return the module's options."""
+        return fleet_status_spec()
+
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Read the ledger, and describe the fleet. Raises L(InvalidArgument) for a location that cannot be a ledger."""
+        task = decode(_StatusTask, to_plain(args))
+        if task.protect_max_hours < 1:
+            raise InvalidArgument(f"protect_max_hours is {task.protect_max_hours}.", "Give a number of hours from 1.")
+        with readable_results():
+            answers = dict(decode(_Work, task.work or {}, "_work").answers or {})
+        location = self.settings(task_vars).ledger(self.target_host(task_vars), task.ledger)
+        content, name = read_content(lambda: open_ledger(*location, create=False))
+        report = StatusReport(task.fleet, answers, content, task.protect_max_hours)
+        return {"changed": False, "at": utc_now(), "ledger": name, **report.as_json()}
+
+
+def read_content(open_it: t.Callable[[], Ledger]) -> tuple[LedgerContent, str | None]:
+    """Return the present content of the ledger, and its name. Only L(InvalidArgument) is raised: any other error is part of the content."""
+    ledger = None
+    try:
+        ledger = open_it()
+        records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
+        hosts = tuple(list_entries(ledger))
+        domains = tuple(document.domain for document in ledger.list_domains())
+        damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
+        return LedgerContent(None, records, hosts, domains, (*ledger.problems, *damaged)), ledger.name
+    except InvalidArgument:
+        raise
+    except KvmfleetError as error:
+        return LedgerContent(error=str(error)), ledger.name if ledger else None
+
+
+class StatusReport:
+    """The state of the fleet, as data and as lines.
+
+    :arg answers: of the hosts that were asked, by name.
+    """
+
+    def __init__(self, fleet: Sequence[str], answers: Mapping[str, _HostAnswer], content: LedgerContent, protect_max_hours: int) -> None:
+        self._answers = answers
+        self._content = content
+        self._max_hours = protect_max_hours
+        self._fleet = list(dict.fromkeys(fleet))
+        self._entries = {entry.name: entry for entry in content.hosts}
+        self.silent = {host: answer.why_silent for host, answer in answers.items() if answer.is_silent}
+        self.moves = self._list_moves()
+        self.states = self._group_hosts()
+        self.attention = [printable_line(line) for line in self._find_attention()]
+
+    def as_json(self) -> JsonObject:
+        """Return it as the task's result."""
+        return {
+            "moves": [move.as_json() for move in self.moves],
+            "hosts": self.states,
+            "silent": {host: printable_line(why) for host, why in self.silent.items()},
+            "attention": self.attention,
+            "protected_domains": sum(bool(domain.protected) for domain in self._content.domains),
+            "protected_hours": {host: hours for host, hours in self._protected_hours().items() if hours is not None},
+            "lines": self.list_lines(),
+        }
+
+    # -- data --------------------------------------------------------------------------------------------------------
+
+    def _list_moves(self) -> list[MoveInFlight]:
+        """Return the moves that hosts report, then those that only the ledger has."""
+        found = [_read_move(host, migration) for host, answer in self._answers.items() if not answer.is_silent for migration in answer.migrations or ()]
+        reported = {move.record.id for move in found}
+        kept = [record for record in self._content.records if record.status in s.UNSETTLED - {s.ERROR} and record.id not in reported]
+        return [*found, *(MoveInFlight(record, None, None) for record in sorted(kept, key=lambda record: record.created_at))]
+
+    def _group_hosts(self) -> dict[str, list[str]]:
+        """Return the hosts by state in the ledger, and those that are silent, or not in the ledger, once more."""
+        names = list(dict.fromkeys([*self._fleet, *self._entries]))
+        groups = {state: [name for name in names if name in self._entries and self._entries[name].state == state] for state in s.HOST_STATES}
+        unknown = [] if self._content.error else [name for name in self._fleet if name not in self._entries]
+        return {**groups, UNKNOWN: unknown, SILENT: list(self.silent)}
+
+    def _protected_hours(self) -> dict[str, int | None]:
+        """Return how long ago each host of the fleet was protected, in hours; null for never."""
+        ages = {entry.name: age_seconds((entry.protected and entry.protected.at) or None) for entry in self._content.hosts if entry.name in self._fleet}
+        return {name: None if age is None else age // 3600 for name, age in ages.items()}
+
+    # -- what needs a person -----------------------------------------------------------------------------------------
+
+    def _find_attention(self) -> Iterator[str]:
+        if self._content.error:
+            yield f"The ledger cannot be read: {self._content.error} Only what hosts report is shown."
+        yield from self._content.problems
+        for host, why in self.silent.items():
+            yield self._silent_text(host, why)
+        for record in self._content.records:
+            if record.status == s.ERROR:
+                yield _error_text(record)
+        for move in self.moves:
+            yield from self._move_texts(move)
+        yield from self._evacuated_texts()
+        yield from self._protection_texts()
+
+    def _silent_text(self, host: str, why: str) -> str:
+        entry = self._entries.get(host)
+        state = f" It is '{entry.state}' in the ledger." if entry else ""
+        count = sum(domain.includes_host(entry.host_ref) for domain in self._content.domains) if entry else 0
+        domains = f" {_count(count, 'domain')} may be on it." if count else ""
+        remedy = f" If it is dead: kvmfleet.migration.evacuate -e source={host} --check" if count else ""
+        return f"{host} does not answer: {why.rstrip('.')}.{state}{domains}{remedy}"
+
+    def _move_texts(self, move: MoveInFlight) -> Iterator[str]:
+        record, name = move.record, move.record.domain.name or move.record.domain.uuid
+        if move.host is None:
+            age = age_seconds(record.updated_at)
+            if record.source.host in self.silent or (age is not None and age < LAG_SECONDS):
+                return
+            again = f"kvmfleet.migration.abort -e id={record.id}" if record.type == s.LIVE_MIGRATION else "kvmfleet.migration.evacuate again"
+            yield (
+                f"{name}: record {record.id} is '{record.status}' since {_time_text(record.updated_at)}, and {record.source.label} does not report the move."
+                f" To close the record: {again}"
+            )
+        elif move.watched is False and record.id is not None:
+            yield f"{name}: nothing watches the move, so no limit holds. Run its task again, or: kvmfleet.migration.abort -e id={record.id}"
+        elif record.id is None:
+            yield f"{name}: the migration away from {move.host} was started by another tool, and no limit of this collection holds."
+
+    def _evacuated_texts(self) -> Iterator[str]:
+        left: dict[str, int] = {}
+        for record in self._content.records:
+            if record.status in s.TOMBSTONE:
+                left[record.source.label] = left.get(record.source.label, 0) + 1
+        for host in sorted({*left, *self.states[s.FENCED]}):
+            why = "is fenced" if host in self.states[s.FENCED] else "was evacuated"
+            copies = f", and {_count(left[host], 'evacuated domain')} must be cleaned up on it" if host in left else ""
+            yield f"{host} {why}{copies}. When it is repaired: kvmfleet.migration.recover -e target={host}"
+
+    def _protection_texts(self) -> Iterator[str]:
+        hours = self._protected_hours()
+        old = {host: age for host, age in hours.items() if age is not None and age >= self._max_hours and self._entries[host].state == s.ENABLED}
+        if old:
+            yield f"{_names(sorted(old))}: protected {_age_text(max(old.values()))} ago. Run kvmfleet.migration.protect -e target={','.join(sorted(old))}"
+        never = [host for host in self.states[s.ENABLED] if host in hours and hours[host] is None]
+        if never and len(never) < len(hours):
+            yield f"{_names(never)}: never protected, so {'its' if len(never) == 1 else 'their'} domains cannot be evacuated."
+
+    # -- the screen --------------------------------------------------------------------------------------------------
+
+    def list_lines(self) -> list[str]:
+        """Return the screen: what needs a person first."""
+        summary = f"{_count(len(self._fleet), 'host')}, {len(self.silent)} silent. {_count(len(self.moves), 'move')} in flight."
+        person = f"{_count(len(self.attention), 'finding')} for a person." if self.attention else "Nothing needs a person."
+        return [
+            f"{summary} {person}",
+            *_section("NEEDS A PERSON", self.attention),
+            *_section("IN FLIGHT", [move.line for move in self.moves]),
+            *_section("HOSTS", list(self._host_lines())),
+            *_section("PROTECTION", list(self._protection_lines())),
+        ]
+
+    def _host_lines(self) -> Iterator[str]:
+        for state, hosts in self.states.items():
+            if not hosts:
+                continue
+            if state == s.MAINTENANCE:
+                yield from (f"{state}: {_reason_text(self._entries[host])}" for host in hosts[:MOST_NAMES])
+                hosts = hosts[MOST_NAMES:]
+            if hosts:
+                yield f"{state}: {_names(hosts)}"
+
+    def _protection_lines(self) -> Iterator[str]:
+        if self._content.error:
+            yield "not known, because the ledger cannot be read"
+            return
+        hours = self._protected_hours()
+        ages = {host: age for host, age in hours.items() if age is not None}
+        count = sum(bool(domain.protected) for domain in self._content.domains)
+        if not ages:
+            yield "no host is protected"
+            return
+        oldest = max(ages, key=lambda host: ages[host])
+        yield f"{_count(count, 'domain')} saved from {_count(len(ages), 'host')}. The oldest: {oldest}, {_age_text(ages[oldest])} ago"
+        if len(ages) < len(self._fleet):
+            yield f"never: {_names([host for host in self._fleet if host not in ages])}"
+
+
+def _read_move(host: str, migration: JsonObject) -> MoveInFlight:
+    """Return a migration that a host reports. The name of a host in the inventory is used where libvirt's record has its own name."""
+    record, watched = decode(MoveRecord, record_in(migration)), migration.get("watched")
+    if record.id is None:
+        record = dataclasses.replace(record, source=dataclasses.replace(record.source, host=host))
+    return MoveInFlight(record, host, watched if isinstance(watched, bool) else None)
+
+
+def _error_text(record: MoveRecord) -> str:
+    what = "its result is not proved" if record.type == s.LIVE_MIGRATION else "the evacuation is not finished"
+    why = ", ".join(part for part in (f"{record.source.label} -> {record.destination.label}", record.reason, record.last_detail.rstrip(".")) if part)
+    return (
+        f"{record.domain.name or record.domain.uuid}: {what} since {_time_text(record.updated_at)} ({why})."
+        f" Run its task again, or settle record {record.id} (docs/ledger.md)"
+    )
+
+
+def _reason_text(entry: HostEntry) -> str:
+    parts = [part for part in (entry.reason or "", f"since {_time_text(entry.since)}" if entry.since else "") if part]
+    return f"{entry.name} ({', '.join(parts)})" if parts else entry.name
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return [title, *(f"  {printable_line(line)}" for line in lines)] if lines else []
+
+
+def _names(hosts: Sequence[str]) -> str:
+    more = f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else ""
+    return f"{', '.join(hosts[:MOST_NAMES])}{more}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _time_text(at: str) -> str:
+    """Return a timestamp to the minute, e.g. C(2026-11-21 03:00 UTC)."""
+    return f"{at[:16].replace('T', ' ')} UTC"
+
+
+def _age_text(hours: int) -> str:
+    return f"{hours // 24} days" if hours >= 48 else f"{hours} h" if hours else "less than 1 h"

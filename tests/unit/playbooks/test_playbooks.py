@@ -1,0 +1,195 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What people start for one domain, and the screen of the fleet: which host gets which task with which options, and what bad input does."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import ACTING, HOSTS, UUID, Stage, build_collection
+
+PLAYBOOKS = sorted(ACTING)
+NOWHERE = "2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10"
+
+
+@pytest.fixture(scope="module")
+def collections(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build_collection(tmp_path_factory.mktemp("collections"))
+
+
+@pytest.fixture
+def stage(collections: pathlib.Path, tmp_path: pathlib.Path) -> Stage:
+    return Stage(collections, tmp_path)
+
+
+def write_record(stage: Stage, *steps: str, folder: str = "ledger") -> MoveRecord:
+    """Write the record of a move of web1 from kvm2 to kvm3."""
+    ledger = FileLedger(str(stage.folder / folder))
+    ends = (HostRef("kvm2", None, None), HostRef("kvm3", None, None))
+    stored = ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(UUID, "web1"), *ends, {}, "ann@control pid 1"))
+    for step in steps:
+        stored = ledger.update_record(stored, stored.record.advance(step, "ann@control pid 1"))
+    return stored.record
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_the_task_runs_on_the_host_of_the_domain_and_on_no_other(stage: Stage, playbook: str) -> None:
+    stage.place("kvm3")
+    done = stage.play(playbook, domain="web1")
+    assert done.code == 0, done.text
+    assert sorted(host for host, args in done.calls_of("migration_info") if args == {"name": "web1"}) == list(HOSTS)
+    ((host, args),) = done.calls_of(ACTING[playbook])
+    assert (host, args) == ("kvm3", {"moves": [{"uuid": UUID}]} if playbook == "migrate" else {"uuid": UUID})
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+@pytest.mark.parametrize(
+    ("variables", "code", "words"),
+    [
+        ({}, "invalid_argument", "No domain was given."),
+        ({"domain": "nosuch"}, "not_found", "No host of this play has a domain nosuch."),
+        ({"domain": "web1", "source": "kvm9"}, "invalid_argument", "The source kvm9 is not a host of this play."),
+    ],
+    ids=["no-domain", "unknown-domain", "no-such-host"],
+)
+def test_bad_input_is_a_sentence_with_a_code_and_nothing_is_done(stage: Stage, playbook: str, variables: dict[str, str], code: str, words: str) -> None:
+    done = stage.play(playbook, **variables)
+    assert done.code != 0
+    assert done.error_codes - {"not_found"} == {code} - {"not_found"}, done.text
+    assert words in done.text
+    assert "Nothing was changed." in done.text
+    assert done.calls_of(ACTING[playbook]) == []
+    assert not stage.ledger.exists()
+
+
+@pytest.mark.parametrize("playbook", ["abort", "force_complete"])
+def test_an_id_is_enough_and_no_host_is_asked(stage: Stage, playbook: str) -> None:
+    record = write_record(stage, s.RUNNING)
+    done = stage.play(playbook, id=record.id)
+    assert done.code == 0, done.text
+    assert [call[:2] for call in done.calls] == [(ACTING[playbook], "kvm2")]
+    assert done.calls[0][2] == {"uuid": UUID, "id": record.id}
+
+
+@pytest.mark.parametrize("playbook", ["abort", "force_complete"])
+def test_ids_of_closed_records_and_of_other_ledgers_are_refused(stage: Stage, playbook: str) -> None:
+    closed = write_record(stage, s.RUNNING, s.COMPLETED)
+    other = write_record(stage, s.RUNNING, folder="other")
+    for given, code in ((closed.id, "invalid_state"), (other.id, "not_found"), (NOWHERE, "not_found"), ("no-id", "invalid_argument")):
+        done = stage.play(playbook, id=given)
+        assert (done.code != 0, done.error_codes, done.calls) == (True, {code}, []), done.text
+
+
+def test_options_and_answers_of_a_survey_reach_the_module(stage: Stage) -> None:
+    stage.place("kvm1", moving=True)
+    abort = stage.play("abort", domain="web1", abort_options={"wait_seconds": 5, "missing_ok": False}, abort_wait_seconds="90", abort_missing_ok="")
+    assert abort.calls_of("migration_abort") == [("kvm1", {"uuid": UUID, "wait_seconds": 90, "missing_ok": False})]
+    force = stage.play("force_complete", domain="web1", force_complete_complete="false", force_complete_bandwidth_mib="200", force_complete_wait_seconds="")
+    assert force.calls_of("migration_force_complete") == [("kvm1", {"uuid": UUID, "bandwidth_mib": 200, "complete": False})]
+    check = stage.play("check", domain=UUID, destination="kvm2", check_options={"scheduler": {"reserved_memory_mib": 1}}, check_copy_storage="auto")
+    expected = {"uuid": UUID, "destination": "kvm2", "copy_storage": "auto", "scheduler": {"reserved_memory_mib": 1}}
+    assert check.calls_of("scheduler_check") == [("kvm1", expected)]
+    assert "web1 can go to kvm3" in check.text
+
+
+def test_a_policy_is_set_with_false_values_too(stage: Stage) -> None:
+    stage.place("kvm1")
+    given = {"policy_options": {"post_copy": False, "group": {"name": "web", "policy": "anti-affinity"}}, "policy_timeout_seconds": "0", "policy_profile": ""}
+    done = stage.play("policy", domain="web1", policy_unset="priority,drain", **given)
+    ((_host, args),) = done.calls_of("domain_policy")
+    assert (args["post_copy"], args["timeout_seconds"], args["unset"], args["group"]["name"]) == (False, 0, ["priority", "drain"], "web")
+    assert not {"profile", "state", "auto_converge"} & args.keys()
+    assert "The next move of web1 takes:" in done.text
+
+
+def test_a_move_takes_its_options_from_migrate_options_and_the_survey(stage: Stage) -> None:
+    stage.place("kvm1")
+    given = {"migrate_options": {"timeout_seconds": "600", "post_copy": False, "link_mib": 100}, "migrate_on_timeout": "force_complete", "migrate_force": ""}
+    done = stage.play("migrate", domain="web1", destination="kvm2", **given)
+    expected = {"uuid": UUID, "destination": "kvm2", "timeout_seconds": 600, "post_copy": False, "link_mib": 100, "on_timeout": "force_complete"}
+    assert done.calls_of("live_migrate") == [("kvm1", {"moves": [expected]})]
+    for wrong in ({"timeout": 600}, {"destination": "kvm3"}, "fast", {"on_timeout": "pause"}):
+        refused = stage.play("migrate", domain="web1", destination="kvm2", migrate_options=wrong)
+        assert (refused.code != 0, refused.error_codes, refused.calls) == (True, {"invalid_argument"}, []), refused.text
+
+
+def test_a_domain_that_has_arrived_is_not_moved(stage: Stage) -> None:
+    stage.place("kvm2")
+    done = stage.play("migrate", domain="web1", destination="kvm2")
+    assert (done.code, done.calls_of("live_migrate")) == (0, [])
+    assert "web1 is active on kvm2 already. Nothing was moved." in done.text
+
+
+def test_an_unsettled_move_is_continued_from_its_source(stage: Stage) -> None:
+    write_record(stage, s.RUNNING)
+    done = stage.play("migrate", domain="web1", destination="kvm3")
+    assert [call[:2] for call in done.calls] == [("live_migrate", "kvm2")]
+
+
+def test_a_silent_host_prevents_only_what_it_may_have(stage: Stage) -> None:
+    stage.silence("kvm1")
+    refused = stage.play("abort", domain="web1")
+    assert (refused.code != 0, refused.error_codes - {"not_found"}, refused.calls_of("migration_abort")) == (True, {"unreachable"}, []), refused.text
+    assert "these hosts do not answer: kvm1: Failed to connect to kvm1" in refused.text
+    stage.place("kvm2", moving=True)
+    done = stage.play("abort", domain="web1")
+    assert done.calls_of("migration_abort") == [("kvm2", {"uuid": UUID})]
+
+
+def test_a_project_imports_the_playbook(stage: Stage) -> None:
+    stage.place("kvm1")
+    done = stage.play(stage.import_playbook("abort"), domain="web1")
+    assert (done.code, done.calls_of("migration_abort")) == (0, [("kvm1", {"uuid": UUID})]), done.text
+
+
+def test_a_source_outside_of_the_fleet_is_a_host_of_the_play(stage: Stage) -> None:
+    done = stage.play("migrate", "-i", "kvm7,", domain="web1", source="kvm7")
+    assert [call[:2] for call in done.calls] == [("live_migrate", "kvm7")], done.text
+
+
+def test_check_mode_reaches_the_module_and_nothing_is_changed(stage: Stage) -> None:
+    stage.place("kvm1", moving=True)
+    done = stage.play("abort", "--check", domain="web1")
+    assert (done.code, len(done.calls_of("migration_abort"))) == (0, 1), done.text
+
+
+def test_a_limit_leaves_hosts_out(stage: Stage) -> None:
+    stage.place("kvm1")
+    done = stage.play("abort", "--limit", "kvm2", domain="web1")
+    assert (done.code != 0, [call[:2] for call in done.calls]) == (True, [("migration_info", "kvm2")])
+    assert "No host of this play has a domain web1." in done.text
+
+
+def test_the_screen_of_the_fleet_shows_what_answers(stage: Stage) -> None:
+    record = write_record(stage, s.RUNNING, s.ERROR)
+    for host in HOSTS:
+        stage.answers["migration_info"][host] = {"changed": False, "migrations": []}
+    stage.silence("kvm3")
+    done = stage.play("status")
+    assert done.code == 0, done.text
+    assert "3 hosts, 1 silent. 0 moves in flight. 2 findings for a person." in done.text
+    assert "kvm3 does not answer: " in done.text
+    assert str(record.id) in done.text
+    assert "changed=0" in done.text
+    assert not re.search("changed=[1-9]", done.text)
+
+
+def test_the_screen_of_the_fleet_needs_neither_hosts_nor_a_ledger(stage: Stage) -> None:
+    for host in HOSTS:
+        stage.silence(host)
+    done = stage.play("status")
+    assert done.code == 0, done.text
+    assert "3 hosts, 3 silent." in done.text
+    assert "The ledger cannot be read" in done.text
+    assert not stage.ledger.exists()
+    refused = stage.play("status", status_protect_max_hours="soon")
+    assert (refused.code != 0, refused.error_codes) == (True, {"invalid_argument"}), refused.text

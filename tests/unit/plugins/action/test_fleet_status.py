@@ -1,0 +1,253 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The task fleet_status: one screen from the ledger and the answers of the hosts, whatever of them is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import pathlib
+import types
+import typing as t
+import uuid
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action import fleet_status
+from ansible_collections.kvmfleet.migration.plugins.action.fleet_status import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
+
+Result = dict[str, t.Any]
+FLEET = ["kvm1", "kvm2", "kvm3"]
+HOST_IDS = {name: str(uuid.uuid5(uuid.NAMESPACE_DNS, name)) for name in FLEET}
+EMPTY: Result = {"changed": False, "failed": False, "migrations": []}
+MIB = 1024**2
+
+
+class Desk:
+    """A control node with a ledger, and hosts that answer as a test says."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.where = str(folder / "ledger")
+        self.ledger = FileLedger(self.where)
+        self.answers: dict[str, Result] = dict.fromkeys(FLEET, EMPTY)
+
+    def show(self, **args: t.Any) -> Result:
+        action = ActionModule.__new__(ActionModule)
+        action._loader = None
+        given = {"fleet": FLEET, "_work": {"answers": self.answers}, **args}
+        action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=False, diff=False, delegate_to=None)
+        return t.cast(Result, action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": self.where})))
+
+    def host(self, name: str, state: str = "enabled", hours: float | None = 1, **keys: t.Any) -> None:
+        at = None if hours is None else (datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=hours)).isoformat()
+        body = {"name": name, "host_id": HOST_IDS[name], "host_key": HOST_IDS[name], "state": state, **keys}
+        self.ledger.put_host(host_entry({**body, "protected": {"at": at}} if at else body), None)
+
+    def domain(self, name: str, host: str) -> None:
+        place = {"host": host, "host_id": HOST_IDS[host], "host_uuid": None}
+        entry = {"uuid": str(uuid.uuid4()), "name": name, "possible_hosts": [place], "protected": {"host": place, "state": "running"}}
+        self.ledger.put_domain(domain_entry(entry), None)
+
+    def record(self, *steps: str, kind: str = s.LIVE_MIGRATION, name: str = "web1", reason: str | None = None, minutes_ago: int = 0) -> MoveRecord:
+        """Write a record from kvm1 to kvm2, brought on by these steps so long ago."""
+        ends = (HostRef("kvm1", HOST_IDS["kvm1"], None), HostRef("kvm2", HOST_IDS["kvm2"], None))
+        stored = self.ledger.open_record(new_record(kind, DomainRef(str(uuid.uuid4()), name), *ends, {}, "ann@control pid 1"))
+        for step in steps:
+            then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=minutes_ago)
+            record = stored.record.advance(step, "ann@control pid 1", "as a test says.", reason)
+            stored = self.ledger.update_record(stored, dataclasses.replace(record, updated_at=then.strftime("%Y-%m-%dT%H:%M:%S.000Z")))
+        return stored.record
+
+    def report(self, host: str, record: MoveRecord, watched: bool | None = True) -> None:
+        """Let a host report a move with figures."""
+        progress = dataclasses.replace(
+            record.progress, memory_total_bytes=1024 * MIB, memory_remaining_bytes=312 * MIB, percent=62, bandwidth_bytes=940 * MIB, dirty_rate_bytes=210 * MIB
+        )
+        document = {**encode(dataclasses.replace(record, status=s.RUNNING, progress=progress)), "watched": watched}
+        self.answers[host] = {**EMPTY, "migrations": [document]}
+
+
+@pytest.fixture
+def desk(tmp_path: pathlib.Path) -> Desk:
+    desk = Desk(tmp_path)
+    for name in FLEET:
+        desk.host(name)
+    return desk
+
+
+def test_a_quiet_fleet_is_a_screen_of_a_few_lines(desk: Desk) -> None:
+    desk.domain("web1", "kvm1")
+    seen = desk.show()
+    assert seen["lines"] == [
+        "3 hosts, 0 silent. 0 moves in flight. Nothing needs a person.",
+        "HOSTS",
+        "  enabled: kvm1, kvm2, kvm3",
+        "PROTECTION",
+        "  1 domain saved from 3 hosts. The oldest: kvm1, 1 h ago",
+    ]
+    assert (seen["changed"], seen["attention"], seen["moves"], seen["ledger"]) == (False, [], [], desk.where)
+    assert (seen["protected_domains"], seen["protected_hours"]) == (1, dict.fromkeys(FLEET, 1))
+
+
+def test_a_move_in_flight_has_the_figures_of_its_host(desk: Desk) -> None:
+    record = desk.record(s.RUNNING)
+    desk.report("kvm1", record)
+    seen = desk.show()
+    line = "kvm1 -> kvm2  web1  running  62 %  312 MiB left  940 MiB/s  dirty 210 MiB/s  eta 0 s"
+    assert (seen["lines"][0], f"  {line}" in seen["lines"]) == ("3 hosts, 0 silent. 1 move in flight. Nothing needs a person.", True), seen["lines"]
+    assert [(move["id"], move["host"], move["watched"], move["line"]) for move in seen["moves"]] == [(record.id, "kvm1", True, line)]
+    assert "history" not in seen["moves"][0]
+
+
+def test_a_queued_move_that_its_task_has_just_written_is_no_finding(desk: Desk) -> None:
+    desk.record(s.SCHEDULED, s.QUEUED)
+    seen = desk.show()
+    assert seen["attention"] == []
+    assert "  kvm1 -> kvm2  web1  queued" in seen["lines"]
+
+
+def test_a_move_that_nobody_follows_any_more_is_a_finding_with_its_remedy(desk: Desk) -> None:
+    record = desk.record(s.RUNNING, minutes_ago=5)
+    (finding,) = desk.show()["attention"]
+    assert finding.startswith(f"web1: record {record.id} is 'running' since ")
+    assert finding.endswith(f"kvm1 does not report the move. To close the record: kvmfleet.migration.abort -e id={record.id}")
+
+
+def test_a_move_without_watcher_and_one_of_another_tool_are_findings(desk: Desk) -> None:
+    record = desk.record(s.RUNNING)
+    desk.report("kvm1", record, watched=False)
+    foreign = dataclasses.replace(record, id=None, source=HostRef("node-17", None, None), destination=HostRef(None, None, None))
+    desk.report("kvm3", foreign, watched=False)
+    seen = desk.show()
+    assert [finding.partition(".")[0] for finding in seen["attention"]] == [
+        "web1: nothing watches the move, so no limit holds",
+        "web1: the migration away from kvm3 was started by another tool, and no limit of this collection holds",
+    ]
+    assert any(line.startswith("  kvm3 -> an unknown host  web1  running") and line.endswith("not started by this collection") for line in seen["lines"])
+
+
+def test_a_result_that_is_not_proved_comes_first_and_names_its_record(desk: Desk) -> None:
+    record = desk.record(s.RUNNING, s.ERROR, reason="unreachable")
+    seen = desk.show()
+    assert seen["lines"][:2] == ["3 hosts, 0 silent. 0 moves in flight. 1 finding for a person.", "NEEDS A PERSON"]
+    assert "web1: its result is not proved since" in seen["lines"][2]
+    assert f"(kvm1 -> kvm2, unreachable, as a test says). Run its task again, or settle record {record.id}" in seen["lines"][2]
+
+
+def test_a_silent_host_is_named_with_the_reason_and_the_domains_that_may_be_on_it(desk: Desk) -> None:
+    desk.domain("web1", "kvm1")
+    desk.record(s.RUNNING, minutes_ago=5, name="web2")
+    desk.answers["kvm1"] = {"changed": False, "unreachable": True, "msg": "Task failed: Failed to connect: \x1b[31mNo route to host"}
+    seen = desk.show()
+    (finding,) = seen["attention"]
+    assert finding == (
+        "kvm1 does not answer: Failed to connect: \\x1b[31mNo route to host. It is 'enabled' in the ledger. 2 domains may be on it."
+        " If it is dead: kvmfleet.migration.evacuate -e source=kvm1 --check"
+    )
+    assert "  silent: kvm1" in seen["lines"]
+    # The move is shown as the ledger has it; why its host does not report it is known.
+    assert any("web2  running" in line for line in seen["lines"])
+
+
+def test_a_module_that_crashed_is_a_silent_host(desk: Desk) -> None:
+    desk.answers["kvm2"] = {"changed": False, "failed": False, "rc": 1, "msg": "MODULE FAILURE"}
+    desk.answers["kvm3"] = {"changed": False, "failed": False, "error_code": "unreachable", "msg": "libvirt did not answer within 10 s."}
+    assert desk.show()["silent"] == {"kvm2": "MODULE FAILURE", "kvm3": "libvirt did not answer within 10 s."}
+
+
+def test_a_ledger_that_does_not_answer_leaves_what_hosts_report(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(*location: t.Any, **named: t.Any) -> t.NoReturn:
+        raise Unreachable("etcd at lost:2379 did not answer.", "Start it.")
+
+    desk.report("kvm1", desk.record(s.RUNNING))
+    monkeypatch.setattr(fleet_status, "open_ledger", lose)
+    seen = desk.show()
+    assert seen["attention"] == ["The ledger cannot be read: etcd at lost:2379 did not answer. Start it. Only what hosts report is shown."]
+    assert (len(seen["moves"]), seen["ledger"], seen["hosts"]["not in the ledger"]) == (1, None, [])
+    assert seen["lines"][-2:] == ["PROTECTION", "  not known, because the ledger cannot be read"]
+
+
+def test_a_ledger_that_does_not_exist_is_named_and_not_created(desk: Desk, tmp_path: pathlib.Path) -> None:
+    seen = desk.show(ledger=str(tmp_path / "none"))
+    assert str(tmp_path / "none") in seen["attention"][0]
+    assert not (tmp_path / "none").exists()
+
+
+def test_hosts_that_all_are_silent_are_shown(desk: Desk) -> None:
+    desk.answers = {name: {"unreachable": True, "msg": "timed out"} for name in FLEET}
+    assert desk.show()["lines"][0] == "3 hosts, 3 silent. 0 moves in flight. 3 findings for a person."
+
+
+def test_hosts_by_state_with_reasons_and_what_is_to_be_cleaned_up(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", "fenced", hours=2)
+    desk.host("kvm2", "maintenance", reason="New disks", since="2026-11-23T18:00:00.000Z", hours=1)
+    desk.record(s.PRE_MIGRATING, s.DONE, kind=s.EVACUATION)
+    desk.record(s.PRE_MIGRATING, s.DONE, kind=s.EVACUATION, name="web2")
+    seen = desk.show()
+    assert seen["lines"][seen["lines"].index("HOSTS") :] == [
+        "HOSTS",
+        "  maintenance: kvm2 (New disks, since 2026-11-23 18:00 UTC)",
+        "  fenced: kvm1",
+        "  not in the ledger: kvm3",
+        "PROTECTION",
+        "  0 domains saved from 2 hosts. The oldest: kvm1, 2 h ago",
+        "  never: kvm3",
+    ]
+    assert seen["attention"] == [
+        "kvm1 is fenced, and 2 evacuated domains must be cleaned up on it. When it is repaired: kvmfleet.migration.recover -e target=kvm1"
+    ]
+
+
+def test_an_unfinished_evacuation_is_a_finding(desk: Desk) -> None:
+    desk.record(s.PRE_MIGRATING, kind=s.EVACUATION, minutes_ago=5)
+    (finding,) = desk.show()["attention"]
+    assert finding.endswith("To close the record: kvmfleet.migration.evacuate again")
+
+
+@pytest.mark.parametrize(("hours", "limit", "findings"), [(23.5, 24, 0), (24.5, 24, 1), (3.5, 2, 1), (100, 200, 0)])
+def test_an_old_protection_is_a_finding(tmp_path: pathlib.Path, hours: float, limit: int, findings: int) -> None:
+    desk = Desk(tmp_path)
+    for name in FLEET:
+        desk.host(name, hours=hours if name == "kvm2" else 0.5)
+    seen = desk.show(protect_max_hours=limit)
+    assert len(seen["attention"]) == findings
+    assert all("kvmfleet.migration.protect -e target=kvm2" in finding for finding in seen["attention"])
+
+
+def test_hosts_that_were_never_protected_are_a_finding_only_where_others_were(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", hours=None)
+    assert desk.show()["attention"] == []
+    desk.host("kvm2", hours=1)
+    assert desk.show()["attention"] == ["kvm1: never protected, so its domains cannot be evacuated."]
+
+
+def test_damaged_documents_are_findings(desk: Desk) -> None:
+    desk.domain("web1", "kvm1")
+    (path,) = (pathlib.Path(desk.where) / "domains").rglob("*.json")
+    path.write_text("torn")
+    assert any(str(path.stem) in finding for finding in desk.show()["attention"])
+
+
+def test_many_hosts_stay_on_one_line(desk: Desk) -> None:
+    fleet = [f"kvm{number}" for number in range(1, 101)]
+    lines = desk.show(fleet=fleet)["lines"]
+    assert any(line.endswith(" and 85 more") for line in lines)
+    assert max(map(len, lines)) < 160
+
+
+@pytest.mark.parametrize("args", [{"protect_max_hours": 0}, {"protect_max_hours": -1}, {"ledger": "ftp://kvm1/ledger"}, {"_work": {"answers": {"kvm1": 1}}}])
+def test_bad_input_is_refused(desk: Desk, args: Result) -> None:
+    with pytest.raises(InvalidArgument):
+        desk.show(**args)
