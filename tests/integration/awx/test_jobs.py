@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.integration.awx.support.jobs import Awx
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
@@ -46,7 +47,93 @@ def test_one_domain_is_moved_by_a_job_with_a_limit_and_many_forks(lab: Lab, gues
     assert moved.status == "successful", moved.text
     assert lab.places(web) == {2: "running"}
     hidden = awx.run("migrate", limit=lab.host(3), source=lab.host(2), domain=web, destination=lab.host(1))
-    assert lab.places(web) == {2: "running"}, hidden.text
+    assert (hidden.status, lab.places(web)) == ("failed", {2: "running"}), hidden.text
+    # A survey without answers but the domain: the host is found, and the scheduler chooses.
+    again = awx.run("migrate", own=True, domain=web, destination="", source="", migrate_force="false")
+    assert again.status == "successful", again.text
+    assert 2 not in lab.places(web)
+
+
+def test_answers_of_a_survey_limit_a_move(lab: Lab, guest: Make, awx: Awx) -> None:
+    web = guest("web", *ENDLESS)
+    options = {**HELD, "stall_seconds": 0}
+    moved = awx.run("migrate", domain=web, destination=lab.host(2), migrate_options=options, migrate_timeout_seconds=5, migrate_on_timeout="abort")
+    assert moved.status == "failed", moved.text
+    assert '"error_code": "timeout"' in moved.text
+    assert lab.places(web) == {1: "running"}
+
+
+def test_a_move_is_seen_and_aborted_by_jobs_that_do_not_know_its_host(lab: Lab, site: Site, guest: Make, awx: Awx) -> None:
+    """The record names the user and the job of AWX, and a second abort of the same record changes nothing."""
+    web = guest("web", *ENDLESS)
+    moving = awx.launch("migrate", domain=web, destination=lab.host(2), migrate_options={**HELD, "timeout_seconds": 0})
+    state = lab.under_way(lab.uuid(web))
+    seen = awx.run("status")
+    assert seen.status == "successful", seen.text
+    ((move,), attention) = seen.artifacts["status_result"]["moves"], seen.artifacts["status_result"]["attention"]
+    assert (move["id"], move["host"], move["watched"], attention) == (state["id"], lab.host(1), True, [])
+    assert f"{lab.host(1)} -> {lab.host(2)} {web} running" in seen.text
+
+    aborted = awx.run("abort", id=state["id"], domain="", awx_user_name="ann", awx_job_id=42)
+    assert aborted.status == "successful", aborted.text
+    assert moving.wait().status == "failed"
+    record = open_ledger(*awx.ledger).read_record(state["id"]).record
+    assert (record.status, record.reason) == ("cancelled", "operator")
+    assert str(record.requester_of("abort_start")).endswith("AWX user ann, job 42")
+    again = awx.run("abort", id=state["id"], domain="")
+    assert (again.status, '"error_code": "invalid_state"' in again.text) == ("failed", True), again.text
+    nothing = awx.run("abort", domain=web, abort_missing_ok="true")
+    assert nothing.status == "successful", nothing.text
+    assert lab.places(web) == {1: "running"}
+
+
+def test_a_move_is_forced_by_a_job_that_does_not_know_its_host(lab: Lab, guest: Make, awx: Awx) -> None:
+    web = guest("web", *ENDLESS)
+    moving = awx.launch("migrate", domain=web, destination=lab.host(2), migrate_options={**HELD, "timeout_seconds": 0})
+    lab.under_way(lab.uuid(web))
+    forced = awx.run("force_complete", domain=web, id="", force_complete_complete="true", force_complete_bandwidth_mib=0)
+    assert forced.status == "successful", forced.text
+    assert moving.wait().status == "successful", moving.text
+    assert lab.places(web) == {2: "running"}
+
+
+def test_the_policy_of_a_domain_is_set_and_where_it_can_go_is_checked_by_jobs(lab: Lab, guest: Make, awx: Awx) -> None:
+    web = guest("web")
+    assert awx.run("policy", domain=web, policy_post_copy="false", policy_timeout_seconds=900, policy_profile="").status == "successful"
+    shown = awx.run("policy", domain=lab.uuid(web))
+    assert ("post_copy: false (domain)" in shown.text, "timeout_seconds: 900 (domain)" in shown.text) == (True, True), shown.text
+    checked = awx.run("check", domain=web, destination="", check_copy_storage="none")
+    assert checked.status == "successful", checked.text
+    assert f"{web} can go to {lab.host(2)}, {lab.host(3)} (best first)." in checked.text or f"{lab.host(3)}, {lab.host(2)} (best" in checked.text
+    refused = awx.run("check", domain=web, destination=lab.host(1))
+    assert (refused.status, lab.places(web)) == ("failed", {1: "running"})
+
+
+@pytest.mark.parametrize("playbook", ["abort", *(pytest.param(name, marks=pytest.mark.long) for name in ("check", "force_complete", "migrate", "policy"))])
+def test_bad_answers_of_a_survey_change_nothing(lab: Lab, site: Site, guest: Make, awx: Awx, playbook: str) -> None:
+    web = guest("web")
+    wrong = (
+        ({"domain": ""}, "invalid_argument"),
+        ({"domain": "nosuch"}, "not_found"),
+        ({"domain": web, "source": "nosuch"}, "invalid_argument"),
+        ({"domain": web, f"{playbook}_options": {"nosuch": 1}}, "invalid_argument"),
+    )
+    for answers, code in wrong:
+        job = awx.run(playbook, **answers)
+        assert (job.status, f'"error_code": "{code}"' in job.text) == ("failed", True), job.text
+    assert lab.places(web) == {1: "running"}
+    assert not site.path.exists()
+
+
+def test_the_screen_of_the_fleet_shows_a_dead_host_and_needs_no_ledger(lab: Lab, site: Site, guest: Make, awx: Awx) -> None:
+    guest("web", storage="shared")
+    site.lose(1)
+    seen = awx.run("status")
+    assert seen.status == "successful", seen.text
+    result = seen.artifacts["status_result"]
+    assert result["hosts"]["silent"] == [lab.host(1)]
+    assert any(finding.startswith(f"{lab.host(1)} does not answer: ") for finding in result["attention"])
+    assert any(finding.startswith("The ledger cannot be read: ") for finding in result["attention"])
 
 
 @pytest.mark.parametrize("kept", [pytest.param("awx", marks=pytest.mark.long), "diskless"])

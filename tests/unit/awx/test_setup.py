@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import typing as t
@@ -16,11 +17,17 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.kvmfleet.migration.plugins.action.domain_location import given_options_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import PURPOSES
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = ROOT.parents[2]
 BIN = pathlib.Path(sys.executable).parent
 PLAYBOOK = "kvmfleet.migration.awx_setup"
-PLAYBOOK_VARIABLES = {"target", "source", "domain", "destination"}
+PLAYBOOK_VARIABLE = re.compile(r"\b([a-z_]+) \| default\(")
+PLAYBOOKS = {
+    "abort.yml", "check.yml", "drain.yml", "evacuate.yml", "force_complete.yml", "migrate.yml", "policy.yml", "protect.yml", "recover.yml", "status.yml",
+}  # fmt: skip
 
 GIVEN = {
     "awx_setup_image": "registry.example/kvmfleet:0.1.0",
@@ -96,6 +103,12 @@ def options_of_roles() -> set[str]:
     return {option for spec in specs for option in spec["argument_specs"]["main"]["options"]}
 
 
+def variables_of_playbook(path: pathlib.Path) -> set[str]:
+    """Return the variables that a playbook reads, with those of the tasks that it imports."""
+    texts = [path.read_text(), (ROOT / "playbooks/tasks/find_domain.yml").read_text() if "find_domain.yml" in path.read_text() else ""]
+    return {name for text in texts for name in PLAYBOOK_VARIABLE.findall(text)}
+
+
 def test_the_setup_playbook_passes_the_syntax_check_with_awx_awx() -> None:
     done = ansible("ansible-playbook", "--syntax-check", PLAYBOOK)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -113,13 +126,13 @@ def test_every_module_accepts_its_arguments(journal: list[tuple[str, Params]]) -
 
 
 def test_job_templates_name_existing_playbooks_and_variables(journal: list[tuple[str, Params]]) -> None:
-    known = options_of_roles() | PLAYBOOK_VARIABLES
     templates = params_of_module(journal, "job_template")
-    assert {one["playbook"].partition("/")[2] for one in templates} == {"drain.yml", "recover.yml", "migrate.yml", "protect.yml", "evacuate.yml"}
+    assert {one["playbook"].partition("/")[2] for one in templates} == PLAYBOOKS
     for one in templates:
         assert (ROOT / one["playbook"]).is_file()
         asked = [question["variable"] for question in one["survey_spec"]["spec"]]
         assert asked
+        known = options_of_roles() | variables_of_playbook(ROOT / one["playbook"])
         assert {*asked, *(one["extra_vars"] or {})} <= known, one["name"]
         assert len(asked) == len({*asked})
         assert one["credentials"] == ["kvm hosts", "kvmfleet ledger"]
@@ -131,8 +144,39 @@ def test_surveys_of_templates_have_a_valid_form(journal: list[tuple[str, Params]
             assert question["type"] in {"text", "integer", "multiplechoice"}
             assert question["question_name"]
             assert isinstance(question["required"], bool)
-            assert question["type"] != "multiplechoice" or question["default"] in question["choices"]
-            assert question["type"] != "integer" or question["min"] <= question["default"] <= question["max"]
+            # AWX sets the variable of a question without an answer to its default, if it has one.
+            if question["type"] == "text" or question["required"] or "default" in question:
+                assert question["type"] != "multiplechoice" or question["default"] in question["choices"]
+                assert question["type"] != "integer" or question["min"] <= question["default"] <= question["max"]
+            assert question["type"] != "multiplechoice" or question["choices"]
+
+
+def test_answers_of_surveys_are_values_that_the_modules_accept(journal: list[tuple[str, Params]]) -> None:
+    """A playbook passes the answer to an option of its module, C(<playbook>_<option>)."""
+    checked = 0
+    for one in params_of_module(journal, "job_template"):
+        purpose = one["playbook"].partition("/")[2].removesuffix(".yml")
+        if purpose not in PURPOSES:
+            continue
+        spec = given_options_spec(purpose)
+        for question in one["survey_spec"]["spec"]:
+            if not question["variable"].startswith(f"{purpose}_"):
+                continue
+            option = question["variable"].removeprefix(f"{purpose}_")
+            kind = spec[option].get("type", "str")
+            assert {"integer": ["int"], "multiplechoice": ["bool", "str"], "text": ["str", "list"]}[question["type"]].count(kind) == 1, question
+            assert set(question.get("choices", ())) <= (set(spec[option].get("choices", ())) or {"true", "false"}), question
+            checked += 1
+    assert checked > 20
+
+
+def test_every_survey_offers_the_limits_that_an_operator_can_set(journal: list[tuple[str, Params]]) -> None:
+    asked = {one["name"]: {question["variable"] for question in one["survey_spec"]["spec"]} for one in params_of_module(journal, "job_template")}
+    assert {"domain", "destination", "migrate_timeout_seconds", "migrate_on_timeout", "migrate_force"} <= asked["KVM migrate"]
+    assert {"domain", "id"} <= asked["KVM abort"] & asked["KVM force complete"]
+    assert all("source" in asked[name] for name in ("KVM migrate", "KVM check", "KVM abort", "KVM force complete", "KVM policy"))
+    granted = params_of_module(journal, "role")[0]
+    assert {"KVM abort", "KVM force complete", "KVM check", "KVM policy", "KVM status"} <= set(granted["job_templates"])
 
 
 def test_the_workflow_applies_a_plan_only_after_its_approval(journal: list[tuple[str, Params]]) -> None:

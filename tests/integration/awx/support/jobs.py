@@ -131,6 +131,8 @@ class Awx:
         shutil.copytree(self._inventory, folder / "inventory")
         (folder / "inventory/group_vars").mkdir(exist_ok=True)
         (folder / "inventory/group_vars/all.json").write_text(json.dumps(self._variables))
+        if own:
+            shutil.copytree(OWN / "tasks", folder / "project/tasks")
         (folder / f"project/{name}.yml").write_text((OWN / f"{name}.yml").read_text() if own else IMPORT.format(name=name))
         (folder / "env/settings").write_text(json.dumps({"job_timeout": LIMIT_SECONDS, "suppress_ansible_output": True}))
         (folder / "home/ansible.cfg").touch()
