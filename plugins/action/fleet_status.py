@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, fleet_status_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, SignedInt, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, ShapeError, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
@@ -153,12 +153,12 @@ class StatusReport:
     """
 
     def __init__(self, fleet: Sequence[str], answers: Mapping[str, _HostAnswer], content: LedgerContent, protect_max_hours: int) -> None:
-        self._answers = answers
         self._content = content
         self._max_hours = protect_max_hours
         self._fleet = list(dict.fromkeys(fleet))
         self._entries = {entry.name: entry for entry in content.hosts}
         self.silent = {host: answer.why_silent for host, answer in answers.items() if answer.is_silent}
+        self._reported = [move for host, answer in answers.items() if not answer.is_silent for move in self._read_moves(host, answer)]
         self.moves = self._list_moves()
         self.states = self._group_hosts()
         self.attention = [printable_line(line) for line in self._find_attention()]
@@ -177,19 +177,26 @@ class StatusReport:
 
     # -- data --------------------------------------------------------------------------------------------------------
 
+    def _read_moves(self, host: str, answer: _HostAnswer) -> list[MoveInFlight]:
+        """Return the moves that a host reports. A host whose answer cannot be read counts as silent."""
+        try:
+            return [_read_move(host, migration) for migration in answer.migrations or ()]
+        except ShapeError as error:
+            self.silent[host] = f"its answer cannot be read: {error}"
+            return []
+
     def _list_moves(self) -> list[MoveInFlight]:
         """Return the moves that hosts report, then those that only the ledger has."""
-        found = [_read_move(host, migration) for host, answer in self._answers.items() if not answer.is_silent for migration in answer.migrations or ()]
-        reported = {move.record.id for move in found}
+        reported = {move.record.id for move in self._reported}
         kept = [record for record in self._content.records if record.status in s.UNSETTLED - {s.ERROR} and record.id not in reported]
-        return [*found, *(MoveInFlight(record, None, None) for record in sorted(kept, key=lambda record: record.created_at))]
+        return [*self._reported, *(MoveInFlight(record, None, None) for record in sorted(kept, key=lambda record: record.created_at))]
 
     def _group_hosts(self) -> dict[str, list[str]]:
         """Return the hosts by state in the ledger, and those that are silent, or not in the ledger, once more."""
         names = list(dict.fromkeys([*self._fleet, *self._entries]))
         groups = {state: [name for name in names if name in self._entries and self._entries[name].state == state] for state in s.HOST_STATES}
         unknown = [] if self._content.error else [name for name in self._fleet if name not in self._entries]
-        return {**groups, UNKNOWN: unknown, SILENT: list(self.silent)}
+        return {**groups, UNKNOWN: unknown, SILENT: sorted(self.silent)}
 
     def _protected_hours(self) -> dict[str, int | None]:
         """Return how long ago each host of the fleet was protected, in hours; null for never."""

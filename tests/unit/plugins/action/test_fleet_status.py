@@ -165,6 +165,14 @@ def test_a_module_that_crashed_is_a_silent_host(desk: Desk) -> None:
     assert desk.show()["silent"] == {"kvm2": "MODULE FAILURE", "kvm3": "libvirt did not answer within 10 s."}
 
 
+def test_a_host_whose_answer_cannot_be_read_does_not_hide_the_others(desk: Desk) -> None:
+    desk.report("kvm1", desk.record(s.RUNNING))
+    desk.answers["kvm2"] = {**EMPTY, "migrations": [{"id": None}]}
+    seen = desk.show()
+    assert (list(seen["silent"]), len(seen["moves"])) == (["kvm2"], 1)
+    assert seen["silent"]["kvm2"].startswith("its answer cannot be read: ")
+
+
 def test_a_ledger_that_does_not_answer_leaves_what_hosts_report(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     def lose(*location: t.Any, **named: t.Any) -> t.NoReturn:
         raise Unreachable("etcd at lost:2379 did not answer.", "Start it.")
