@@ -293,6 +293,12 @@ migrations:
       description: V(FORCED_MIGRATE) for a move with O(force), otherwise null.
       type: str
       sample: null
+    filters_off:
+      description: Filters of the scheduler that were switched off at the destination (C(kvmfleet_scheduler.filters)). Missing if there were none.
+      type: list
+      elements: str
+      sample: [labels]
+      version_added: 0.2.0
     reason:
       description: Reason of the status, for V(cancelled), V(error) and some V(completed).
       type: str

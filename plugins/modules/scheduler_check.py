@@ -68,6 +68,9 @@ options:
       - The keys are C(cpu_allocation_ratio) (4.0), C(ram_allocation_ratio) (1.0), C(disk_allocation_ratio) (1.0), C(reserved_memory_mib) (512),
         C(reserved_cpus) (0), C(labels), C(limits) (C(domains), C(moves_in), C(moves_out), C(moves_total)) and C(weights) (C(free_memory), C(free_cpu),
         C(soft_groups), C(moves)). At a limit of moves, a move waits for admission, which is a warning of this module.
+      - C(filters) is a dictionary that switches rules off and on by name. Rules that can be switched off are C(cpus), C(traits), C(networks), C(labels),
+        C(max_domains), C(max_moves), C(affinity) and C(anti_affinity). All others protect data or the life of a guest. Switching one of them off is
+        C(invalid_argument), and so is a name that is not a filter.
     type: dict
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
@@ -110,6 +113,14 @@ EXAMPLES = r"""
     scheduler:
       reserved_memory_mib: 8192
 
+- name: May it go to kvm2, apart from the labels that its policy requires?
+  kvmfleet.migration.scheduler_check:
+    name: web1
+    destination: kvm2
+    scheduler:
+      filters:
+        labels: false
+
 - name: Is there room for one more like it?
   kvmfleet.migration.scheduler_check:
     request:
@@ -147,13 +158,19 @@ verdicts:
       description: Weight of the host relative to the others that passed; V(0) for a host that did not.
       type: float
       sample: 1.87
+    filters_off:
+      description: The rules that did not judge the candidate, because C(kvmfleet_scheduler.filters) or O(scheduler) switches them off.
+      type: list
+      elements: str
+      sample: []
+      version_added: 0.2.0
 selected:
   description: The best host that passed.
   returned: success
   type: str
   sample: kvm3
 lines:
-  description: The verdicts for people. The hosts that can accept the domain, best first, all reasons against the others, and warnings.
+  description: The verdicts for people. The hosts that can accept the domain, best first, all reasons against the others, warnings, and filters that were off.
   returned: success
   type: list
   elements: str

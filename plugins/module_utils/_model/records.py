@@ -39,6 +39,7 @@ class MoveRecord:
     :arg ledger_id: the ledger that opened it.
     :arg wanted_state: of an evacuation: the state that the domain is to have.
     :arg turn: of a queued move: what its run reports about its waiting.
+    :arg filters_off: names of the scheduler's filters that were switched off at the destination; absent if none was.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -70,6 +71,7 @@ class MoveRecord:
     storage: t.Union[CopiedStorage, Absent, None] = ABSENT
     wanted_state: t.Union[str, Absent, None] = ABSENT
     turn: t.Union[Turn, Absent, None] = ABSENT
+    filters_off: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:
@@ -196,6 +198,10 @@ class MoveRecord:
     def drop_turn(self) -> MoveRecord:
         """Return the record without the report about its waiting."""
         return dataclasses.replace(self, turn=ABSENT)
+
+    def judge_without(self, filters: t.Sequence[str]) -> MoveRecord:
+        """Return the record with the filters that did not judge its destination."""
+        return dataclasses.replace(self, filters_off=tuple(filters) if filters else ABSENT)
 
     def copy_disks(self, mode: str, disks: t.Sequence[DiskCopy]) -> MoveRecord:
         """Return the record with the disks that the move copies, and how many bytes that reserves at the destination; none for a move that copies nothing."""

@@ -31,7 +31,7 @@ from .._migrate.fleet_view import FleetView
 from .._scheduler.filters.base import Filter
 from .._scheduler.fleet import Fleet
 from .._scheduler.request import Request
-from .._scheduler.verdicts import BYPASSED_PREFIX, DEFAULT_FILTERS, Verdict, check_host
+from .._scheduler.verdicts import BYPASSED_PREFIX, DEFAULT_FILTERS, Verdict, check_host, describe_filters_off
 from .job import EvacuationContext, EvacuationJob
 
 # A start is not a move: no QEMU hands over to another, no device has to be migratable, and tokens prove more about storage than its names.
@@ -84,7 +84,7 @@ class EvacuationReservation:
         verdict = judge_target_host(job, self.view, self.context.uri, self.cpu.get(job.uuid), self.context.options.force)
         if not verdict.passed:
             raise self._refused_error(job, verdict)
-        job.prediction, job.changed = self._make_record(job, []).predict(), True
+        job.prediction, job.changed = self._make_record(job, []).judge_without(verdict.filters_off).predict(), True
         self.view.planned.append(job.prediction)
 
     def rejoin_record(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> None:
@@ -115,7 +115,8 @@ class EvacuationReservation:
     def reserve_host(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> None:
         """Bring a new record to C(pre-migrating), while L(lock_host). Raises L(Conflict), with the record, if the host cannot accept the domain."""
         verdict = self._judge_host(job)
-        stored = self.context.ledger.open_record(self._records.get(job.uuid) or self._make_record(job, evidence))
+        record = self._records.get(job.uuid) or self._make_record(job, evidence)
+        stored = self.context.ledger.open_record(record.judge_without(verdict.filters_off))
         if stored.record.generation != (job.candidate.entry.generation or 0) + 1:
             self._advance_record(stored, s.CONFLICT, "Another run had a record of this domain meanwhile.")
             raise Conflict(f"Another run had a record of domain {job.name} meanwhile. It was not started.", "Run the task again.")
@@ -194,7 +195,8 @@ def _never_arrived(record: MoveRecord, source: HostRef) -> bool:
 
 
 def _reservation_text(force: bool, verdict: Verdict) -> str:
+    off = describe_filters_off(verdict)
     if not force:
-        return "The host was verified and booked."
+        return f"The host was verified and booked.{off}"
     bypassed = [warning.removeprefix(BYPASSED_PREFIX) for warning in verdict.warnings if warning.startswith(BYPASSED_PREFIX)]
-    return f"The host was booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}"
+    return f"The host was booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}{off}"

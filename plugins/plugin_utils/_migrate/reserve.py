@@ -32,7 +32,14 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import add_copies, copied_bytes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import BYPASSED_PREFIX, Verdict, best_verdict, check_host, weigh_hosts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import (
+    BYPASSED_PREFIX,
+    Verdict,
+    best_verdict,
+    check_host,
+    describe_filters_off,
+    weigh_hosts,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import add_scheduling
 
 _NO_HOST = HostRef(None, None, None)
@@ -168,7 +175,8 @@ class Reservations:
         if chosen is None:
             raise _refusal_error(job, decision, verdicts)
         mark = f"Predicted in check mode. {_history_text(job, chosen, 'would be')}"
-        record = self._make_record(job, judge, chosen.host).advance(s.SCHEDULED, self.context.by, mark).predict()
+        record = self._make_record(job, judge, chosen.host).judge_without(chosen.filters_off)
+        record = record.advance(s.SCHEDULED, self.context.by, mark).predict()
         self._add_warnings(job, chosen)
         # A predicted reservation reduces the capacity for the task's other moves.
         self.view.planned.append(record)
@@ -179,7 +187,8 @@ class Reservations:
         judge = make_judge(self.view, job.request, job.domain)
         verdicts = judge.rank_hosts(decision.candidates)
         chosen = best_verdict(list(verdicts.values()))
-        stored = self.context.ledger.open_record(self._make_record(job, judge, chosen.host if chosen else decision.candidates[0]))
+        first = chosen.host if chosen else decision.candidates[0]
+        stored = self.context.ledger.open_record(self._make_record(job, judge, first).judge_without(verdicts[first].filters_off))
         while chosen is not None:
             booked = self._try_host(stored, job, judge, chosen.host, verdicts)
             if booked is not None:
@@ -237,7 +246,8 @@ class Reservations:
         connection = replace(stored.record.connection or Connection(), destination_uri=job.request.uris[host])
         destination = self._host_ref(host, judge.candidate_facts(host))
         record = replace(stored.record, destination=destination, connection=connection, policy=judge.choose_policy(host).as_json())
-        record = add_copies(record, job.request, job.domain, host).advance(s.SCHEDULED, self.context.by, _history_text(job, verdict))
+        record = add_copies(record, job.request, job.domain, host).judge_without(verdict.filters_off)
+        record = record.advance(s.SCHEDULED, self.context.by, _history_text(job, verdict))
         return self.context.ledger.update_record(stored, record)
 
     def _advance_record(self, stored: Stored, status: str, detail: str = "") -> Stored:
@@ -252,10 +262,11 @@ class Reservations:
 
 def _history_text(job: MoveJob, verdict: Verdict, verb: str = "was") -> str:
     """Return the line of history for the reservation; of a forced one, with everything that was bypassed."""
+    off = describe_filters_off(verdict)
     if not job.request.force:
-        return f"The destination {verb} verified and booked."
+        return f"The destination {verb} verified and booked.{off}"
     bypassed = [warning.removeprefix(BYPASSED_PREFIX) for warning in verdict.warnings if warning.startswith(BYPASSED_PREFIX)]
-    return f"The destination {verb} booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}"
+    return f"The destination {verb} booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}{off}"
 
 
 def _refusal_error(job: MoveJob, decision: Start, verdicts: Verdicts) -> Conflict:

@@ -38,7 +38,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reques
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import CandidateJudge, PlacementSubject, make_subject
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import copied_bytes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import read_request
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import Verdict, best_verdict
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import Verdict, best_verdict, describe_filters_off
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 # The name of a saved request without a domain in sentences.
@@ -206,16 +206,18 @@ def _format_verdict(verdict: Verdict) -> Result:
         "failures": list(verdict.failures),
         "warnings": list(verdict.warnings),
         "weight": round(verdict.weight, 3),
+        "filters_off": list(verdict.filters_off),
     }
 
 
 def _verdict_lines(label: str, ordered: Sequence[Verdict]) -> list[str]:
-    """Return the verdicts for people: the hosts that can accept the domain, best first, and all reasons against the others."""
+    """Return the verdicts for people: the hosts that can accept the domain, best first, all reasons against the others, and the filters that were off."""
     passed = [verdict.host for verdict in ordered if verdict.passed]
     others = [f"{verdict.host}: no. {verdict.reason}" for verdict in ordered if not verdict.passed]
     warnings = [f"{verdict.host}: {warning}" for verdict in ordered if verdict.passed for warning in verdict.warnings]
+    switched_off = [f"{verdict.host}:{describe_filters_off(verdict)}" for verdict in ordered if verdict.passed and verdict.filters_off]
     hosts = f"{', '.join(passed)}{' (best first)' if len(passed) > 1 else ''}"
-    return [printable_line(line) for line in [f"{label} can go to {hosts}.", *others, *warnings]]
+    return [printable_line(line) for line in [f"{label} can go to {hosts}.", *others, *warnings, *switched_off]]
 
 
 def _refusal_error(label: str, verdicts: Mapping[str, Verdict], shown: Result) -> Conflict:

@@ -34,7 +34,7 @@ Slot = tuple[str, str]
 def limits_between(source: SchedulerSettings, destination: SchedulerSettings) -> MoveLimits:
     """Return the limits of a move between these hosts, by name. Of two limits for the whole fleet, the smaller one counts."""
     total = [limit for limit in (source.limits.moves_total, destination.limits.moves_total) if limit is not None]
-    found = {MOVES_OUT: source.limits.moves_out, MOVES_IN: destination.limits.moves_in, MOVES_TOTAL: min(total, default=None)}
+    found = {MOVES_OUT: source.move_limits.moves_out, MOVES_IN: destination.move_limits.moves_in, MOVES_TOTAL: min(total, default=None)}
     return {name: limit for name, limit in found.items() if limit is not None}
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 
-from .filters.base import Filter
+from .filters.base import Filter, filters_for_host
 from .fleet import Fleet
 from .request import Request
 
@@ -80,7 +80,7 @@ def build_units(requests: Iterable[Request]) -> list[Unit]:
 def passes_filters(request: Request, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
     """Whether every filter passes the domain on that host; ends at the first filter that does not."""
     state = fleet.states[host]
-    applicable = (rule for rule in filters if (rule.judges_silent or state.unanswered is None) and rule.applies_to(request))
+    applicable = (rule for rule in filters_for_host(filters, state) if rule.applies_to(request))
     return all(rule.host_passes(request, state, fleet) for rule in applicable)
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 
-from .filters.base import PASS, Filter, Finding, relevant_filters
+from .filters.base import PASS, Filter, Finding, filters_for_host, relevant_filters
 from .filters.cpu import CpuModel, Cpus, CpuThreads, Hypervisor, MachineType
 from .filters.devices import HostDevices, Networks
 from .filters.memory import Hugepages, Memory, Numa
@@ -145,6 +145,7 @@ class Verdict:
     :arg failures: C({filter, reason}) of every filter that refused.
     :arg weight: its rank among the hosts that passed with it; 0 if it was judged alone.
     :arg forced: whether at least one refusal was bypassed; it is listed in the warnings.
+    :arg filters_off: names of the filters that the settings of the host switch off.
     """
 
     host: str
@@ -153,6 +154,7 @@ class Verdict:
     warnings: Sequence[str] = ()
     weight: float = 0.0
     forced: bool = False
+    filters_off: Sequence[str] = ()
 
     @property
     def reason(self) -> str:
@@ -161,7 +163,12 @@ class Verdict:
 
     def as_dict(self) -> JsonObject:
         """Return the verdict as a module returns it."""
-        return {**asdict(self), "failures": [dict(failure) for failure in self.failures], "warnings": list(self.warnings)}
+        return {**asdict(self), "failures": [dict(failure) for failure in self.failures], "warnings": list(self.warnings), "filters_off": [*self.filters_off]}
+
+
+def describe_filters_off(verdict: Verdict) -> str:
+    """Return the sentence of a record's history about the filters that did not judge the host, after a space; empty if all did."""
+    return f" Switched off there: {', '.join(verdict.filters_off)}." if verdict.filters_off else ""
 
 
 def check_host(request: Request, host: HostState, fleet: Fleet, filters: Sequence[Filter] = DEFAULT_FILTERS, force: bool = False) -> Verdict:
@@ -169,8 +176,7 @@ def check_host(request: Request, host: HostState, fleet: Fleet, filters: Sequenc
 
     :arg force: refusals that may be overridden become warnings.
     """
-    answer = _HostCheck(request, fleet, filters, force).judge_host(host)
-    return Verdict(host.name, not answer.failures, answer.failures, answer.warnings, 0.0, answer.forced)
+    return _make_verdict(host, _HostCheck(request, fleet, filters, force).judge_host(host))
 
 
 def rank_hosts(request: Request, fleet: Fleet, names: Iterable[str], filters: Sequence[Filter] = DEFAULT_FILTERS, force: bool = False) -> list[Verdict]:
@@ -178,7 +184,7 @@ def rank_hosts(request: Request, fleet: Fleet, names: Iterable[str], filters: Se
     question = _HostCheck(request, fleet, filters, force)
     answers = [(name, question.judge_host(fleet.states[name])) for name in names]
     weights = weigh_hosts(request, [fleet.states[name] for name, answer in answers if not answer.failures], fleet)
-    return [Verdict(name, not answer.failures, answer.failures, answer.warnings, weights.get(name, 0.0), answer.forced) for name, answer in answers]
+    return [_make_verdict(fleet.states[name], answer, weights.get(name, 0.0)) for name, answer in answers]
 
 
 def best_verdict(verdicts: Iterable[Verdict]) -> t.Optional[Verdict]:
@@ -193,6 +199,11 @@ class _Answer(t.NamedTuple):
     forced: bool = False
 
 
+def _make_verdict(host: HostState, answer: _Answer, weight: float = 0.0) -> Verdict:
+    switched_off = host.settings.filters_off
+    return Verdict(host.name, not answer.failures, answer.failures, answer.warnings, weight, answer.forced, tuple(sorted(switched_off)) if switched_off else ())
+
+
 # The answer of hosts that pass without a finding; they share it, because a fleet may have thousands of them.
 _PASSED: t.Final = _Answer()
 
@@ -205,13 +216,11 @@ class _HostCheck:
         self._fleet = fleet
         self._force = force
         self._rules = relevant_filters(filters, request)
-        self._silent_rules = [rule for rule in self._rules if rule.judges_silent]
 
     def judge_host(self, host: HostState) -> _Answer:
         """Return the verdict of the filters on the host."""
         request, fleet = self._request, self._fleet
-        rules = self._rules if host.unanswered is None else self._silent_rules
-        findings = [(rule, finding) for rule in rules if (finding := rule.judge_host(request, host, fleet)) is not PASS]
+        findings = [(rule, finding) for rule in filters_for_host(self._rules, host) if (finding := rule.judge_host(request, host, fleet)) is not PASS]
         return self._sum_up(findings) if findings else _PASSED
 
     def _sum_up(self, findings: Sequence[tuple[Filter, Finding]]) -> _Answer:
@@ -265,14 +274,12 @@ class _PassingHosts:
         self._hosts = hosts
         self._fleet = fleet
         self._rules = rules
-        self._silent_rules = [rule for rule in rules if rule.judges_silent]
         self._known: dict[int, bool] = {}
 
     def __call__(self, number: int) -> bool:
         if number not in self._known:
             host = self._hosts[number]
-            rules = self._rules if host.unanswered is None else self._silent_rules
-            self._known[number] = all(rule.host_passes(self._request, host, self._fleet) for rule in rules)
+            self._known[number] = all(rule.host_passes(self._request, host, self._fleet) for rule in filters_for_host(self._rules, host))
         return self._known[number]
 
     def find_extremes(self, raw: Sequence[float]) -> t.Optional[tuple[float, float]]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The inventory variable kvmfleet_scheduler of a host: what the scheduler may use of the host, and its labels, limits and weights."""
+"""The inventory variable kvmfleet_scheduler of a host: what the scheduler may use of the host, its labels, limits and weights, and which filters judge it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,41 @@ import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from ansible.module_utils.common.validation import check_type_bool
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
 SCHEDULER_VARIABLE = "kvmfleet_scheduler"
 DEFAULT_WEIGHTS: t.Final[Mapping[str, float]] = {"free_memory": 1.0, "free_cpu": 1.0, "soft_groups": 1.0, "moves": -1.0}
+
+MAX_MOVES = "max_moves"
+# Every filter of the scheduler, in its order, with the reason why it cannot be switched off; empty for one that can be.
+FILTERS: t.Final[Mapping[str, str]] = {
+    "not_source": "a guest cannot move to the host that it runs on",
+    "up": "nothing is known of a host that does not answer, and the guest may be running there",
+    "enabled": "a host that is fenced or in maintenance may be switched off at any time, with its guests; enable the host instead (kvmfleet.migration.host)",
+    "memory": "a host without memory kills guests; set ram_allocation_ratio and reserved_memory_mib instead",
+    "cpus": "",
+    "disk": "a file system that runs full stops the guests that write to it; set disk_allocation_ratio instead",
+    "traits": "",
+    "cpu_model": "a guest crashes on a processor that lacks what it uses",
+    "cpu_threads": "libvirt refuses such a guest on arrival",
+    "machine_type": "a guest cannot run on a machine type that its host does not have",
+    "hypervisor": "an older QEMU may misread the state of a guest; use force for a single move",
+    "numa": "a guest that is bound to a cell without memory is killed",
+    "hugepages": "a guest is killed when its host has no huge page left",
+    "host_devices": "another device at the same address may belong to another guest, or have its data",
+    "storage": "without its own disks a guest writes to other data, or to none",
+    "boot_files": "a guest without its firmware or its variables does not start again",
+    "networks": "",
+    "labels": "",
+    "max_domains": "",
+    MAX_MOVES: "",
+    "affinity": "",
+    "anti_affinity": "",
+    "migratable": "what libvirt and QEMU cannot move is lost or damaged",
+}
 
 _MAX_NUMBER = 1e9
 
@@ -33,7 +63,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class SchedulerSettings:
-    """The share of a host that guests may use, its labels, and its weights. Ratios as in Nova."""
+    """The share of a host that guests may use, its labels, and its weights. Ratios as in Nova.
+
+    :arg filters_off: names of the filters that do not judge the host.
+    """
 
     cpu_allocation_ratio: float = 4.0
     ram_allocation_ratio: float = 1.0
@@ -43,6 +76,7 @@ class SchedulerSettings:
     labels: frozenset[str] = frozenset()
     limits: Limits = Limits()
     weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS, hash=False)
+    filters_off: frozenset[str] = frozenset()
 
     @classmethod
     def from_variable(cls, value: Json, host: str) -> SchedulerSettings:
@@ -50,12 +84,19 @@ class SchedulerSettings:
         return _merge_settings(cls(), value, SCHEDULER_VARIABLE, f" of {host}")
 
     def with_task(self, value: Json) -> SchedulerSettings:
-        """Return these settings with those of a task's C(scheduler) over them, limits and weights one by one. Raises L(InvalidArgument)."""
+        """Return these settings with those of a task's C(scheduler) over them, limits, weights and filters one by one. Raises L(InvalidArgument)."""
         return _merge_settings(self, value, "scheduler", "")
 
     def as_json(self) -> JsonObject:
-        """Return the settings as a plan keeps them."""
-        return {**asdict(self), "labels": sorted(self.labels), "weights": dict(self.weights)}
+        """Return the settings as a plan keeps them; only those filters that are switched off."""
+        found = {**asdict(self), "labels": sorted(self.labels), "weights": dict(self.weights)}
+        del found["filters_off"]
+        return {**found, "filters": dict.fromkeys(sorted(self.filters_off), False)} if self.filters_off else found
+
+    @property
+    def move_limits(self) -> Limits:
+        """The limits, without those of its own moves if the filter of these is switched off."""
+        return replace(self.limits, moves_in=None, moves_out=None) if MAX_MOVES in self.filters_off else self.limits
 
 
 def _merge_settings(base: SchedulerSettings, value: Json, variable: str, whose: str) -> SchedulerSettings:
@@ -69,6 +110,9 @@ def _merge_settings(base: SchedulerSettings, value: Json, variable: str, whose: 
             changes[key] = replace(base.limits, **limits)
         elif key == "weights":
             changes[key] = {**base.weights, **_read_members(given, dict.fromkeys(DEFAULT_WEIGHTS, _read_weight), name, whose)}
+        elif key == "filters":
+            switches = _read_filters(given, name, whose)
+            changes["filters_off"] = frozenset(one for one in FILTERS if not switches.get(one, one not in base.filters_off))
         else:
             changes[key] = _VALUE_READERS[key](given, name, whose)
     return replace(base, **changes)
@@ -77,6 +121,19 @@ def _merge_settings(base: SchedulerSettings, value: Json, variable: str, whose: 
 def _read_members(value: Json, readers: Mapping[str, Reader], variable: str, whose: str) -> dict[str, Setting]:
     given = {} if value is None else _checked_keys(value, readers, variable, whose)
     return {key: readers[key](item, f"{variable}.{key}", whose) for key, item in given.items()}
+
+
+def _read_filters(value: Json, variable: str, whose: str) -> dict[str, bool]:
+    """Return which filters are on. Raises L(InvalidArgument) for an unknown filter, and for one that cannot be switched off, with the reason."""
+    switches = {name: bool(on) for name, on in _read_members(value, dict.fromkeys(FILTERS, _read_switch), variable, whose).items()}
+    kept = [f"{name} ({FILTERS[name]})" for name, on in switches.items() if not on and FILTERS[name]]
+    if kept:
+        optional = ", ".join(name for name, why in FILTERS.items() if not why)
+        raise InvalidArgument(
+            f"{variable}{whose} switches off what protects data or the life of a guest: {', '.join(kept)}.",
+            f"Leave these filters on. Filters that can be switched off are: {optional}.",
+        )
+    return switches
 
 
 def _checked_keys(value: Json, known: Mapping[str, Reader], variable: str, whose: str) -> JsonObject:
@@ -128,6 +185,13 @@ def _read_limit(value: Json, variable: str, whose: str) -> t.Optional[int]:
     return None if value is None else _read_whole(value, variable, whose)
 
 
+def _read_switch(value: Json, variable: str, whose: str) -> bool:
+    try:
+        return bool(check_type_bool(value))
+    except (TypeError, ValueError):
+        raise _invalid_value(variable, whose, value, "true or false") from None
+
+
 def _read_labels(value: Json, variable: str, whose: str) -> frozenset[str]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(label, str) and label for label in value):
         raise _invalid_value(variable, whose, value, "a list of labels")
@@ -146,4 +210,5 @@ _VALUE_READERS: t.Final[Mapping[str, Reader]] = {
     "labels": _read_labels,
     "limits": _read_limit,
     "weights": _read_weight,
+    "filters": _read_switch,
 }

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..fleet import Fleet, HostState
@@ -46,6 +46,9 @@ class Filter(t.Protocol):
     def applies_to(self, request: Request) -> bool:
         """Return whether the rule applies to the request; if not, every host passes and C(judge_host) is not called."""
 
+    def judges(self, host: HostState) -> bool:
+        """Return whether the rule judges the host: its settings can switch the rule off, and most rules cannot judge a host that did not answer."""
+
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Return whether the host passes. Called for every host of a fleet: a host that passes must cost almost nothing."""
 
@@ -56,12 +59,17 @@ class Filter(t.Protocol):
 class Rule:
     """The common part of most filters."""
 
+    name = ""
     overridable = True
     judges_silent = False
 
     def applies_to(self, request: Request) -> bool:
         """Return true: every domain is judged."""
         return True
+
+    def judges(self, host: HostState) -> bool:
+        """Return whether the settings of the host leave the rule on, and the host answered if the rule needs that."""
+        return self.name not in host.settings.filters_off and (self.judges_silent or host.unanswered is None)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Return whether the host passes."""
@@ -75,6 +83,11 @@ class Rule:
 def relevant_filters(filters: Iterable[Filter], request: Request) -> list[Filter]:
     """Return the filters that have anything to judge, in their order."""
     return [rule for rule in filters if rule.applies_to(request)]
+
+
+def filters_for_host(filters: Sequence[Filter], host: HostState) -> Sequence[Filter]:
+    """Return the filters that judge this host: all of them, unless it did not answer or has switched some off."""
+    return filters if host.unanswered is None and not host.settings.filters_off else [rule for rule in filters if rule.judges(host)]
 
 
 _MAX_NAMES = 8

@@ -11,7 +11,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainGroup
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED, MAINTENANCE
 
-from ..._settings.scheduler import SCHEDULER_VARIABLE
+from ..._settings.scheduler import MAX_MOVES, SCHEDULER_VARIABLE
 from ..fleet import Fleet, HostState
 from ..request import Request
 from .base import PASS, Finding, Rule, names_text, one_or_many
@@ -89,16 +89,23 @@ class MaxDomains(Rule):
 
 
 class MaxMoves(Rule):
-    """A host with a limit of 0 is refused. At any other limit, a move waits for its admission, which is only a warning."""
+    """A host with a limit of 0 is refused. At any other limit, a move waits for its admission, which is only a warning.
 
-    name = "max_moves"
+    Each host of a move can switch off its own limit.
+    """
+
+    name = MAX_MOVES
+
+    def judges(self, host: HostState) -> bool:
+        """Return whether the host answered. The limits of a host that switches them off are left out of the finding."""
+        return host.unanswered is None
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Judge the limit of moves into the host, and of those out of the source. Moves count from the start of their job on."""
         source = fleet.source_of(request)
-        sides = [(f"to {host.name}", "moves_in", host.settings.limits.moves_in, host.moves_in)]
+        sides = [(f"to {host.name}", "moves_in", host.settings.move_limits.moves_in, host.moves_in)]
         if source:
-            sides.append((f"away from {source.name}", "moves_out", source.settings.limits.moves_out, source.moves_out))
+            sides.append((f"away from {source.name}", "moves_out", source.settings.move_limits.moves_out, source.moves_out))
         reached = [(where, name, limit) for where, name, limit, moving in sides if limit is not None and len(moving - {request.uuid}) >= limit]
         if not reached:
             return PASS

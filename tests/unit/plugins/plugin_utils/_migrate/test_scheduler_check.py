@@ -36,7 +36,7 @@ def test_the_best_host_is_selected_and_the_others_have_reasons(control: Control)
     assert (result["selected"], result["changed"]) == ("kvm3", False)
     assert [verdict["host"] for verdict in result["verdicts"]] == ["kvm3", "kvm2"]
     assert filters_of(result) == {"kvm2": ["memory"], "kvm3": []}
-    assert set(result["verdicts"][0]) == {"host", "passed", "failures", "warnings", "weight"}
+    assert set(result["verdicts"][0]) == {"host", "passed", "failures", "warnings", "weight", "filters_off"}
     assert result["lines"][0] == "web1 can go to kvm3."
     assert result["lines"][1] == f"kvm2: no. {result['verdicts'][1]['failures'][0]['reason']}"
 

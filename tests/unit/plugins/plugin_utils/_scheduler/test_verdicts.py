@@ -42,7 +42,7 @@ def test_filters_and_their_order_are_as_documented() -> None:
 
 def test_an_equal_host_passes_without_warnings() -> None:
     verdict = check_host(request(), host(), fleet(host()))
-    assert verdict.as_dict() == {"host": "kvm2", "passed": True, "failures": [], "warnings": [], "weight": 0.0, "forced": False}
+    assert verdict.as_dict() == {"host": "kvm2", "passed": True, "failures": [], "warnings": [], "weight": 0.0, "forced": False, "filters_off": []}
 
 
 def test_a_verdict_has_all_reasons_and_separate_warnings() -> None:

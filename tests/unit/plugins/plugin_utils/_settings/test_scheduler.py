@@ -96,8 +96,8 @@ ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3),
 )
-KEYS = st.sampled_from([*RATIOS, "reserved_memory_mib", "reserved_cpus", "labels", "limits", "weights", "other"])
-PARTS = st.dictionaries(st.sampled_from(["domains", "moves_in", "free_memory", "moves"]), ANYTHING, max_size=3)
+KEYS = st.sampled_from([*RATIOS, "reserved_memory_mib", "reserved_cpus", "labels", "limits", "weights", "filters", "other"])
+PARTS = st.dictionaries(st.sampled_from(["domains", "moves_in", "free_memory", "moves", "labels", "memory"]), ANYTHING, max_size=3)
 
 
 @settings(deadline=None)

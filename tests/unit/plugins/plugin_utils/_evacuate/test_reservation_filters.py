@@ -1,0 +1,35 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters that a survivor has switched off do not judge the start of a domain there, and are in its record."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+
+from .sites import Site
+
+
+def test_a_switched_off_filter_does_not_judge_a_start_and_is_in_its_record(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    site.change("web", lambda body: body["protected"]["request"].update(labels=["ssd"]))
+    site.evacuate("kvm2")
+    original = site.settings
+
+    def lenient() -> Settings:
+        known = original()
+        t.cast("dict[str, t.Any]", known._hostvars["kvm2"])["kvmfleet_scheduler"] = {"filters": {"labels": False}}
+        return known
+
+    monkeypatch.setattr(site, "settings", lenient)
+    site.evacuate("kvm2")
+    refused, started = sorted(site.ledger.list_records(), key=lambda record: record.generation)
+    assert ("labels" in refused.last_detail, refused.status, "filters_off" in encode(refused)) == (True, "conflict", False)
+    assert (started.status, started.filters_off) == ("done", ("labels",))
+    assert "The host was verified and booked. Switched off there: labels." in [line.detail for line in started.history]
