@@ -224,8 +224,11 @@ def read_destinations(args: DestinationOptions, settings: Settings, source: str)
 
 
 def name_destination(uri: str, destination: str | None) -> str:
-    """Return the destination's name, that of the URI's host if none was given. Raises L(InvalidArgument) for a URI without a host."""
-    name = destination or urllib.parse.urlsplit(uri).hostname
+    """Return the destination's name, that of the URI's host if none was given. Raises L(InvalidArgument) for a URI without a host, or not of QEMU."""
+    parts = urllib.parse.urlsplit(uri)
+    if parts.scheme.partition("+")[0] != "qemu":
+        raise InvalidArgument(f"destination_uri is {uri}, which is not a URI of QEMU.", "Give one like qemu+ssh://kvm2/system. Nothing was moved.")
+    name = destination or parts.hostname
     if not name:
         raise InvalidArgument(f"destination_uri {uri} names no host.", "Give a URI by which the source can reach the destination.")
     return name

@@ -53,7 +53,7 @@ CASES: dict[str, tuple[dict[str, t.Any], str, str]] = {
     "the source by its name": ({"destination": "SOURCE"}, "invalid_argument", "SOURCE"),
     "a URI of nothing": ({"destination_uri": "http//nothing"}, "invalid_argument", "http//nothing"),
     "a URI with a newline": ({"destination_uri": "qemu+tcp://OTHER/system\n"}, "invalid_argument", "destination_uri"),
-    "a URI of another hypervisor": ({"destination_uri": "xen+tcp://OTHER/system"}, "unreachable", "xen"),
+    "a URI of another hypervisor": ({"destination_uri": "xen+tcp://OTHER/system"}, "invalid_argument", "xen"),
     "a source elsewhere": ({"uri": "qemu+tcp://OTHER/system"}, "not_supported", "qemu+tcp://OTHER/system"),
     "a bad memory URI": ({"migrate_uri": "ftp://OTHER"}, "invalid_argument", "migrate_uri"),
     "a negative timeout": ({"timeout_seconds": -1}, "invalid_argument", "timeout_seconds"),

@@ -71,6 +71,8 @@ def test_unusual_domain_names_are_accepted(name: str) -> None:
         ({"destination_uri": "kvm2"}, "destination_uri"),
         ({"destination_uri": "qemu+tcp://kvm2/system'"}, "destination_uri"),
         ({"destination": None, "destination_uri": "qemu:///system"}, "names no host"),
+        ({"destination_uri": "xen+tcp://kvm2/system"}, "destination_uri is xen+tcp://kvm2/system, which is not a URI of QEMU"),
+        ({"destination_uri": "test:///default"}, "not a URI of QEMU"),
         ({"migrate_uri": "10.0.0.2"}, "migrate_uri"),
         ({"migrate_uri": "tcp://10.0.0.2 --x"}, "migrate_uri"),
         ({"migrate_uri": "qemu://kvm2/system"}, "migrate_uri"),
