@@ -28,7 +28,8 @@ options:
     description:
       - Inventory name of the destination host. A name that is not in the inventory is used as an address.
       - All rules of the scheduler check the destination first, as M(kvmfleet.migration.scheduler_check) does. If a rule refuses it, nothing is moved, and the
-        record ends as V(conflict) with all reasons.
+        record ends as V(conflict) with all reasons. The same applies to a destination that is refused for another reason, because it does not answer, has
+        another domain of that name, or cannot have the disks, or because a host lacks what the move requires.
       - Without this option, the scheduler chooses the best of the other hosts in the inventory group C(kvmfleet_hosts).
     type: str
   destination_uri: &destination_uri
@@ -277,7 +278,7 @@ EXAMPLES = r"""
 RETURN = r"""
 migrations:
   description: The record of each move, in the order of the task.
-  returned: when a move was begun, predicted, adopted or found done; on failure too
+  returned: when a move was begun, predicted, adopted, refused or found done; on failure too
   type: list
   elements: dict
   contains:

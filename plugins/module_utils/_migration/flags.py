@@ -114,13 +114,18 @@ def check_options(options: MoveOptions) -> None:
             _check_exclusion(wanted, exclusion, {})
 
 
+def check_combination(options: MoveOptions, flags: t.Sequence[str]) -> None:
+    """Raise L(NotSupported) for a feature without the one that it needs, once the policy is known: no host can carry such a move out."""
+    _check_needs(requested_features(options, flags), NEEDS)
+
+
 def check_versions(options: MoveOptions, flags: t.Sequence[str], versions: t.Mapping[str, t.Mapping[str, int]]) -> None:
     """Raise L(NotSupported) if the requested features cannot be combined on these hosts, or a host is too old for them.
 
     :arg versions: host name to C({libvirt, hypervisor}).
     """
+    check_combination(options, flags)
     wanted = requested_features(options, flags)
-    _check_needs(wanted, NEEDS)
     for exclusion in EXCLUSIONS:
         _check_exclusion(wanted, exclusion, versions)
     for gate in GATES:

@@ -92,6 +92,17 @@ class Start:
     refused: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass
+class Refuse:
+    """No wanted destination can receive the domain, before the scheduler has judged one: C(host) is the first of them, and C(error) has all reasons.
+
+    The refusal leaves a record, unlike invalid input, which is raised.
+    """
+
+    host: str
+    error: KvmfleetError
+
+
 @dataclass(frozen=True)
 class Watch:
     """The report of the source host about a domain's last move.
@@ -131,11 +142,11 @@ def _read_record(state: JsonObject) -> MoveRecord | None:
         return None
 
 
-Decision = AlreadyThere | Observe | Conclude | Adopt | AdoptForeign | Start
+Decision = AlreadyThere | Observe | Conclude | Adopt | AdoptForeign | Start | Refuse
 
 
 def decide_move(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, stored: Stored | None, by: str) -> Decision:
-    """Return the decision. Raises the error with which the task fails, before anything has moved.
+    """Return the decision. Raises the error with which the task fails, before anything has moved, unless it is the refusal of a destination.
 
     :arg source: inventory name of the source host.
     :arg survey: what C(prepare) found on both sides.
@@ -268,22 +279,34 @@ def _check_movable(request: MoveRequest, source: str, domain: SurveyedDomain, vi
         )
 
 
-def _decide_start(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain) -> Start:
-    """Exclude the candidates that cannot receive the domain whatever the scheduler decides.
-
-    Raises the error of a single candidate, or L(Conflict) that names all.
-    """
+def _decide_start(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain) -> Start | Refuse:
+    """Exclude the candidates that cannot receive the domain whatever the scheduler decides. Raises L(InvalidArgument) if all are the source itself."""
     problems = {host: _destination_problem(request, source, survey, domain, host) for host in request.uris}
-    candidates = [host for host, problem in problems.items() if problem is None]
-    refused = {host: problem for host, problem in problems.items() if problem is not None}
+    return exclude_hosts(request, Start(list(request.uris)), {host: problem for host, problem in problems.items() if problem is not None})
+
+
+def exclude_hosts(request: MoveRequest, start: Start, problems: Mapping[str, KvmfleetError]) -> Start | Refuse:
+    """Return the start without the candidates that have a problem; if none is left, the refusal, with the error of a single candidate or one that names all.
+
+    Raises L(InvalidArgument) if that is the problem of every candidate.
+    """
+    candidates = [host for host in start.candidates if host not in problems]
+    refused = {**start.refused, **{host: problem.message for host, problem in problems.items()}}
     if candidates:
-        return Start(candidates, {host: problem.message for host, problem in refused.items()})
-    first, *others = refused.values()
-    if all(other.message == first.message for other in others):
-        raise first
-    error = type(first) if all(isinstance(other, type(first)) for other in others) else Conflict
-    reasons = group_reasons({host: problem.message for host, problem in refused.items()})
-    raise error(f"No host of the group kvmfleet_hosts can receive domain {request.label}. {reasons}", "Nothing was moved.")
+        return Start(candidates, refused)
+    error = _sum_up_problems(request, start, problems)
+    if isinstance(error, InvalidArgument):
+        raise error
+    return Refuse(next(host for host in start.candidates if not isinstance(problems[host], InvalidArgument)), error)
+
+
+def _sum_up_problems(request: MoveRequest, start: Start, problems: Mapping[str, KvmfleetError]) -> KvmfleetError:
+    first, *others = problems.values()
+    reasons = {**start.refused, **{host: problem.message for host, problem in problems.items()}}
+    if all(reason == first.message for reason in reasons.values()):
+        return first
+    error = type(first) if not start.refused and all(isinstance(other, type(first)) for other in others) else Conflict
+    return error(f"No host of the group kvmfleet_hosts can receive domain {request.label}. {group_reasons(reasons)}", "Nothing was moved.")
 
 
 def _destination_problem(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, host: str) -> KvmfleetError | None:

@@ -29,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admiss
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import Follower, ShowRecord, find_arrival
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations, check_candidates
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.admission import MoveLimits, limits_between
 
 
@@ -127,9 +127,10 @@ class Dispatcher:
         if isinstance(decision, d.AlreadyThere):
             job.record = find_arrival(context, view.survey, job, decision)
         elif isinstance(decision, d.Start):
-            check_candidates(view, job.request, decision.candidates)
             job.mirror = RecordMirror(context.ledger, reservations.reserve_destination(job, decision), owner=True)
             job.order = make_order(context, job, adopt=False)
+        elif isinstance(decision, d.Refuse):
+            raise reservations.record_refusal(job, decision)
         elif isinstance(decision, d.AdoptForeign):
             job.mirror = RecordMirror(context.ledger, reservations.adopt_foreign(job, decision.host), owner=True)
             job.order = make_order(context, job, adopt=True)

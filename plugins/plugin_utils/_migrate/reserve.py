@@ -26,7 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import host_lock_name, host_ref_from_facts
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import Start, group_reasons
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import Refuse, Start, group_reasons
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, fill_disks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
@@ -69,10 +69,15 @@ def _can_combine_post_copy(view: FleetView, request: MoveRequest, host: str) -> 
     return True
 
 
-def check_candidates(view: FleetView, request: MoveRequest, candidates: Iterable[str]) -> None:
-    """Raise L(NotSupported) for options that the hypervisors of the source and one of the candidates do not have."""
+def find_unable_hosts(view: FleetView, request: MoveRequest, candidates: Iterable[str]) -> dict[str, KvmfleetError]:
+    """Return, by candidate, why its hypervisor or that of the source cannot carry out the options of the move; only those that cannot."""
+    problems: dict[str, KvmfleetError] = {}
     for host in candidates:
-        _check_hypervisors(view, request, host, choose_policy(view, request, host).post_copy)
+        try:
+            _check_hypervisors(view, request, host, choose_policy(view, request, host).post_copy)
+        except NotSupported as error:
+            problems[host] = error
+    return problems
 
 
 def _check_hypervisors(view: FleetView, request: MoveRequest, host: str, post_copy: bool) -> None:
@@ -175,8 +180,8 @@ class Reservations:
         if chosen is None:
             raise _refusal_error(job, decision, verdicts)
         mark = f"Predicted in check mode. {_history_text(job, chosen, 'would be')}"
-        record = self._make_record(job, judge, chosen.host).judge_without(chosen.filters_off)
-        record = record.advance(s.SCHEDULED, self.context.by, mark).predict()
+        record = add_copies(self._make_record(job, judge, chosen.host), job.request, job.domain, chosen.host)
+        record = record.judge_without(chosen.filters_off).advance(s.SCHEDULED, self.context.by, mark).predict()
         self._add_warnings(job, chosen)
         # A predicted reservation reduces the capacity for the task's other moves.
         self.view.planned.append(record)
@@ -188,7 +193,8 @@ class Reservations:
         verdicts = judge.rank_hosts(decision.candidates)
         chosen = best_verdict(list(verdicts.values()))
         first = chosen.host if chosen else decision.candidates[0]
-        stored = self.context.ledger.open_record(self._make_record(job, judge, first).judge_without(verdicts[first].filters_off))
+        record = add_copies(self._make_record(job, judge, first), job.request, job.domain, first)
+        stored = self.context.ledger.open_record(record.judge_without(verdicts[first].filters_off))
         while chosen is not None:
             booked = self._try_host(stored, job, judge, chosen.host, verdicts)
             if booked is not None:
@@ -198,6 +204,15 @@ class Reservations:
         refusal = _refusal_error(job, decision, verdicts)
         refusal.result["migrations"] = [encode(self._advance_record(stored, s.CONFLICT, refusal.message).record)]
         raise refusal
+
+    def record_refusal(self, job: MoveJob, refusal: Refuse) -> KvmfleetError:
+        """Close a record of a move that was refused before the scheduler judged a host as C(conflict). Return the error of the refusal, with the record."""
+        subject = make_subject(self.view, job.request, job.domain)
+        # What would be copied to a host that cannot receive the domain is not determined.
+        judge = CandidateJudge(self.view, subject, job.request, job.domain, lambda host: {})
+        stored = self.context.ledger.open_record(self._make_record(job, judge, refusal.host))
+        refusal.error.result["migrations"] = [encode(self._advance_record(stored, s.CONFLICT, refusal.error.message).record)]
+        return refusal.error
 
     def _try_host(self, stored: Stored, job: MoveJob, judge: CandidateJudge, host: str, verdicts: Verdicts) -> Stored | None:
         """Reserve the host; if its lock is not available, close the record without a result."""
@@ -220,7 +235,8 @@ class Reservations:
 
     def adopt_foreign(self, job: MoveJob, host: str) -> Stored:
         """Open the record of a foreign job."""
-        record, info = self._make_record(job, make_judge(self.view, job.request, job.domain), host), job.domain.source_info
+        record = add_copies(self._make_record(job, make_judge(self.view, job.request, job.domain), host), job.request, job.domain, host)
+        info = job.domain.source_info
         # The definition at the destination may belong to the tool that moves the domain, and is never removed.
         before = Before(state=info.view.state, persistent=info.view.persistent, autostart=info.autostart, at_destination=True)
         return self.context.ledger.open_record(replace(record, before=before, forced=None))
@@ -238,7 +254,7 @@ class Reservations:
             forced=FORCED_MIGRATE if request.force else None,
         )
         connection = Connection(request.uris[host], request.options.bandwidth_mib, request.link_mib)
-        return add_copies(replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection), request, job.domain, host)
+        return replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection)
 
     def _write_scheduled(self, stored: Stored, job: MoveJob, judge: CandidateJudge, verdict: Verdict) -> Stored:
         """Write the reservation of the host that passed, which may differ from the one in the opened record."""

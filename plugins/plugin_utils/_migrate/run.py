@@ -13,11 +13,18 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, check_combination, migration_flags
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_OUTGOING, POST_COPY, POST_COPY_FAILED
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    InvalidArgument,
+    InvalidState,
+    NotFound,
+    NotSupported,
+    Unreachable,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
@@ -41,7 +48,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reques
     check_source_traits,
     check_unique,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations, check_candidates
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations, find_unable_hosts
 
 
 def survey_moves(context: RunContext, requests: t.Sequence[MoveRequest]) -> tuple[FleetView, list[MoveJob]]:
@@ -77,10 +84,29 @@ def _decide_job(context: RunContext, view: FleetView, job: MoveJob) -> None:
         check_known(job.request.label, job.domain_uuid, context.missing)
     job.domain = replace(job.domain, seen_devices=view.seen_devices(job.domain, job.request.uris))
     job.decision = d.decide_move(job.request, context.source.name, view.survey, job.domain, stored, context.by)
-    if isinstance(job.decision, (d.Start, d.AdoptForeign)):
+    if isinstance(job.decision, d.Refuse) and isinstance(job.decision.error, Unreachable) and not context.settings.is_known(job.decision.host):
+        # Neither the inventory nor the network knows a host of that name: this is bad input, and no refusal.
+        raise job.decision.error
+    if isinstance(job.decision, (d.Start, d.Refuse, d.AdoptForeign)):
         _add_policy(context, job)
     if isinstance(job.decision, d.Start) and not job.error:
-        context.warnings += check_source_traits(job.request, view.source_facts(), context.source.name)
+        job.decision = _check_abilities(context, view, job, job.decision)
+
+
+def _check_abilities(context: RunContext, view: FleetView, job: MoveJob, start: d.Start) -> d.Start | d.Refuse:
+    """Exclude the candidates to which the hypervisors cannot carry out this move, as its options and its policy require it.
+
+    Raises L(NotSupported) for options that no hypervisor can combine.
+    """
+    request = job.request
+    check_combination(request.options, migration_flags(request.options, True, False, request.policy.post_copy))
+    try:
+        warnings = check_source_traits(request, view.source_facts(), context.source.name)
+    except NotSupported as error:
+        return d.exclude_hosts(request, start, dict.fromkeys(start.candidates, error))
+    decision = d.exclude_hosts(request, start, find_unable_hosts(view, request, start.candidates))
+    context.warnings += warnings if isinstance(decision, d.Start) else ()
+    return decision
 
 
 def _add_policy(context: RunContext, job: MoveJob) -> None:
@@ -150,9 +176,10 @@ class MoveRun:
     def _predict_one(self, view: FleetView, job: MoveJob, reservations: Reservations) -> None:
         context, decision = self._context, job.decision
         if isinstance(decision, d.Start):
-            check_candidates(view, job.request, decision.candidates)
             job.record = reservations.predict_record(job, decision)
             job.moved = True
+        elif isinstance(decision, d.Refuse):
+            raise decision.error
         elif isinstance(decision, d.Conclude):
             job.record = decision.record
         elif isinstance(decision, (d.Observe, d.Adopt)):

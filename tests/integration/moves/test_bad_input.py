@@ -102,11 +102,14 @@ def test_bad_input_is_refused_with_a_message_and_an_error_code(lab: Lab, answers
     assert "Traceback" not in str(answer)
 
 
-@pytest.mark.usefixtures("nothing_moves")
-def test_a_destination_that_does_not_answer_is_unreachable(lab: Lab, control: Control) -> None:
-    done = control.task(1, "live_migrate", {"name": SENTRY, "destination_uri": f"qemu+tcp://{lab.host(2)}:9/system"})
+def test_a_host_of_the_inventory_that_does_not_answer_is_unreachable_and_recorded(lab: Lab, control: Control, sentry: str) -> None:
+    done = control.task(1, "live_migrate", {"name": sentry, "destination_uri": f"qemu+tcp://{lab.host(2)}:9/system"})
     assert done.refused() == "unreachable"
     assert lab.host(2) in done.msg
+    assert control.only_record() == done.record
+    assert done.ended() == ("conflict", None)
+    assert lab.places(sentry) == {1: "running"}
+    assert lab.state_file(lab.uuid(sentry)) is None
 
 
 @pytest.mark.usefixtures("nothing_moves")

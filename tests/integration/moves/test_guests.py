@@ -66,12 +66,14 @@ def test_a_guest_on_shared_storage_keeps_its_memory(lab: Lab, control: Control, 
 def test_storage_that_is_not_proved_to_be_shared_is_unsafe(lab: Lab, control: Control, guest: Make, kind: str) -> None:
     name = guest(f"on-{kind}", *WRITER, "--storage", kind)
     for options in (["--check"], []):
+        assert control.records() == []
         done = control.move(name, 2, *options)
         assert done.refused() == "unsafe"
         assert "vda" in done.msg
         assert "unsafe: true" in done.msg
     assert lab.places(name) == {1: "running"}
-    assert control.records() == []
+    assert control.only_record() == done.record
+    assert done.ended() == ("conflict", None)
 
 
 def test_unsafe_permits_a_move_on_storage_that_is_not_proved_to_be_shared(lab: Lab, control: Control, guest: Make) -> None:

@@ -55,7 +55,8 @@ def test_a_source_without_the_trait_refuses_a_post_copy_move(lab: Lab, operator:
     assert done.refused() == "not_supported"
     assert POST_COPY in done.msg
     assert "vm.unprivileged_userfaultfd" in done.msg
-    assert operator.records() == []
+    assert operator.only_record() == done.record
+    assert done.ended() == ("conflict", None)
     assert operator.move(web).ended() == ("completed", None)
 
 

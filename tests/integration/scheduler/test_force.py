@@ -52,8 +52,8 @@ def test_force_needs_a_destination_that_answers_and_is_not_the_source(lab: Lab, 
     silent = control.move(web, 2, force=True)
     assert silent.refused() == "unreachable"
     assert lab.host(2) in silent.msg
-    assert [record for record in control.records() if record["status"] != "conflict"] == []
-    assert control.forced_moves() == []
+    assert (silent.ended(), silent.record["forced"]) == (("conflict", None), "FORCED_MIGRATE")
+    assert control.forced_moves() == [control.only_record()] == [silent.record]
     check_untouched(lab, web)
 
 

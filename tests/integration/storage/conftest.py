@@ -76,11 +76,12 @@ class Disks:
 
 
 def check_refused(control: Control, name: str, *named: str, **options: t.Any) -> None:
-    """Check that the move of a guest is C(unsafe) for the disks and files that are named, and that no record was opened."""
+    """Check that the move of a guest is C(unsafe) for the disks and files that are named, and that its record says that it was refused."""
     outcome = control.move(name, 2, transport="tcp", **options)
     assert outcome.refused() == "unsafe", outcome.text
     assert [one for one in named if one not in outcome.msg] == [], outcome.msg
-    assert control.records() == []
+    assert outcome.ended() == ("conflict", None)
+    assert control.records()[-1] == outcome.record
 
 
 def check_moves_as_unsafe(lab: Lab, control: Control, name: str, path: str) -> None:

@@ -100,7 +100,8 @@ def test_a_different_block_device_at_the_same_path_is_unsafe(lab: Lab, control: 
     outcome = control.move(name, 2, transport="tcp")
     assert outcome.refused() == "unsafe", outcome.text
     assert device in outcome.msg
-    assert control.records() == []
+    assert control.only_record() == outcome.record
+    assert outcome.ended() == ("conflict", None)
     assert lab.places(name) == {1: "running"}
 
     # The source has it under another identity since: what was seen of the one before proves nothing.

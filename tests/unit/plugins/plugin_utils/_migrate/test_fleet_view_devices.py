@@ -58,7 +58,7 @@ def test_a_move_with_a_block_device_is_refused_without_the_proof_of_protect(cont
     monkeypatch.setattr(control.source, "_prepare", lambda asked: with_device(prepare(asked)))
     refused = run_one_move(control)
     assert (refused.error.error_code, "is not known to see" in str(refused.error)) == ("unsafe", True)
-    assert control.records() == []
+    assert [record.status for record in control.records()] == ["conflict"]
 
     ids = {"kvm1": "11111111-1111-4111-8111-111111111111", "kvm2": "22222222-2222-4222-8222-222222222222"}
     for name, told in (("kvm1", {"devices": {PATH: STORE}}), ("kvm2", {"sees": {ids["kvm1"]: {PATH: STORE}}})):

@@ -92,7 +92,8 @@ def test_force_does_not_permit_unsafe_storage(control: Control) -> None:
     control.source.shared = False
     job = run_one_move(control, force=True)
     assert isinstance(job.error, e.Unsafe)
-    assert control.records() == []
+    (record,) = control.records()
+    assert (record.status, record.forced) == (s.CONFLICT, "FORCED_MIGRATE")
 
 
 def test_force_does_not_permit_a_silent_destination(control: Control) -> None:

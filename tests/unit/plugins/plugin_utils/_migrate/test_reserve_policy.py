@@ -110,4 +110,4 @@ def test_parallel_connections_with_post_copy_of_the_domain_stay_refused(fleet: C
     fleet.source.policies[UUID] = {"post_copy": True}
     job = run_one_move(fleet, parallel_connections=4)
     assert isinstance(job.error, e.NotSupported)
-    assert fleet.records() == []
+    assert [record.status for record in fleet.records()] == [s.CONFLICT]
