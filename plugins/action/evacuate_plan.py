@@ -25,7 +25,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import EvacuationRequest, EvacuationTask, Shares, plan_evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import EvacuationRequest, Shares, plan_evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import plan_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 

@@ -20,8 +20,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
 from .evacuation import Evacuation, check_numbers
-from .job import EvacuationContext, EvacuationJob, ListedDomain
-from .plan import EvacuationTask, Shares
+from .job import EvacuationContext, EvacuationJob, EvacuationTask, ListedDomain
+from .plan import Shares
 from .result import EvacuationPlan, HostLabel
 from .source import age_seconds
 

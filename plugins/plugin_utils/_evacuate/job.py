@@ -3,21 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""One domain during an evacuation, and what all domains of a task share: options and context."""
+"""The options of a task, one domain during an evacuation, and what all domains of a task share."""
 
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import STATE_AS_RECORDED, STATE_RUNNING
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, SignedInt, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, NeededFile, SavedDisk, SavedFile
 
+from .._drain.preparation import TaskResult
 from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
 from .._settings.variables import Settings
@@ -60,6 +61,73 @@ class EvacuationOptions:
     lock_wait_seconds: t.Optional[int]
     accept_fresh: Sequence[str] = ()
     accept_locked: t.Optional[JsonObject] = None
+
+
+@dataclass(frozen=True)
+class AskedHost(TaskResult):
+    """What C(host_facts) has returned on a host of the play."""
+
+    ansible_facts: Maybe[JsonObject] = ABSENT
+
+
+@dataclass(frozen=True)
+class EvacuationWork:
+    """The input from the role.
+
+    :arg play: the hosts of the play, the survivors.
+    :arg fence_tasks: a file of tasks that switches the source off.
+    :arg evidence: the evidence that these tasks have set.
+    :arg asked: by host of the play, what C(host_facts) has returned.
+    """
+
+    play: Maybe[tuple[str, ...]] = ABSENT
+    fence_tasks: Maybe[str] = ABSENT
+    evidence: t.Union[Json, Absent] = ABSENT
+    asked: Maybe[Mapping[str, t.Optional[AskedHost]]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvacuationTask:
+    """The options of C(evacuate) and C(evacuate_plan). Only one of them has C(domains), the other C(step), C(survivors) and C(since)."""
+
+    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
+
+    uri: str
+    ledger: t.Optional[str]
+    source: str
+    fencing: t.Optional[tuple[Json, ...]]
+    force_down: t.Optional[JsonObject]
+    accept_silent: tuple[str, ...]
+    accept_fresh: tuple[str, ...]
+    accept_locked: t.Optional[JsonObject]
+    force: bool
+    state: str
+    parallel: SignedInt
+    lock_wait_seconds: t.Optional[SignedInt]
+    work: t.Optional[EvacuationWork]
+    domains: Maybe[tuple[str, ...]] = ABSENT
+    step: t.Union[str, Absent] = ABSENT
+    survivors: Maybe[tuple[str, ...]] = ABSENT
+    since: Maybe[JsonObject] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def options(self) -> EvacuationOptions:
+        """The options that state what is evacuated, and on which evidence."""
+        return EvacuationOptions(
+            source=self.source,
+            domains=None if self.domains is ABSENT else self.domains,
+            fencing=self.fencing,
+            force_down=self.force_down,
+            accept_silent=self.accept_silent,
+            force=self.force,
+            state=self.state,
+            parallel=self.parallel,
+            lock_wait_seconds=self.lock_wait_seconds,
+            accept_fresh=self.accept_fresh,
+            accept_locked=self.accept_locked,
+        )
 
 
 @dataclass

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, SignedInt
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
-from .._drain.preparation import FactsOf, TaskResult, readable_facts
+from .._drain.preparation import FactsOf, readable_facts
 from .._ledger.documents import HostEntry, pause_collector
 from .._ledger.host_entries import find_host_id
 from .._observe.fleet_scan import scan_fleet
@@ -32,79 +32,12 @@ from .._scheduler.verdicts import check_host
 from .._settings.variables import read_facts
 from . import start_checks
 from .evacuation import Evacuation
-from .job import EvacuationJob, EvacuationOptions
+from .job import AskedHost, EvacuationJob, EvacuationTask, EvacuationWork
 from .reservation import OFF_FILTERS, START_FILTERS, build_request
 from .result import UncoveredDomain
 from .start_checks import list_unproved_images
 
 _NOTHING_STARTED = "Nothing was started."
-
-
-@dataclass(frozen=True)
-class AskedHost(TaskResult):
-    """What C(host_facts) has returned on a host of the play."""
-
-    ansible_facts: Maybe[JsonObject] = ABSENT
-
-
-@dataclass(frozen=True)
-class EvacuationWork:
-    """The input from the role.
-
-    :arg play: the hosts of the play, the survivors.
-    :arg fence_tasks: a file of tasks that switches the source off.
-    :arg evidence: the evidence that these tasks have set.
-    :arg asked: by host of the play, what C(host_facts) has returned.
-    """
-
-    play: Maybe[tuple[str, ...]] = ABSENT
-    fence_tasks: Maybe[str] = ABSENT
-    evidence: t.Union[Json, Absent] = ABSENT
-    asked: Maybe[Mapping[str, t.Optional[AskedHost]]] = ABSENT
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class EvacuationTask:
-    """The options of C(evacuate) and C(evacuate_plan). Only one of them has C(domains), the other C(step), C(survivors) and C(since)."""
-
-    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
-
-    uri: str
-    ledger: t.Optional[str]
-    source: str
-    fencing: t.Optional[tuple[Json, ...]]
-    force_down: t.Optional[JsonObject]
-    accept_silent: tuple[str, ...]
-    accept_fresh: tuple[str, ...]
-    accept_locked: t.Optional[JsonObject]
-    force: bool
-    state: str
-    parallel: SignedInt
-    lock_wait_seconds: t.Optional[SignedInt]
-    work: t.Optional[EvacuationWork]
-    domains: Maybe[tuple[str, ...]] = ABSENT
-    step: t.Union[str, Absent] = ABSENT
-    survivors: Maybe[tuple[str, ...]] = ABSENT
-    since: Maybe[JsonObject] = ABSENT
-    extra: JsonObject = field(default_factory=dict)
-
-    @property
-    def options(self) -> EvacuationOptions:
-        """The options that state what is evacuated, and on which evidence."""
-        return EvacuationOptions(
-            source=self.source,
-            domains=None if self.domains is ABSENT else self.domains,
-            fencing=self.fencing,
-            force_down=self.force_down,
-            accept_silent=self.accept_silent,
-            force=self.force,
-            state=self.state,
-            parallel=self.parallel,
-            lock_wait_seconds=self.lock_wait_seconds,
-            accept_fresh=self.accept_fresh,
-            accept_locked=self.accept_locked,
-        )
 
 
 @dataclass(frozen=True)
