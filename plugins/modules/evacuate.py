@@ -29,6 +29,8 @@ description:
   - Each domain has a record in the ledger. The record is C(pre-migrating) on disk before the domain is started, and C(done) when the host has it as
     requested. A domain that could not be started, and of which nothing is left on this host, is C(failed), and the others continue. A record whose result is
     unknown stays C(pre-migrating); when the same task is run again, it asks the host and settles the record.
+  - If this host is refused for a domain, the record of the domain ends as C(conflict). The scheduler refuses it, or it was not proved to see a disk, or it has
+    the domain or another one of that name already. If another record holds the domain, that record is left unchanged, and no second one is written.
   - A record in C(done) prevents the release of the dead host when it returns, until M(kvmfleet.migration.evacuation_cleanup) has run there.
   - Requires root on the host, and a local O(uri).
 options:

@@ -21,10 +21,11 @@ options:
       - V(check) checks the request. It asks no host.
       - V(survivors) lists the hosts of the play that have answered M(kvmfleet.migration.host_facts), and fails if there are none, or if a domain or an image
         is in use twice on them. It asks no host.
-      - V(assess) looks up the dead host in the ledger, asks all other hosts for its domains, and returns which of them would be started. It changes nothing.
+      - V(assess) looks up the dead host in the ledger, asks all other hosts for its domains, and returns which of them would be started. It changes no host.
       - V(prove) does the same, switches the dead host off unless evidence is given, and waits for the locks that it still holds on images.
       - V(plan) does the same as V(assess), takes the evidence of V(prove), and distributes the domains among O(survivors). It switches nothing off. Facts of
         the survivors must have been gathered after the evidence was taken. The plan is shown line by line.
+      - The refusal of a domain for which V(plan) finds no survivor leaves a record with the status C(conflict), except in check mode.
     type: str
     choices: [check, survivors, assess, prove, plan]
     required: true
@@ -113,7 +114,7 @@ attributes:
     support: none
   idempotent:
     support: partial
-    details: O(step=prove) takes evidence each time, and reports it as a change.
+    details: O(step=prove) takes evidence each time, and reports it as a change. Each refusal is recorded, which is not reported as a change.
 notes:
   - In check mode nothing is fenced, and no agent is called. A host that has an agent counts as one that could be fenced.
 seealso:
@@ -205,7 +206,9 @@ shares:
   type: dict
   sample: {kvm2: [5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11], kvm3: []}
 uncovered:
-  description: Domains for which no survivor was found; C(uuid), C(name), C(reason), and C(reasons) by host.
+  description:
+    - Domains for which no survivor was found; C(uuid), C(name), C(reason), and C(reasons) by host.
+    - C(record) is the ID of the record of the refusal. It is missing in check mode, and if another record holds the domain.
   returned: success with O(step=plan)
   type: list
   elements: dict

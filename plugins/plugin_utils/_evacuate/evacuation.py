@@ -11,7 +11,7 @@ import concurrent.futures
 import itertools
 import time
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import qemu_locks
@@ -34,7 +34,7 @@ from . import start_checks
 from .evidence import PowerOffEvidence
 from .fleet_answers import FleetAnswers, FoundLocks, LockState, SourceAnswers, SurvivorView, UnaccountedDomain, list_libvirt_uris, list_ssh_endpoints
 from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain, wanted_state
-from .reservation import EvacuationReservation, build_request
+from .reservation import EvacuationReservation, build_request, record_refusal
 from .source import age_seconds, check_saved_values, check_still_not_granted, has_saved_disks, list_candidates, resolve_source, select_candidates
 from .start_checks import AcceptedLocks, is_fenced, list_expiring_images, list_images, refuse_locked_images, seconds_to_wait
 from .starts import DomainStarter
@@ -137,9 +137,18 @@ class Evacuation:
         self.images = self._check_locks(seen_since=True, waits=False)
 
     def judge_jobs(self) -> None:
-        """Determine what prevents the start of each domain on this host."""
+        """Determine what prevents the start of each domain on this host. A host that cannot start it is recorded as refused."""
         for job in self.jobs:
             self._keep_error(job, self._judge_job)
+            if job.is_open:
+                self._keep_error(job, self._judge_destination)
+                if job.error:
+                    self.record_refusal(job, self.destination, job.error.message)
+
+    def record_refusal(self, job: EvacuationJob, destination: HostRef, why: str, filters_off: Iterable[str] = ()) -> None:
+        """Close a record of the evacuation as C(conflict), unless in check mode, and unless another record holds the domain."""
+        if not self.check and job.candidate.record is None:
+            job.stored = record_refusal(self.context, job, destination, why, filters_off)
 
     def evacuate_domains(self) -> None:
         """Start the domains, or predict their results in check mode."""
@@ -282,8 +291,10 @@ class Evacuation:
 
     def _judge_job(self, job: EvacuationJob) -> None:
         start_checks.decide_record(job, self.fleet)
-        start_checks.check_absent(job, self.fleet)
         start_checks.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
+
+    def _judge_destination(self, job: EvacuationJob) -> None:
+        start_checks.check_absent(job, self.fleet)
         if not job.rejoin:
             start_checks.check_disks(job, self.destination, self.seen.unseen.get(job.uuid, {}))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -137,18 +137,18 @@ class SurvivingHosts:
 
     :arg states: of them, and of hosts with members of groups.
     :arg host_ids: of them alone, by name.
-    :arg present: UUIDs of the domains that each has, active or not.
+    :arg present: the domains that each has, active or not: UUID by name.
     :arg pinned: UUID to survivor, for evacuations that have begun already.
     """
 
     states: Mapping[str, HostState]
     host_ids: Mapping[str, str]
-    present: Mapping[str, frozenset[str]]
+    present: Mapping[str, Mapping[str, str]]
     pinned: Mapping[str, str]
 
 
 class CanStart(Rule):
-    """A host that was not proved to see a domain's disks while all hosts were healthy cannot start it, and neither can one that already has it.
+    """A host that was not proved to see a domain's disks while all hosts were healthy cannot start it, and neither can one that already has it or its name.
 
     No option overrides that.
     """
@@ -159,11 +159,15 @@ class CanStart(Rule):
     def __init__(self, jobs: Iterable[EvacuationJob], survivors: SurvivingHosts) -> None:
         self._jobs = {job.uuid: job for job in jobs}
         self._survivors = survivors
+        self._uuids = {host: frozenset(there.values()) for host, there in survivors.present.items()}
 
     def judge_host(self, request: Request, host: HostState, fleet: scheduler_fleet.Fleet) -> Finding:
         """Refuse the host, and name the disks or the existing definition."""
-        if request.uuid in self._survivors.present.get(host.name, ()):
+        present = self._survivors.present.get(host.name, {})
+        if request.uuid in self._uuids.get(host.name, ()):
             return Finding("It has a definition of that domain already: clean it up first (kvmfleet.migration.evacuation_cleanup).")
+        if request.name in present:
+            return Finding(f"It has another domain named {request.name} ({present[request.name]}).")
         missing = list_unproved_images(self._jobs[request.uuid], self._survivors.host_ids[host.name])
         return Finding(f"Its access to {', '.join(missing)} was not proved.") if missing else PASS
 
@@ -216,7 +220,8 @@ _HELD_STATUSES = (s.ACCEPTED, s.PRE_MIGRATING, s.ERROR)
 
 
 def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment] = None) -> Shares:
-    """Return the shares of these hosts, which include the host that the task runs on.
+    """Return the shares of these hosts, which include the host that the task runs on. A domain that all of them refuse gets a record with the status
+    C(conflict), unless in check mode.
 
     The fleet was queried and the evidence collected before. Raises L(InvalidArgument) for a host without facts.
 
@@ -225,7 +230,13 @@ def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
     survivors = _read_survivors(run, names, since)
     for job in run.open_jobs():
         _judge_job(job, run, survivors)
-    return share_domains(run.open_jobs(), survivors, run.context.options.force)
+    shares = share_domains(run.open_jobs(), survivors, run.context.options.force)
+    refused_host = survivors.states[min(names)]
+    jobs = {job.uuid: job for job in run.jobs}
+    for one in shares.uncovered:
+        run.record_refusal(jobs[one.uuid], refused_host.host_ref, one.reason, refused_host.settings.filters_off)
+    uncovered = [replace(one, record=job.stored.record.id if (job := jobs[one.uuid]).stored else ABSENT) for one in shares.uncovered]
+    return replace(shares, uncovered=uncovered)
 
 
 def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -> None:
@@ -258,7 +269,7 @@ def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
     }
     hosts = {name: all_facts[name] for name in names}
     ids = {name: _host_id_of(entries, name, host) for name, host in hosts.items()}
-    present = {name: frozenset(domain.uuid for domain in host.domains or ()) for name, host in hosts.items()}
+    present = {name: {domain.name: domain.uuid for domain in host.domains or ()} for name, host in hosts.items()}
     return SurvivingHosts(states, ids, present, {job.uuid: name for job in run.jobs for name, host in hosts.items() if _has_begun(job, host, ids[name])})
 
 

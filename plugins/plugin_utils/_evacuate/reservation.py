@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
@@ -63,6 +63,29 @@ def judge_target_host(job: EvacuationJob, view: FleetView, uri: str, cpu: t.Opti
 
 
 FORCED_REBUILD = "FORCED_REBUILD"
+
+
+def record_refusal(context: EvacuationContext, job: EvacuationJob, destination: HostRef, why: str, filters_off: Iterable[str]) -> t.Optional[Stored]:
+    """Return the record, closed as C(conflict), of an evacuation that the destination was refused for; None if another run's record holds the domain now."""
+    try:
+        stored = context.ledger.open_record(_make_record(context, job, destination, ()).judge_without(sorted(filters_off)))
+        return context.ledger.update_record(stored, stored.record.advance(s.CONFLICT, context.by, why))
+    except Conflict:
+        return None
+
+
+def _make_record(context: EvacuationContext, job: EvacuationJob, destination: HostRef, evidence: Sequence[JsonObject]) -> MoveRecord:
+    record = new_record(
+        s.EVACUATION,
+        domain=DomainRef(job.uuid, job.name),
+        source=job.source.host_ref,
+        destination=destination,
+        policy={},
+        by=context.by,
+        request={} if job.wanted == domain_states.SHUTOFF else build_request(job).as_json(),
+        forced=FORCED_REBUILD if context.options.force else None,
+    )
+    return replace(record, before=_state_before(job), wanted_state=job.wanted, evidence=tuple(evidence))
 
 
 @dataclass
@@ -130,18 +153,7 @@ class EvacuationReservation:
         self.context.warnings += [f"Domain {job.name}: {warning}" for warning in verdict.warnings]
 
     def _make_record(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> MoveRecord:
-        options = self.context.options
-        record = new_record(
-            s.EVACUATION,
-            domain=DomainRef(job.uuid, job.name),
-            source=job.source.host_ref,
-            destination=self.destination,
-            policy={},
-            by=self.context.by,
-            request={} if job.wanted == domain_states.SHUTOFF else build_request(job).as_json(),
-            forced=FORCED_REBUILD if options.force else None,
-        )
-        return replace(record, before=_state_before(job), wanted_state=job.wanted, evidence=tuple(evidence))
+        return _make_record(self.context, job, self.destination, evidence)
 
     def _judge_host(self, job: EvacuationJob) -> Verdict:
         cpu = self.cpu.get(job.uuid)

@@ -33,12 +33,14 @@ class UncoveredDomain:
     """A domain that no survivor can start.
 
     :arg reasons: by host; C(reason) is all of them.
+    :arg record: the ID of the record of the refusal.
     """
 
     uuid: str
     name: t.Optional[str]
     reasons: Mapping[str, str]
     reason: str
+    record: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

@@ -176,13 +176,19 @@ def check_inactive(job: EvacuationJob, fleet: FleetAnswers) -> None:
 
 
 def check_absent(job: EvacuationJob, fleet: FleetAnswers) -> None:
-    """Raise L(Conflict) if the domain is on this host and no evacuation put it here."""
+    """Raise L(Conflict) if the domain is on this host and no evacuation put it here, or if another domain here has its name."""
     own = fleet.own_domains.get(job.uuid)
     if own and not job.rejoin:
         how = "active" if own.active else "defined"
         raise Conflict(
             f"Domain {job.name} is {how} on this host ({fleet.destination.host}) already, and no evacuation started it here. It was not started.",
             "If it is left over from an earlier stay, clean up this host first (kvmfleet.migration.evacuation_cleanup); if it is active, protect this host.",
+        )
+    other = next((uuid for uuid, domain in fleet.own_domains.items() if domain.name == job.name and uuid != job.uuid), None)
+    if other and not job.rejoin:
+        raise Conflict(
+            f"{fleet.destination.host} has another domain named {job.name} ({other}). The domain of {job.source.name} was not started.",
+            "Rename one of the two, or start the domain on another host.",
         )
 
 

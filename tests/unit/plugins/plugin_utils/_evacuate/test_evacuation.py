@@ -728,7 +728,7 @@ def test_a_domain_that_exists_on_this_host_already_is_a_conflict(site: Site, sta
     run = site.evacuate()
     assert isinstance(run.jobs[0].error, Conflict)
     assert site.hosts["kvm2"].guests[uuid]["state"] == state
-    assert (site.hosts["kvm2"].starts, site.record_summaries()) == ([], [])
+    assert (site.hosts["kvm2"].starts, site.record_summaries()) == ([], [("web", "conflict", "kvm2")])
 
 
 def test_a_silent_second_possible_host_needs_its_own_evidence(site: Site) -> None:
@@ -828,7 +828,7 @@ def test_a_missing_storage_token_is_no_proof(site: Site) -> None:
         token.unlink()
     run = site.evacuate(force=True)
     assert "token" in errors(run)["web"]
-    assert site.record_summaries() == []
+    assert site.record_summaries() == [("web", "conflict", "kvm2")]
 
 
 def test_a_domain_with_a_local_emulated_tpm_is_lost_until_return(site: Site) -> None:

@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import add_shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, plan_evacuation
@@ -59,6 +61,44 @@ def test_a_domain_without_capacity_is_uncovered_unless_forced(site: Site) -> Non
     assert "whole host" in encode(add_shares(run, shares))["uncovered"][0]["reason"]
     dummy, forced = plan(site, force=True)
     assert [huge] in forced.by_host.values()
+
+
+def test_a_domain_that_no_survivor_can_start_has_a_record_with_all_reasons(site: Site) -> None:
+    site.save("huge", memory_mib=1024 * 1024)
+    small = site.save("small")
+    dummy, shares = plan(site)
+    (record,) = site.ledger.list_records()
+    assert (record.domain.name, record.type, record.status, record.destination.host) == ("huge", "evacuation", "conflict", "kvm2")
+    assert "kvm2: " in record.last_detail
+    assert "kvm3: " in record.last_detail
+    assert [one.record for one in shares.uncovered] == [record.id]
+    assert [small] in shares.by_host.values()
+    assert site.possible("huge") == ["kvm1"]
+    assert not site.ledger.verify_audit()
+
+
+def test_a_plan_in_check_mode_records_no_refusal(site: Site) -> None:
+    site.save("huge", memory_mib=1024 * 1024)
+    run = site.evacuation(check=True, force_down=WORD)
+    run.probe_fleet()
+    run.reuse_evidence()
+    assert [(one.name, bool(one.record)) for one in plan_evacuation(run, ["kvm2", "kvm3"]).uncovered] == [("huge", False)]
+    assert list(site.ledger.list_records()) == []
+
+
+def test_a_domain_that_another_record_holds_has_no_second_one(site: Site) -> None:
+    uuid = site.save("huge", memory_mib=1024 * 1024)
+    held = site.ledger.open_record(new_record("live-migration", DomainRef(uuid, "huge"), site.place("kvm1"), site.place("kvm2"), {}, "x"))
+    dummy, shares = plan(site)
+    assert [(one.name, bool(one.record)) for one in shares.uncovered] == [("huge", False)]
+    assert [record.id for record in site.ledger.list_records()] == [held.record.id]
+
+
+def test_a_host_with_another_domain_of_that_name_does_not_get_it(site: Site) -> None:
+    uuid = site.save("web")
+    site.hosts["kvm2"].add(uuid_of("other"), "web")
+    dummy, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
 
 
 def test_proofs_of_disks_count_after_a_host_got_a_new_uuid(site: Site) -> None:
