@@ -31,6 +31,8 @@ description:
     unknown stays C(pre-migrating); when the same task is run again, it asks the host and settles the record.
   - If this host is refused for a domain, the record of the domain ends as C(conflict). The scheduler refuses it, or it was not proved to see a disk, or it has
     the domain or another one of that name already. If another record holds the domain, that record is left unchanged, and no second one is written.
+  - A trait that the policy of a domain requires for its live migrations, such as that of C(post_copy), is not required for its start. If this host lacks it,
+    a warning names trait, domain and host.
   - A record in C(done) prevents the release of the dead host when it returns, until M(kvmfleet.migration.evacuation_cleanup) has run there.
   - Requires root on the host, and a local O(uri).
 options:

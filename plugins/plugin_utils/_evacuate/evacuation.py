@@ -34,7 +34,7 @@ from . import start_checks
 from .evidence import PowerOffEvidence
 from .fleet_answers import FleetAnswers, FoundLocks, LockState, SourceAnswers, SurvivorView, UnaccountedDomain, list_libvirt_uris, list_ssh_endpoints
 from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain, wanted_state
-from .reservation import EvacuationReservation, build_request, record_refusal
+from .reservation import EvacuationReservation, build_request, record_refusal, saved_traits
 from .source import age_seconds, check_saved_values, check_still_not_granted, has_saved_disks, list_candidates, resolve_source, select_candidates
 from .start_checks import AcceptedLocks, is_fenced, list_expiring_images, list_images, refuse_locked_images, seconds_to_wait
 from .starts import DomainStarter
@@ -213,6 +213,7 @@ class Evacuation:
 
     def _check_saved(self, job: EvacuationJob) -> None:
         check_saved_values(job.candidate.entry)
+        job.traits = saved_traits(job.saved, self.context.settings, self.context.target_host)
         build_request(job)
         start_checks.check_saved(job, self.context.options.accept_fresh)
         self.context.warnings += [start_checks.fresh_warning(job, file) for file in job.fresh if job.is_open]

@@ -159,6 +159,7 @@ class EvacuationJob:
     :arg older: a record with another host that is also off; this evacuation replaces it.
     :arg lost: why it cannot be started before its host returns.
     :arg files: that it needs in addition to its disks and that other hosts were proved to see, as they were saved.
+    :arg traits: that the policy of the domain requires of its hosts.
     :arg fresh: those that only its host had and that a start may create again.
     :arg prediction: in check mode, the record that the start would have.
     """
@@ -172,6 +173,7 @@ class EvacuationJob:
     lost: list[str] = field(default_factory=list)
     files: list[SavedFile] = field(default_factory=list)
     fresh: list[NeededFile] = field(default_factory=list)
+    traits: tuple[str, ...] = ()
     error: t.Optional[KvmfleetError] = None
     changed: bool = False
     prediction: t.Optional[MoveRecord] = None

@@ -15,30 +15,62 @@ import typing as t
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ansible.errors import AnsibleError
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE, required_traits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, CpuVerdict
 
 from .._ledger.documents import Stored
 from .._ledger.host_entries import host_lock_name
 from .._ledger.rules import describe_record
 from .._migrate.fleet_view import FleetView
-from .._scheduler.filters.base import Filter
-from .._scheduler.fleet import Fleet
+from .._scheduler.filters.base import Filter, Finding
+from .._scheduler.filters.policy import Traits, trait_text
+from .._scheduler.fleet import Fleet, HostState
 from .._scheduler.request import Request
 from .._scheduler.verdicts import BYPASSED_PREFIX, DEFAULT_FILTERS, Verdict, check_host, describe_filters_off
+from .._settings.policies import merge_policy
+from .._settings.variables import Settings
 from .job import EvacuationContext, EvacuationJob
+
+
+class KeptTraits(Traits):
+    """A trait that the policy of a domain requires does not prevent its start: the guest is down. That the host lacks it is a warning."""
+
+    def host_passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
+        """Return true."""
+        return True
+
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name the traits that the host lacks, or may lack, with its own explanation."""
+        known, lacking = host.hardware.traits, host.hardware.missing_traits
+        return Finding(
+            warnings=tuple(
+                f"{trait_text(trait)}, which the policy of {request.name} requires, is not available on {host.name}: {lacking[trait]} It is started there "
+                "anyway; a later move needs a policy without it, or another host."
+                if trait in lacking
+                else f"{trait_text(trait)}, which the policy of {request.name} requires, is unverified on {host.name}: no host_facts gathered there say it."
+                for trait in request.traits
+                if trait not in known
+            )
+        )
+
 
 # A start is not a move: no QEMU hands over to another, no device has to be migratable, and tokens prove more about storage than its names.
 _MOVE_FILTERS = ("max_moves", "migratable", "traits", "hypervisor", "cpu_threads", "storage")
-START_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILTERS if rule.name not in _MOVE_FILTERS)
+START_FILTERS: t.Final[tuple[Filter, ...]] = (*(rule for rule in DEFAULT_FILTERS if rule.name not in _MOVE_FILTERS), KeptTraits())
 # A domain that stays off needs no memory and CPUs.
-OFF_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in START_FILTERS if rule.name in ("not_source", "up", "enabled", "machine_type", "labels"))
+OFF_FILTERS: t.Final[tuple[Filter, ...]] = tuple(
+    rule for rule in START_FILTERS if rule.name in ("not_source", "up", "enabled", "machine_type", "labels", "traits")
+)
 
 
 def filters_for(job: EvacuationJob) -> tuple[Filter, ...]:
@@ -50,9 +82,24 @@ def build_request(job: EvacuationJob) -> Request:
     """Return what the domain needs. Raises L(InvalidArgument) for an invalid saved request."""
     try:
         source = job.source
-        return Request.from_needs(job.saved.request or None, job.uuid, job.name, source.name, source.entry.host_uuid or "", source_id=source.host_id)
+        needs = {**job.saved.request, "traits": list(job.traits)} if job.saved.request and job.traits else job.saved.request
+        return Request.from_needs(needs or None, job.uuid, job.name, source.name, source.entry.host_uuid or "", source_id=source.host_id)
     except InvalidArgument as error:
         raise InvalidArgument(f"The saved requirements of domain {job.name} ({job.uuid}) are invalid: {error.message}", "It was not started.") from error
+
+
+def saved_traits(saved: DomainProtection, settings: Settings, host: str) -> tuple[str, ...]:
+    """Return the traits that the policy of a saved domain, or its profile, requires. A policy that cannot be read requires what was saved with the domain.
+
+    :arg host: whose profiles apply.
+    """
+    policy, request = saved.policy or {}, saved.request or {}
+    try:
+        return tuple(required_traits(merge_policy({}, {}, policy, settings.profile(host, policy.get(PROFILE))).features))
+    except (InvalidArgument, AnsibleError):
+        # The traits are only for a warning, which must not prevent an evacuation.
+        traits = request.get("traits")
+        return tuple(trait for trait in traits if isinstance(trait, str)) if isinstance(traits, (list, tuple)) else ()
 
 
 def judge_target_host(job: EvacuationJob, view: FleetView, uri: str, cpu: t.Optional[JsonObject], force: bool) -> Verdict:
@@ -109,6 +156,7 @@ class EvacuationReservation:
             raise self._refused_error(job, verdict)
         job.prediction, job.changed = self._make_record(job, []).judge_without(verdict.filters_off).predict(), True
         self.view.planned.append(job.prediction)
+        self._add_warnings(job, verdict)
 
     def rejoin_record(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> None:
         """Continue the job's record from an earlier run."""
@@ -150,6 +198,9 @@ class EvacuationReservation:
         job.stored = self._advance_record(stored, s.PRE_MIGRATING, _reservation_text(self.context.options.force, verdict))
         if job.wanted != domain_states.SHUTOFF:
             self._fleet = self._fleet.with_domain(build_request(job), self.view.source)
+        self._add_warnings(job, verdict)
+
+    def _add_warnings(self, job: EvacuationJob, verdict: Verdict) -> None:
         self.context.warnings += [f"Domain {job.name}: {warning}" for warning in verdict.warnings]
 
     def _make_record(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> MoveRecord:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Survivors that are refused for a domain of a dead host, by the name that it has, a disk or their capacity."""
+"""Survivors that are refused for a domain of a dead host, by the name that it has, a disk or their capacity; and traits that a start cannot keep."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import set_qemu_user
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
 
 Make = t.Callable[..., str]
 TWIN = "<domain type='qemu'><name>web</name><memory unit='MiB'>32</memory><os><type>hvm</type></os></domain>"
+POST_COPY = "COMPUTE_MIGRATE_POST_COPY"
 
 
 @pytest.fixture
@@ -76,3 +78,23 @@ def test_bad_input_and_missing_evidence_leave_no_record(site: Site, guest: Make,
     assert site.evacuate(2).refused() == "unsafe"
     site.check_end_state({2: [], 3: []})
     assert receiver.kinds() == []
+
+
+@pytest.mark.long
+def test_a_trait_that_the_survivor_lacks_is_a_warning_and_the_guest_is_started(site: Site, guest: Make) -> None:
+    guest("web")
+    given = site.task(1, "domain_policy", {"name": "web", "post_copy": True})
+    assert given.code == 0, given.text
+    site.protect()
+    set_qemu_user(site.lab, 2, "libvirt-qemu")
+    try:
+        site.lose(1)
+        foreseen = site.evacuate(2, 1, "--check")
+        done = site.evacuate(2)
+        assert done.code == 0, done.text
+        for outcome in (foreseen, done):
+            for text in ("Domain web", POST_COPY, site.name(2)):
+                assert text in outcome.warnings, outcome.text
+        site.check_end_state({2: ["web"], 3: []}, site.line("web", "done", 1, 2))
+    finally:
+        set_qemu_user(site.lab, 2, "root")

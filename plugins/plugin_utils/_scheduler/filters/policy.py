@@ -135,9 +135,9 @@ class Traits(Rule):
         if not open_traits:
             return PASS
         lacking = host.hardware.missing_traits
-        reasons = [f"It lacks {_trait_text(trait)}: {lacking[trait]}" for trait in open_traits if trait in lacking]
+        reasons = [f"It lacks {trait_text(trait)}: {lacking[trait]}" for trait in open_traits if trait in lacking]
         unverified = [
-            f"{_trait_text(trait)} for {request.name} is unverified on {host.name}: no host_facts gathered there say it. QEMU itself checks it at the "
+            f"{trait_text(trait)} for {request.name} is unverified on {host.name}: no host_facts gathered there say it. QEMU itself checks it at the "
             "start, before anything moves."
             for trait in open_traits
             if trait not in lacking
@@ -145,7 +145,8 @@ class Traits(Rule):
         return Finding(" ".join(reasons) or None, tuple(unverified))
 
 
-def _trait_text(trait: str) -> str:
+def trait_text(trait: str) -> str:
+    """Return the feature of a trait, with the trait."""
     return f"{_FEATURES[trait]} ({trait})" if trait in _FEATURES else trait
 
 
