@@ -26,7 +26,12 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import EvacuationRequest, Shares, plan_evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import (
+    EvacuationRequest,
+    Shares,
+    plan_evacuation,
+    refuse_silent_destination,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import plan_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 
@@ -46,6 +51,7 @@ class ActionModule(EvacuationAction):
         with readable_results():
             task = decode(EvacuationTask, args)
         step, request = task.step, EvacuationRequest.from_task(task)
+        request.check_choice()
         if step == EVACUATE_CHECK:
             request.check_options()
             return {"changed": False, "assess_first": request.must_assess_first(self.settings(task_vars).is_known(request.source))}
@@ -55,6 +61,7 @@ class ActionModule(EvacuationAction):
         if step == EVACUATE_PROVE:
             run.context.options = dataclasses.replace(run.context.options, fencing=request.given_evidence(run.source.name, bool(self._task.check_mode)))
         run.probe_fleet()
+        refuse_silent_destination(run, request.destination, task.survivors or ())
         if step == EVACUATE_ASSESS:
             return self.with_warnings(run, {**encode(build_assessment(run)), "changed": False})
         return self.with_warnings(run, self._take_evidence(run) if step == EVACUATE_PROVE else self._share_domains(run, task))
@@ -71,7 +78,8 @@ class ActionModule(EvacuationAction):
         if run.open_jobs():
             run.reuse_evidence()
         if run.open_jobs():
-            shares = plan_evacuation(run, task.survivors or [run.context.target_host], read_moment(task.since or None))
+            names = task.survivors or [task.destination or run.context.target_host]
+            shares = plan_evacuation(run, names, read_moment(task.since or None), task.destination or "")
         plan = add_shares(run, shares)
         if not self._task.no_log:
             for line in plan_lines(plan):

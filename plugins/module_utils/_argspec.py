@@ -177,6 +177,8 @@ def evacuate_plan_spec() -> Spec:
     return {
         **_evacuation_spec(),
         "step": {"type": "str", "choices": [EVACUATE_CHECK, EVACUATE_SURVIVORS, EVACUATE_ASSESS, EVACUATE_PROVE, EVACUATE_PLAN], "required": True},
+        "domains": {"type": "list", "elements": "str"},
+        "destination": {"type": "str"},
         "survivors": {"type": "list", "elements": "str", "default": []},
         "since": {"type": "dict"},
     }

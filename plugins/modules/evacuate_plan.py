@@ -25,7 +25,8 @@ options:
       - V(prove) does the same, switches the dead host off unless evidence is given, and waits for the locks that it still holds on images.
       - V(plan) does the same as V(assess), takes the evidence of V(prove), and distributes the domains among O(survivors). It switches nothing off. Facts of
         the survivors must have been gathered after the evidence was taken. The plan is shown line by line.
-      - The refusal of a domain for which V(plan) finds no survivor leaves a record with the status C(conflict), except in check mode.
+      - If O(destination) is not one of O(survivors), it did not answer. V(assess), V(prove) and V(plan) then refuse all domains. Such a refusal, and that of a
+        domain for which V(plan) finds no survivor, leaves a record with the status C(conflict), except in check mode.
     type: str
     choices: [check, survivors, assess, prove, plan]
     required: true
@@ -61,8 +62,17 @@ options:
     elements: str
     choices: [nvram, tpm]
     default: []
+  domains:
+    description: Evacuate only these domains, by name or UUID. The default is all that may be on the dead host.
+    type: list
+    elements: str
+    version_added: 0.2.0
+  destination:
+    description: Inventory name of the survivor that starts all domains, except those whose start has begun on another one. By default they are distributed.
+    type: str
+    version_added: 0.2.0
   force:
-    description: Distribute domains even if the scheduler refuses every possible host; see O(kvmfleet.migration.evacuate#module:force).
+    description: Let O(destination), which is required then, start domains although the scheduler refuses it; see O(kvmfleet.migration.evacuate#module:force).
     type: bool
     default: false
   state:
@@ -95,7 +105,8 @@ options:
         description: The person who confirms it. The default is the user who runs the task.
         type: str
   survivors:
-    description: Inventory names of the hosts among which the domains are distributed. The default is the host on which the task runs.
+    description: Inventory names of the hosts that answered, among which the domains are distributed. The default is O(destination), or else the host on which
+      the task runs.
     type: list
     elements: str
     default: []
@@ -129,6 +140,13 @@ EXAMPLES = r"""
   kvmfleet.migration.evacuate_plan:
     source: kvm1
     step: assess
+
+- name: See whether web1 alone could be started on kvm2
+  kvmfleet.migration.evacuate_plan:
+    source: kvm1
+    domains: [web1]
+    destination: kvm2
+    step: assess
 """
 
 RETURN = r"""
@@ -161,7 +179,7 @@ refused:
   elements: dict
   sample: []
 not_selected:
-  description: Always empty; the form of RV(kvmfleet.migration.evacuate#module:not_selected).
+  description: Domains that may be on the host and that O(domains) does not name, in the form of RV(kvmfleet.migration.evacuate#module:not_selected).
   returned: success with O(step=assess), O(step=prove) or O(step=plan)
   type: list
   elements: dict

@@ -53,7 +53,9 @@ def build_result(run: Evacuation, diff: bool) -> JsonObject:
 
 def build_assessment(run: Evacuation) -> EvacuationPlan:
     """Return the domains that would be started, those that would not, with reasons, and the age of what was saved of each."""
-    damaged = [ListedDomain(uuid, uuid, reason=_damaged_failure(run, uuid).msg) for uuid in run.damaged]
+    # Whether a damaged document is that of a named domain is not known.
+    is_whole = run.context.options.domains is None
+    damaged = [ListedDomain(uuid, uuid, reason=_damaged_failure(run, uuid).msg) for uuid in run.damaged] if is_whole else []
     return EvacuationPlan(
         source=decode(HostLabel, encode(run.source.host_ref)),
         not_selected=tuple(run.not_selected),

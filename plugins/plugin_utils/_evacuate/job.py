@@ -89,7 +89,7 @@ class EvacuationWork:
 
 @dataclass(frozen=True)
 class EvacuationTask:
-    """The options of C(evacuate) and C(evacuate_plan). Only one of them has C(domains), the other C(step), C(survivors) and C(since)."""
+    """The options of C(evacuate) and C(evacuate_plan). Only the second has C(step), C(destination), C(survivors) and C(since)."""
 
     KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
 
@@ -108,6 +108,7 @@ class EvacuationTask:
     work: t.Optional[EvacuationWork]
     domains: Maybe[tuple[str, ...]] = ABSENT
     step: t.Union[str, Absent] = ABSENT
+    destination: Maybe[str] = ABSENT
     survivors: Maybe[tuple[str, ...]] = ABSENT
     since: Maybe[JsonObject] = ABSENT
     extra: JsonObject = field(default_factory=dict)

@@ -24,7 +24,7 @@ from .._ledger.documents import HostEntry, pause_collector
 from .._ledger.host_entries import find_host_id
 from .._observe.fleet_scan import scan_fleet
 from .._scheduler import fleet as scheduler_fleet
-from .._scheduler.filters.base import PASS, Filter, Finding, Rule
+from .._scheduler.filters.base import PASS, Finding, Rule
 from .._scheduler.fleet import HostState, find_entry
 from .._scheduler.planner import plan_placements
 from .._scheduler.request import Request
@@ -48,6 +48,8 @@ class EvacuationRequest:
     :arg fence_tasks: a file of tasks that switches the source off, empty for none.
     :arg evidence: the evidence that these tasks have set, or None.
     :arg asked: by host of the play, the result of C(host_facts).
+    :arg domains: those that are evacuated, or None for all.
+    :arg destination: the survivor that starts them all, empty for any.
     """
 
     source: str
@@ -58,6 +60,9 @@ class EvacuationRequest:
     fence_tasks: str = ""
     evidence: Json = None
     asked: Mapping[str, AskedHost | None] | None = None
+    domains: tuple[str, ...] | None = None
+    destination: str = ""
+    force: bool = False
 
     @classmethod
     def from_task(cls, task: EvacuationTask) -> EvacuationRequest:
@@ -72,6 +77,9 @@ class EvacuationRequest:
             fence_tasks=work.fence_tasks or "",
             evidence=None if work.evidence in (ABSENT, "") else work.evidence,
             asked=work.asked or None,
+            domains=task.domains if task.domains is not ABSENT else None,
+            destination=task.destination or "",
+            force=task.force,
         )
 
     def check_options(self) -> None:
@@ -89,6 +97,20 @@ class EvacuationRequest:
             raise InvalidArgument("evacuate_host_accept_locked needs evacuate_host_reason: how do you know that nobody writes these images?", _NOTHING_STARTED)
         if self.force_down and (self.fencing or self.fence_tasks):
             raise InvalidArgument("Give a person's word (evacuate_host_force_down) or other evidence, not both.", _NOTHING_STARTED)
+        if self.destination and self.destination not in self.play:
+            raise InvalidArgument(
+                f"evacuate_host_destination is {self.destination}, which is not one of the hosts of the play: {', '.join(self.play)}.", _NOTHING_STARTED
+            )
+
+    def check_choice(self) -> None:
+        """Raise L(InvalidArgument) for C(force) without a destination, and for a list of domains that names none, or one without a name."""
+        if self.force and not self.destination:
+            raise InvalidArgument(
+                "evacuate_host_force is true, but evacuate_host_destination is empty: which host is to start domains that the scheduler refuses there?",
+                f"Name one of the surviving hosts. {_NOTHING_STARTED}",
+            )
+        if self.domains is not None and not all(self.domains or ("",)):
+            raise InvalidArgument("evacuate_host_domains has no name, or an empty one.", f"Name domains, or leave it out for all of them. {_NOTHING_STARTED}")
 
     def find_survivors(self, facts_of: FactsOf) -> list[str]:
         """Return the hosts of the play that answered: they share the work.
@@ -180,8 +202,12 @@ class Shares:
     uncovered: list[UncoveredDomain]
 
 
-def share_domains(jobs: Sequence[EvacuationJob], survivors: SurvivingHosts, force: bool) -> Shares:
-    """Return the shares of all survivors."""
+def share_domains(jobs: Sequence[EvacuationJob], survivors: SurvivingHosts, destination: str, force: bool) -> Shares:
+    """Return the shares of all survivors.
+
+    :arg destination: the one that starts all domains, unless their start has begun on another one; empty for any.
+    :arg force: whether the destination starts them although the scheduler refuses it.
+    """
     fleet = scheduler_fleet.Fleet(survivors.states, frozenset(job.uuid for job in jobs))
     can_start, host_ids = CanStart(jobs, survivors), survivors.host_ids
     shares: dict[str, list[str]] = {host: [] for host in host_ids}
@@ -190,11 +216,15 @@ def share_domains(jobs: Sequence[EvacuationJob], survivors: SurvivingHosts, forc
         some = [job for job in jobs if (job.wanted == domain_states.SHUTOFF) is off]
         rules = (*(OFF_FILTERS if off else START_FILTERS), can_start)
         for placement in plan_placements(
-            [build_request(job) for job in some], fleet, pinned=_pinned_among(survivors.pinned, some), filters=rules, hosts=host_ids
+            [build_request(job) for job in some],
+            fleet,
+            pinned=_pinned_among(survivors.pinned, some),
+            filters=rules,
+            hosts=[destination] if destination else host_ids,
         ):
             host = placement.destination
-            if host is None and force:
-                host = _find_forced_host(placement.request, fleet, sorted(host_ids), rules)
+            if host is None and force and destination and check_host(placement.request, fleet.states[destination], fleet, rules, force=True).passed:
+                host = destination
             if host is None:
                 reasons = {verdict.host: verdict.reason for verdict in placement.verdicts if not verdict.passed}
                 why = " ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
@@ -210,33 +240,37 @@ def _pinned_among(pinned: Mapping[str, str], jobs: Iterable[EvacuationJob]) -> d
     return {uuid: host for uuid, host in pinned.items() if uuid in uuids}
 
 
-def _find_forced_host(request: Request, fleet: scheduler_fleet.Fleet, hosts: Sequence[str], rules: Sequence[Filter]) -> t.Optional[str]:
-    """Return the host with the most free memory of those on which it can be forced."""
-    able = [host for host in hosts if check_host(request, fleet.states[host], fleet, rules, force=True).passed]
-    return min(able, key=lambda host: (-fleet.states[host].free_mib(), host), default=None)
-
-
 _HELD_STATUSES = (s.ACCEPTED, s.PRE_MIGRATING, s.ERROR)
 
 
-def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment] = None) -> Shares:
-    """Return the shares of these hosts, which include the host that the task runs on. A domain that all of them refuse gets a record with the status
-    C(conflict), unless in check mode.
+def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment] = None, destination: str = "") -> Shares:
+    """Return the shares of these hosts. A domain that all of them refuse gets a record with the status C(conflict), unless in check mode.
 
     The fleet was queried and the evidence collected before. Raises L(InvalidArgument) for a host without facts.
 
     :arg since: the time of the evidence. Facts that were received later are used, even if the slowest host took long.
+    :arg destination: as for L(share_domains); one of C(names).
     """
     survivors = _read_survivors(run, names, since)
     for job in run.open_jobs():
         _judge_job(job, run, survivors)
-    shares = share_domains(run.open_jobs(), survivors, run.context.options.force)
-    refused_host = survivors.states[min(names)]
+    shares = share_domains(run.open_jobs(), survivors, destination, run.context.options.force)
+    refused_host = survivors.states[destination or min(names)]
     jobs = {job.uuid: job for job in run.jobs}
     for one in shares.uncovered:
         run.record_refusal(jobs[one.uuid], refused_host.host_ref, one.reason, refused_host.settings.filters_off)
     uncovered = [replace(one, record=job.stored.record.id if (job := jobs[one.uuid]).stored else ABSENT) for one in shares.uncovered]
     return replace(shares, uncovered=uncovered)
+
+
+def refuse_silent_destination(run: Evacuation, destination: str, survivors: Sequence[str]) -> None:
+    """Refuse all domains, with a record of each, if the named destination is not one of the survivors, which are the hosts that answered."""
+    if not destination or not survivors or destination in survivors:
+        return
+    known = next((entry.host_ref for entry in run.entries if entry.name == destination), HostRef(destination, None, None))
+    for job in run.open_jobs():
+        job.error = Unreachable(f"The destination {destination} does not answer. Domain {job.name} was not started.", "Name another host, or none.")
+        run.record_refusal(job, known, job.error.message)
 
 
 def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -> None:

@@ -17,18 +17,23 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import add_shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, plan_evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, plan_evacuation, refuse_silent_destination
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site, host_id
 
 
 def plan(
-    site: Site, force: bool = False, survivors: tuple[str, ...] = ("kvm2", "kvm3"), since: t.Mapping[str, t.Any] | None = None
+    site: Site,
+    destination: str = "",
+    force: bool = False,
+    survivors: tuple[str, ...] = ("kvm2", "kvm3"),
+    since: t.Mapping[str, t.Any] | None = None,
+    **given: t.Any,
 ) -> tuple[Evacuation, Shares]:
-    run = site.evacuation(force_down=WORD, force=force)
+    run = site.evacuation(force_down=WORD, force=force, **given)
     run.probe_fleet()
     run.reuse_evidence()
-    return run, plan_evacuation(run, survivors, since)
+    return run, plan_evacuation(run, survivors, since, destination)
 
 
 def test_every_domain_is_in_exactly_one_share(site: Site) -> None:
@@ -54,13 +59,31 @@ def test_a_domain_goes_where_its_disks_are_seen(site: Site) -> None:
     assert shares.by_host == {"kvm2": [], "kvm3": [only]}
 
 
-def test_a_domain_without_capacity_is_uncovered_unless_forced(site: Site) -> None:
+def test_a_domain_without_capacity_is_uncovered_unless_forced_to_a_named_host(site: Site) -> None:
     huge = site.save("huge", memory_mib=1024 * 1024)
     run, shares = plan(site)
     assert [(one.name, sorted(one.reasons)) for one in shares.uncovered] == [("huge", ["kvm2", "kvm3"])]
     assert "whole host" in encode(add_shares(run, shares))["uncovered"][0]["reason"]
-    dummy, forced = plan(site, force=True)
-    assert [huge] in forced.by_host.values()
+    dummy, unforced = plan(site, destination="kvm3")
+    assert [(one.name, sorted(one.reasons)) for one in unforced.uncovered] == [("huge", ["kvm3"])]
+    dummy, forced = plan(site, destination="kvm3", force=True)
+    assert forced.by_host == {"kvm2": [], "kvm3": [huge]}
+
+
+def test_a_named_host_starts_all_domains(site: Site) -> None:
+    uuids = [site.save(f"web{number}") for number in range(4)]
+    dummy, shares = plan(site, destination="kvm3")
+    assert (sorted(shares.by_host["kvm3"]), shares.by_host["kvm2"], shares.uncovered) == (sorted(uuids), [], [])
+
+
+def test_a_start_that_has_begun_elsewhere_stays_there_whatever_host_is_named(site: Site) -> None:
+    uuid = site.save("web")
+    site.before_start = lambda: (never for never in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        site.evacuate("kvm3")
+    site.before_start = lambda: None
+    dummy, shares = plan(site, destination="kvm2")
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
 
 
 def test_a_domain_that_no_survivor_can_start_has_a_record_with_all_reasons(site: Site) -> None:
@@ -99,6 +122,39 @@ def test_a_host_with_another_domain_of_that_name_does_not_get_it(site: Site) -> 
     site.hosts["kvm2"].add(uuid_of("other"), "web")
     dummy, shares = plan(site)
     assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+    dummy, refused = plan(site, destination="kvm2", force=True)
+    assert [one.reason for one in refused.uncovered] == [f"kvm2: It has another domain named web ({uuid_of('other')})."]
+
+
+def test_only_the_named_domains_are_in_shares(site: Site) -> None:
+    site.save("app")
+    web = site.save("web")
+    run, shares = plan(site, domains=["web"])
+    assert [uuid for share in shares.by_host.values() for uuid in share] == [web]
+    assert [(one["name"], one["state"]) for one in encode(add_shares(run, shares))["not_selected"]] == [("app", "running")]
+
+
+@pytest.mark.parametrize(("answers", "statuses"), [(("kvm2",), ["conflict"]), (("kvm2", "kvm3"), [])])
+def test_a_named_host_that_did_not_answer_is_refused_before_anything_else(site: Site, answers: tuple[str, ...], statuses: list[str]) -> None:
+    site.save("web")
+    run = site.evacuation(force_down=WORD)
+    run.probe_fleet()
+    refuse_silent_destination(run, "kvm3", answers)
+    records = list(site.ledger.list_records())
+    assert [(record.status, record.destination.host, record.destination.host_id) for record in records] == [(one, "kvm3", host_id("kvm3")) for one in statuses]
+    assert [str(job.error) for job in run.jobs if job.error] == [
+        "The destination kvm3 does not answer. Domain web was not started. Name another host, or none." for dummy in statuses
+    ]
+
+
+def test_a_silent_host_is_not_recorded_in_check_mode_or_without_a_name(site: Site) -> None:
+    site.save("web")
+    for name, check in (("kvm3", True), ("", False)):
+        run = site.evacuation(check=check, force_down=WORD)
+        run.probe_fleet()
+        refuse_silent_destination(run, name, ["kvm2"])
+        assert bool(run.open_jobs()) == (not name)
+    assert list(site.ledger.list_records()) == []
 
 
 def test_proofs_of_disks_count_after_a_host_got_a_new_uuid(site: Site) -> None:
@@ -112,10 +168,10 @@ def test_proofs_of_disks_count_after_a_host_got_a_new_uuid(site: Site) -> None:
 
 def test_force_does_not_override_unproved_disks(site: Site) -> None:
     site.save("only", seen_by=["kvm1", "kvm2"], memory_mib=1024 * 1024)
-    dummy, shares = plan(site, force=True, survivors=("kvm2",))
-    assert shares.by_host == {"kvm2": [uuid_of("only")]}
+    dummy, shares = plan(site, destination="kvm2", force=True)
+    assert shares.by_host == {"kvm2": [uuid_of("only")], "kvm3": []}
     site.change("only", lambda body: body["protected"]["disks"][0].update(seen_by=[*body["protected"]["disks"][0]["seen_by"][:1], uuid_of("x")]))
-    dummy, shares = plan(site, force=True)
+    dummy, shares = plan(site, destination="kvm2", force=True)
     assert [one.name for one in shares.uncovered] == ["only"]
 
 

@@ -37,6 +37,8 @@ def request(work: Body | None = None, **given: t.Any) -> EvacuationRequest:
         ({"accept_locked": {"images": ["/a"], "reason": ""}}, "evacuate_host_accept_locked needs evacuate_host_reason"),
         ({"force_down": {"reason": "pulled"}, "fencing": [DOCUMENT]}, "or other evidence, not both. Nothing was started."),
         ({"force_down": {"reason": "pulled"}, "work": {"fence_tasks": "fence.yml"}}, "or other evidence, not both."),
+        ({"destination": "kvm9"}, "evacuate_host_destination is kvm9, which is not one of the hosts of the play: kvm2, kvm3. Nothing was started."),
+        ({"destination": "kvm1"}, "evacuate_host_destination is kvm1, which is not one of the hosts of the play"),
     ],
 )
 def test_an_invalid_request_is_refused_first(given: Body, words: str) -> None:
@@ -48,6 +50,25 @@ def test_a_request_with_one_kind_of_evidence_is_accepted() -> None:
     request().check_options()
     request(force_down={"reason": "pulled"}, accept_locked={"images": ["/a"], "reason": "seen"}).check_options()
     request(fencing=[DOCUMENT], work={"fence_tasks": "fence.yml"}).check_options()
+
+
+def test_force_needs_a_destination() -> None:
+    for given in ({"force": True}, {"force": True, "destination": ""}, {"force": True, "domains": ["web"]}):
+        with pytest.raises(InvalidArgument, match=r"evacuate_host_force is true, but evacuate_host_destination is empty: .* Nothing was started\."):
+            request(**given).check_choice()
+    request(force=True, destination="kvm2").check_choice()
+
+
+@pytest.mark.parametrize("domains", [[], [""], ["web", ""]])
+def test_domains_without_a_name_are_refused(domains: list[str]) -> None:
+    with pytest.raises(InvalidArgument, match=r"evacuate_host_domains has no name, or an empty one\. Name domains, or leave it out .* Nothing was started\."):
+        request(domains=domains).check_choice()
+
+
+def test_a_choice_of_domains_and_host_is_accepted() -> None:
+    for given in ({}, {"domains": ["web"]}, {"destination": "kvm3"}, {"domains": ["web", "app"], "destination": "kvm2", "force": True}):
+        request(**given).check_choice()
+        request(**given).check_options()
 
 
 def test_the_source_is_assessed_first_for_fence_tasks_or_an_unknown_name() -> None:
