@@ -154,6 +154,9 @@ class ActionModule(FleetAction):
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Check the request, or find the host from the answers. Changes nothing."""
         task = decode(_LocationTask, to_plain(args))
+        if task.purpose not in _ABOUT_MOVES:
+            # The other playbooks have no such variable, but an inventory may.
+            task = dataclasses.replace(task, record_id=None)
         if task.step == LOCATE_CHECK:
             return self._check_request(task, task_vars)
         with readable_results():
@@ -190,7 +193,7 @@ def _read_domain(task: _LocationTask) -> _NamedDomain:
         is_uuid = bool(_UUID.fullmatch(task.domain))
         check_domain_name(task.domain, "domain")
         return _NamedDomain(task.domain.lower(), None) if is_uuid else _NamedDomain(None, task.domain)
-    if task.record_id and task.purpose in _ABOUT_MOVES:
+    if task.record_id:
         return _NamedDomain(None, None)
     or_record = ", or the ID of the record of its move, for example -e id=2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10" if task.purpose in _ABOUT_MOVES else ""
     raise InvalidArgument("No domain was given.", f"Set its name or its UUID, for example -e domain=web1{or_record}. {_UNCHANGED}")

@@ -132,6 +132,12 @@ def test_the_id_of_a_record_is_enough_for_an_abort(desk: Desk) -> None:
     assert (found["host"], found["domain"]) == ("kvm2", {"uuid": WEB})
 
 
+def test_only_an_abort_and_a_force_have_an_id(desk: Desk) -> None:
+    desk.record(s.RUNNING)
+    for purpose in ("check", "migrate", "policy"):
+        assert desk.check(purpose, id="a variable of the inventory")["domain"] in ({"uuid": WEB}, {"name": "web1"}), purpose
+
+
 def test_a_source_that_was_renamed_is_known_by_its_host_id(desk: Desk) -> None:
     host_id = str(uuid.uuid4())
     record = desk.record(s.RUNNING, source=HostRef("old-name", host_id, None))
