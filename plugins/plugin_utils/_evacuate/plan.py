@@ -99,7 +99,7 @@ class EvacuationRequest:
             raise InvalidArgument("Give a person's word (evacuate_host_force_down) or other evidence, not both.", _NOTHING_STARTED)
         if self.destination and self.destination not in self.play:
             raise InvalidArgument(
-                f"evacuate_host_destination is {self.destination}, which is not one of the hosts of the play: {', '.join(self.play)}.", _NOTHING_STARTED
+                f"evacuate_host_destination is {self.destination}, which is not one of the hosts of the play: {', '.join(sorted(self.play))}.", _NOTHING_STARTED
             )
 
     def check_choice(self) -> None:
