@@ -169,14 +169,22 @@ def test_a_move_of_a_cancelled_drain_job_continues_and_the_next_job_finishes_it(
 
 
 @pytest.mark.long
-def test_a_dead_host_is_evacuated_by_a_job(lab: Lab, site: Site, guest: Make, awx: Awx) -> None:
-    web, name = guest("web", storage="shared"), lab.host(1)
+def test_a_dead_host_is_evacuated_by_jobs_first_the_named_domain_and_then_the_rest(lab: Lab, site: Site, guest: Make, awx: Awx) -> None:
+    web, rest, name = guest("web", storage="shared"), guest("rest", storage="shared"), lab.host(1)
     protected = awx.run("protect", target="kvmfleet_hosts", protect_host_guard=False)
     assert protected.status == "successful", protected.text
     assert sorted(protected.artifacts["protect_host_result"]) == [lab.host(number) for number in (1, 2, 3)]
     site.lose(1)
-    evacuated = awx.run("evacuate", source=name)
+    answers = {"source": name, "evacuate_domains": web, "evacuate_host_destination": "", "evacuate_host_force": "true"}
+    refused = awx.run("evacuate", **answers)
+    assert (refused.status, site.records()) == ("failed", []), refused.text
+    assert "evacuate_host_destination is empty" in " ".join(refused.text.split())
+    named = awx.run("evacuate", **{**answers, "evacuate_host_destination": lab.host(3), "evacuate_host_force": "false"})
+    assert named.status == "successful", named.text
+    result = named.artifacts["evacuate_host_result"][name]
+    assert [(one["name"], one["host"]) for one in result["evacuated"]] == [(web, lab.host(3))], result
+    assert [one["name"] for one in result["not_selected"]] == [rest], result
+    evacuated = awx.run("evacuate", source=name, evacuate_domains="", evacuate_host_destination="", evacuate_host_force="false")
     assert evacuated.status == "successful", evacuated.text
-    result = evacuated.artifacts["evacuate_host_result"][name]
-    assert [one["name"] for one in result["evacuated"]] == [web], result
-    assert sorted(site.fleet()[2] | site.fleet()[3]) == [web]
+    assert [one["name"] for one in evacuated.artifacts["evacuate_host_result"][name]["evacuated"]] == [rest], evacuated.text
+    assert sorted(site.fleet()[2] | site.fleet()[3]) == sorted([web, rest])
