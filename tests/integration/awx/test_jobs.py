@@ -175,11 +175,10 @@ def test_a_dead_host_is_evacuated_by_jobs_first_the_named_domain_and_then_the_re
     assert protected.status == "successful", protected.text
     assert sorted(protected.artifacts["protect_host_result"]) == [lab.host(number) for number in (1, 2, 3)]
     site.lose(1)
-    answers = {"source": name, "evacuate_domains": web, "evacuate_host_destination": "", "evacuate_host_force": "true"}
-    refused = awx.run("evacuate", **answers)
+    refused = awx.run("evacuate", source=name, evacuate_domains=web, evacuate_host_destination="", evacuate_host_force="true")
     assert (refused.status, site.records()) == ("failed", []), refused.text
     assert "evacuate_host_destination is empty" in " ".join(refused.text.split())
-    named = awx.run("evacuate", **{**answers, "evacuate_host_destination": lab.host(3), "evacuate_host_force": "false"})
+    named = awx.run("evacuate", source=name, evacuate_domains=web, evacuate_host_destination=lab.host(3), evacuate_host_force="false")
     assert named.status == "successful", named.text
     result = named.artifacts["evacuate_host_result"][name]
     assert [(one["name"], one["host"]) for one in result["evacuated"]] == [(web, lab.host(3))], result
