@@ -20,9 +20,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan i
     find_host,
     plan_return,
     plan_starts,
-    read_task,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import keep_origins
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import read_task
 
 
 class ActionModule(FleetAction):

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, ShapeError, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED
 
 from .._drain.plan_request import build_moves
-from .._drain.preparation import FactsOf, HostQuery, collect_facts, read_answers, read_unsettled, readable_facts
+from .._drain.preparation import FactsOf, collect_facts, read_answers, read_unsettled, readable_facts
 from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_discarded
 from .._ledger.host_entries import list_entries
@@ -26,53 +26,9 @@ from .._ledger.ledger import Ledger
 from .._observe.fleet_scan import scan_fleet
 from .._settings.variables import read_facts
 from .release import DisplacedDomain, NotedDomain
+from .task_results import DomainVerdict, MoveBack, RecoverTask, RecoverWork, ReturnPlan, StartPlan
 
 Facts = Mapping[str, HostFacts | None]
-
-
-@dataclass(frozen=True)
-class DomainVerdict:
-    """The decision about a domain, with its reason."""
-
-    uuid: str
-    name: t.Optional[str]
-    reason: str
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class StartPlan:
-    """The decision about each domain that is to be started again.
-
-    :arg forget: domains that are elsewhere now.
-    :arg refuse: domains that may be elsewhere.
-    """
-
-    start: tuple[DomainVerdict, ...]
-    forget: tuple[DomainVerdict, ...]
-    refuse: tuple[DomainVerdict, ...]
-
-
-@dataclass(frozen=True)
-class MoveBack:
-    """A displaced domain that can move back from the host where it is."""
-
-    uuid: str
-    name: t.Optional[str]
-    source: str
-
-
-@dataclass(frozen=True)
-class ReturnPlan:
-    """Which domains can move back.
-
-    :arg shares: the moves for C(live_migrate) by source.
-    :arg skipped: domains that cannot.
-    """
-
-    moves: tuple[MoveBack, ...]
-    shares: Mapping[str, t.Sequence[JsonObject]]
-    skipped: tuple[DomainVerdict, ...]
 
 
 def sort_starts(
@@ -159,44 +115,6 @@ def sort_moves_back(host: str, displaced: Iterable[DisplacedDomain], facts: Fact
 
 
 @dataclass(frozen=True)
-class _RecoverWork:
-    """The results of earlier tasks of the role.
-
-    :arg asked: the results of the loop that gathered facts of hosts.
-    :arg state: of the host in the ledger, in check mode as predicted.
-    """
-
-    asked: Maybe[tuple[HostQuery, ...]] = ABSENT
-    state: Maybe[str] = ABSENT
-
-
-@dataclass(frozen=True)
-class RecoverTask:
-    """The options of C(recover_plan)."""
-
-    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
-
-    step: str
-    name: t.Optional[str]
-    fleet: tuple[str, ...]
-    to_start: tuple[NotedDomain, ...]
-    accept_silent: tuple[str, ...]
-    displaced: tuple[DisplacedDomain, ...]
-    options: t.Optional[JsonObject]
-    ledger: t.Optional[str]
-    work: t.Optional[_RecoverWork]
-
-
-def read_task(args: JsonObject) -> RecoverTask:
-    """Return the options. Raises L(InvalidArgument) for a list of domains that does not have the expected form."""
-    try:
-        return decode(RecoverTask, args)
-    except ShapeError as error:
-        what = f"The options do not have the expected form: {error}."
-        raise InvalidArgument(what, "Give lists as boot_guard and recover_plan returned them. Nothing was changed.") from error
-
-
-@dataclass(frozen=True)
 class RecoverRequest:
     """The request for one host.
 
@@ -222,7 +140,7 @@ class RecoverRequest:
     @classmethod
     def from_task(cls, host: str, task: RecoverTask, facts_of: FactsOf) -> RecoverRequest:
         """Return the request of a task with these options."""
-        work = task.work or _RecoverWork()
+        work = task.work or RecoverWork()
         fleet = list(dict.fromkeys([*task.fleet, host]))
         known = collect_facts(fleet, facts_of, read_answers(work.asked or ()))
         return cls(

@@ -19,9 +19,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.preparation import TaskResult
 from .._drain.result import DomainsResult
 from .._ledger.ledger import Ledger
-from .plan import DomainVerdict, MoveBack
 from .release import keep_origins
-from .task_results import CleanupTask, DomainItemResult, HostTasks, LoopItem, ReportedDomain, is_done
+from .task_results import CleanupTask, DomainItemResult, DomainVerdict, HostTasks, LoopItem, MoveBack, ReportedDomain, is_done
 
 
 @dataclass(frozen=True)

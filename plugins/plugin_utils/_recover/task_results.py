@@ -3,21 +3,104 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""What the tasks of a recovery have returned on each host, as the role hands it to recover_verify."""
+"""What the tasks of a recovery exchange: the options and decisions of recover_plan, and the results of all tasks, which the role hands to recover_verify."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
-from .._drain.preparation import TaskResult
+from .._drain.preparation import HostQuery, TaskResult
 from .._drain.result import DomainsResult
-from .plan import DomainVerdict, MoveBack
-from .release import GuardState
+from .release import DisplacedDomain, GuardState, NotedDomain
+
+
+@dataclass(frozen=True)
+class DomainVerdict:
+    """The decision about a domain, with its reason."""
+
+    uuid: str
+    name: t.Optional[str]
+    reason: str
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StartPlan:
+    """The decision about each domain that is to be started again.
+
+    :arg forget: domains that are elsewhere now.
+    :arg refuse: domains that may be elsewhere.
+    """
+
+    start: tuple[DomainVerdict, ...]
+    forget: tuple[DomainVerdict, ...]
+    refuse: tuple[DomainVerdict, ...]
+
+
+@dataclass(frozen=True)
+class MoveBack:
+    """A displaced domain that can move back from the host where it is."""
+
+    uuid: str
+    name: t.Optional[str]
+    source: str
+
+
+@dataclass(frozen=True)
+class ReturnPlan:
+    """Which domains can move back.
+
+    :arg shares: the moves for C(live_migrate) by source.
+    :arg skipped: domains that cannot.
+    """
+
+    moves: tuple[MoveBack, ...]
+    shares: Mapping[str, Sequence[JsonObject]]
+    skipped: tuple[DomainVerdict, ...]
+
+
+@dataclass(frozen=True)
+class RecoverWork:
+    """The results of earlier tasks of the role.
+
+    :arg asked: the results of the loop that gathered facts of hosts.
+    :arg state: of the host in the ledger, in check mode as predicted.
+    """
+
+    asked: Maybe[tuple[HostQuery, ...]] = ABSENT
+    state: Maybe[str] = ABSENT
+
+
+@dataclass(frozen=True)
+class RecoverTask:
+    """The options of C(recover_plan)."""
+
+    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
+
+    step: str
+    name: t.Optional[str]
+    fleet: tuple[str, ...]
+    to_start: tuple[NotedDomain, ...]
+    accept_silent: tuple[str, ...]
+    displaced: tuple[DisplacedDomain, ...]
+    options: t.Optional[JsonObject]
+    ledger: t.Optional[str]
+    work: t.Optional[RecoverWork]
+
+
+def read_task(args: JsonObject) -> RecoverTask:
+    """Return the options. Raises L(InvalidArgument) for a list of domains that does not have the expected form."""
+    try:
+        return decode(RecoverTask, args)
+    except ShapeError as error:
+        what = f"The options do not have the expected form: {error}."
+        raise InvalidArgument(what, "Give lists as boot_guard and recover_plan returned them. Nothing was changed.") from error
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import MoveBack, list_silent_hosts, sort_moves_back, sort_starts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import list_silent_hosts, sort_moves_back, sort_starts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import DisplacedDomain, NotedDomain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import MoveBack
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, facts, host, noted, record, uid
 

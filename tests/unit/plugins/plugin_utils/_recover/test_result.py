@@ -11,7 +11,6 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import DomainsResult
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import MoveBack
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import (
     HostRecovery,
     list_failed,
@@ -19,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result
     list_problems,
     result_lines,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import DomainItemResult, ReportedDomain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import DomainItemResult, MoveBack, ReportedDomain
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import record, uid
 
 Body = dict[str, t.Any]
