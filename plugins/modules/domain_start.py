@@ -16,6 +16,12 @@ description:
     asks the ledger and all hosts first.
   - M(kvmfleet.migration.domain_shutdown), or the release of a held boot, may have left a note on the host that the domain is to be started again. This note
     is removed once the domain is active.
+options:
+  paused:
+    description: Start the domain with its CPUs paused, as C(virsh start --paused) does. A domain that is active already is not paused.
+    type: bool
+    default: false
+    version_added: 0.2.0
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.actiongroup
@@ -94,7 +100,7 @@ def main() -> None:
     """Start one domain."""
     module = new_module(
         AnsibleModule,
-        argument_spec={**libvirt_spec(), **domain_spec()},
+        argument_spec={**libvirt_spec(), **domain_spec(), "paused": {"type": "bool", "default": False}},
         mutually_exclusive=ONE_DOMAIN_RULE,
         required_one_of=ONE_DOMAIN_RULE,
         supports_check_mode=True,

@@ -100,16 +100,21 @@ class StartOptions(t.TypedDict):
     uri: str
     name: t.Optional[str]
     uuid: t.Optional[str]
+    paused: bool
 
 
 @dataclasses.dataclass
 class DomainStart:
-    """The start of one domain."""
+    """The start of one domain.
+
+    :arg paused: whether the domain is to be paused when it is active.
+    """
 
     host: Host
     info: domain_states.DomainInfo
     folder: str = RUN_FOLDER
     notes_folder: str = NOTES_FOLDER
+    paused: bool = False
 
     @property
     def domain_text(self) -> str:
@@ -143,7 +148,7 @@ class DomainStart:
 
     def _start_domain(self) -> domain_states.DomainView:
         try:
-            self.host.start_domain(self.info.uuid)
+            self.host.start_domain(self.info.uuid, paused=self.paused)
         except KvmfleetError as error:
             if self.host.view_domain(self.info.uuid).active:
                 return self.host.view_domain(self.info.uuid)
@@ -167,4 +172,4 @@ def start_of(params: StartOptions) -> DomainStart:
     require_root()
     prepare_run_folder()
     host = open_host(require_local(params["uri"]))
-    return DomainStart(host, host.find_domain(name=params["name"], uuid=uuid))
+    return DomainStart(host, host.find_domain(name=params["name"], uuid=uuid), paused=params["paused"])

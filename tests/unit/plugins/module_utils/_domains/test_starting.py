@@ -37,8 +37,8 @@ class StartingHost(FakeHost):
         super().__init__(fleet, fleet.source, LOCAL_URI)
         self.begin = begin
 
-    def start_domain(self, uuid: str) -> None:
-        self._act("start", uuid)
+    def start_domain(self, uuid: str, paused: bool = False) -> None:
+        self._act("start paused" if paused else "start", uuid)
         self.begin()
 
 
@@ -51,9 +51,9 @@ class World:
         self.folder = folder
         note_start(UUID, "web1", [NOTED_BY_DRAIN], str(folder / "notes"))
 
-    def start(self, begin: t.Callable[[], object] | None = None) -> DomainStart:
+    def start(self, begin: t.Callable[[], object] | None = None, paused: bool = False) -> DomainStart:
         host = StartingHost(self.fleet, begin or (lambda: self.domain.enter(domain_states.RUNNING, "booted")))
-        return DomainStart(host, host.find_domain(uuid=UUID), str(self.folder), str(self.folder / "notes"))
+        return DomainStart(host, host.find_domain(uuid=UUID), str(self.folder), str(self.folder / "notes"), paused)
 
     def is_noted(self) -> bool:
         return is_noted(UUID, str(self.folder / "notes"))
@@ -71,6 +71,12 @@ def raise_locked_image() -> None:
 def test_a_started_domain_loses_its_note(world: World) -> None:
     assert world.start().carry_out() == {"state": domain_states.RUNNING, "reason": "booted"}
     assert not world.is_noted()
+
+
+def test_a_domain_is_started_paused_if_that_was_requested(world: World) -> None:
+    done = world.start(lambda: world.domain.enter(domain_states.PAUSED, "starting up"), paused=True).carry_out()
+    assert done == {"state": domain_states.PAUSED, "reason": "starting up"}
+    assert [call for call in world.fleet.source.calls if call.startswith("start")] == [f"start paused {UUID}"]
 
 
 def test_a_domain_that_cannot_start_keeps_its_note(world: World) -> None:
@@ -112,10 +118,10 @@ def test_bad_input_of_a_start_is_refused(monkeypatch: pytest.MonkeyPatch, params
     monkeypatch.setattr(_module.os, "geteuid", lambda: 0)
     monkeypatch.setattr(starting, "prepare_run_folder", lambda: None)
     with pytest.raises(error):
-        start_of({"uri": LOCAL_URI, "name": "web1", "uuid": None, **params})
+        start_of({"uri": LOCAL_URI, "name": "web1", "uuid": None, "paused": False, **params})
 
 
 def test_a_start_without_root_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_module.os, "geteuid", lambda: 1000)
     with pytest.raises(Forbidden):
-        start_of({"uri": LOCAL_URI, "name": "web1", "uuid": None})
+        start_of({"uri": LOCAL_URI, "name": "web1", "uuid": None, "paused": False})
