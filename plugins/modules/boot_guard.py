@@ -76,6 +76,11 @@ guard:
       description: Whether systemd runs on this host, and with it the boot guard.
       type: bool
       sample: true
+    boot_id:
+      description: The ID of this boot.
+      type: str
+      version_added: 0.2.0
+      sample: 9d6c2f0e-7c1e-4b0e-8d53-0c6a1f2b3d44
     ran:
       description: Whether the boot guard has made a decision in this boot.
       type: bool

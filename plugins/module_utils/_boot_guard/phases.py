@@ -156,6 +156,7 @@ def _describe_guard(now: GuardState, would_start: t.Optional[t.Sequence[Automati
     guard = {
         "installed": now.installed,
         "systemd": now.systemd,
+        "boot_id": now.boot.boot_id,
         "ran": now.boot.ran,
         "held": encode(now.boot.held),
         "released": {"at": now.boot.released.at or None, "by": now.boot.released.by} if now.boot.released else None,

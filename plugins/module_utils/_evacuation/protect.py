@@ -23,6 +23,7 @@ from .._libvirt.host import open_host
 from .._libvirt.interface import Definition, Host
 from .._libvirt.reading import parse_domain_xml, read_domain_info
 from .._model import domain_states
+from .._model.boot_guard import BootStatus
 from .._model.codec import Json, encode
 from .._model.definition_files import list_needed_files
 from .._model.errors import Conflict, KvmfleetError, NotFound
@@ -132,7 +133,7 @@ def report_domains(uri: str, work: _SaveDomains) -> Result:
     require_root()
     _check_identity(work["host_id"])
     with _OpenHost(uri) as host:
-        return {"changed": False, **encode(_read_domains(host, work["uuids"], is_held=bool(read_guard_state().boot.held))), "remembered": list_remembered()}
+        return {"changed": False, **encode(_read_domains(host, work["uuids"], read_guard_state().boot)), "remembered": list_remembered()}
 
 
 def report_guard(uri: str, work: _InstallGuard) -> Result:
@@ -220,8 +221,8 @@ def _devices_of(domain: SavedDomain) -> t.Dict[str, str]:
     return {path: identity for path, identity in found.items() if identity}
 
 
-def _read_domains(host: Host, uuids: t.Optional[t.Collection[str]], is_held: bool = False) -> SavedDomains:
-    reader = _DomainReader(host, is_held)
+def _read_domains(host: Host, uuids: t.Optional[t.Collection[str]], boot: t.Optional[BootStatus] = None) -> SavedDomains:
+    reader = _DomainReader(host, boot)
     domains, arriving, unreadable = [], [], []
     for definition in host.list_definitions().definitions:
         info = definition.info
@@ -242,12 +243,13 @@ def _read_domains(host: Host, uuids: t.Optional[t.Collection[str]], is_held: boo
 class _DomainReader:
     """Reads the domains of a host; shared facts are read once.
 
-    :arg is_held: whether the boot guard holds the host: then domains that are off were not shut down by a person.
+    :arg boot: of the host. While the boot guard holds it, domains that are off were not shut down by a person.
     """
 
-    def __init__(self, host: Host, is_held: bool) -> None:
+    def __init__(self, host: Host, boot: t.Optional[BootStatus]) -> None:
         self._host = host
-        self._is_held = is_held
+        self._is_held = bool(boot and boot.held)
+        self._boot_id = boot.boot_id if boot else None
         self._versions = host.read_versions()
         self._pools = host.read_surroundings().pools or ()
         self._stores = LocalStores()
@@ -276,6 +278,8 @@ class _DomainReader:
             tpm=next((file.path for file in files if file.what == TPM), None),
             disks=tuple(self._images.locate_disks(request.disks or (), self._pools, definition.root if info.view.active else None, self._stores.read_header)),
             files=tuple(self._images.locate_files(files)),
+            reason=info.view.reason,
+            boot_id=self._boot_id,
         )
 
 

@@ -23,6 +23,8 @@ POST_COPY = "post-copy"
 POST_COPY_FAILED = "post-copy failed"
 # Of a domain that is shut off: it was moved to another host.
 MIGRATED = "migrated"
+# Why a domain is off that someone, or its guest, has stopped since the daemon of its host started. A failure of the host leaves none of these reasons.
+STOPPED_REASONS = ("shutdown", "destroyed", MIGRATED, "saved", "from snapshot")
 
 # The job of a domain, from the point of view of the host that was queried.
 JOB_NONE = "none"

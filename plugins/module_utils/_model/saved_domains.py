@@ -12,9 +12,12 @@ import typing as t
 
 from .clock import BootMoment
 from .codec import ABSENT, Absent, JsonObject, Maybe
+from .domain_states import PAUSED, RUNNING
 from .references import HostRef
 
 _NETWORK, _VOLUME = "network", "volume"
+# The states of a domain that ran.
+RAN = (RUNNING, PAUSED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +157,7 @@ class SavedDomain:
     :arg state: the state that a restart has to restore; null if it is not an intended state.
     :arg request: what the domain needs of a host.
     :arg policy: its own policy.
+    :arg reason: of the state that libvirt has now; C(boot_id), the boot of its host.
     """
 
     uuid: str
@@ -169,6 +173,8 @@ class SavedDomain:
     tpm: t.Optional[str]
     disks: t.Tuple[SavedDisk, ...]
     files: t.Union[t.Tuple[SavedFile, ...], Absent, None] = ABSENT
+    reason: t.Union[str, Absent, None] = ABSENT
+    boot_id: t.Union[str, Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
@@ -178,11 +184,22 @@ class SavedDomain:
 
 
 @dataclasses.dataclass(frozen=True)
+class EarlierState:
+    """The state in which a domain was last seen before the boot of its host in which it is off, and when that was saved."""
+
+    state: str
+    at: Maybe[str] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class DomainProtection:
     """What the ledger keeps of a domain that C(protect) has saved; see L(SavedDomain). A value of another form counts as missing.
 
     :arg host: on which the domain was saved, C(at) that time and C(by) whom.
     :arg state_at: since when the state was seen.
+    :arg boot_id: the boot of the host in which the state was seen.
+    :arg ran_before: null if the domain has run in that boot, or was off before it.
     :arg origin: the name of the host that the domain was displaced from; null while it is at home.
     """
 
@@ -202,8 +219,19 @@ class DomainProtection:
     by: Maybe[str] = ABSENT
     host: Maybe[HostRef] = ABSENT
     state_at: Maybe[str] = ABSENT
+    boot_id: Maybe[str] = ABSENT
+    ran_before: Maybe[EarlierState] = ABSENT
     origin: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    def state_before(self, boot_id: t.Optional[str]) -> t.Optional[EarlierState]:
+        """Return the state of a domain that ran before the given boot of its host and was not seen to run in it; null for any other.
+
+        What version 0.1.0 has saved names no boot, and counts as seen before. The same applies if the boot is not known.
+        """
+        if boot_id is not None and self.boot_id == boot_id:
+            return self.ran_before or None
+        return EarlierState(self.state, self.at) if self.state in RAN else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,13 +12,14 @@ import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import describe_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk, SavedDomain, SavedFile
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk, SavedDomain, SavedFile
 
 from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
@@ -59,7 +60,7 @@ CONFLICT = "conflict"
 SKIPPED = "skipped"
 
 # What is kept of a domain; a change of one of them is written.
-KEPT_KEYS = ("definition", "persistent", "autostart", "state", "request", "policy", "nvram", "tpm", "disks", "files")
+KEPT_KEYS = ("definition", "persistent", "autostart", "state", "request", "policy", "nvram", "tpm", "disks", "files", "boot_id", "ran_before")
 _STOP_ONE_COPY = "Find out where the guest runs, shut down the copy that is not wanted, and settle the record with kvmfleet.migration.host."
 
 
@@ -86,7 +87,7 @@ def judge_domain(reported: SavedDomain, inputs: ProtectInputs, protected_host: H
     hosts = _find_possible_hosts(reported, inputs, protected_host, before)
     if hosts is None:
         return Judgement(SKIPPED, _elsewhere_text(reported, inputs, protected_host, before))
-    return _build_document(reported, protected_host, by, before, hosts)
+    return _build_document(reported, protected_host, by, before, hosts, inputs.tombstones.get(reported.uuid))
 
 
 def find_missing(inputs: ProtectInputs, protected_host: HostRef, present: t.Collection[str]) -> list[DomainEntry]:
@@ -142,7 +143,14 @@ def _elsewhere_text(reported: SavedDomain, inputs: ProtectInputs, protected_host
     return f"according to the ledger it is on {names}: {definition} is left over. Started here, it would be recorded on this host"
 
 
-def _build_document(reported: SavedDomain, protected_host: HostRef, by: str, before: t.Optional[DomainEntry], hosts: tuple[HostRef, ...]) -> Judgement:
+def _build_document(
+    reported: SavedDomain,
+    protected_host: HostRef,
+    by: str,
+    before: t.Optional[DomainEntry],
+    hosts: tuple[HostRef, ...],
+    tombstone: t.Optional[MoveRecord],
+) -> Judgement:
     old: JsonObject = (before.protected or {}) if before else {}
     now = utc_now()
     values = {
@@ -150,6 +158,7 @@ def _build_document(reported: SavedDomain, protected_host: HostRef, by: str, bef
         **encode(reported),
         "request": _with_proof(encode(reported.request), reported.disks),
         "state": reported.state or old.get("state") or ("running" if reported.active else "shut off"),
+        **_describe_boot(reported, before, tombstone),
     }
     kept = {key: values[key] for key in KEPT_KEYS}
     changed = [key for key in KEPT_KEYS if key not in old or _comparable_value(key, old[key]) != _comparable_value(key, kept[key])]
@@ -164,6 +173,19 @@ def _build_document(reported: SavedDomain, protected_host: HostRef, by: str, bef
     base = before or DomainEntry(reported.uuid, reported.name, hosts, last_record=None)
     entry = dataclasses.replace(base, name=reported.name, possible_hosts=hosts, protected=protected, updated_at=now)
     return Judgement(SAVED, entry=entry, changed=tuple(changed))
+
+
+def _describe_boot(reported: SavedDomain, before: t.Optional[DomainEntry], tombstone: t.Optional[MoveRecord]) -> JsonObject:
+    """Return C(boot_id) and C(ran_before) of the document, see L(DomainProtection). While the host is held, they stay as they are."""
+    saved = (before.saved if before else None) or DomainProtection()
+    if reported.active:
+        return {"boot_id": reported.boot_id or None, "ran_before": None}
+    if reported.state is None:
+        return {"boot_id": saved.boot_id or None, "ran_before": encode(saved.ran_before or None)}
+    is_kept_off = tombstone is not None and tombstone.wanted_state == domain_states.SHUTOFF
+    was_stopped = is_kept_off or reported.reason in domain_states.STOPPED_REASONS
+    earlier = None if was_stopped or not reported.boot_id else saved.state_before(reported.boot_id)
+    return {"boot_id": reported.boot_id or None, "ran_before": encode(earlier)}
 
 
 def _lasting_ref(host: HostRef) -> HostRef:

@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_va
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 ID, UUID, DOMAIN, OTHER = (str(uuid.UUID(int=number)) for number in (1, 2, 3, 9))
-GUARD = {"installed": True, "systemd": True, "ran": True, "held": {"at": "now", "why": "boot"}, "released": None, "would_start": []}
+GUARD = {"installed": True, "systemd": True, "boot_id": "boot B", "ran": True, "held": {"at": "now", "why": "boot"}, "released": None, "would_start": []}
 
 
 class Host:

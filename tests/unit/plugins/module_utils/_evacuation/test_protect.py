@@ -30,6 +30,7 @@ class Boot:
     """What the guard says of this boot."""
 
     held: t.Optional[Json] = None
+    boot_id: str = "3b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a03"
 
 
 class DefinitionsHost(FakeHost):
@@ -144,6 +145,13 @@ def test_an_inactive_domain_of_a_held_host_has_no_saved_state(fleet: FakeFleet, 
     monkeypatch.setattr(Boot, "held", {"why": "a boot"})
     assert saved_state(fleet, state=domain_states.SHUTOFF, reason="") is None
     assert saved_state(fleet) == "running"
+
+
+@pytest.mark.parametrize("how", [{}, {"state": domain_states.SHUTOFF, "reason": "shutdown"}, {"state": domain_states.SHUTOFF, "reason": ""}])
+def test_a_saved_domain_has_the_boot_of_its_host_and_the_reason_of_its_state(fleet: FakeFleet, how: Json) -> None:
+    fleet.guest(**how)
+    (domain,) = save()["domains"]
+    assert (domain["boot_id"], domain["reason"]) == (Boot.boot_id, how.get("reason", "booted"))
 
 
 def test_an_incoming_domain_is_not_saved(fleet: FakeFleet) -> None:

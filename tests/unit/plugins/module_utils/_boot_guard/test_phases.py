@@ -1,0 +1,28 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the host's half of boot_guard returns."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import phases
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import GuardState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import BootHold, BootStatus
+
+BOOT = "9d6c2f0e-7c1e-4b0e-8d53-0c6a1f2b3d44"
+HELD = BootHold(BOOT, "2026-11-21T01:00:00Z", "there is no clean-shutdown token")
+
+
+@pytest.mark.parametrize("held", [HELD, None])
+def test_the_boot_is_named_whether_or_not_it_is_held(monkeypatch: pytest.MonkeyPatch, held: BootHold | None) -> None:
+    boot = BootStatus(BOOT, ran=True, held=held, released=None, marked=held is not None, grant=None, token=None, would_start=())
+    monkeypatch.setattr(phases, "require_root", lambda: None)
+    monkeypatch.setattr(phases, "read_identity", lambda _uri, _work: {"identity": {"host_id": BOOT}, "libvirt_error": None})
+    monkeypatch.setattr(phases, "list_remembered", list)
+    monkeypatch.setattr(phases, "read_guard_state", lambda: GuardState(installed=True, systemd=True, boot=boot))
+    monkeypatch.setattr(phases.start_notes, "list_notes", lambda: ((), ()))
+    guard = phases.read_guard("qemu:///system", {})["guard"]
+    assert (guard["boot_id"], guard["held"] is None) == (BOOT, held is None)
