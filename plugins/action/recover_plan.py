@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import RECOVER_CHECK, RECOVER_START, Spec, recover_plan_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import RECOVER_CHECK, RECOVER_OPTIONS, RECOVER_START, Spec, recover_plan_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan i
     find_host,
     plan_return,
     plan_starts,
+    read_start_mode,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import keep_origins
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import read_task
@@ -37,6 +38,8 @@ class ActionModule(FleetAction):
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Check that the host may be recovered, or decide which domains are started on it or moved back to it."""
         task = read_task(args)
+        if task.step == RECOVER_OPTIONS:
+            return {"changed": False, "start_mode": read_start_mode(task.start)}
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         ledger = open_if_any(*settings.ledger(target_host, task.ledger))
         with readable_facts():

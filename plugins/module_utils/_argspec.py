@@ -421,7 +421,7 @@ def domain_policy_spec() -> Spec:
     }
 
 
-RECOVER_CHECK, RECOVER_START, RECOVER_BRING_HOME = "check", "start", "bring_home"
+RECOVER_OPTIONS, RECOVER_CHECK, RECOVER_START, RECOVER_BRING_HOME = "options", "check", "start", "bring_home"
 
 
 def recover_plan_spec() -> Spec:
@@ -429,10 +429,11 @@ def recover_plan_spec() -> Spec:
     return {
         **ledger_spec(),
         **internal_spec(),
-        "step": {"type": "str", "choices": [RECOVER_CHECK, RECOVER_START, RECOVER_BRING_HOME], "required": True},
+        "step": {"type": "str", "choices": [RECOVER_OPTIONS, RECOVER_CHECK, RECOVER_START, RECOVER_BRING_HOME], "required": True},
         "name": {"type": "str"},
         "fleet": {"type": "list", "elements": "str", "required": True},
         "to_start": {"type": "list", "elements": "dict", "default": []},
+        "start": {"type": "raw", "default": "autostart"},
         "accept_silent": {"type": "list", "elements": "str", "default": []},
         "displaced": {"type": "list", "elements": "dict", "default": []},
         "options": {"type": "dict", "default": {}},

@@ -18,12 +18,13 @@ description:
 options:
   step:
     description:
+      - V(options) only checks O(start), and needs neither facts nor a ledger.
       - V(check) fails for a host that the ledger does not know, or that was given up as discarded, and with C(unsafe) if a domain or an image of the host is
         in use twice. It also stores in the ledger which domains were displaced from the host, as M(kvmfleet.migration.displaced_domains) does.
-      - V(start) decides which of the domains in O(to_start) may be started on the host.
+      - V(start) decides which of the domains in O(to_start) may be started on the host, and finds those that ran before the host went down and stay off.
       - V(bring_home) decides which of the domains in O(displaced) can move back to the host.
     type: str
-    choices: [check, start, bring_home]
+    choices: [options, check, start, bring_home]
     required: true
   name:
     description: Name of the host in the ledger. The default is the host on which the task runs.
@@ -38,6 +39,15 @@ options:
     type: list
     elements: dict
     default: []
+  start:
+    description:
+      - V(autostart) starts the domains in O(to_start), and lists in RV(stayed_off) other domains of the host that ran before it went down.
+      - V(as_recorded) starts these, too, in the state that they had, if M(kvmfleet.migration.protect) has saved the host.
+      - V(none) starts nothing.
+      - V(true) is the same as V(autostart), V(false) the same as V(none).
+    type: raw
+    default: autostart
+    version_added: 0.2.0
   accept_silent:
     description: Names of hosts that do not answer and on which, as you confirm, no domain of this host runs.
     type: list
@@ -93,6 +103,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+start_mode:
+  description: The value of O(start) that was meant; V(autostart), V(as_recorded) or V(none).
+  returned: success with O(step=options)
+  type: str
+  sample: autostart
 displaced:
   description: Domains that belong on this host and are not on it, in the form of RV(kvmfleet.migration.displaced_domains#module:displaced).
   returned: success with O(step=check)
@@ -111,7 +126,7 @@ is_protected:
   type: bool
   sample: true
 start:
-  description: Domains that may be started on the host; C(uuid), C(name), C(reason).
+  description: Domains that may be started on the host; C(uuid), C(name), C(reason). C(paused) is true for one that is to be started paused.
   returned: success with O(step=start)
   type: list
   elements: dict
@@ -128,6 +143,20 @@ refuse:
   type: list
   elements: dict
   sample: []
+stayed_off:
+  description:
+    - Domains that ran on the host before it went down, according to the ledger, and that are off and not in RV(start) or RV(refuse). The form is that of
+      RV(start); C(reason) states how to start the domain.
+    - A domain that was stopped since the boot of the host is not listed.
+  returned: success with O(step=start)
+  type: list
+  elements: dict
+  sample:
+    - uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a12
+      name: db1
+      reason: >-
+        It was running before the host went down (saved at 2026-11-21T03:00:00.000Z), and is off. To start it, recover kvm1 again with
+        recover_host_start=as_recorded, or run kvmfleet.migration.domain_start there.
 moves:
   description: Domains that can move back, with the host on which each of them is active.
   returned: success with O(step=bring_home)

@@ -53,7 +53,7 @@ result:
   description: The result of the recovery, by host. P(kvmfleet.migration.recover_host#role) returns it as C(recover_host_result).
   returned: success
   type: dict
-  sample: {kvm1: {cleaned: [], started: [], released: true, enabled: true, brought_home: [], skipped: [], failed: [], notes: [], error: ''}}
+  sample: {kvm1: {cleaned: [], started: [], stayed_off: [], released: true, enabled: true, brought_home: [], skipped: [], failed: [], notes: [], error: ''}}
 problems:
   description: The reasons why the recovery has failed, by host. Hosts on which nothing is left to do are not included.
   returned: success

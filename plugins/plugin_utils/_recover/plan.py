@@ -7,15 +7,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound, Unsafe
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import RAN, EarlierState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, DONE, ENABLED, EVACUATION, FENCED
 
 from .._drain.plan_request import build_moves
 from .._drain.preparation import FactsOf, collect_facts, read_answers, read_unsettled, readable_facts
@@ -29,6 +35,20 @@ from .release import DisplacedDomain, NotedDomain
 from .task_results import DomainVerdict, MoveBack, RecoverTask, RecoverWork, ReturnPlan, StartPlan
 
 Facts = Mapping[str, HostFacts | None]
+
+# Which domains are started on a host: those that its boot would have started, also those that ran before the host went down, or none.
+AUTOSTART, AS_RECORDED, NO_START = "autostart", "as_recorded", "none"
+
+
+def read_start_mode(value: Json) -> str:
+    """Return which domains are started. C(true) and C(false) are AUTOSTART and NO_START. Raises L(InvalidArgument) for any other value."""
+    if isinstance(value, str) and value in (AUTOSTART, AS_RECORDED, NO_START):
+        return value
+    try:
+        return AUTOSTART if boolean(value) else NO_START
+    except TypeError as error:
+        what = f"{value!r} does not say which domains to start."
+        raise InvalidArgument(what, "Set recover_host_start to autostart, as_recorded or none. Nothing was changed.") from error
 
 
 def sort_starts(
@@ -57,7 +77,7 @@ def sort_starts(
             raise InvalidArgument(f"There are no facts of {host}.", "Run kvmfleet.migration.host_facts there first. Nothing was started.")
         verdict, reason = _judge_start(noted, host, host_facts, facts, by_uuid.get(noted.uuid), held.get(noted.uuid), silent)
         result[verdict].append(DomainVerdict(noted.uuid, noted.name or noted.uuid, reason))
-    return StartPlan(**{verdict: tuple(domains) for verdict, domains in result.items()})
+    return StartPlan(**{verdict: tuple(domains) for verdict, domains in result.items()}, stayed_off=())
 
 
 def list_silent_hosts(facts: Facts, entries: Iterable[HostEntry], accepted: Collection[str]) -> list[str]:
@@ -93,6 +113,85 @@ def _judge_start(
     return "start", f"It is to be started again ({', '.join(noted.why)})."
 
 
+@dataclass(frozen=True)
+class RecordedDomain:
+    """A domain that ran on a host before the host went down, and is off.
+
+    :arg before: its state then.
+    :arg is_defined: whether the host still has its definition.
+    """
+
+    uuid: str
+    name: str
+    before: EarlierState
+    is_defined: bool
+
+    @property
+    def as_noted(self) -> NotedDomain:
+        """The domain as one that is to be started."""
+        return NotedDomain(self.uuid, self.name, ("recorded",))
+
+    def describe(self, what: str) -> DomainVerdict:
+        """Return the entry of a result: the earlier state, and this."""
+        at = f" (saved at {self.before.at})" if self.before.at else ""
+        return DomainVerdict(self.uuid, self.name, f"It was {self.before.state} before the host went down{at}, and is off. {what}")
+
+
+FindArrival = Callable[[DomainEntry, HostRef], t.Optional[EarlierState]]
+
+
+def find_recorded(host: str, facts: Facts, domains: Iterable[DomainEntry], boot_id: t.Optional[str], find_arrival: FindArrival) -> list[RecordedDomain]:
+    """Return the domains of the host that ran before it went down, according to the ledger, and that are off.
+
+    Omitted are domains that are active, that were stopped since the boot, and those without definition here that another host may have.
+
+    :arg boot_id: the present boot of the host; null if it is not known.
+    :arg find_arrival: returns the state in which a domain came to the host after it was saved on another one.
+    """
+    host_facts = facts[host]
+    if host_facts is None:
+        return []
+    own_ref = replace(host_facts.host, host=host)
+    result: list[RecordedDomain] = []
+    for entry in domains:
+        if not entry.includes_host(own_ref):
+            continue
+        found = host_facts.find_domain(entry.uuid)
+        if found and (found.active or found.reason in domain_states.STOPPED_REASONS):
+            continue
+        if found is None and (not entry.is_only_on(own_ref) or any(known and known.find_domain(entry.uuid) for known in facts.values())):
+            continue
+        saved = entry.saved
+        is_saved_here = bool(saved and saved.host and saved.host.is_same(own_ref))
+        before = saved.state_before(boot_id) if saved and is_saved_here else find_arrival(entry, own_ref)
+        if before:
+            result.append(RecordedDomain(entry.uuid, str((found.name if found else entry.name) or entry.uuid), before, found is not None))
+    return result
+
+
+def with_recorded(plan: StartPlan, verdicts: StartPlan, recorded: Iterable[RecordedDomain], host: str, mode: str) -> StartPlan:
+    """Return the plan with the domains that ran before the host went down: they are started, or listed with how to start them.
+
+    :arg verdicts: the decisions about those of them that are defined. One that is elsewhere now is omitted.
+    """
+    by_uuid = {domain.uuid: domain for domain in recorded}
+    gone = [domain.describe(_undefined_text(domain, host)) for domain in by_uuid.values() if not domain.is_defined]
+    if mode == AS_RECORDED:
+        start = [replace(one, paused=True) if by_uuid[one.uuid].before.state == domain_states.PAUSED else one for one in verdicts.start]
+        return StartPlan((*plan.start, *start), plan.forget, (*plan.refuse, *verdicts.refuse), tuple(gone))
+    how = f"To start it, recover {host} again with recover_host_start=as_recorded, or run kvmfleet.migration.domain_start there."
+    off = [by_uuid[one.uuid].describe(how) for one in verdicts.start]
+    off += [by_uuid[one.uuid].describe(f"It cannot be started now: {one.reason}") for one in verdicts.refuse]
+    return replace(plan, stayed_off=tuple(sorted([*off, *gone], key=lambda one: (str(one.name), one.uuid))))
+
+
+def _undefined_text(domain: RecordedDomain, host: str) -> str:
+    return (
+        f"{host} has no definition of it any more, so recover cannot start it. If it ran nowhere else, define it there from its document in the ledger "
+        f"(domains/{domain.uuid}.json, protected.definition), and start it."
+    )
+
+
 def sort_moves_back(host: str, displaced: Iterable[DisplacedDomain], facts: Facts) -> ReturnPlan:
     """Return the displaced domains that can be moved back from their current host, and the reasons why others cannot; without shares.
 
@@ -126,6 +225,8 @@ class RecoverRequest:
     :arg displaced: domains that were displaced from the host.
     :arg options: of C(live_migrate) for each move back.
     :arg state: the state of the host in the ledger, in check mode as predicted.
+    :arg start: which domains are started.
+    :arg boot_id: the present boot of the host; null if it is not known.
     """
 
     host: str
@@ -136,6 +237,8 @@ class RecoverRequest:
     displaced: tuple[DisplacedDomain, ...] = ()
     options: JsonObject | None = None
     state: str = ENABLED
+    start: str = AUTOSTART
+    boot_id: str | None = None
 
     @classmethod
     def from_task(cls, host: str, task: RecoverTask, facts_of: FactsOf) -> RecoverRequest:
@@ -152,6 +255,8 @@ class RecoverRequest:
             displaced=task.displaced,
             options=task.options,
             state=work.state or ENABLED,
+            start=read_start_mode(task.start),
+            boot_id=work.boot_id or None,
         )
 
 
@@ -178,11 +283,42 @@ def check_nothing_twice(request: RecoverRequest) -> None:
 
 
 def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
-    """Return which domains are started: those that are on this host alone, according to the ledger and all hosts."""
+    """Return which domains are started: those that are on this host alone, according to the ledger and all hosts. Others that ran are listed."""
     domains = [document.domain for document in ledger.list_domains()] if ledger else []
-    entries = list_entries(ledger)
+    entries, unsettled = list_entries(ledger), read_unsettled(ledger)
+    noted = request.to_start if request.start != NO_START else ()
+
+    def sort(wanted: Iterable[NotedDomain]) -> StartPlan:
+        return sort_starts(request.host, wanted, request.facts, domains, unsettled, entries, request.accept_silent)
+
     with readable_facts():
-        return sort_starts(request.host, request.to_start, request.facts, domains, read_unsettled(ledger), entries, request.accept_silent)
+        find_arrival = _make_arrivals(ledger, next((entry for entry in entries if entry.name == request.name), None))
+        found = find_recorded(request.host, request.facts, domains, request.boot_id, find_arrival)
+        recorded = [one for one in found if one.uuid not in {domain.uuid for domain in noted}]
+        verdicts = sort([one.as_noted for one in recorded if one.is_defined])
+        return with_recorded(sort(noted), verdicts, recorded, request.host, request.start)
+
+
+def _make_arrivals(ledger: Ledger | None, own: HostEntry | None) -> FindArrival:
+    """Return a function that reads from the ledger in which state a domain came to a host.
+
+    It finds nothing for a host that is not protected: nothing would ever have saved that such a domain was stopped there.
+    """
+    if ledger is None or own is None or not own.protected:
+        return lambda _entry, _host: None
+    done = sorted(ledger.list_records(types=[EVACUATION], statuses=[DONE]), key=lambda record: record.updated_at)
+    newest = {record.domain.uuid.lower(): record for record in done}
+
+    def find_arrival(entry: DomainEntry, host: HostRef) -> EarlierState | None:
+        records = [newest[entry.uuid]] if entry.uuid in newest else []
+        if entry.last_record:
+            with contextlib.suppress(KvmfleetError):
+                records.append(ledger.read_record(entry.last_record).record)
+        record = next((one for one in records if one.status in (COMPLETED, DONE) and one.destination.is_same(host)), None)
+        state = (record.wanted_state or record.before.state or domain_states.RUNNING) if record else None
+        return EarlierState(state, record.updated_at) if record and state in RAN else None
+
+    return find_arrival
 
 
 def plan_return(request: RecoverRequest, can_check: bool) -> ReturnPlan:

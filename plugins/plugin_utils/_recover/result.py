@@ -28,6 +28,7 @@ class HostRecovery:
     """What was done on one host, what was not, and its final state.
 
     :arg cleaned: with the next four, lists of C(evacuation_cleanup).
+    :arg stayed_off: domains that ran before the host went down and that nothing has started.
     :arg skipped: domains that are elsewhere now, or are not moved.
     :arg error: what ended the recovery, empty if nothing did.
     """
@@ -39,6 +40,7 @@ class HostRecovery:
     refused: tuple[ReportedDomain, ...]
     released: bool
     started: tuple[ReportedDomain, ...]
+    stayed_off: tuple[DomainVerdict, ...]
     enabled: bool
     brought_home: tuple[ReportedDomain, ...]
     skipped: tuple[DomainVerdict, ...]
@@ -57,6 +59,7 @@ def result_lines(result: Mapping[str, HostRecovery]) -> list[str]:
         lines += [f"KEPT    {entry.label} on {host}: {entry.why}" for entry in own.kept]
         lines += [f"REFUSED {entry.label} on {host}: {entry.why}" for entry in own.refused]
         lines += [f"STARTED {entry.label} on {host}" for entry in own.started]
+        lines += [f"OFF     {entry.name or entry.uuid} on {host}: {entry.reason}" for entry in own.stayed_off]
         lines += [f"HOME    {entry.label} from {entry.source} to {host}" for entry in own.brought_home]
         lines += [f"LEFT    {entry.name or entry.uuid}: {entry.reason}" for entry in own.skipped]
         lines += [f"FAILED  to {entry.what} {entry.label}: {entry.why}" for entry in own.failed]
@@ -154,6 +157,7 @@ def build_host_result(host: str, tasks: HostTasks, check_mode: bool) -> HostReco
         refused=cleaned.refused or (),
         released=is_done(tasks.released),
         started=tuple(item_result.domain for item_result in item_results if item_result.changed and item_result.domain),
+        stayed_off=(tasks.starts.stayed_off or ()) if tasks.starts else (),
         enabled=_is_enabled(tasks),
         brought_home=tuple(brought_home),
         skipped=(*((tasks.starts.forget or ()) if tasks.starts else ()), *((tasks.returning.skipped or ()) if tasks.returning else ())),

@@ -22,11 +22,15 @@ from .release import DisplacedDomain, GuardState, NotedDomain
 
 @dataclass(frozen=True)
 class DomainVerdict:
-    """The decision about a domain, with its reason."""
+    """The decision about a domain, with its reason.
+
+    :arg paused: whether a domain that is to be started was paused before.
+    """
 
     uuid: str
     name: t.Optional[str]
     reason: str
+    paused: t.Union[bool, Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 
@@ -36,11 +40,13 @@ class StartPlan:
 
     :arg forget: domains that are elsewhere now.
     :arg refuse: domains that may be elsewhere.
+    :arg stayed_off: domains that ran before the host went down and that nothing starts, with what to do.
     """
 
     start: tuple[DomainVerdict, ...]
     forget: tuple[DomainVerdict, ...]
     refuse: tuple[DomainVerdict, ...]
+    stayed_off: tuple[DomainVerdict, ...]
 
 
 @dataclass(frozen=True)
@@ -71,10 +77,12 @@ class RecoverWork:
 
     :arg asked: the results of the loop that gathered facts of hosts.
     :arg state: of the host in the ledger, in check mode as predicted.
+    :arg boot_id: its present boot.
     """
 
     asked: Maybe[tuple[HostQuery, ...]] = ABSENT
     state: Maybe[str] = ABSENT
+    boot_id: Maybe[str] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ class RecoverTask:
     name: t.Optional[str]
     fleet: tuple[str, ...]
     to_start: tuple[NotedDomain, ...]
+    start: Json
     accept_silent: tuple[str, ...]
     displaced: tuple[DisplacedDomain, ...]
     options: t.Optional[JsonObject]
@@ -196,6 +205,7 @@ class _StartsTask(TaskResult):
 
     forget: Maybe[tuple[DomainVerdict, ...]] = ABSENT
     refuse: Maybe[tuple[ReportedDomain, ...]] = ABSENT
+    stayed_off: Maybe[tuple[DomainVerdict, ...]] = ABSENT
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.recover_plan import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, host, noted, record, uid
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, end, host, noted, record, uid
 
 Body = dict[str, t.Any]
 
@@ -142,6 +143,95 @@ def test_a_domain_with_an_unsettled_record_is_not_started(node: Node) -> None:
     assert "is not settled" in node.task("start", to_start=[noted("web1")])["refuse"][0]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [("autostart", "autostart"), ("as_recorded", "as_recorded"), ("none", "none"), (True, "autostart"), ("yes", "autostart"), (False, "none"), ("off", "none")],
+)
+def test_the_start_mode_is_checked_without_facts_or_ledger(node: Node, given: str | bool, mode: str) -> None:
+    node.facts = {"kvm1": None}
+    assert node.task("options", start=given) == {"changed": False, "start_mode": mode}
+    assert not node.folder.exists()
+
+
+def save_state(ledger: FileLedger, name: str, state: str = "running", on: str = "kvm1", **saved: t.Any) -> None:
+    """Write what protect has saved of a domain of kvm1 in an earlier boot."""
+    body = document(name, "kvm1")
+    protected = {**body["protected"], "state": state, "host": encode(end(on)), "at": "2026-11-21T01:00:00.000Z", "boot_id": "boot A", **saved}
+    ledger.put_domain(domain_entry({**body, "protected": protected}), None)
+
+
+def test_a_guest_that_ran_before_the_host_went_down_is_named_or_started(node: Node) -> None:
+    ledger = node.ledger(protected={"at": "then"})
+    for name, state in (("web1", "running"), ("held1", "paused"), ("off1", "shut off"), ("auto1", "running")):
+        save_state(ledger, name, state)
+    node.facts["kvm1"] = known("kvm1", *(guest(name, active=False) for name in ("web1", "held1", "off1", "auto1")))
+    work: Body = {"to_start": [noted("auto1")], "_work": {"asked": [], "boot_id": "boot B"}}
+
+    done = node.task("start", **work)
+    assert [entry["name"] for entry in done["start"]] == ["auto1"]
+    assert [entry["name"] for entry in done["stayed_off"]] == ["held1", "web1"]
+    assert done["stayed_off"][1] == {
+        "uuid": uid("web1"),
+        "name": "web1",
+        "reason": "It was running before the host went down (saved at 2026-11-21T01:00:00.000Z), and is off. To start it, recover kvm1 again with "
+        "recover_host_start=as_recorded, or run kvmfleet.migration.domain_start there.",
+    }
+    assert "It was paused before" in done["stayed_off"][0]["reason"]
+    nothing = node.task("start", start=False, **work)
+    assert ([nothing[key] for key in ("start", "forget", "refuse")], len(nothing["stayed_off"])) == ([[], [], []], 3)
+    done = node.task("start", start="as_recorded", **work)
+    assert {entry["name"]: entry.get("paused") for entry in done["start"]} == {"auto1": None, "held1": True, "web1": None}
+    assert done["stayed_off"] == []
+
+
+def test_a_recorded_guest_that_may_run_elsewhere_is_never_started(node: Node) -> None:
+    ledger = node.ledger(protected={"at": "then"})
+    for name in ("there1", "busy1", "web1"):
+        save_state(ledger, name)
+    node.facts["kvm1"] = known("kvm1", *(guest(name, active=False) for name in ("there1", "busy1", "web1")))
+    node.facts["kvm2"] = known("kvm2", guest("there1"))
+    ledger.open_record(record("busy1", "kvm1", "kvm2", s.ACCEPTED))
+    silence = [{"item": "kvm3", "unreachable": True, "msg": "no route"}]
+    work: Body = {"asked": silence, "boot_id": "boot B"}
+
+    done = node.task("start", start="as_recorded", _work=work)
+    assert (done["start"], done["forget"], done["stayed_off"]) == ([], [], [])
+    assert {entry["name"]: "did not answer" in entry["reason"] for entry in done["refuse"]} == {"busy1": False, "web1": True}
+    done = node.task("start", _work=work)
+    assert (done["start"], done["refuse"], [entry["name"] for entry in done["stayed_off"]]) == ([], [], ["busy1", "web1"])
+    assert "It cannot be started now: It may run on kvm3" in done["stayed_off"][1]["reason"]
+    done = node.task("start", start="as_recorded", accept_silent=["kvm3"], _work=work)
+    assert [entry["name"] for entry in done["start"]] == ["web1"]
+
+
+def test_a_guest_that_came_after_it_was_saved_ran_according_to_its_record(node: Node) -> None:
+    ledger = node.ledger(protected={"at": "then"})
+    save_state(ledger, "web1", on="kvm2")
+    node.facts["kvm1"] = known("kvm1", guest("web1", active=False))
+    work: Body = {"_work": {"asked": [], "boot_id": "boot B"}}
+    assert node.task("start", **work)["stayed_off"] == []
+    stored = ledger.open_record(record("web1", "kvm2", "kvm1", s.ACCEPTED))
+    ledger.update_record(stored, dataclasses.replace(stored.record, status=s.COMPLETED))
+    assert [entry["name"] for entry in node.task("start", **work)["stayed_off"]] == ["web1"]
+    found = ledger.find_host(name="kvm1")
+    assert found
+    ledger.put_host(host_entry({**found.body, "protected": None}), found.version)
+    assert node.task("start", **work)["stayed_off"] == []
+
+
+@pytest.mark.parametrize(("wanted_state", "is_named"), [("running", True), ("shut off", False)])
+def test_a_guest_that_was_evacuated_to_the_host_ran_unless_it_was_to_stay_off(node: Node, wanted_state: str, is_named: bool) -> None:
+    ledger = node.ledger(protected={"at": "then"})
+    save_state(ledger, "web1", on="kvm2")
+    node.facts["kvm1"] = known("kvm1", guest("web1", active=False))
+    made = dataclasses.replace(record("web1", "kvm2", "kvm1", s.ACCEPTED, kind=s.EVACUATION), wanted_state=wanted_state)
+    stored = ledger.open_record(made)
+    for status in (s.PRE_MIGRATING, s.DONE):
+        stored = ledger.update_record(stored, stored.record.advance(status, "test"))
+    done = node.task("start", _work={"asked": [], "boot_id": "boot B"})
+    assert (len(done["stayed_off"]), done["refuse"]) == (int(is_named), [])
+
+
 AWAY = {"uuid": uid("web1"), "name": "web1", "possible_hosts": ["kvm2"]}
 
 
@@ -179,7 +269,14 @@ def test_check_mode_checks_no_moves_to_a_host_still_in_maintenance(node: Node) -
         ({"to_start": [{}]}, r"expected form: to_start\[0\]\.uuid must be there"),
         ({"displaced": [{"uuid": 5}]}, r"expected form: displaced\[0\]\.uuid must be text"),
         ({"_work": {"asked": [5]}}, "expected form"),
-        ({"step": "guess"}, "one of check, start, bring_home"),
+        ({"step": "guess"}, "one of options, check, start, bring_home"),
+        ({"start": "as-recorded"}, "'as-recorded' does not say which domains to start. Set recover_host_start to autostart, as_recorded or none. Nothing"),
+        ({"step": "options", "start": ""}, "does not say which domains to start"),
+        ({"start": None}, "None does not say which domains to start"),
+        ({"start": {"mode": "autostart"}}, "does not say which domains to start"),
+        ({"start": 2}, "2 does not say which domains to start"),
+        ({"step": "check", "start": "all"}, "does not say which domains to start"),
+        ({"_work": {"boot_id": 5}}, "expected form"),
     ],
 )
 def test_invalid_arguments_are_refused(node: Node, args: Body, words: str) -> None:

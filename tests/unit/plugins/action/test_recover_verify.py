@@ -71,8 +71,16 @@ def test_the_result_of_a_recovery_is_shown_and_published_for_all_batches(node: N
 
 
 def test_a_host_on_which_no_step_ran_has_an_empty_result(node: Node) -> None:
-    lists = ("cleaned", "superseded", "deleted", "kept", "refused", "started", "brought_home", "skipped", "failed", "notes")
+    lists = ("cleaned", "superseded", "deleted", "kept", "refused", "started", "stayed_off", "brought_home", "skipped", "failed", "notes")
     assert node.own() == {**{key: [] for key in lists}, "released": False, "enabled": False, "error": ""}
+
+
+def test_a_guest_that_stayed_off_is_shown_and_is_no_problem(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {**WEB, "reason": "It was running before the host went down, and is off."}
+    done = node.task(entry=ENTRY, released=RELEASED, enabled=ENABLED, starts={"start": [], "forget": [], "refuse": [], "stayed_off": [entry]})
+    own = done["result"]["kvm1"]
+    assert (own["stayed_off"], own["failed"], own["started"], done["problems"]) == ([entry], [], [], {})
+    assert "OFF     web1 on kvm1: It was running before the host went down, and is off." in capsys.readouterr().out
 
 
 def test_a_host_that_stopped_answering_is_a_problem(node: Node) -> None:

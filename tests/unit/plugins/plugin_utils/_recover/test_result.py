@@ -58,13 +58,16 @@ def test_a_move_of_a_source_that_was_not_asked_is_failed_except_in_check_mode() 
 
 
 def host_result(**changes: t.Any) -> HostRecovery:
-    lists: Body = {key: [] for key in ("cleaned", "superseded", "deleted", "kept", "refused", "started", "brought_home", "skipped", "failed", "notes")}
+    lists: Body = {
+        key: [] for key in ("cleaned", "superseded", "deleted", "kept", "refused", "started", "stayed_off", "brought_home", "skipped", "failed", "notes")
+    }
     return decode(HostRecovery, {**lists, "released": True, "enabled": True, "error": "", **changes})
 
 
 def test_lines_and_problems_of_a_recovery_name_domain_host_and_reason() -> None:
     result = host_result(
         started=[ITEM],
+        stayed_off=[{"uuid": uid("db1"), "name": "db1\n", "reason": "It ran."}],
         refused=[{**ITEM, "reason": "It is active here."}],
         failed=[{"what": "start", **ITEM, "reason": "It may run on kvm9."}],
         superseded=[{**ITEM, "reason": "It has come back."}],
@@ -73,7 +76,9 @@ def test_lines_and_problems_of_a_recovery_name_domain_host_and_reason() -> None:
         error="Stopped.",
     )
     lines = result_lines({"kvm1": result})
-    assert {"STARTED web1 on kvm1", "BACK    web1 on kvm1: It has come back.", "DELETED /a/disk of web1 on kvm1"} <= set(lines)
+    assert {"OFF     db1\\n on kvm1: It ran.", "STARTED web1 on kvm1", "BACK    web1 on kvm1: It has come back.", "DELETED /a/disk of web1 on kvm1"} <= set(
+        lines
+    )
     assert lines[-1] == "kvm1: 0 cleaned, 1 started, 0 brought home, 1 failed. Its boot is released, and it does NOT accept domains."
     assert list_problems(result) == ["Stopped.", "Failed to start web1: It may run on kvm9.", "web1 was not cleaned up: It is active here."]
     assert list_problems(host_result()) == []

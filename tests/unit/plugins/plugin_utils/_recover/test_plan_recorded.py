@@ -1,0 +1,129 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which guests ran before their host went down, from what the ledger has saved and what the hosts report."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, EarlierState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import RecordedDomain, find_recorded, with_recorded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import DomainVerdict, StartPlan
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, end, facts, uid
+
+Body = dict[str, t.Any]
+
+A, B = "boot A", "boot B"
+SAVED = {"state": "running", "at": "2026-11-21T01:00:00.000Z", "boot_id": A}
+EARLIER = {"state": "paused", "at": "2026-11-20T01:00:00.000Z"}
+OFF = domain("web1")
+
+
+@pytest.mark.parametrize(
+    ("saved", "boot_id", "state"),
+    [
+        (SAVED, B, "running"),
+        ({**SAVED, "state": "paused"}, B, "paused"),
+        ({**SAVED, "state": "shut off"}, B, None),
+        # Somebody has stopped it while its host was up.
+        (SAVED, A, None),
+        # It was saved again after the boot.
+        ({**SAVED, "state": "shut off", "boot_id": B, "ran_before": EARLIER}, B, "paused"),
+        ({**SAVED, "state": "shut off", "boot_id": B, "ran_before": None}, B, None),
+        # It stayed off for a whole boot.
+        ({**SAVED, "state": "shut off", "ran_before": EARLIER}, B, None),
+        # Version 0.1.0 has saved no boot.
+        ({"state": "running"}, B, "running"),
+        ({"state": "shut off"}, B, None),
+        ({}, B, None),
+        (SAVED, None, "running"),
+        ({**SAVED, "boot_id": None}, None, "running"),
+        ({**SAVED, "boot_id": 5}, B, "running"),
+        ({**SAVED, "boot_id": B, "ran_before": "yes"}, B, None),
+    ],
+)
+def test_a_domain_ran_before_a_boot_if_its_state_was_seen_earlier(saved: Body, boot_id: str | None, state: str | None) -> None:
+    found = decode(DomainProtection, saved).state_before(boot_id)
+    assert (found.state if found else None) == state
+
+
+def find(
+    here: t.Sequence[Body] = (OFF,), there: t.Sequence[Body] = (), places: t.Sequence[str] = ("kvm1",), saved_on: str = "kvm1", **saved: t.Any
+) -> list[RecordedDomain]:
+    """Return what is found on kvm1 in its boot B."""
+    body = document("web1", *places)
+    entry = domain_entry({**body, "protected": {**SAVED, "host": encode(end(saved_on)), **saved}})
+    return find_recorded("kvm1", {"kvm1": facts("kvm1", *here), "kvm2": facts("kvm2", *there)}, [entry], B, lambda _entry, _host: None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_found"),
+    [
+        ({}, True),
+        ({"here": [domain("web1", active=True)]}, False),
+        ({"here": [{**OFF, "state": "shut off", "reason": "shutdown"}]}, False),
+        ({"here": [{**OFF, "state": "shut off", "reason": "destroyed"}]}, False),
+        ({"here": [{**OFF, "state": "shut off", "reason": ""}]}, True),
+        ({"here": [{**OFF, "state": "shut off", "reason": "failed"}]}, True),
+        ({"places": ["kvm2"]}, False),
+        ({"places": ["kvm1", "kvm2"]}, True),
+        ({"state": "shut off"}, False),
+        ({"saved_on": "kvm2"}, False),
+        ({"here": []}, True),
+        ({"here": [], "there": [OFF]}, False),
+        ({"here": [], "places": ["kvm1", "kvm2"]}, False),
+    ],
+)
+def test_a_domain_of_the_host_that_ran_and_is_off_is_found(arguments: Body, is_found: bool) -> None:
+    assert [one.name for one in find(**arguments)] == (["web1"] if is_found else [])
+
+
+def test_a_host_without_facts_and_a_domain_that_was_never_saved_give_nothing() -> None:
+    entry = domain_entry(document("web1", "kvm1", protected=False))
+    assert find_recorded("kvm1", {"kvm1": facts("kvm1", OFF)}, [entry], B, lambda _entry, _host: None) == []
+    assert find_recorded("kvm1", {"kvm1": None}, [entry], B, lambda _entry, _host: None) == []
+
+
+def verdict(reason: str) -> DomainVerdict:
+    return DomainVerdict(uid("web1"), "web1", reason)
+
+
+NOTHING = StartPlan((), (), (), ())
+
+
+@pytest.mark.parametrize("mode", ["autostart", "none", "as_recorded"])
+def test_a_domain_that_the_host_has_lost_is_named_and_never_started(mode: str) -> None:
+    (lost,) = find(here=[])
+    plan = with_recorded(NOTHING, NOTHING, [lost], "kvm1", mode)
+    assert (plan.start, plan.refuse) == ((), ())
+    words = f"define it there from its document in the ledger (domains/{uid('web1')}.json, protected.definition), and start it."
+    assert f"kvm1 has no definition of it any more, so recover cannot start it. If it ran nowhere else, {words}" in plan.stayed_off[0].reason
+
+
+@pytest.mark.parametrize(("mode", "started"), [("autostart", 0), ("none", 0), ("as_recorded", 1)])
+def test_a_domain_that_may_be_started_is_named_or_started(mode: str, started: int) -> None:
+    recorded = [RecordedDomain(uid("web1"), "web1", EarlierState("paused"), is_defined=True)]
+    plan = with_recorded(NOTHING, StartPlan((verdict("yes"),), (), (), ()), recorded, "kvm1", mode)
+    assert (len(plan.start), len(plan.stayed_off)) == (started, 1 - started)
+    assert [one.paused for one in plan.start] == [True] * started
+    assert [one.reason[:56] for one in plan.stayed_off] == ["It was paused before the host went down, and is off. To "] * (1 - started)
+
+
+@pytest.mark.parametrize(("mode", "refused"), [("autostart", 0), ("none", 0), ("as_recorded", 1)])
+def test_a_domain_that_must_not_be_started_is_named_or_refused(mode: str, refused: int) -> None:
+    recorded = [RecordedDomain(uid("web1"), "web1", EarlierState("running"), is_defined=True)]
+    plan = with_recorded(NOTHING, StartPlan((), (), (verdict("It may run on kvm3."),), ()), recorded, "kvm1", mode)
+    assert (len(plan.refuse), len(plan.stayed_off), plan.start) == (refused, 1 - refused, ())
+    assert all("It cannot be started now: It may run on kvm3." in one.reason for one in plan.stayed_off)
+
+
+def test_a_domain_that_is_active_elsewhere_is_not_named() -> None:
+    recorded = [RecordedDomain(uid("web1"), "web1", EarlierState("running"), is_defined=True)]
+    for mode in ("autostart", "as_recorded"):
+        assert with_recorded(NOTHING, StartPlan((), (verdict("It is active on kvm2."),), (), ()), recorded, "kvm1", mode) == NOTHING
