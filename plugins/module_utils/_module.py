@@ -83,9 +83,14 @@ def run_phase(phases: t.Mapping[str, Phase], params: PhaseOptions) -> Result:
         raise Internal(f"Phase {phase} cannot read what the action plugin sent: {error}.", "Report this as a bug.") from error
 
 
+def is_root() -> bool:
+    """Whether the module runs as root."""
+    return os.geteuid() == 0
+
+
 def require_root() -> None:
     """Raise L(Forbidden) unless the module runs as root."""
-    if os.geteuid() != 0:
+    if not is_root():
         raise Forbidden("This needs root on the host.", "Set become: true, or connect as root. Nothing was started.")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import random
 import re
 import socket
@@ -36,6 +37,7 @@ from .._model.errors import (
     Unsafe,
 )
 from .._model.libvirt_formats import check_uri
+from .._module import is_root
 from .._time_limits import own_time_limit, timed_question
 
 try:
@@ -105,8 +107,10 @@ _BY_CODE: t.Dict[int, t.Type[KvmfleetError]] = {
     84: NotSupported,  # OPERATION_UNSUPPORTED
     88: Forbidden,  # ACCESS_DENIED
     91: Conflict,  # CPU_INCOMPATIBLE
+    94: Forbidden,  # AUTH_UNAVAILABLE: polkit would have to ask a person
 }
 
+_SYSTEM_ERROR = 38
 _RPC_DOMAIN = 7
 
 
@@ -156,20 +160,43 @@ _RANDOM = random.SystemRandom()
 _LOGINS: t.DefaultDict[str, threading.Semaphore] = collections.defaultdict(lambda: threading.Semaphore(_LOGINS_AT_ONCE))
 
 
+class Opened(t.NamedTuple):
+    """An open connection, and whether it is libvirt's read-only one, which refuses all calls that act and some that read."""
+
+    connection: libvirt.virConnect
+    is_read_only: bool = False
+
+
+_Open = t.Callable[[str], Opened]
+
+
 def open_connection(uri: str, timeout_seconds: t.Optional[float] = None) -> libvirt.virConnect:
     """Open a read-write connection. Raises L(Unreachable) when libvirt refuses, or has not answered within the limit.
 
+    A user other than root gets L(Forbidden) where libvirt, or the permission of its socket, refuses the user.
     The URI is checked here, also one of a record or of another host: L(InvalidArgument).
     Libvirt's own call can block for minutes on a host that is down, so it runs in a thread that is then abandoned.
     A login that the SSH server drops because of too many others is tried again until the limit.
 
     :arg timeout_seconds: the limit; none means 20 s, and 60 s for a remote host whose port accepts connections.
     """
+    return _open_in_time(uri, timeout_seconds, _open_full).connection
+
+
+def open_for_reading(uri: str, timeout_seconds: t.Optional[float] = None) -> Opened:
+    """Open the connection that this user may have, with the limits and errors of L(open_connection).
+
+    Root gets the read-write connection or none. Another user gets the read-only one if the read-write one is refused (docs/libvirt.md, "Connections").
+    """
+    return _open_in_time(uri, timeout_seconds, _open_full if is_root() else _open_any)
+
+
+def _open_in_time(uri: str, timeout_seconds: t.Optional[float], open_one: _Open) -> Opened:
     check_uri(uri, "The URI of a libvirt host")
     start_event_loop()
-    outcome: t.List[t.Union[libvirt.virConnect, KvmfleetError]] = []
+    outcome: t.List[t.Union[Opened, KvmfleetError]] = []
     limit = OPEN_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
-    opener = threading.Thread(target=_collect_outcome, args=(uri, outcome, time.monotonic() + limit), name="libvirt-open", daemon=True)
+    opener = threading.Thread(target=_collect_outcome, args=(uri, outcome, time.monotonic() + limit, open_one), name="libvirt-open", daemon=True)
     opener.start()
     opener.join(limit)
     if timeout_seconds is None and not outcome and _accepts_connections(uri):
@@ -198,34 +225,63 @@ def _accepts_connections(uri: str) -> bool:
         return False
 
 
-def _collect_outcome(uri: str, outcome: t.List[t.Union[libvirt.virConnect, KvmfleetError]], until: float) -> None:
+def _collect_outcome(uri: str, outcome: t.List[t.Union[Opened, KvmfleetError]], until: float, open_one: _Open) -> None:
     try:
         with own_time_limit(), libvirt_errors(f"connect to libvirt at {uri}"):
-            connection = _open_with_retries(uri, until)
-            connection.setKeepAlive(KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_COUNT)
+            opened = _open_with_retries(uri, until, open_one)
+            opened.connection.setKeepAlive(KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_COUNT)
     except KvmfleetError as error:
-        outcome.append(Unreachable(error.message, "Check the URI, that the host is up, and that this user may connect."))
+        outcome.append(_explain_failure(error))
     else:
-        outcome.append(connection)
+        outcome.append(opened)
 
 
-def _open_with_retries(uri: str, until: float) -> libvirt.virConnect:
+def _explain_failure(error: KvmfleetError) -> KvmfleetError:
+    """Return the error with the next step. For root, every failure means that the host cannot be reached."""
+    if not is_root() and (isinstance(error, Forbidden) or _is_denied_socket(error.__cause__)):
+        return Forbidden(error.message, "Set become: true, or connect as a user who may use libvirt's read-write connection. Nothing was changed.")
+    return Unreachable(error.message, "Check the URI, that the host is up, and that this user may connect.")
+
+
+def _is_denied_socket(cause: t.Optional[BaseException]) -> bool:
+    """Whether the permissions of libvirt's socket refused the user: libvirt gives the error number of the system."""
+    if not isinstance(cause, libvirt_binding().libvirtError):
+        return False
+    return bool(cause.get_error_code() == _SYSTEM_ERROR and cause.get_int1() == errno.EACCES)
+
+
+def _open_full(uri: str) -> Opened:
+    return Opened(libvirt_binding().open(uri))
+
+
+def _open_any(uri: str) -> Opened:
+    """Open the read-only connection if the read-write one fails, unless the SSH server has dropped the login: then libvirt has refused nothing.
+
+    Over SSH, a refusal of libvirt is the end of the connection, like other failures.
+    """
+    try:
+        return _open_full(uri)
+    except libvirt_binding().libvirtError as refusal:
+        if re.search(DROPPED_LOGIN, str(refusal.get_error_message() or "")):
+            raise
+        try:
+            return Opened(libvirt_binding().openReadOnly(uri), is_read_only=True)
+        except libvirt_binding().libvirtError:
+            raise refusal from None
+
+
+def _open_with_retries(uri: str, until: float, open_once: _Open) -> Opened:
     """Return the connection; a login that is dropped before it is authenticated is repeated, at growing and random intervals."""
     parts = urllib.parse.urlsplit(uri)
     if not parts.scheme.endswith("+ssh"):
-        return _open_once(uri)
+        return open_once(uri)
     pause = _FIRST_PAUSE_SECONDS
     while True:
         try:
             with _LOGINS[parts.netloc]:
-                return _open_once(uri)
+                return open_once(uri)
         except libvirt_binding().libvirtError as error:
             if not _DROPPED_LOGIN.search(str(error.get_error_message() or "")) or time.monotonic() + pause + _LAST_TRY_SECONDS > until:
                 raise
         time.sleep(pause * _RANDOM.uniform(0.5, 1.5))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-
-
-def _open_once(uri: str) -> libvirt.virConnect:
-    connection: libvirt.virConnect = libvirt_binding().open(uri)
-    return connection

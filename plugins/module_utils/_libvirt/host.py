@@ -16,7 +16,7 @@ from .._model.codec import JsonObject
 from .._model.errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
 from .._model.libvirt_formats import check_migrate_uri, check_uri
 from .._model.policy_documents import CONFIG, LIVE, POLICY_NAMESPACE, POLICY_PREFIX, read_policy_element
-from .connection import libvirt_binding, libvirt_errors, translate_error
+from .connection import Opened, libvirt_binding, libvirt_errors, open_connection, open_for_reading, translate_error
 from .reading import job_stats, job_words, parse_domain_xml
 from .reporting import LibvirtReporter
 
@@ -46,8 +46,8 @@ _WITH_PASSWORDS, _INACTIVE = 1, 2
 class LibvirtHost(LibvirtReporter):
     """Implements L(Host) over one connection; see L(Host) for what each call does and raises."""
 
-    def __init__(self, uri: str, timeout_seconds: t.Optional[float] = None) -> None:
-        super().__init__(uri, timeout_seconds)
+    def __init__(self, uri: str, opened: Opened) -> None:
+        super().__init__(uri, opened)
         self._completed: t.Dict[str, t.Mapping[str, int]] = {}
         self._stops: t.Dict[str, str] = {}
 
@@ -307,5 +307,10 @@ class LibvirtHost(LibvirtReporter):
 
 
 def open_host(uri: str, timeout_seconds: t.Optional[float] = None) -> LibvirtHost:
-    """Open a host. Raises L(Unreachable)."""
-    return LibvirtHost(uri, timeout_seconds)
+    """Open a host to act on it. Raises L(Unreachable), and L(Forbidden) for a user who may not."""
+    return LibvirtHost(uri, Opened(open_connection(uri, timeout_seconds)))
+
+
+def open_reader(uri: str, timeout_seconds: t.Optional[float] = None) -> LibvirtHost:
+    """Open a host to read it, over libvirt's read-only connection if this user has no other. Raises as L(open_host)."""
+    return LibvirtHost(uri, open_for_reading(uri, timeout_seconds))

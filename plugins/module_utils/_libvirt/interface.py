@@ -118,9 +118,16 @@ class Folder(t.Protocol):
 
 
 class Host(t.Protocol):
-    """One libvirt host behind one connection. Every call may raise L(Unreachable) when the connection is gone."""
+    """One libvirt host behind one connection. Every call may raise L(Unreachable) when the connection is gone.
+
+    Over a read-only connection, every call that acts raises L(Forbidden), and calls that read return null, or nothing, for what libvirt withholds there.
+    """
 
     uri: str
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the connection is libvirt's read-only one."""
 
     def is_connected(self) -> bool:
         """Whether the connection is still open, as far as is known without a query."""

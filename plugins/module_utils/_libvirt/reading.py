@@ -18,7 +18,7 @@ from .._model import domain_states
 from .._model.errors import InvalidState, KvmfleetError, NotFound, NotSupported
 from .._model.libvirt_formats import parse_libvirt_xml, parse_size, parse_vcpu_count
 from .._model.policy_documents import read_policy_element
-from .connection import libvirt_binding, libvirt_errors, open_connection, translate_error
+from .connection import Opened, libvirt_binding, libvirt_errors, translate_error
 from .folders import open_folder
 from .interface import DomainSize, DomainState
 
@@ -132,10 +132,11 @@ _STATE_STATS, _NO_WAIT = 1, 1 << 29
 class LibvirtReader:
     """The calls of L(Host) that read, over one connection."""
 
-    def __init__(self, uri: str, timeout_seconds: t.Optional[float] = None) -> None:
+    def __init__(self, uri: str, opened: Opened) -> None:
         self.uri = uri
+        self.is_read_only = opened.is_read_only
         self._host_capabilities: t.Optional[ElementTree.Element] = None
-        self._connection = open_connection(uri) if timeout_seconds is None else open_connection(uri, timeout_seconds)
+        self._connection = opened.connection
 
     def is_connected(self) -> bool:
         with libvirt_errors(f"ask for the connection to {self.uri}"):

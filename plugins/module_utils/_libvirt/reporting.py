@@ -18,7 +18,7 @@ from .._model.errors import KvmfleetError, NotFound
 from .._model.facts import GuestPlatform, HardwareFacts, Surroundings
 from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.watched_moves import CpuVerdict
-from .connection import libvirt_errors
+from .connection import Opened, libvirt_errors
 from .folders import HostPaths, LibvirtFolder, open_folder
 from .hardware import compare_cpu, read_hardware, read_surroundings
 from .interface import Definition, DefinitionList, Image
@@ -40,8 +40,8 @@ _POLL_SECONDS = 0.2
 class LibvirtReporter(LibvirtReader):
     """The calls of L(Host) that describe the whole host."""
 
-    def __init__(self, uri: str, timeout_seconds: t.Optional[float] = None) -> None:
-        super().__init__(uri, timeout_seconds)
+    def __init__(self, uri: str, opened: Opened) -> None:
+        super().__init__(uri, opened)
         self._hardware: t.Optional[HardwareFacts] = None
         self._paths = HostPaths(self._connection, uri)
 

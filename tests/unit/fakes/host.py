@@ -24,6 +24,7 @@ class FakeHost(FakeReader):
     """Implements C(Host)."""
 
     def migrate_domain(self, uuid: str, destination_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any]) -> None:
+        self._refuse_if_read_only("migrate")
         machine = self._there("migrate")
         machine.calls.append(f"migrate {uuid}")
         migration = self._fleet.begin(machine, uuid, destination_uri, flags, parameters)
@@ -160,6 +161,7 @@ class FakeHost(FakeReader):
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _act(self, call: str, *arguments: object) -> FakeMachine:
+        self._refuse_if_read_only(call)
         machine = self._there(call)
         machine.calls.append(" ".join([call, *map(str, arguments)]))
         return machine

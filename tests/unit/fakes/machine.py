@@ -19,7 +19,7 @@ class FakeMachine:
     """A hypervisor host. C(calls) is the list of acts that were asked of it, in order.
 
     C(paths): the files of which it can tell whether it has them. C(saved_memory): files with the memory of domains, by their names.
-    C(lacking): features that its CPU does not have.
+    C(lacking): features that its CPU does not have. C(is_read_only): whether its libvirt gives this user only a connection that reads.
     """
 
     def __init__(self, name: str, libvirt_version: int = 9000000, hypervisor_version: int = 7002022) -> None:
@@ -34,6 +34,7 @@ class FakeMachine:
         self.refuse: t.Dict[str, Exception] = {}
         self.paths: t.Dict[str, bool] = {}
         self.lacking: t.Set[str] = set()
+        self.is_read_only = False
         self.saved_memory: t.Dict[str, str] = {}
         self.answers = True
         self.outages = 0

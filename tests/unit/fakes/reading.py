@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition, DefinitionList, DomainSize, DomainState, Folder, Image
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import GuestPlatform, HardwareFacts, Surroundings
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
@@ -36,11 +36,16 @@ class FakeReader:
         self._outages = machine.outages
         self._told: t.Dict[str, domain_states.JobStats] = {}
 
+    @property
+    def is_read_only(self) -> bool:
+        return self._machine.is_read_only
+
     def is_connected(self) -> bool:
         return not self.is_closed and self._machine.answers and self._outages == self._machine.outages
 
     def host_id(self) -> t.Optional[str]:
-        return self._there("host_id").host_id
+        machine = self._there("host_id")
+        return None if machine.is_read_only else machine.host_id
 
     def host_uuid(self) -> str:
         return self._there("host_uuid").host_uuid
@@ -83,12 +88,14 @@ class FakeReader:
 
     def measure_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
         machine = self._there("dirty_rates")
-        return {uuid: machine.domain(uuid).dirty_rate_bytes // MIB for uuid in uuids}
+        return {} if machine.is_read_only else {uuid: machine.domain(uuid).dirty_rate_bytes // MIB for uuid in uuids}
 
     def has_path(self, path: str) -> t.Optional[bool]:
-        return self._there("has_path").paths.get(path)
+        machine = self._there("has_path")
+        return None if machine.is_read_only else machine.paths.get(path)
 
     def compare_cpu(self, platform: GuestPlatform, cpu_xml: str) -> CpuVerdict:
+        self._refuse_if_read_only("compare_cpu")
         missing = sorted(feature for feature in self._there("compare_cpu").lacking if feature in cpu_xml)
         return CpuVerdict(not missing, f"its CPU lacks {', '.join(missing)}" if missing else None)
 
@@ -135,6 +142,7 @@ class FakeReader:
         return self._there("read_definition").domain(uuid).xml()
 
     def read_whole_definition(self, uuid: str, persistent: bool) -> str:
+        self._refuse_if_read_only("read_whole_definition")
         return self._there("read_whole_definition").domain(uuid).xml()
 
     def iterate_definitions(self) -> t.Iterator[t.Tuple[str, str, str]]:
@@ -185,6 +193,10 @@ class FakeReader:
         if call in self._machine.refuse:
             raise self._machine.refuse[call]
         return self._machine
+
+    def _refuse_if_read_only(self, call: str) -> None:
+        if self._machine.is_read_only:
+            raise Forbidden(f"Failed to {call}: operation forbidden: read only access prevents it (libvirt error 29).")
 
     def _migration(self, call: str, uuid: str) -> t.Optional[FakeMigration]:
         return self._fleet.migration_from(self._there(call), uuid)

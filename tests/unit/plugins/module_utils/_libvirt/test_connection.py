@@ -48,7 +48,9 @@ def test_a_connection_has_keepalive(answer: t.Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize("code", [38, 5, 45, 1, 42])
-def test_every_error_while_opening_a_connection_is_unreachable(answer: t.Callable[..., None], code: int) -> None:
+def test_for_root_every_error_while_opening_a_connection_is_unreachable(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr(connection, "is_root", lambda: True)
+
     def refuse(uri: str) -> t.Any:
         raise LibvirtError(code, "no route to host")
 
@@ -96,8 +98,9 @@ def test_a_host_whose_port_accepts_connections_gets_more_time(answer: t.Callable
 
 def test_a_missing_libvirt_binding_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_libvirt", None)
-    with pytest.raises(NotSupported, match="no libvirt binding"):
-        connection.open_connection("qemu:///system")
+    for open_one in (connection.open_connection, connection.open_for_reading):
+        with pytest.raises(NotSupported, match="no libvirt binding"):
+            open_one("qemu:///system")
 
 
 DROPPED = "Cannot recv data: kex_exchange_identification: read: Connection reset by peer"

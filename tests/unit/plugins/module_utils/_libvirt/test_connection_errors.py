@@ -16,9 +16,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import e
 class LibvirtError(Exception):
     """As python3-libvirt has it."""
 
-    def __init__(self, code: int, text: t.Optional[str] = "some text", domain: int = 10) -> None:
+    def __init__(self, code: int, text: t.Optional[str] = "some text", domain: int = 10, system_error: int = -1) -> None:
         super().__init__("libvirtError")
         self.numbers = (code, domain)
+        self.system_error = system_error
         self.text = text
 
     def get_error_code(self) -> int:
@@ -26,6 +27,9 @@ class LibvirtError(Exception):
 
     def get_error_domain(self) -> int:
         return self.numbers[1]
+
+    def get_int1(self) -> int:
+        return self.system_error
 
     def get_error_message(self) -> t.Optional[str]:
         return self.text
@@ -55,6 +59,7 @@ class Binding:
         (29, 20, "forbidden"),
         (45, 7, "forbidden"),
         (88, 7, "forbidden"),
+        (94, 60, "forbidden"),
         (91, 31, "conflict"),
         (9999, 10, "internal"),
     ],
