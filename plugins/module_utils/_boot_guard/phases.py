@@ -121,6 +121,7 @@ def release_boot(_uri: str, work: _ReleaseBoot) -> Result:
 
     The action plugin has read the ledger before. With C(check), the release is only predicted.
     """
+    require_root()
     before = read_guard_state()
     if before.installed and not before.boot.released and not work["check"]:
         for entry in before.boot.would_start:
