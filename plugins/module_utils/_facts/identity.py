@@ -17,7 +17,7 @@ from .._libvirt.host import open_host
 from .._libvirt.interface import Host
 from .._model.codec import JsonObject
 from .._model.errors import KvmfleetError
-from .._model.facts import TraitFacts
+from .._model.facts import FROM_AFAR, NOT_READABLE, NOT_REPORTED, TraitFacts
 from .._model.libvirt_formats import is_local
 from .._model.policies import TRAITS
 from .._module import Phase, Result, require_local
@@ -76,7 +76,7 @@ def probe_traits(host: Host, root: str = "/") -> TraitFacts:
         answers[POST_COPY] = _probe_userfaultfd(host.emulator_uid(), versions, root if is_local(host.uri) else None)
     return TraitFacts(
         traits=tuple(trait for trait, (able, _why) in answers.items() if able),
-        unverified=tuple(trait for trait, (able, _why) in answers.items() if able is None),
+        unverified={trait: why for trait, (able, why) in answers.items() if able is None},
         missing_traits={trait: why for trait, (able, why) in answers.items() if able is False},
     )
 
@@ -91,12 +91,14 @@ def _probe_userfaultfd(uid: t.Optional[int], versions: t.Mapping[str, int], root
     if uid == 0:
         return True, ""
     if root is None:
-        return None, ""
+        return None, FROM_AFAR
     if _is_open_to_all(root):
         return True, ""
     if uid is None:
-        return None, ""
+        return None, NOT_REPORTED
     handed_over = _is_handed_over(versions, root)
+    if handed_over is None:
+        return None, f"{NOT_READABLE} (/etc/libvirt/qemu.conf)"
     why = f"QEMU runs as user {uid}, which may not use userfaultfd: set vm.unprivileged_userfaultfd=1 (sysctl) on the host."
     return handed_over, "" if handed_over else why
 
@@ -121,9 +123,20 @@ def _is_handed_over(versions: t.Mapping[str, int], root: str) -> t.Optional[bool
     path = os.path.join(root, "etc/libvirt/qemu.conf")
     configuration = _read_text(path)
     if configuration is None:
-        return None if os.path.exists(path) else True
+        return None if _may_exist(path) else True
     namespaces, devices = _read_setting(configuration, "namespaces"), _read_setting(configuration, "cgroup_device_acl")
     return (namespaces is None or "mount" in namespaces) and (devices is None or "/dev/userfaultfd" in devices)
+
+
+def _may_exist(path: str) -> bool:
+    """Whether the file exists, or is in a folder that this user cannot search."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _read_setting(configuration: str, name: str) -> t.Optional[t.List[str]]:

@@ -13,6 +13,7 @@ import stat
 import typing as t
 
 from .._model.facts import MountFacts
+from .._module import is_root
 from .._time_limits import answer_within
 from .image_header import Header, Unreadable, read_header
 
@@ -139,12 +140,16 @@ _ON_DEVICES = ("gfs2", "ocfs2", "acfs")
 
 
 class LocalStores:
-    """Implements L(Stores) for the host that this runs on. A file system whose server does not answer is queried once, with a time limit."""
+    """Implements L(Stores) for the host that this runs on. A file system whose server does not answer is queried once, with a time limit.
+
+    C(denied) are the paths about which this user may not know.
+    """
 
     def __init__(self, mounts: t.Optional[t.Sequence[Mount]] = None) -> None:
         self._mounts = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
         self._devices = BlockDevices()
         self._silent: t.Set[str] = set()
+        self.denied: t.Set[str] = set()
 
     def describe_mounts(self) -> t.List[MountFacts]:
         """Return C(mounts) of C(kvmfleet_host)."""
@@ -175,17 +180,23 @@ class LocalStores:
         found = self._ask_in_time(path, lambda: _header_or_problem(path))
         if isinstance(found, Header):
             return found
-        raise Unreadable(found or f"{path} cannot be read: its file system did not answer within {PATIENCE_SECONDS:.0f} s")
+        if found is not None and isinstance(found.__cause__, PermissionError):
+            self.denied.add(path)
+        raise found or Unreadable(f"{path} cannot be read: its file system did not answer within {PATIENCE_SECONDS:.0f} s")
 
     def _describe_mount(self, mount: Mount) -> t.Optional[MountFacts]:
         if mount.kind == "autofs":
             return None
         measured = self._ask_in_time(mount.path, lambda: _measure_capacity(mount.path))
-        if measured == (0, 0) or (measured is None and mount.path not in self._silent):
+        if measured == (0, 0) or (measured is None and not self._is_kept(mount)):
             return None
         capacity, available = measured or (None, None)
         store = identify_store(mount)
         return MountFacts(_make_printable(mount.path), mount.kind, _make_printable(store) if store else None, capacity, available)
+
+    def _is_kept(self, mount: Mount) -> bool:
+        """Whether a mount that could not be measured is listed: one without it would show its images on the file system around it."""
+        return mount.path in self._silent or (mount.path in self.denied and not is_root())
 
     def _ask_in_time(self, path: str, question: t.Callable[[], _T]) -> t.Optional[_T]:
         mount_point = innermost_mount(path, self._mounts)
@@ -193,18 +204,27 @@ class LocalStores:
         if mount_point in self._silent:
             return None
         if mount is None or not (mount.kind in SHARED_KINDS or mount.kind.startswith(_UNTOLD)):
-            return _ask_or_null(question)
-        answer = answer_within(PATIENCE_SECONDS, lambda: (_ask_or_null(question),))
+            return self._ask_or_null(path, question)
+        answer = answer_within(PATIENCE_SECONDS, lambda: (self._ask_or_null(path, question),))
         if answer is None:
             self._silent.add(mount_point)
         return answer[0] if answer else None
 
+    def _ask_or_null(self, path: str, question: t.Callable[[], _T]) -> t.Optional[_T]:
+        try:
+            return question()
+        except PermissionError:
+            self.denied.add(path)
+            return None
+        except (OSError, ValueError):
+            return None
 
-def _header_or_problem(path: str) -> t.Union[Header, str]:
+
+def _header_or_problem(path: str) -> t.Union[Header, Unreadable]:
     try:
         return read_header(path)
     except Unreadable as problem:
-        return str(problem)
+        return problem
 
 
 def identify_store(mount: Mount) -> t.Optional[str]:
@@ -229,7 +249,7 @@ def _sorted_monitors(mount: Mount) -> str:
 
 def _find_uuid(device: str) -> t.Optional[str]:
     wanted = os.path.realpath(device)
-    names = _ask_or_null(lambda: os.listdir(_BY_UUID)) or ()
+    names = _list_names(_BY_UUID)
     return next((name for name in names if os.path.realpath(os.path.join(_BY_UUID, name)) == wanted), None)
 
 
@@ -252,11 +272,11 @@ def _can_follow(path: str) -> bool:
     return True
 
 
-def _ask_or_null(question: t.Callable[[], _T]) -> t.Optional[_T]:
+def _list_names(folder: str) -> t.List[str]:
     try:
-        return question()
-    except (OSError, ValueError):
-        return None
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 class Stores(t.Protocol):

@@ -155,12 +155,12 @@ class Surroundings:
 class TraitFacts:
     """The migration traits of a host.
 
-    :arg unverified: traits that only the host itself can determine.
+    :arg unverified: traits that could not be determined, with the reason.
     :arg missing_traits: why the host lacks a trait.
     """
 
     traits: t.Tuple[str, ...]
-    unverified: t.Tuple[str, ...]
+    unverified: t.Mapping[str, str]
     missing_traits: t.Mapping[str, str]
 
 
@@ -212,6 +212,24 @@ class DomainFacts:
         return decode(DomainRequest, self.request, "request") if self.request else None
 
 
+# Why a user who is not root does not know something.
+WITHHELD = "libvirt withholds it on its read-only connection, the only one that this user may have"
+NOT_READABLE = "only root can read it on the host"
+FROM_AFAR = "only the host itself can determine it, and the host was queried over a remote URI"
+NOT_REPORTED = "the host did not report it"
+
+# What the read-only connection withholds, and is no fact of its own: the CPU in each of the platforms, the comparison of the CPU of a domain with the host,
+# whether files exist on the host, and the dirty rate of domains.
+PLATFORM_CPUS = "platforms.cpu"
+CPU_COMPARISON = "cpu_comparison"
+PATHS = "paths"
+DIRTY_RATES = "domains.dirty_rate_mib"
+# Parts of facts that need the rights of root: the sizes of mounts, and where the disks of domains are.
+MOUNT_SIZES = "mounts.capacity_bytes"
+DOMAIN_DISKS = "domains.request.disks"
+PARTS = (PLATFORM_CPUS, CPU_COMPARISON, PATHS, DIRTY_RATES, MOUNT_SIZES, DOMAIN_DISKS)
+
+
 @dataclasses.dataclass(frozen=True)
 class HostFacts:
     """A host and its domains, or why it did not answer. A fact of another form is treated as undetermined.
@@ -221,7 +239,8 @@ class HostFacts:
     :arg host_uuid: libvirt's UUID; C(host_id) is the host's own ID.
     :arg versions: C(libvirt) and C(hypervisor), as libvirt's numbers.
     :arg memory: C(total_bytes) and C(free_bytes).
-    :arg unverified: traits and facts that could not be determined.
+    :arg unverified: traits and facts, or parts of facts, that could not be determined.
+    :arg unverified_reasons: why, for each of them; absent if the host was read with the rights of root.
     :arg remembered: the records of moves that the host remembers.
     """
 
@@ -250,6 +269,7 @@ class HostFacts:
     interfaces: Maybe[t.Tuple[str, ...]] = ABSENT
     traits: Maybe[t.Tuple[str, ...]] = ABSENT
     unverified: Maybe[t.Tuple[str, ...]] = ABSENT
+    unverified_reasons: t.Union[t.Mapping[str, str], Absent] = ABSENT
     missing_traits: Maybe[t.Mapping[str, str]] = ABSENT
     remembered: Maybe[t.Tuple[JsonObject, ...]] = ABSENT
     domains: Maybe[t.Tuple[DomainFacts, ...]] = ABSENT
@@ -262,6 +282,11 @@ class HostFacts:
     def host(self) -> HostRef:
         """The host, without the name that the inventory has for it."""
         return HostRef(None, self.host_id or None, self.host_uuid or None)
+
+    @property
+    def is_read_by_root(self) -> bool:
+        """Whether the host was read with the rights of root, which acting on it needs too."""
+        return self.unverified_reasons is ABSENT
 
     def find_domain(self, uuid: str) -> t.Optional[DomainFacts]:
         """Return a domain of the host; null if the host has none of that UUID."""

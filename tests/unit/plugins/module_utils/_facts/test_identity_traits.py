@@ -100,6 +100,16 @@ def test_an_unreadable_configuration_leaves_post_copy_unverified(files: Files) -
     assert post_copy(Host(NEW, QEMU_UID), root) is None
 
 
+def test_a_configuration_in_a_folder_that_cannot_be_searched_is_not_taken_for_missing(files: Files) -> None:
+    root = files(conf=None)
+    # Neither can be read, and only the second is known to be missing.
+    pathlib.Path(root, "etc/libvirt/qemu.conf").symlink_to("qemu.conf")
+    found = probe_traits(Host(NEW, QEMU_UID), root)
+    assert (POST_COPY in found.traits, found.unverified) == (False, {POST_COPY: "only root can read it on the host (/etc/libvirt/qemu.conf)"})
+    pathlib.Path(root, "etc/libvirt/qemu.conf").unlink()
+    assert post_copy(Host(NEW, QEMU_UID), root) is True
+
+
 def test_post_copy_is_unverified_remotely_and_without_a_known_user(files: Files) -> None:
     assert post_copy(Host(OLD, QEMU_UID, "qemu+ssh://kvm2/system"), files(sysctl="1")) is None
     assert post_copy(Host(OLD, None), files(sysctl="0")) is None
@@ -108,5 +118,5 @@ def test_post_copy_is_unverified_remotely_and_without_a_known_user(files: Files)
 
 def test_an_old_qemu_has_neither_trait(files: Files) -> None:
     found = probe_traits(Host({"libvirt": 1002000, "hypervisor": 2000000}, 0), files())
-    assert (found.traits, found.unverified) == ((), ())
+    assert (found.traits, found.unverified) == ((), {})
     assert sorted(found.missing_traits) == [AUTO_CONVERGE, POST_COPY]

@@ -12,6 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import mounts as module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import Unreadable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import BlockDevices, LocalStores, Mount, identify_store
 
 
@@ -137,3 +138,57 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
 )
 def test_a_device_is_identified_by_a_host_independent_name(devices: pathlib.Path, device: str, shared: bool, store: str) -> None:
     assert BlockDevices(str(devices)).identify_device(str(devices / device)) == (shared, store)
+
+
+@pytest.fixture
+def conceal(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[str], None]:
+    """Return a function that denies this process, as another user, what is below a folder."""
+
+    def deny(folder: str) -> None:
+        monkeypatch.setattr(module, "is_root", lambda: False)
+        for call in ("stat", "lstat", "statvfs"):
+            monkeypatch.setattr(module.os, call, _denying(getattr(os, call), folder))
+
+    return deny
+
+
+def _denying(ask: t.Callable[..., t.Any], folder: str) -> t.Callable[..., t.Any]:
+    def answer(path: t.Any, *given: t.Any, **named: t.Any) -> t.Any:
+        if str(path).startswith(folder):
+            raise PermissionError(13, "Permission denied", path)
+        return ask(path, *given, **named)
+
+    return answer
+
+
+def test_an_image_that_a_user_may_not_see_is_unknown_and_named(stores: LocalStores, tree: pathlib.Path, conceal: t.Callable[[str], None]) -> None:
+    image = str(tree / "local/a.qcow2")
+    conceal(str(tree / "local"))
+    assert stores.locate_file(image) == (None, None)
+    assert stores.count_copied_bytes(image, "raw") is None
+    assert stores.denied == {image}
+
+
+def test_a_mount_that_a_user_may_not_enter_is_listed_without_sizes(
+    stores: LocalStores, tree: pathlib.Path, conceal: t.Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tree / "local")
+    conceal(path)
+    (found,) = [mount for mount in stores.describe_mounts() if mount.path == path]
+    assert (found.kind, found.capacity_bytes, found.available_bytes) == ("ext4", None, None)
+    assert path in stores.denied
+    # For root, it is a file system of another user.
+    monkeypatch.setattr(module, "is_root", lambda: True)
+    assert path not in [mount.path for mount in stores.describe_mounts()]
+
+
+def test_a_header_that_a_user_may_not_read_is_named(stores: LocalStores, tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = str(tree / "local/a.qcow2")
+
+    def refuse(path: str) -> t.Any:
+        raise Unreadable(f"{path} cannot be read: Permission denied") from PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(module, "read_header", refuse)
+    with pytest.raises(Unreadable, match="Permission denied"):
+        stores.read_header(image)
+    assert stores.denied == {image}
