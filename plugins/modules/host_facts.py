@@ -38,7 +38,9 @@ attributes:
     support: full
 notes:
   - Facts that a task with C(async) returned are of unknown age, because the part on the control node does not see when they arrive.
-  - Does not require root, only a user who may connect to libvirt.
+  - Requires no right to act. A user without root, and without the right to use libvirt's read-write connection, gets the facts over libvirt's read-only
+    connection. What libvirt withholds there, and what only root can read on the host, is in RV(ansible_facts.kvmfleet_host.unverified), and
+    RV(ansible_facts.kvmfleet_host.unverified_reasons) states the reason.
   - With a remote O(uri), the facts are those of that host. Facts that only the host itself can determine (its files, mounts, bridges and network interfaces)
     are then null, and RV(ansible_facts.kvmfleet_host.unverified) names them.
   - A domain whose definition cannot be read is still listed, with its size, and its request states the problem in C(blockers); a warning names it.
@@ -167,7 +169,8 @@ ansible_facts:
             - {name: default, type: dir, active: true, path: /var/lib/libvirt/images, capacity_bytes: 107374182400, available_bytes: 96636764160}
         mounts:
           description:
-            - File systems. C(store) is the name that a shared file system has on all hosts, null for a local one. Sizes are null if a server did not answer.
+            - File systems. C(store) is the name that a shared file system has on all hosts, null for a local one. Sizes are null if a server did not answer,
+              or if this user may not enter the file system.
           type: list
           elements: dict
           sample:
@@ -210,9 +213,17 @@ ansible_facts:
           description:
             - Traits, and names of facts that are null, which could not be determined, because the host was queried remotely or does not let this user read
               them.
+            - If the task does not run as root, the list also has parts of facts (V(platforms.cpu), V(mounts.capacity_bytes), V(domains.request.disks),
+              V(domains.dirty_rate_mib)), V(cpu_comparison), which is libvirt's comparison of the CPU of a domain with the host, and V(paths), which is
+              whether files exist on the host.
           type: list
           elements: str
           sample: []
+        unverified_reasons:
+          description: Why each entry of C(unverified) could not be determined.
+          returned: if the task does not run as root
+          type: dict
+          sample: {remembered: "only root can read it on the host (/run/kvmfleet, /var/lib/kvmfleet/evacuations)"}
         missing_traits:
           description: Traits that the host does not have, with the reason.
           type: dict
@@ -309,7 +320,7 @@ ansible_facts:
                 drain: migrate
               dirty_rate_mib: null
 error_code:
-  description: Stable code of the error.
+  description: Stable code of the error. V(forbidden) if libvirt gives this user no connection at all.
   returned: failure
   type: str
   sample: unreachable
@@ -322,7 +333,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather_facts
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_reader
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, printable_text
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_uri
@@ -338,7 +349,7 @@ def host_facts(module: AnsibleModule) -> t.Dict[str, Json]:
     seconds = module.params["dirty_rate_seconds"]
     if not 0 <= seconds <= MAX_DIRTY_RATE_SECONDS:
         raise InvalidArgument(f"dirty_rate_seconds is {seconds}.", f"Give 0 for no measuring, or 1 to {MAX_DIRTY_RATE_SECONDS}.")
-    host = open_host(check_uri(module.params["uri"], "uri"))
+    host = open_reader(check_uri(module.params["uri"], "uri"))
     try:
         facts, warnings = gather_facts(host, seconds)
     finally:

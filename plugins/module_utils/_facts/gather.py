@@ -17,14 +17,30 @@ from .._libvirt.interface import Definition, DefinitionList, Host
 from .._model import domain_states
 from .._model.clock import utc_now
 from .._model.codec import encode
-from .._model.errors import KvmfleetError
-from .._model.facts import DomainDisk, DomainFacts, HostFacts
+from .._model.errors import Forbidden, KvmfleetError
+from .._model.facts import (
+    CPU_COMPARISON,
+    DIRTY_RATES,
+    DOMAIN_DISKS,
+    FROM_AFAR,
+    MOUNT_SIZES,
+    NOT_READABLE,
+    NOT_REPORTED,
+    PATHS,
+    PLATFORM_CPUS,
+    WITHHELD,
+    DomainDisk,
+    DomainFacts,
+    HostFacts,
+)
 from .._model.libvirt_formats import is_local
 from .._model.policy_documents import OwnPolicy, parse_policy
 from .._model.requests import DomainRequest
+from .._module import is_root
+from .._run_folder import RUN_FOLDER
 from .identity import probe_traits
 from .mounts import LocalStores, Stores
-from .own_moves import list_remembered
+from .own_moves import NOTES_FOLDER, list_remembered
 from .request import build_request
 
 _GET_LINK, _NEW_LINK, _DONE, _ERROR = 18, 16, 3, 2
@@ -95,20 +111,27 @@ Own = t.Mapping[str, OwnPolicy]
 
 # Facts that only a host itself can determine: its files, its file systems, its network interfaces.
 _OF_ITSELF = ("machine_id", "mounts", "bridges", "interfaces")
+# Those of them that can be unknown on the host itself, too.
+_OWN_OPEN = ("mounts", "bridges", "interfaces")
 # Facts that are null if they are unknown.
 _OPEN = ("host_cpu", "pools", "networks", "devices", "net_devices")
+# How many paths a reason names.
+_MOST_PATHS = 3
+
+Reasons = t.Dict[str, str]
 
 
 def gather_facts(host: Host, dirty_rate_seconds: int = 0) -> t.Tuple[HostFacts, t.List[str]]:
     """Return the facts of a host and warnings. Each domain is read once. Sizes are in MiB if the name says so, else in bytes.
 
     For a host behind a remote URI, the facts that only the host itself can determine are null and listed in C(unverified). Its C(host_id) is read through
-    libvirt.
+    libvirt. For a user other than root, C(unverified) also lists what libvirt withholds and what only root can read, each with its reason.
 
     :arg dirty_rate_seconds: how long to measure the dirty rate of the running domains; 0 to measure nothing.
     """
     stores = LocalStores() if is_local(host.uri) else None
-    facts, warnings = _read_host_facts(host, stores)
+    facts, reasons, warnings = _read_host_facts(host, stores)
+    denied_mounts = set(stores.denied) if stores else set()
     roll = host.list_definitions()
     definitions = sorted(roll.definitions, key=lambda definition: (definition.info.name, definition.info.uuid))
     own = {definition.info.uuid: parse_policy(definition.info.policy_xml) for definition in definitions}
@@ -116,11 +139,37 @@ def gather_facts(host: Host, dirty_rate_seconds: int = 0) -> t.Tuple[HostFacts, 
     running = [definition.info.uuid for definition in definitions if _is_measurable(definition.info.view)]
     rates = host.measure_dirty_rates(running, dirty_rate_seconds) if dirty_rate_seconds and running else {}
     measured = tuple(dataclasses.replace(domain, dirty_rate_mib=rates.get(domain.uuid)) for domain in domains)
-    return dataclasses.replace(facts, domains=measured), [*warnings, *_list_warnings(roll, definitions, own, problems)]
+    facts = dataclasses.replace(facts, domains=measured, unverified=tuple(reasons))
+    if not is_root():
+        reasons = {**reasons, **_list_withheld(host, facts, bool(dirty_rate_seconds and running)), **_list_concealed(facts, stores, denied_mounts)}
+        facts = dataclasses.replace(facts, unverified=tuple(reasons), unverified_reasons=reasons)
+    return facts, [*warnings, *_list_warnings(roll, definitions, own, problems)]
 
 
-def _read_host_facts(host: Host, stores: t.Optional[LocalStores]) -> t.Tuple[HostFacts, t.List[str]]:
-    """Return the facts of the host without its domains, and warnings.
+def _list_withheld(host: Host, facts: HostFacts, with_rates: bool) -> Reasons:
+    """Return what libvirt withholds on its read-only connection, beyond the facts that are null."""
+    if not host.is_read_only:
+        return {}
+    platforms = [PLATFORM_CPUS] if any(platform.arch == facts.arch and not platform.cpu for platform in facts.platforms or ()) else []
+    return dict.fromkeys([*platforms, CPU_COMPARISON, PATHS, *([DIRTY_RATES] if with_rates else ())], WITHHELD)
+
+
+def _list_concealed(facts: HostFacts, stores: t.Optional[LocalStores], denied_mounts: t.Set[str]) -> Reasons:
+    """Return what the permissions of files conceal from this user."""
+    if stores is None:
+        return {"remembered": FROM_AFAR}
+    found = {} if facts.remembered is not None else {"remembered": f"{NOT_READABLE} ({RUN_FOLDER}, {NOTES_FOLDER})"}
+    parts = ((MOUNT_SIZES, denied_mounts), (DOMAIN_DISKS, stores.denied - denied_mounts))
+    return {**found, **{part: f"{NOT_READABLE} ({_name_paths(paths)})" for part, paths in parts if paths}}
+
+
+def _name_paths(paths: t.Collection[str]) -> str:
+    rest = len(paths) - _MOST_PATHS
+    return ", ".join(sorted(paths)[:_MOST_PATHS]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _read_host_facts(host: Host, stores: t.Optional[LocalStores]) -> t.Tuple[HostFacts, Reasons, t.List[str]]:
+    """Return the facts of the host without its domains, which of them are unknown and why, and warnings.
 
     :arg stores: null if the host is reached through a remote URI.
     """
@@ -146,17 +195,26 @@ def _read_host_facts(host: Host, stores: t.Optional[LocalStores]) -> t.Tuple[Hos
         missing_traits=traits.missing_traits,
         remembered=None,
     )
-    facts, warnings = _add_own_facts(facts, stores) if stores else (_from_afar(facts, host.host_id()), [])
-    return dataclasses.replace(facts, unverified=(*traits.unverified, *_list_unknown(facts, bool(stores)))), warnings
+    if stores:
+        facts, more, warnings = _add_own_facts(facts, stores)
+        return facts, {**traits.unverified, **dict.fromkeys(_list_null(facts, (*_OPEN, *_OWN_OPEN)), NOT_REPORTED), **more}, warnings
+    facts = _from_afar(facts, host.host_id())
+    no_id = WITHHELD if host.is_read_only else NOT_REPORTED
+    reasons = {**dict.fromkeys(_OPEN, NOT_REPORTED), "host_id": no_id, **dict.fromkeys(_OF_ITSELF, FROM_AFAR)}
+    return facts, {**traits.unverified, **{key: reasons[key] for key in _list_null(facts, tuple(reasons))}}, []
+
+
+def _list_null(facts: HostFacts, names: t.Sequence[str]) -> t.List[str]:
+    return [name for name in names if getattr(facts, name) is None]
 
 
 def _from_afar(facts: HostFacts, host_id: t.Optional[str]) -> HostFacts:
     return dataclasses.replace(facts, host_id=host_id, machine_id=None, mounts=None, bridges=None, interfaces=None)
 
 
-def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, t.List[str]]:
-    """Return the facts with those that only the host itself can determine, and warnings."""
-    host_id, warnings = _read_host_id()
+def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, Reasons, t.List[str]]:
+    """Return the facts with those that only the host itself can determine, which of these only root can read, and warnings."""
+    host_id, reasons, warnings = _read_host_id()
     links, moves = read_links(), list_remembered()
     itself = dataclasses.replace(
         facts,
@@ -167,21 +225,16 @@ def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, 
         interfaces=None if links is None else tuple(sorted(links)),
         remembered=None if moves is None else tuple(moves),
     )
-    return itself, warnings
+    return itself, reasons, warnings
 
 
-def _read_host_id() -> t.Tuple[t.Optional[str], t.List[str]]:
-    """Return the ID of the host that this runs on. An unreadable ID is null, with a warning."""
+def _read_host_id() -> t.Tuple[t.Optional[str], Reasons, t.List[str]]:
+    """Return the ID of the host that this runs on. An unreadable ID is null, with a warning; a missing one is a known fact."""
     try:
-        return read_host_id(), []
+        return read_host_id(), {}, []
     except KvmfleetError as error:
-        return None, [str(error)]
-
-
-def _list_unknown(facts: HostFacts, own_files: bool) -> t.List[str]:
-    """Return the facts that are unknown. A missing identity file is a known fact."""
-    excluded = ("host_id", "machine_id") if own_files else ()
-    return [key for key in (*_OPEN, "host_id", *_OF_ITSELF) if getattr(facts, key) is None and key not in excluded]
+        is_denied = isinstance(error, Forbidden) and not is_root()
+        return None, {"host_id": NOT_READABLE} if is_denied else {}, [str(error)]
 
 
 def _is_measurable(view: domain_states.DomainView) -> bool:
