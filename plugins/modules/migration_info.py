@@ -31,8 +31,10 @@ attributes:
   diff_mode:
     support: none
 notes:
-  - Does not require root, only a user who may connect to libvirt. Without root, it is unknown whether a migration is watched, and figures that only the
-    watcher has are omitted.
+  - Requires no right to act. A user without root, and without the right to use libvirt's read-write connection, gets the answer over libvirt's read-only
+    connection.
+  - Without root, the record of a migration is unknown, and so is whether the migration is watched. A migration without a job in libvirt, for example one that
+    waits for admission, is not listed. RV(unverified_reasons) names what is unknown.
 seealso:
   - module: kvmfleet.migration.live_migrate
 author:
@@ -70,7 +72,7 @@ migrations:
   elements: dict
   contains:
     id:
-      description: ID of the record in the ledger; null for a migration that was started without this collection.
+      description: ID of the record in the ledger; null for a migration that was started without this collection, and if RV(unverified_reasons) has C(id).
       type: str
       sample: 2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10
     status:
@@ -97,8 +99,15 @@ migrations:
       description: Current figures of the job, in bytes, bytes a second and percent.
       type: dict
       sample: {percent: 42, memory_remaining_bytes: 310902784, iteration: 2}
+unverified_reasons:
+  description:
+    - What is unknown without the rights of root, with the reason. V(id), V(destination) and V(watched) are unknown about each migration in the list.
+      V(waiting) means that migrations without a job in libvirt are not in the list.
+  returned: success, if the task does not run as root and cannot read the state files of the host
+  type: dict
+  sample: {watched: "only root can read it on the host (/run/kvmfleet)"}
 error_code:
-  description: Stable code of the error.
+  description: Stable code of the error. V(forbidden) if libvirt gives this user no connection at all.
   returned: failure
   type: str
   sample: not_found
@@ -108,8 +117,8 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import list_in_progress, read_unfinished_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_host
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import explain_unread_states, list_in_progress, read_unfinished_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_reader
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_uri, is_local
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import canonical_uuid
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, check_domain_name, new_module, run_module
@@ -123,16 +132,19 @@ def migration_info(module: AnsibleModule) -> Result:
     check_domain_name(name)
     uuid = canonical_uuid(module.params["uuid"])
     named: Result = {}
-    host = open_host(check_uri(uri, "uri"))
+    host = open_reader(check_uri(uri, "uri"))
     try:
         if name is not None or uuid is not None:
             found = host.find_domain(name=name, uuid=uuid)
             uuid = found.uuid
             named = {"domain": {"uuid": uuid, "name": found.name, "state": found.view.state, "active": found.view.active}}
-        migrations = list_in_progress(host, read_unfinished_states() if is_local(uri) else None, uuid)
+        states = read_unfinished_states() if is_local(uri) else None
+        migrations = list_in_progress(host, states, uuid)
     finally:
         host.close()
-    return {"changed": False, **named, "migrations": [migration.as_json() for migration in migrations]}
+    unknown = explain_unread_states(states, is_local(uri))
+    reasons: Result = {"unverified_reasons": dict(unknown)} if unknown else {}
+    return {"changed": False, **named, "migrations": [migration.as_json() for migration in migrations], **reasons}
 
 
 def main() -> None:

@@ -20,9 +20,11 @@ from .._model import domain_states
 from .._model import statuses as s
 from .._model.codec import Json, JsonObject, encode
 from .._model.errors import Internal, InvalidArgument
+from .._model.facts import FROM_AFAR, NOT_READABLE
 from .._model.records import MoveRecord, new_record
 from .._model.references import DomainRef, HostRef, canonical_uuid
 from .._model.watched_moves import StateFile, read_state
+from .._module import is_root
 from .._run_folder import RUN_FOLDER, is_alive, is_locked, read_json
 
 
@@ -118,6 +120,20 @@ def read_unfinished_states(folder: str = RUN_FOLDER) -> t.Optional[t.Dict[str, S
     """Return the state files of unfinished moves by domain UUID; null if this user may not read them."""
     states = read_state_files(folder)
     return None if states is None else {uuid: state for uuid, state in states.items() if state.record.status not in s.FINAL}
+
+
+# What is unknown about the migrations of a host without the state files of its watchers.
+_IN_STATE_FILES = ("id", "destination", "watched", "waiting")
+
+
+def explain_unread_states(states: t.Optional[States], is_own_host: bool) -> t.Dict[str, str]:
+    """Return what is unknown to a user other than root without these state files, with the reason: of each migration, and C(waiting) for those without a job.
+
+    :arg states: as L(read_unfinished_states) returns them.
+    """
+    if states is not None or is_root():
+        return {}
+    return dict.fromkeys(_IN_STATE_FILES, f"{NOT_READABLE} ({RUN_FOLDER})" if is_own_host else FROM_AFAR)
 
 
 def list_in_progress(host: Host, states: t.Optional[States], uuid: t.Optional[str] = None) -> t.List[Migration]:

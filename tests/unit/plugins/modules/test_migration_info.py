@@ -22,7 +22,7 @@ Result = dict[str, t.Any]
 def fleet(monkeypatch: pytest.MonkeyPatch) -> FakeFleet:
     fleet = FakeFleet()
     fleet.guest()
-    monkeypatch.setattr(migration_info, "open_host", fleet.open)
+    monkeypatch.setattr(migration_info, "open_reader", fleet.open)
     monkeypatch.setattr(migration_info, "read_unfinished_states", dict)
     return fleet
 

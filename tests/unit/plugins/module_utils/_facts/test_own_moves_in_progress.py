@@ -12,7 +12,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import list_in_progress, read_unfinished_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import own_moves
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import (
+    explain_unread_states,
+    list_in_progress,
+    read_unfinished_states,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
@@ -106,3 +111,17 @@ def test_a_uuid_in_any_spelling_is_canonical_and_anything_else_is_refused() -> N
     for wrong in ("", "../../etc", "web1\n"):
         with pytest.raises(InvalidArgument, match="not a UUID"):
             canonical_uuid(wrong)
+
+
+def test_a_user_is_told_what_is_unknown_without_the_state_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_moves, "is_root", lambda: False)
+    unread = explain_unread_states(None, is_own_host=True)
+    assert set(unread) == {"id", "destination", "watched", "waiting"}
+    assert set(unread.values()) == {"only root can read it on the host (/run/kvmfleet)"}
+    assert "over a remote URI" in explain_unread_states(None, is_own_host=False)["watched"]
+    assert explain_unread_states({}, is_own_host=True) == {}
+
+
+def test_root_gets_the_same_answer_with_and_without_state_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_moves, "is_root", lambda: True)
+    assert explain_unread_states(None, is_own_host=False) == {}
