@@ -83,7 +83,9 @@ attributes:
   diff_mode:
     support: none
 notes:
-  - Does not require root, only a user who may connect to libvirt on this host and on the candidates.
+  - Requires no right to act. A user without root, and without the right to use libvirt's read-write connection, gets the answer over the read-only
+    connections of this host and of the candidates. What libvirt withholds there, and what only root can read, is not checked. Each verdict has a warning that
+    names it, and RV(unverified_reasons) lists it. The facts that root has gathered with M(kvmfleet.migration.host_facts) within the last 60 seconds fill gaps.
   - A candidate that does not answer gets a verdict like any other, by the filter C(up).
   - A ledger that does not exist yet is read as an empty one.
 seealso:
@@ -150,7 +152,7 @@ verdicts:
       elements: dict
       sample: [{filter: enabled, reason: "It is in maintenance (new disks)."}]
     warnings:
-      description: Facts that are unknown, and what to check before the move.
+      description: Facts that are unknown, and what to check before the move. Without root, also what was not checked on the candidate and on this host.
       type: list
       elements: str
       sample: []
@@ -180,8 +182,15 @@ request:
   returned: when the hosts were asked; also when none passes
   type: dict
   sample: {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1, memory_mib: 2048, vcpus: 2, arch: x86_64, machine: pc-q35-7.2}
+unverified_reasons:
+  description:
+    - What is unknown about each host without the rights of root, with the reason, by the name of the host. The names are those of
+      RV(kvmfleet.migration.host_facts#module:ansible_facts.kvmfleet_host.unverified).
+  returned: when the hosts were asked, and the task does not run as root
+  type: dict
+  sample: {kvm2: {cpu_comparison: "libvirt withholds it on its read-only connection, the only one that this user may have"}}
 error_code:
-  description: Stable code of the error; V(conflict) if no candidate passes.
+  description: Stable code of the error; V(conflict) if no candidate passes, V(forbidden) if libvirt gives this user no connection at all.
   returned: failure
   type: str
   sample: conflict

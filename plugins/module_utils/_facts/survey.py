@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import os
 import typing as t
 
-from .._libvirt.host import LibvirtHost, open_host
+from .._libvirt.host import LibvirtHost, open_host, open_reader
 from .._libvirt.interface import Host
 from .._migration.outcome import is_running
 from .._migration.shared_storage import inspect_images
@@ -38,7 +37,7 @@ from .._model.watched_moves import (
     WatchReport,
     read_watcher,
 )
-from .._module import Result, require_local, require_root
+from .._module import Result, is_root, require_local, require_root
 from .._run_folder import is_alive, read_json, state_path
 from .._time_limits import answer_within, limit_questions
 from .gather import gather_facts
@@ -251,11 +250,12 @@ def _is_file_shared(file: DiskFile, is_shared: t.Callable[[str], bool]) -> bool:
     return is_shared(file.source) if file.kind in ("file", "dir") else file.shared is True
 
 
-def survey_moves(uri: str, questions: t.Sequence[SurveyQuestion], may_examine: bool) -> Survey:
+def survey_moves(uri: str, questions: t.Sequence[SurveyQuestion], may_examine: bool, open_host: OpenSurveyedHost[LibvirtHost]) -> Survey:
     """Return what L(survey_hosts) finds for these moves.
 
     :arg uri: of the host that the moves start from.
     :arg may_examine: whether the storage of both hosts may be tested if a move copies disks; this requires root and a local URI.
+    :arg open_host: opens the hosts to act on them, or only to read them.
     """
     mounts = read_mounts() if is_local(uri) else None
     source = open_host(uri)
@@ -285,8 +285,9 @@ class _SurveyCandidates(t.TypedDict):
 @limit_questions
 def survey_candidates(uri: str, work: _SurveyCandidates) -> t.Dict[str, Json]:
     """Return the C(survey) of what C(work["wanted"]) names."""
-    may_examine = is_local(check_uri(uri, "uri")) and os.geteuid() == 0
-    return {"changed": False, "survey": encode(survey_moves(uri, [decode(SurveyQuestion, work["wanted"], "wanted")], may_examine))}
+    may_examine = is_local(check_uri(uri, "uri")) and is_root()
+    questions = [decode(SurveyQuestion, work["wanted"], "wanted")]
+    return {"changed": False, "survey": encode(survey_moves(uri, questions, may_examine, open_reader))}
 
 
 class _PrepareMoves(t.TypedDict):
@@ -300,7 +301,7 @@ def prepare_moves(uri: str, work: _PrepareMoves) -> Result:
     """Survey source and destinations of the moves in C(work["wanted"]), with what a watcher has written about each. Changes nothing."""
     require_root()
     questions = [decode(SurveyQuestion, question, "wanted") for question in work["wanted"]]
-    found = survey_moves(require_local(uri), questions, may_examine=True)
+    found = survey_moves(require_local(uri), questions, may_examine=True, open_host=open_host)
     domains = tuple(_add_watch(domain, question) for domain, question in zip(found.domains, questions))
     return {"changed": False, "survey": encode(dataclasses.replace(found, domains=domains))}
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PARTS, PLATFORM_CPUS, DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -45,12 +45,28 @@ def fill_facts(seen: HostFacts, own: HostFacts | None) -> HostFacts:
     filled_in = {name: getattr(own, name) for name in _FACT_NAMES if not _is_known(seen, name) and _is_known(own, name)}
     facts = replace(seen, **filled_in)
     if own.traits is not ABSENT:
-        # The host's own probe has precedence over a derived value.
-        missing = facts.missing_traits if own.missing_traits is ABSENT else own.missing_traits
-        facts = replace(facts, traits=own.traits, missing_traits=missing)
+        # The host's own probe has precedence over a derived value, except where it could not tell.
+        untold = own.unverified or ()
+        missing = facts.missing_traits if own.missing_traits is ABSENT else {**_only(facts.missing_traits, untold), **(own.missing_traits or {})}
+        facts = replace(facts, traits=(*(own.traits or ()), *(trait for trait in seen.traits or () if trait in untold)), missing_traits=missing)
     determined = {*(facts.traits or ()), *(facts.missing_traits or ())}
-    open_before = {*(seen.unverified or ()), *(own.unverified or ())}
-    return replace(facts, unverified=tuple(sorted(what for what in open_before if what not in determined and not _is_known(facts, what))))
+    if PLATFORM_CPUS in (seen.unverified or ()) and PLATFORM_CPUS not in (own.unverified or ()) and own.platforms:
+        facts = replace(facts, platforms=own.platforms)
+        determined.add(PLATFORM_CPUS)
+    # What the own facts do not know in part, the survey has read.
+    open_before = {*(seen.unverified or ()), *(what for what in own.unverified or () if what not in PARTS)}
+    unverified = tuple(sorted(what for what in open_before if what not in determined and not _is_known(facts, what)))
+    return replace(facts, unverified=unverified, unverified_reasons=_keep_reasons(seen, own, unverified))
+
+
+def _only(reasons: Maybe[Mapping[str, str]], names: Sequence[str]) -> dict[str, str]:
+    return {name: why for name, why in (reasons or {}).items() if name in names}
+
+
+def _keep_reasons(seen: HostFacts, own: HostFacts, unverified: Sequence[str]) -> Mapping[str, str] | Absent:
+    """Return why these are unknown, as far as a user who is not root has read the facts."""
+    reasons = {**(own.unverified_reasons or {}), **(seen.unverified_reasons or {})}
+    return {what: reasons[what] for what in unverified if what in reasons} or ABSENT
 
 
 def _read_facts(gathered: JsonObject | None) -> HostFacts | None:

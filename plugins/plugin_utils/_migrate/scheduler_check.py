@@ -125,15 +125,21 @@ Result = dict[str, Json]
 
 
 def answer_check(question: CheckRequest, view: FleetView) -> Result:
-    """Return C({verdicts, selected, request}). Raises L(NotFound) for an unknown domain, and L(Conflict), with the verdicts, where none passes."""
+    """Return C({verdicts, selected, request}), and C(unverified_reasons) for a user who is not root.
+
+    Raises L(NotFound) for an unknown domain, and L(Conflict), with the verdicts, where none passes.
+    """
     domain, move = view.survey.domains[0], question.move
     subject = _saved_subject(question, view) if question.saved is not None else _domain_subject(question, view, domain)
     judge = CandidateJudge(view, subject, move, domain, lambda host: _copied_bytes(question, subject, domain, host))
-    verdicts = {host: _with_storage(verdict, question, domain, judge.copied(host)) for host, verdict in judge.rank_hosts(move.uris).items()}
+    unknown = _list_unknown(question, view)
+    ranked = judge.rank_hosts(move.uris).items()
+    verdicts = {host: _with_unknown(_with_storage(verdict, question, subject, domain, judge.copied(host)), view.source, unknown) for host, verdict in ranked}
     ordered = sorted(verdicts.values(), key=lambda verdict: (not verdict.passed, -verdict.weight, verdict.host))
     shown: Result = {
         "verdicts": [_format_verdict(verdict) for verdict in ordered],
         "request": {**encode(subject.needs), "uuid": subject.uuid, "name": subject.name},
+        **({"unverified_reasons": {host: dict(reasons) for host, reasons in unknown.items()}} if unknown else {}),
     }
     chosen = best_verdict(ordered)
     if chosen is None:
@@ -179,7 +185,7 @@ def _copied_bytes(question: CheckRequest, subject: PlacementSubject, domain: Sur
     return {disk.target: disk.bytes or 0 for disk in disks}
 
 
-def _with_storage(verdict: Verdict, question: CheckRequest, domain: SurveyedDomain, counted: Mapping[str, int]) -> Verdict:
+def _with_storage(verdict: Verdict, question: CheckRequest, subject: PlacementSubject, domain: SurveyedDomain, counted: Mapping[str, int]) -> Verdict:
     """Return the verdict, completed by the storage test of both hosts and by the names of other domains on the host.
 
     :arg counted: the disks that count as copied to the host.
@@ -196,7 +202,29 @@ def _with_storage(verdict: Verdict, question: CheckRequest, domain: SurveyedDoma
                 failures.append({"filter": "storage", "reason": error.message})
         elif verdict.passed and counted:
             warnings.append("Which disks would be copied was not tested from both hosts: every writable disk that is not known to be shared is counted.")
+            unsized = [disk.target for disk in subject.needs.disks or () if disk.target in counted and not isinstance(disk.bytes, int)]
+            warnings += [f"The size of disk {target} is not known, so no space is counted for it." for target in unsized]
     return replace(verdict, passed=not failures, failures=failures, warnings=warnings, weight=verdict.weight if not failures else 0.0)
+
+
+def _list_unknown(question: CheckRequest, view: FleetView) -> dict[str, Mapping[str, str]]:
+    """Return by host what is unknown about it because this user is not root, with the reasons; only hosts of which anything is."""
+    facts = {view.source: view.source_facts(), **{host: view.candidate_facts(host, uri) for host, uri in question.move.uris.items()}}
+    return {host: known.unverified_reasons for host, known in facts.items() if known.unverified_reasons}
+
+
+def _with_unknown(verdict: Verdict, source: str, unknown: Mapping[str, Mapping[str, str]]) -> Verdict:
+    """Return the verdict with a warning for everything that is unknown about its host and about the source: no filter passes it silently."""
+    warnings = [_unknown_text(host, unknown[host]) for host in dict.fromkeys([verdict.host, source]) if host in unknown]
+    return replace(verdict, warnings=[*verdict.warnings, *warnings])
+
+
+def _unknown_text(host: str, reasons: Mapping[str, str]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for what, why in sorted(reasons.items()):
+        by_reason.setdefault(why, []).append(what)
+    parts = "; ".join(f"{', '.join(names)} ({why})" for why, names in by_reason.items())
+    return f"Not checked on {host}, because it was read without root: {parts}."
 
 
 def _format_verdict(verdict: Verdict) -> Result:

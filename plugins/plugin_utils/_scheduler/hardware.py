@@ -82,6 +82,10 @@ class Hardware:
         """The traits that its hypervisor lacks, with the host's own explanation."""
         return self.facts.missing_traits or {}
 
+    def explain_unknown(self, what: str) -> str:
+        """Return why a fact, or a part of one, is unknown; empty if the host was read with the rights of root."""
+        return (self.facts.unverified_reasons or {}).get(what, "")
+
     @functools.cached_property
     def hypervisor(self) -> t.Optional[int]:
         """The version of its QEMU, as libvirt's number."""

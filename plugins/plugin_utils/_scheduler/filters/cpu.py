@@ -11,7 +11,7 @@ import re
 import typing as t
 from collections.abc import Iterable
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import CpuFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PLATFORM_CPUS, CpuFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import GuestCpu
 
 from ..fleet import Fleet, HostState
@@ -73,8 +73,10 @@ def _judge_by_platform(request: Request, host: HostState, cpu: GuestCpu) -> Find
     key = (request.arch or "", request.virt_type or "")
     if key not in host.hardware.cpu_features:
         is_absent = host.hardware.platforms is not None and all(key) and key not in host.hardware.platforms
+        why = host.hardware.explain_unknown(PLATFORM_CPUS)
+        because = f" ({why})" if why else ""
         # The filter for machine types reports a missing platform.
-        return PASS if is_absent else _warn_unknown_cpu(request, host, "the CPU features that it can give a guest are not known")
+        return PASS if is_absent else _warn_unknown_cpu(request, host, f"the CPU features that it can give a guest are not known{because}")
     missing = request.required_features - host.hardware.cpu_features[key]
     if missing:
         return Finding(f"Its CPU lacks {names_text(missing)}, which {request.name} has been using.")

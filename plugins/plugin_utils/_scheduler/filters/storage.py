@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import BACKING, DATA, FILE_LABELS, nvram_folder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PATHS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
 
 from ..fleet import Fleet, HostState
@@ -166,7 +169,10 @@ def _mib_of(size: int) -> int:
 
 
 class BootFiles(Rule):
-    """Refuses a host on which a boot file was looked for and is missing. Contents are not compared, because the guest's memory already has them."""
+    """Refuses a host on which a boot file was looked for and is missing. Contents are not compared, because the guest's memory already has them.
+
+    A file that this user may not look for is a warning.
+    """
 
     name = "boot_files"
 
@@ -175,12 +181,20 @@ class BootFiles(Rule):
         return bool(request.boot_files or request.nvram)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Name each absent file, and the absent folder of the firmware variables."""
+        """Name each absent or unknown file, and the folder of the firmware variables."""
         absent = [f"The {FILE_LABELS.get(file.what, file.what)} {file.path} is not there." for file in request.boot_files if _is_absent(file.path, host)]
         folder = nvram_folder(request.nvram)
         if folder and _is_absent(folder, host):
             absent.append(f"The folder {folder}, where its firmware variables belong, is not there.")
-        return Finding(" ".join(absent)) if absent else PASS
+        unknown = _warn_unknown_files(request, host, [*(file.path for file in request.boot_files), *([folder] if folder else [])])
+        return Finding(" ".join(absent) or None, unknown) if absent or unknown else PASS
+
+
+def _warn_unknown_files(request: Request, host: HostState, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return a warning if the files could not be looked for with the rights of this user."""
+    why = host.hardware.explain_unknown(PATHS)
+    unknown = {path for path in paths if path not in host.paths} if why else None
+    return (f"Whether {host.name} has {names_text(unknown)}, with which {request.name} boots, is not known: {why}.",) if unknown else ()
 
 
 def _is_absent(path: str, host: HostState) -> bool:

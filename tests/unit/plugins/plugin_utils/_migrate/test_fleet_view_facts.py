@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts, MountFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import CpuFacts, DomainFacts, HostFacts, MountFacts, Platform
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, Survey
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import group_reasons
@@ -43,6 +43,35 @@ def test_a_trait_that_own_facts_report_as_missing_is_not_unverified() -> None:
     facts = fill_facts(SEEN, HostFacts(host_uuid="u2", traits=("A",), missing_traits={"P": "The sysctl is 0."}, unverified=()))
     assert facts.missing_traits == {"P": "The sysctl is 0."}
     assert "P" not in (facts.unverified or ())
+
+
+WITHHELD = ("cpu_comparison", "mounts", "paths", "platforms.cpu")
+
+
+def test_reasons_remain_for_what_the_own_facts_of_a_host_do_not_know_either() -> None:
+    kinds = (Platform("x86_64", "kvm"),)
+    seen = HostFacts(answered=True, host_uuid="u2", platforms=kinds, mounts=None, unverified=WITHHELD, unverified_reasons=dict.fromkeys(WITHHELD, "because"))
+    known = (Platform("x86_64", "kvm", cpu=CpuFacts("EPYC")),)
+    facts = fill_facts(seen, HostFacts(host_uuid="u2", mounts=(), platforms=known, unverified=()))
+    assert (facts.platforms, facts.unverified_reasons) == (known, {"cpu_comparison": "because", "paths": "because"})
+    partly = fill_facts(seen, HostFacts(host_uuid="u2", mounts=(), platforms=kinds, unverified=("platforms.cpu",), unverified_reasons={"platforms.cpu": "why"}))
+    assert partly.unverified_reasons == {"cpu_comparison": "because", "paths": "because", "platforms.cpu": "because"}
+
+
+def test_what_a_user_could_not_read_does_not_make_the_survey_of_root_uncertain() -> None:
+    platforms = (Platform("x86_64", "kvm", cpu=CpuFacts("EPYC")),)
+    seen = HostFacts(answered=True, host_uuid="u2", platforms=platforms, mounts=None, unverified=("mounts",))
+    own = HostFacts(
+        host_uuid="u2", mounts=(), platforms=(Platform("x86_64", "kvm"),), unverified=WITHHELD, unverified_reasons=dict.fromkeys(WITHHELD, "because")
+    )
+    facts = fill_facts(seen, own)
+    assert (facts.platforms, facts.unverified, facts.unverified_reasons) == (platforms, (), ABSENT)
+
+
+def test_traits_that_a_user_could_not_probe_are_those_of_the_survey() -> None:
+    seen = HostFacts(answered=True, host_uuid="u2", traits=("A", "P"), missing_traits={"Q": "It needs QEMU 2.5.0."}, unverified=())
+    facts = fill_facts(seen, HostFacts(host_uuid="u2", traits=("A",), missing_traits={}, unverified=("P", "Q")))
+    assert (facts.traits, facts.missing_traits, facts.unverified) == (("A", "P"), {"Q": "It needs QEMU 2.5.0."}, ())
 
 
 def test_facts_of_another_or_a_silent_host_are_not_used() -> None:

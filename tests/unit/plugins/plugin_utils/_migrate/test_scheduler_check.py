@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import gather
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
@@ -169,3 +170,58 @@ def _pool(capacity: int, available: int) -> dict[str, t.Any]:
 def test_a_request_without_disks_to_copy_has_no_warning(control: Control) -> None:
     result = control.check(request={"memory_mib": 64, "vcpus": 1}, candidates=["kvm2"], copy_storage="auto")
     assert result["verdicts"][0]["warnings"] == []
+
+
+@pytest.fixture
+def user(control: Control, monkeypatch: pytest.MonkeyPatch) -> Control:
+    """A control node whose task runs as a user whom libvirt gives only its read-only connection."""
+    monkeypatch.setattr(gather, "is_root", lambda: False)
+    for machine in control.fleet.machines.values():
+        machine.is_read_only = True
+    return control
+
+
+def test_what_a_user_may_not_read_is_listed_and_warned_of_for_each_host(user: Control) -> None:
+    user.fleet.guest()
+    result = user.check(name="web1")
+    assert (result["selected"], set(result["unverified_reasons"])) == ("kvm2", {"kvm1", "kvm2", "kvm3"})
+    assert "read-only connection" in result["unverified_reasons"]["kvm2"]["cpu_comparison"]
+    for verdict in result["verdicts"]:
+        for host in (verdict["host"], "kvm1"):
+            (warning,) = [text for text in verdict["warnings"] if text.startswith(f"Not checked on {host}, because it was read without root: ")]
+            assert all(what in warning for what in result["unverified_reasons"][host]), warning
+
+
+def test_a_refused_check_of_a_user_lists_what_is_unknown_too(user: Control) -> None:
+    user.fleet.guest(memory_bytes=4 * GIB)
+    room_for(user, "kvm2", 3)
+    result = refused(user, name="web1", destination="kvm2")
+    assert (filters_of(result), set(result["unverified_reasons"])) == ({"kvm2": ["memory"]}, {"kvm1", "kvm2"})
+
+
+def test_boot_files_and_cpus_that_were_not_checked_are_warnings(user: Control) -> None:
+    user.fleet.guest()
+    user.source.needs[UUID] = {
+        "boot_files": [{"what": "kernel", "path": "/boot/vmlinuz"}],
+        "cpu": {"mode": "custom", "model": "EPYC"},
+        "arch": "x86_64",
+        "virt_type": "kvm",
+    }
+    (verdict,) = user.check(name="web1", destination="kvm2")["verdicts"]
+    assert verdict["passed"] is True
+    assert any("/boot/vmlinuz" in warning and "withholds" in warning for warning in verdict["warnings"])
+    assert any("run the CPU of web1 could not be determined" in warning for warning in verdict["warnings"])
+
+
+def test_a_check_of_root_has_no_list_of_unknowns(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "is_root", lambda: True)
+    control.fleet.guest()
+    result = control.check(name="web1")
+    assert "unverified_reasons" not in result
+    assert not [text for verdict in result["verdicts"] for text in verdict["warnings"] if "Not checked" in text]
+
+
+def test_a_copied_disk_of_unknown_size_is_a_warning(control: Control) -> None:
+    disk = {"target": "vda", "kind": "file", "device": "disk", "source": "/images/a", "readonly": False, "shareable": False, "shared": None, "bytes": None}
+    (verdict,) = control.check(request={"memory_mib": 64, "vcpus": 1, "disks": [disk]}, candidates=["kvm2"], copy_storage="full")["verdicts"]
+    assert "The size of disk vda is not known, so no space is counted for it." in verdict["warnings"]

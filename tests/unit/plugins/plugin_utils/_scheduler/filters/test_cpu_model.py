@@ -50,6 +50,8 @@ def test_an_unknown_cpu_of_the_platform_is_a_warning() -> None:
     finding = judge_cpu(cpu(), platforms=[{**PLATFORM, "cpu": None}])
     assert finding.reason is None
     assert "could not be determined" in finding.warnings[0]
+    withheld = judge_cpu(cpu(), platforms=[{**PLATFORM, "cpu": None}], unverified_reasons={"platforms.cpu": "libvirt withholds it"})
+    assert (withheld.reason, "are not known (libvirt withholds it)" in withheld.warnings[0]) == (None, True)
     assert judge_cpu(cpu(), platforms=None).warnings
     assert judge_with("cpu_model", request(cpu=cpu(), arch=None), host()).warnings
 

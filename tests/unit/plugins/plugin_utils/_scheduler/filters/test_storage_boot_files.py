@@ -34,3 +34,12 @@ def test_firmware_variables_need_only_their_folder() -> None:
 
 def test_a_guest_without_boot_files_passes() -> None:
     assert judge_with("boot_files", request(), host(paths={"/srv/bios": False})).reason is None
+
+
+def test_boot_files_that_a_user_may_not_look_for_are_a_warning() -> None:
+    asked = request(boot_files=FILES, nvram="/srv/nvram/web.fd")
+    finding = judge_with("boot_files", asked, host(paths={"/srv/bios": True}, unverified_reasons={"paths": "libvirt withholds it"}))
+    assert finding.reason is None
+    assert finding.warnings == ("Whether kvm2 has /boot/vmlinuz, /srv/nvram, with which web1 boots, is not known: libvirt withholds it.",)
+    absent = judge_with("boot_files", asked, host(paths={"/srv/bios": False}, unverified_reasons={"paths": "libvirt withholds it"}))
+    assert (absent.reason, len(absent.warnings)) == ("The firmware /srv/bios is not there.", 1)
