@@ -11,7 +11,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import check_rights, readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import (
@@ -57,7 +57,8 @@ class ActionModule(FleetAction):
         return {"changed": False, **encode(plan_return(request, can_check))}
 
     def _check_host(self, request: RecoverRequest, ledger: Ledger | None) -> JsonObject:
-        """Keep in the ledger which domains were displaced from the host, and refuse it if a domain or image is in use twice."""
+        """Keep in the ledger which domains were displaced from the host, and refuse it if a domain or image is in use twice, or the user is not root there."""
+        check_rights([request.host], request.facts)
         known, entry = find_host(request, ledger)
         away = keep_origins(known, entry.host, write=not self._task.check_mode)
         check_nothing_twice(request)

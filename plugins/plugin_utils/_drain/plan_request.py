@@ -24,7 +24,18 @@ from .._settings.variables import Settings
 from .drift import apply_saved_plan
 from .inputs import DrainInputs, DrainOptions
 from .plan import make_plan
-from .preparation import HostQuery, HostStatus, check_answered, collect_facts, read_answers, read_completed, read_silence, read_unsettled, readable_facts
+from .preparation import (
+    HostQuery,
+    HostStatus,
+    check_answered,
+    check_rights,
+    collect_facts,
+    read_answers,
+    read_completed,
+    read_silence,
+    read_unsettled,
+    readable_facts,
+)
 from .saved_plan import DrainPlan
 
 # The options that the plan itself sets for each move.
@@ -232,6 +243,8 @@ class PlanRequest:
         """Return the plan: a new one, or the saved one if it still applies. Raises what L(make_plan) and L(apply_saved_plan) raise."""
         check_answered(self.sources, self.silence)
         with readable_facts():
+            if not self.only:
+                check_rights(self.sources, inputs.hosts)
             if self.check_saved:
                 return apply_saved_plan(self._read_saved(), inputs, self.sources, self.candidates, self.given)
             return make_plan(inputs, self.sources, self.candidates, DrainOptions.from_values(**self.given))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unreachable, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -139,6 +139,13 @@ def check_answered(sources: Iterable[str], silence: Mapping[str, str]) -> None:
             raise Unreachable(f"{source} could not be queried for its domains: {silence[source].rstrip('.')}.", "Nothing was moved.")
 
 
+def check_rights(hosts: Iterable[str], facts: Mapping[str, HostFacts | None]) -> None:
+    """Raise L(Forbidden) for a host that was queried by a user who is not root there, and who can therefore not act on it."""
+    for host in hosts:
+        if (known := facts.get(host)) and not known.is_read_by_root:
+            raise Forbidden(f"{host} was queried without root, and only root can act on it.", "Set become: true, or connect as root. Nothing was changed.")
+
+
 def collect_facts(names: Iterable[str], facts_of: FactsOf, answers: Mapping[str, JsonObject | None]) -> dict[str, JsonObject]:
     """Return the facts of the hosts that have any: their answers, else the known facts."""
     found = {name: answers[name] if name in answers else facts_of(name) for name in names}
@@ -148,11 +155,12 @@ def collect_facts(names: Iterable[str], facts_of: FactsOf, answers: Mapping[str,
 def fresh_hosts(names: Iterable[str], facts_of: FactsOf, moves: Sequence[MoveRecord], undisputed_by: Collection[str] = ()) -> set[str]:
     """Return the hosts whose facts are still valid.
 
-    They were received within the last minute, agree with the results of the moves in the ledger, and claim no domain that one of the hosts in C(undisputed_by)
-    claims.
+    Root has read them, they were received within the last minute, agree with the results of the moves in the ledger, and claim no domain that one of the
+    hosts in C(undisputed_by) claims.
     """
     claimed = {uuid for name in undisputed_by if (facts := facts_of(name)) for uuid in active_uuids(read_facts(facts))}
     recent = {name: read_facts(facts) for name in names if (facts := facts_of(name)) and _is_recent(facts)}
+    recent = {name: facts for name, facts in recent.items() if facts.is_read_by_root}
     return {name for name, facts in recent.items() if not active_uuids(facts) & claimed and is_settled(name, facts, moves)}
 
 

@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
@@ -113,19 +113,23 @@ class EvacuationRequest:
             raise InvalidArgument("evacuate_host_domains has no name, or an empty one.", f"Name domains, or leave it out for all of them. {_NOTHING_STARTED}")
 
     def find_survivors(self, facts_of: FactsOf) -> list[str]:
-        """Return the hosts of the play that answered: they share the work.
+        """Return the hosts of the play that answered to root: they share the work.
 
-        Raises L(Unreachable) if none did, L(Unsafe) if a domain or an image is in use twice on them.
+        Raises L(Unreachable) if none answered, L(Forbidden) if none did to root, L(Unsafe) if a domain or an image is in use twice on them.
         """
         asked = self.asked or {}
         found = [host for host in self.play if (answer := asked.get(host)) and answer.ansible_facts is not ABSENT]
         if not found:
             raise Unreachable(f"None of {', '.join(self.play)} answers.", _NOTHING_STARTED)
         with readable_facts():
-            findings = scan_fleet({host: read_facts(facts) for host in found if (facts := facts_of(host))}).findings
+            known = {host: read_facts(facts) for host in found if (facts := facts_of(host))}
+            able = [host for host in found if host not in known or known[host].is_read_by_root]
+            findings = scan_fleet(known).findings
         if findings:
             raise Unsafe(" ".join(one.msg for one in findings), _NOTHING_STARTED)
-        return found
+        if not able:
+            raise Forbidden(f"The user is root on none of {', '.join(found)}, and only root can start domains.", f"Set become: true. {_NOTHING_STARTED}")
+        return able
 
     def must_assess_first(self, is_known: bool) -> bool:
         """Whether the source has to be assessed before it is proved to be off.

@@ -104,6 +104,13 @@ def test_a_file_that_cannot_be_written_ends_the_maintenance(node: Node, tmp_path
     assert node.entry == ("enabled", None)
 
 
+def test_a_source_that_was_not_queried_as_root_ends_the_maintenance(node: Node) -> None:
+    node.facts["kvm1"]["unverified_reasons"] = {"paths": "libvirt withholds it"}
+    node.refused(Forbidden, r"kvm1 was queried without root, and only root can act on it\. Set become: true.* Nothing was changed\.")
+    assert node.entry == ("enabled", None)
+    assert [move["name"] for move in node.task(only=True)["plan"]["moves"]] == ["web1"]
+
+
 def test_a_plan_that_violates_n_plus_one_ends_the_maintenance(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     node.facts["kvm2"] = facts("kvm2", domain("big", 3000))
     node.refused(Conflict, "After this drain the loss of kvm2 could not be compensated: .* MiB would be missing for big", n_plus_one=True)

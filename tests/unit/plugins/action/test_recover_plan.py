@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action.recover_plan import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -105,6 +105,14 @@ def test_a_host_that_the_ledger_does_not_know_is_refused(node: Node) -> None:
 def test_a_host_that_was_discarded_is_refused(node: Node) -> None:
     node.ledger(discarded={"at": "then", "by": "Ada", "reason": "burnt"})
     node.refused(Unsafe, r"was discarded at then by Ada \(burnt\).*adopt_identity", "check")
+
+
+def test_a_host_on_which_the_user_is_not_root_is_refused_before_anything_is_noted(node: Node) -> None:
+    ledger = node.ledger(protected={"at": "then"})
+    displace(ledger)
+    node.facts["kvm1"] = {**known("kvm1"), "unverified_reasons": {}}
+    node.refused(Forbidden, r"kvm1 was queried without root, .*become: true.* Nothing was changed\.", "check")
+    assert origin(ledger) is None
 
 
 def test_a_host_with_a_domain_or_an_image_in_use_twice_is_refused(node: Node) -> None:

@@ -59,6 +59,11 @@ def test_old_facts_and_those_of_unknown_age_do_not_count() -> None:
     assert fresh_hosts(NAMES, known().get, []) == {"kvm1", "kvm5"}
 
 
+def test_facts_that_another_user_than_root_read_do_not_count() -> None:
+    hosts = {"kvm1": {**gathered("kvm1", 5), "unverified_reasons": {}}, "kvm2": gathered("kvm2", 5)}
+    assert fresh_hosts(["kvm1", "kvm2"], hosts.get, []) == {"kvm2"}
+
+
 def queries(*results: dict[str, t.Any]) -> list[HostQuery]:
     return [decode(HostQuery, result) for result in results]
 

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import EvacuationRequest
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
@@ -88,6 +88,15 @@ def test_hosts_that_answered_are_the_survivors() -> None:
     for silent in ({}, asked(kvm2=None, kvm3=None)):
         with pytest.raises(Unreachable, match=r"None of kvm2, kvm3 answers\. Nothing was started\."):
             request(silent).find_survivors(facts.get)
+
+
+def test_hosts_on_which_the_user_is_not_root_are_no_survivors() -> None:
+    """Nothing could be started there, so no host may be fenced for them."""
+    facts: Body = {"kvm2": {**f.host("kvm2"), "unverified_reasons": {}}, "kvm3": f.host("kvm3")}
+    assert request(asked(**facts)).find_survivors(facts.get) == ["kvm3"]
+    facts["kvm3"] = {**facts["kvm3"], "unverified_reasons": {"paths": "libvirt withholds it"}}
+    with pytest.raises(Forbidden, match=r"root on none of kvm2, kvm3, .*become: true.* Nothing was started\."):
+        request(asked(**facts)).find_survivors(facts.get)
 
 
 def test_a_domain_that_runs_twice_on_survivors_is_unsafe() -> None:
