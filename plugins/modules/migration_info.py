@@ -95,6 +95,11 @@ migrations:
       description: Inventory name, host ID and libvirt's UUID of the destination.
       type: dict
       sample: {host: kvm2, host_id: null, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c02}
+    created_at:
+      description:
+        - When the migration was requested. Without a record, when its job began, as libvirt reports it.
+      type: str
+      sample: "2026-11-21T03:00:00.000Z"
     progress:
       description: Current figures of the job, in bytes, bytes a second and percent.
       type: dict

@@ -18,6 +18,7 @@ from .._libvirt.interface import Host
 from .._migration.monitor import measure_progress
 from .._model import domain_states
 from .._model import statuses as s
+from .._model.clock import utc_before
 from .._model.codec import Json, JsonObject, encode
 from .._model.errors import Internal, InvalidArgument
 from .._model.facts import FROM_AFAR, NOT_READABLE
@@ -163,14 +164,15 @@ def _is_leaving(view: domain_states.DomainView) -> bool:
 
 def _describe_running(host: Host, info: domain_states.DomainInfo, state: t.Optional[StateFile], unreadable: bool) -> Migration:
     watched = None if unreadable else bool(state and is_alive(state.watcher))
-    record = state.record if state else _describe_foreign(host, info)
-    in_post_copy = info.view.reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
     stats = host.read_job(info.uuid)
+    record = state.record if state else _describe_foreign(host, info, stats.elapsed_ms if stats else 0)
+    in_post_copy = info.view.reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
     progress = record.progress if stats is None else measure_progress(stats, record.progress.percent, info.memory_bytes)
     return Migration(dataclasses.replace(record, status=s.RUNNING_POST_COPY if in_post_copy else s.RUNNING, progress=progress), watched)
 
 
-def _describe_foreign(host: Host, info: domain_states.DomainInfo) -> MoveRecord:
+def _describe_foreign(host: Host, info: domain_states.DomainInfo, elapsed_ms: int) -> MoveRecord:
+    """Return a record of a job that began so long ago."""
     record = new_record(
         s.LIVE_MIGRATION,
         DomainRef(info.uuid, info.name),
@@ -180,4 +182,4 @@ def _describe_foreign(host: Host, info: domain_states.DomainInfo) -> MoveRecord:
         "libvirt",
         detail="found in progress; libvirt does not report its destination",
     )
-    return dataclasses.replace(record, id=None)
+    return dataclasses.replace(record, id=None, created_at=utc_before(elapsed_ms))

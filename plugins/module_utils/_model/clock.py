@@ -28,8 +28,13 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 def utc_now() -> str:
     """Return the time now as RFC 3339 in UTC with milliseconds, e.g. C(2026-11-21T03:00:00.000Z)."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
+    return utc_before(0)
+
+
+def utc_before(elapsed_ms: int) -> str:
+    """Return the time that many milliseconds ago, in the form of L(utc_now)."""
+    then = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(milliseconds=elapsed_ms)
+    return then.strftime("%Y-%m-%dT%H:%M:%S.") + f"{then.microsecond // 1000:03d}Z"
 
 
 @dataclasses.dataclass(frozen=True)

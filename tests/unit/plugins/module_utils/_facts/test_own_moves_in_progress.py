@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import os
 import pathlib
@@ -60,6 +61,12 @@ def test_a_foreign_job_is_listed_without_a_destination() -> None:
     (found,) = listed(ListedHost(LEAVING, jobs=JOBS), {})
     assert (found["id"], found["watched"], found["destination"]["host"], found["source"]["host"]) == (None, False, None, "kvm1")
     assert found["progress"]["memory_remaining_bytes"] == 400
+
+
+def test_a_foreign_job_has_begun_as_long_ago_as_libvirt_says() -> None:
+    (found,) = listed(ListedHost(LEAVING, jobs={UUID: dataclasses.replace(JOBS[UUID], elapsed_ms=90_000)}), {})
+    began, listed_at = (datetime.datetime.fromisoformat(str(found[key]).replace("Z", "+00:00")) for key in ("created_at", "updated_at"))
+    assert 89 < (listed_at - began).total_seconds() < 91
 
 
 def test_a_broken_post_copy_is_listed_without_a_job() -> None:
