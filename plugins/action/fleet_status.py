@@ -43,6 +43,7 @@ class _HostAnswer(TaskResult):
     """What C(migration_info) has returned on one host."""
 
     migrations: Maybe[tuple[JsonObject, ...]] = ABSENT
+    unverified_reasons: Maybe[JsonObject] = ABSENT
 
     @property
     def is_silent(self) -> bool:
@@ -99,7 +100,7 @@ class MoveInFlight:
     @property
     def line(self) -> str:
         """The move with its figures."""
-        by_other = "  not started by this collection" if self.record.id is None else ""
+        by_other = "  not started by this collection" if self.record.id is None and self.watched is not None else ""
         return f"{progress_line(self.record)}{by_other}"
 
     def as_json(self) -> JsonObject:
@@ -159,6 +160,8 @@ class StatusReport:
         self._entries = {entry.name: entry for entry in content.hosts}
         self.silent = {host: answer.why_silent for host, answer in answers.items() if answer.is_silent}
         self._reported = [move for host, answer in answers.items() if not answer.is_silent for move in self._read_moves(host, answer)]
+        # Hosts whose state files the user may not read: it is not known whose a migration there is, nor which moves wait.
+        self._unread = [host for host, answer in answers.items() if answer.unverified_reasons]
         self.moves = self._list_moves()
         self.states = self._group_hosts()
         self.attention = [printable_line(line) for line in self._find_attention()]
@@ -180,7 +183,7 @@ class StatusReport:
     def _read_moves(self, host: str, answer: _HostAnswer) -> list[MoveInFlight]:
         """Return the moves that a host reports. A host whose answer cannot be read counts as silent."""
         try:
-            return [_read_move(host, migration) for migration in answer.migrations or ()]
+            return [_read_move(host, migration, self._content.records) for migration in answer.migrations or ()]
         except ShapeError as error:
             self.silent[host] = f"its answer cannot be read: {error}"
             return []
@@ -231,7 +234,7 @@ class StatusReport:
         record, name = move.record, move.record.domain.name or move.record.domain.uuid
         if move.host is None:
             age = age_seconds(record.updated_at)
-            if record.source.host in self.silent or (age is not None and age < LAG_SECONDS):
+            if record.source.host in (*self.silent, *self._unread) or (age is not None and age < LAG_SECONDS):
                 return
             again = f"kvmfleet.migration.abort -e id={record.id}" if record.type == s.LIVE_MIGRATION else "kvmfleet.migration.evacuate again"
             yield (
@@ -240,7 +243,7 @@ class StatusReport:
             )
         elif move.watched is False and record.id is not None:
             yield f"{name}: nothing watches the move, so no limit holds. Run its task again, or: kvmfleet.migration.abort -e id={record.id}"
-        elif record.id is None:
+        elif record.id is None and move.watched is not None:
             yield f"{name}: the migration away from {move.host} was started by another tool, and no limit of this collection holds."
 
     def _evacuated_texts(self) -> Iterator[str]:
@@ -268,10 +271,11 @@ class StatusReport:
         """Return the screen: what needs a person first."""
         summary = f"{_count(len(self._fleet), 'host')}, {len(self.silent)} silent. {_count(len(self.moves), 'move')} in flight."
         person = f"{_count(len(self.attention), 'finding')} for a person." if self.attention else "Nothing needs a person."
+        unread = [f"{_names(self._unread)}: whether moves are watched is not known, because the user is not root there"] if self._unread else []
         return [
             f"{summary} {person}",
             *_section("NEEDS A PERSON", self.attention),
-            *_section("IN FLIGHT", [move.line for move in self.moves]),
+            *_section("IN FLIGHT", [*(move.line for move in self.moves), *unread]),
             *_section("HOSTS", list(self._host_lines())),
             *_section("PROTECTION", list(self._protection_lines())),
         ]
@@ -302,10 +306,16 @@ class StatusReport:
             yield f"never: {_names([host for host in self._fleet if host not in ages])}"
 
 
-def _read_move(host: str, migration: JsonObject) -> MoveInFlight:
-    """Return a migration that a host reports. The name of a host in the inventory is used where libvirt's record has its own name."""
+def _read_move(host: str, migration: JsonObject, open_records: Sequence[MoveRecord]) -> MoveInFlight:
+    """Return a migration that a host reports, with the ledger's record of it if the user may not read the one on the host.
+
+    The name of a host in the inventory is used where libvirt's record has its own name.
+    """
     record, watched = decode(MoveRecord, record_in(migration)), migration.get("watched")
-    if record.id is None:
+    own = next((one for one in open_records if watched is None and one.status in s.UNSETTLED and one.domain.uuid == record.domain.uuid), None)
+    if own and own.source.host == host:
+        record = dataclasses.replace(own, status=record.status, progress=record.progress)
+    elif record.id is None:
         record = dataclasses.replace(record, source=dataclasses.replace(record.source, host=host))
     return MoveInFlight(record, host, watched if isinstance(watched, bool) else None)
 

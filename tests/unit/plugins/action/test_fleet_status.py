@@ -136,6 +136,24 @@ def test_a_move_without_watcher_and_one_of_another_tool_are_findings(desk: Desk)
     assert any(line.startswith("  kvm3 -> an unknown host  web1  running") and line.endswith("not started by this collection") for line in seen["lines"])
 
 
+def test_what_a_user_without_root_sees_is_joined_with_the_ledger_and_the_rest_is_not_guessed(desk: Desk) -> None:
+    record = desk.record(s.RUNNING, minutes_ago=5)
+    other = dataclasses.replace(record, domain=DomainRef(str(uuid.uuid4()), "web2"))
+    unnamed = [dataclasses.replace(one, id=None, destination=HostRef(None, None, None)) for one in (record, other)]
+    desk.record(s.SCHEDULED, s.QUEUED, name="web3", minutes_ago=5)
+    found = []
+    for one in unnamed:
+        desk.report("kvm1", one, watched=None)
+        found += desk.answers["kvm1"]["migrations"]
+    desk.answers["kvm1"] = {**EMPTY, "migrations": found, "unverified_reasons": {"watched": "only root can read it on the host (/run/kvmfleet)"}}
+    seen = desk.show()
+    assert seen["attention"] == []
+    assert [(move["id"], move["watched"], move["domain"]["name"]) for move in seen["moves"][:2]] == [(record.id, None, "web1"), (None, None, "web2")]
+    assert not any("not started by this collection" in line for line in seen["lines"])
+    assert "  kvm1 -> kvm2  web1  running  62 %" in "\n".join(seen["lines"])
+    assert "  kvm1: whether moves are watched is not known, because the user is not root there" in seen["lines"]
+
+
 def test_a_result_that_is_not_proved_comes_first_and_names_its_record(desk: Desk) -> None:
     record = desk.record(s.RUNNING, s.ERROR, reason="unreachable")
     seen = desk.show()
