@@ -14,6 +14,7 @@
 # make simulate  run many control processes with one ledger, and write the figures of docs/scale.md again (SIMULATE="--processes 10 --ledger etcd" for some of them)
 # make test-mixed  run moves, evacuations and an upgrade in a fleet of two Debian releases (requires debootstrap, and half a GB below /var/cache)
 # make interface  write the public interface, as ansible-doc reports it: tests/unit/docs/interface.yml
+# make schemas  write the JSON Schemas of records, plans, results and notices, and the tables of their page: docs/schemas, docs/documents.md
 # make importer  build the tarball, import it as Galaxy does, and write its bill of materials: .build/dist
 # make docs    build the documentation as a site: .build/site/html/index.html
 # make eda     test the event source and the rulebooks with a real ansible-rulebook (installs Java if version 17 or newer is missing)
@@ -55,6 +56,10 @@ sync: setup
 .PHONY: interface
 interface: sync
 	@PYTHONPATH=.build $(PYTHON) -m ansible_collections.kvmfleet.migration.tests.unit.docs.interface tests/unit/docs/interface.yml
+
+.PHONY: schemas
+schemas: sync
+	@PYTHONPATH=.build $(PYTHON) -m ansible_collections.kvmfleet.migration.tests.tools.schemas docs/schemas
 
 .PHONY: demo-files
 demo: sync

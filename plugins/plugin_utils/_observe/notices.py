@@ -15,6 +15,7 @@ import os
 import typing as t
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from ansible.errors import AnsibleError
 
@@ -22,9 +23,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine, Result
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, is_aborting
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 
 from .._ledger.ledger import Ledger, Witness
 from .._ledger.locate import state_path
@@ -35,6 +36,70 @@ from .webhook import NOTICES_VARIABLE, Poster, WebhookConfig, parse_config
 EVENT_TYPE_PREFIX = "io.github.kvmfleet.migration"
 _IN_FLIGHT = (s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY)
 _MAX_DETAIL_CHARACTERS = 1000
+
+
+@dataclass(frozen=True)
+class NoticeHost:
+    """The source or the destination of a record.
+
+    :arg host: its inventory name; null if it is not known.
+    :arg host_id: the collection's own ID of the host; null if it is not known.
+    """
+
+    host: t.Optional[str]
+    host_id: t.Optional[str]
+
+
+@dataclass(frozen=True)
+class NoticeData:
+    """What happened to a record.
+
+    :arg record: its ID in the ledger.
+    :arg record_type: C(live-migration) or C(evacuation).
+    :arg generation: of the record.
+    :arg status: of the record with this event, or the word of its line of history.
+    :arg reason: of the status; null while the record is not closed.
+    :arg forced: C(FORCED_MIGRATE) or C(FORCED_REBUILD); null if nothing was forced.
+    :arg by: who wrote the line of history: user, control node and process.
+    :arg detail: the text of the line of history, at most 1000 characters.
+    :arg result: the figures of a move that has ended; null before its end, and for an evacuation.
+    """
+
+    record: t.Optional[str]
+    record_type: str
+    generation: int
+    status: str
+    reason: t.Optional[str]
+    forced: t.Optional[str]
+    domain: DomainRef
+    source: NoticeHost
+    destination: NoticeHost
+    by: t.Optional[str]
+    detail: str
+    result: t.Optional[Result]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A notice: an event of CloudEvents 1.0.
+
+    :arg specversion: of CloudEvents.
+    :arg id: of the event; a notice that is sent twice has the same.
+    :arg source: the ID of the ledger, as C(urn:uuid:...).
+    :arg type: C(io.github.kvmfleet.migration.) and the name of the event.
+    :arg subject: the UUID of the domain.
+    :arg time: when it happened.
+    :arg datacontenttype: of C(data).
+    """
+
+    specversion: str
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: str
+    datacontenttype: str
+    data: NoticeData
 
 
 def events_of_change(before: t.Optional[MoveRecord], after: MoveRecord, ledger_id: str) -> list[JsonObject]:
@@ -50,29 +115,31 @@ def make_event(record: MoveRecord, kind: str, line: HistoryLine, ledger_id: str)
     :arg line: of the record's history; a line without a status describes an event in the current status.
     """
     is_last_word = line.status == record.status and line.status in s.FINAL | s.TOMBSTONE
-    return {
-        "specversion": "1.0",
-        "id": str(uuid.uuid5(uuid.UUID(record.record_id), f"{kind} {line.at}")),
-        "source": f"urn:uuid:{ledger_id}",
-        "type": f"{EVENT_TYPE_PREFIX}.{kind}",
-        "subject": record.domain.uuid,
-        "time": line.at,
-        "datacontenttype": "application/json",
-        "data": {
-            "record": record.id,
-            "record_type": record.type,
-            "generation": record.generation,
-            "status": line.status,
-            "reason": record.reason if is_last_word else None,
-            "forced": record.forced,
-            "domain": {"uuid": record.domain.uuid, "name": record.domain.name},
-            "source": _end(record.source),
-            "destination": _end(record.destination),
-            "by": line.writer,
-            "detail": (line.detail or "")[:_MAX_DETAIL_CHARACTERS],
-            "result": encode(record.result) if is_last_word and record.type == s.LIVE_MIGRATION else None,
-        },
-    }
+    data = NoticeData(
+        record=record.id,
+        record_type=record.type,
+        generation=record.generation,
+        status=line.status,
+        reason=record.reason if is_last_word else None,
+        forced=record.forced,
+        domain=DomainRef(record.domain.uuid, record.domain.name),
+        source=NoticeHost(record.source.host, record.source.host_id),
+        destination=NoticeHost(record.destination.host, record.destination.host_id),
+        by=line.writer,
+        detail=(line.detail or "")[:_MAX_DETAIL_CHARACTERS],
+        result=record.result if is_last_word and record.type == s.LIVE_MIGRATION else None,
+    )
+    notice = Notice(
+        specversion="1.0",
+        id=str(uuid.uuid5(uuid.UUID(record.record_id), f"{kind} {line.at}")),
+        source=f"urn:uuid:{ledger_id}",
+        type=f"{EVENT_TYPE_PREFIX}.{kind}",
+        subject=record.domain.uuid,
+        time=line.at,
+        datacontenttype="application/json",
+        data=data,
+    )
+    return t.cast("JsonObject", encode(notice))
 
 
 def has_happened(event: JsonObject, record: MoveRecord) -> bool:
@@ -82,10 +149,6 @@ def has_happened(event: JsonObject, record: MoveRecord) -> bool:
 
 def _data_of(event: JsonObject) -> JsonObject:
     return t.cast("JsonObject", event["data"])
-
-
-def _end(host: HostRef) -> JsonObject:
-    return {"host": host.host, "host_id": host.host_id}
 
 
 def _event_kinds(record: MoveRecord, number: int) -> list[str]:

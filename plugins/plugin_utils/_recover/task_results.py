@@ -119,10 +119,12 @@ class ReportedDomain:
     :arg what: what failed for it.
     :arg source: the host from which it moved back.
     :arg paths: of files that were deleted.
+    :arg record: the ID of the record of the evacuation, for a domain that C(evacuation_cleanup) reports.
     """
 
     uuid: Maybe[str] = ABSENT
     name: Maybe[str] = ABSENT
+    record: Maybe[str] = ABSENT
     what: t.Union[str, Absent] = ABSENT
     source: t.Union[str, Absent] = ABSENT
     paths: Maybe[tuple[str, ...]] = ABSENT

@@ -13,6 +13,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.awx.support.jobs i
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 
 # At this cap a slow guest takes some seconds.
 CAP_MIB = 12
@@ -25,6 +26,7 @@ def test_a_host_is_drained_and_recovered_and_its_guest_is_moved_back(lab: Lab, s
     web, name = guest("web", *SLOW), lab.host(1)
     drained = awx.run("drain", own=True, target=name, drain_host_options={"bandwidth_mib": CAP_MIB})
     assert drained.status == "successful", drained.text
+    check_document("drain-result.json", drained.artifacts["drain_host_result"])
     result = drained.artifacts["drain_host_result"][name]
     assert (result["safe_to_reboot"], [one["name"] for one in result["moved"]]) == (True, [web]), result
     assert any("running" in line for line in drained.lines(web)), drained.text

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support import age
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, eventually
 from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import AFTER
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 
 SECRET = "hunter2x"
 
@@ -39,7 +40,9 @@ def stats(text: str) -> dict[str, t.Any]:
     """Return the role's result from the run's custom statistics."""
     shown = re.search(r"CUSTOM STATS: \**\s*RUN: (.*)", text, re.DOTALL)
     assert shown, text
-    return t.cast("dict[str, t.Any]", json.JSONDecoder().raw_decode(shown[1])[0]["evacuate_host_result"])
+    result: dict[str, t.Any] = json.JSONDecoder().raw_decode(shown[1])[0]["evacuate_host_result"]
+    check_document("evacuation-result.json", result)
+    return result
 
 
 def fence_tasks(site: Site, folder: pathlib.Path, status: str = "off") -> str:

@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import BEFORE
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, silence
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 
 Make = t.Callable[..., str]
 SECRET = "open sesame of the receiver"
@@ -33,6 +34,8 @@ def receiver(site: Site) -> Iterator[Receiver]:
 
 def told(receiver: Receiver, number: int) -> list[tuple[str, str, str, str]]:
     """Return the events after that number of them: what, which domain, from where to where."""
+    for event in receiver.events():
+        check_document("notice.json", event)
     data = [event["data"] for event in receiver.events()[number:]]
     kinds = receiver.kinds()[number:]
     return [(kind, one["domain"]["name"], one["source"]["host"], one["destination"]["host"]) for kind, one in zip(kinds, data, strict=True)]
@@ -84,6 +87,8 @@ def test_notices_of_a_move_an_abort_an_evacuation_and_a_cleanup_are_received(sit
     cleaned = site.clean()
     assert cleaned.code == 0, cleaned.text
     assert told(receiver, 8) == [("cleanup.started", *ends), ("cleanup.completed", *ends)]
+    for record in site.records():
+        check_document("record.json", record)
     assert len({request.event["id"] for request in receiver.requests}) == len(receiver.requests) == 10
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 
 Make = t.Callable[..., str]
 SMALL = ("--mib", "48", "--dirty-mib", "8", "--rate", "500", "--integrity")
@@ -31,6 +32,7 @@ def saved(control: Desk, guest: Make) -> pathlib.Path:
     code, text = control.drain(SOURCE, drain_host_plan_only=True, drain_host_plan_file=str(path))
     assert code == 0, text
     assert path.is_file(), text
+    check_document("drain-plan.json", json.loads(path.read_text(encoding="utf-8")))
     return path
 
 

@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 
 LIMIT_SECONDS = 540
 BY = "operator"
@@ -63,6 +64,7 @@ class Operator(Control):
         name = self.lab.host(number)
         run = self.playbook("recover", *options, target=name, recover_host_timeout_seconds=variables.pop("timeout", 120), **variables)
         assert "recover_host_result" in run.stats, run.text
+        check_document("recovery-result.json", run.stats["recover_host_result"], is_strict=False)
         return run, run.stats["recover_host_result"][name]
 
     def stop_on_drain(self, number: int, name: str) -> None:

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, record
 
@@ -44,7 +45,9 @@ class Node:
         action._task.args = {"plan": PLAN, "publish_as": "drain_host_result", **args}
         hosts = {name: {"inventory_hostname": name, "ansible_facts": {"kvmfleet_host": known}} for name, known in self.facts.items()}
         own = {**hosts.pop("kvm1"), "kvmfleet_ledger": self.ledger.name}
-        return action.run_with_options(task_vars("kvm1", own, hosts))
+        done: Result = action.run_with_options(task_vars("kvm1", own, hosts))
+        check_document("drain-result.json", done["result"])
+        return done
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.action.evacuate_plan import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import action as common
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site
 
@@ -43,7 +44,10 @@ class Node:
         action._task.args = {"source": "kvm1", "step": step, "lock_wait_seconds": 0, "_work": given, **args}
         action._execute_module = self._run  # type: ignore[method-assign]
         hosts = {name: dict(self.site.settings()._hostvars[name]) for name in self.site.listed}
-        return action.run_with_options(task_vars("kvm2", {**hosts.pop("kvm2"), "kvmfleet_ledger": str(self.site.ledger.name)}, hosts))
+        done: Body = action.run_with_options(task_vars("kvm2", {**hosts.pop("kvm2"), "kvmfleet_ledger": str(self.site.ledger.name)}, hosts))
+        if "domains" in done:
+            check_document("evacuation-plan.json", done, is_strict=False)
+        return done
 
     def _run(self, module_name: str, module_args: Body, task_vars: Body) -> Body:
         work = module_args["_work"]

@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action import evacuate_verify
 from ansible_collections.kvmfleet.migration.plugins.action.evacuate_verify import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 Body = dict[str, t.Any]
@@ -55,7 +56,9 @@ def verify(started: t.Any, check_mode: bool = False, no_log: bool = False, **pla
     action._loader = None
     action._task = types.SimpleNamespace(async_val=0, check_mode=check_mode, diff=False, delegate_to=None, no_log=no_log)
     action._task.args = {"plan": {**PLAN, **plan}, "publish_as": "evacuate_host_result", "_work": {"started": started}}
-    return action.run_with_options(task_vars("kvm2"))
+    done: Body = action.run_with_options(task_vars("kvm2"))
+    check_document("evacuation-result.json", done["result"])
+    return done
 
 
 def test_domains_that_were_started_are_shown_and_published(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, host, record, uid
@@ -43,7 +44,9 @@ class Node:
         action._task = types.SimpleNamespace(async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None, no_log=self.no_log)
         work = {"present": list(present), "tasks": {name: {"kvm1": result} for name, result in tasks.items()}}
         action._task.args = {"hosts": list(hosts), "publish_as": "recover_host_result", "_work": work}
-        return action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": self.ledger.name}))
+        done: Body = action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": self.ledger.name}))
+        check_document("recovery-result.json", done["result"])
+        return done
 
     def own(self, **tasks: t.Any) -> Body:
         """Return the result of kvm1."""

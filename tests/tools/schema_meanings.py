@@ -1,0 +1,213 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the keys of public documents mean, where the docstring of their dataclass does not say it to a reader of the document."""
+
+from __future__ import annotations
+
+# By the name of the key, wherever it occurs.
+COMMON = {
+    "uuid": "UUID of the domain.",
+    "name": "Name of the domain.",
+    "at": "Time of the event.",
+    "host": "Inventory name of the host.",
+    "reason": "The reason, as a sentence.",
+    "domain": "The domain.",
+    "source": "The host on which the domain was.",
+    "destination": "The host to which the domain moves.",
+    "created_at": "When the document was made.",
+    "memory_mib": "Memory of the domain in MiB.",
+    "predicted_seconds": "Predicted duration in seconds.",
+    "predicted_downtime_ms": "Predicted downtime in milliseconds; null if it is not known.",
+    "rejected": "Hosts that were not chosen, each with the reason.",
+    "evidence": "The evidence that the dead host is off.",
+    "bandwidth_bytes": "Transfer rate of the memory in bytes a second.",
+    "dirty_rate_bytes": "Rate at which the guest writes memory, in bytes a second.",
+    "throttle_percent": "How much auto-converge slows down the CPUs of the guest, in percent.",
+    "iteration": "Number of the current pass over the memory.",
+    "moves": "The domains that are moved.",
+    "shutdowns": "The domains that are shut down, by their policy.",
+    "unplaced": "The domains that no host can accept, or that can be neither moved nor shut down now.",
+    "skipped": "The domains that stay where they are.",
+    "not_selected": "Domains that may be on the dead host and were not named.",
+    "lost_until_return": "Domains that cannot be started anywhere before their host returns.",
+    "unaccounted": "Domains that should be on hosts that answer, and are on none.",
+    "reasons": "The reasons, as sentences.",
+    "saved_at": "When the definition was saved.",
+    "wanted_state": "The state that the domain is to have.",
+    "warnings": "Warnings about the move.",
+    "mode": "How the memory was moved: `pre-copy` or `post-copy`; of copied disks: the option `copy_storage`.",
+}
+
+# The key under which the next table describes a dataclass as a whole.
+SUMMARY = ""
+
+# By the name of the dataclass and of the key. These come before docstrings.
+MEANINGS = {
+    "MoveRecord": {
+        "schema": "Version of the form. Keys are added without a new version.",
+        "id": "ID of the record; null if the move was only predicted, in check mode.",
+        "generation": "How many moves and evacuations the domain has had in this ledger. A process of an older one is refused.",
+        "type": "Kind of the record.",
+        "status": "Status of the move. After `completed`, `conflict`, `failed` and `cancelled` nothing changes the record any more.",
+        "reason": "Reason of the status in one word, for `cancelled`, `error` and some `completed`; otherwise null.",
+        "forced": "Whether a person bypassed rules of the scheduler for a move or for an evacuation; null if not.",
+        "superseded_by": "ID of the record that has replaced this one; null if none has.",
+        "policy": "By field: `value` (null if it follows from the size of the guest) and `source` (`task`, `domain`, `profile`, `host`, `default`).",
+        "before": "The guest before the move.",
+        "acts": "What was done to the guest, each written before it was done.",
+        "progress": "The last figures of the job.",
+        "samples": "At most 60 samples over the life of the job.",
+        "result": "The outcome; its figures are null until they are known.",
+        "history": "Every change of the record, oldest first.",
+        "updated_at": "When the record was changed last.",
+        "connection": "The connection that carries the move.",
+        "storage": "The disks that the move copies; missing if it copies none.",
+    },
+    "HostRef": {"host": "Inventory name of the host; null if it is not known.", "host_uuid": "libvirt's UUID of the host; null if it is not known."},
+    "Act": {"act": "The act: `migrate`, `suspend`, `abort: REASON`, `force: STEP` and others."},
+    "HistoryLine": {
+        "status": "A status of the record, or an event that is none: `abort_start`, `abort_end`, `force_complete`, `arrived` and others.",
+        "by": "Who wrote the line: user, control node and process, or the process on the source host.",
+        "detail": "Details, as text for people.",
+    },
+    "Progress": {
+        **{f"{what}_total_bytes": f"Size of the {text}." for what, text in (("memory", "memory"), ("disk", "copied disks"))},
+        **{
+            f"{what}_processed_bytes": f"Bytes of the {text} that were sent, repeated ones included."
+            for what, text in (("memory", "memory"), ("disk", "disks"))
+        },
+        **{f"{what}_remaining_bytes": f"Bytes of the {text} that are left." for what, text in (("memory", "memory"), ("disk", "disks"))},
+        "percent": "How much of the total is not left, in percent.",
+    },
+    "Result": {
+        "elapsed_ms": "Duration of the job in milliseconds.",
+        "downtime_ms": "Downtime of the guest in milliseconds, as libvirt measured it.",
+        "setup_ms": "Duration of the preparation of the job in milliseconds.",
+        "bytes": "Bytes that were transferred.",
+        "iterations": "Number of passes over the memory.",
+        "rung": "The step of forcing that made the move finish; null if it was not forced.",
+    },
+    "Sample": {
+        "elapsed_ms": "Milliseconds since the start of the job.",
+        "remaining_bytes": "Bytes that are left.",
+        "allowed_downtime_ms": "The downtime that was allowed then, in milliseconds.",
+    },
+    "Before": {
+        "state": "State of the guest.",
+        "reason": "libvirt's reason for that state.",
+        "persistent": "Whether the domain had a persistent definition.",
+        "autostart": "Whether the domain was marked for automatic start.",
+        "max_downtime_ms": "The maximum downtime that was set in libvirt, in milliseconds.",
+        "state_at": "Of an evacuation: when the state was seen.",
+        "disks": "Of an evacuation: the disks of the saved definition.",
+    },
+    "Connection": {
+        "destination_uri": "libvirt URI of the destination.",
+        "bandwidth_mib": "Bandwidth cap in MiB/s; 0 is none.",
+        "link_mib": "Speed of the link in MiB/s.",
+        "flags": "Names of libvirt's flags at the start of the job.",
+        "parameters": "libvirt's parameters at the start of the job.",
+    },
+    "CopiedStorage": {"mode": "The option `copy_storage`.", "disks": "The disks that are copied."},
+    "DiskCopy": {
+        "target": "Target of the disk, for example `vda`.",
+        "path": "Path of the image.",
+        "format": "Format of the image.",
+        "capacity_bytes": "Capacity that the guest sees.",
+        "action": "What the move does with the file at the destination: `create`, `replace` or `fill`.",
+    },
+    "Turn": {"since": "Since when the move waits.", "waits_for": "What it waits for, as a sentence."},
+    "DrainPlan": {
+        "schema": "Version of the form.",
+        "digest": "SHA-256 of the plan without this key and `schema`. A plan that was changed is refused.",
+        "sources": "Inventory names of the hosts that are drained.",
+        "candidates": "Inventory names of the hosts that can accept domains.",
+        "options": "The options of the drain.",
+        "n_plus_one": "Whether the remaining hosts could lose any one of them; null if that was not asked.",
+        "predicted_seconds": "Predicted duration in seconds, by source.",
+    },
+    "PlannedMove": {
+        "source": "Inventory name of the host that the domain leaves.",
+        "destination": "Inventory name of the host to which it moves.",
+        "priority": "Priority of the domain; higher ones are placed first.",
+    },
+    "PlannedShutdown": {"source": "Inventory name of the host of the domain."},
+    "UnplacedDomain": {"source": "Inventory name of the host of the domain."},
+    "SkippedDomain": {"source": "Inventory name of the host of the domain.", "state": "State of the domain."},
+    "NPlusOne": {
+        "holds": "Whether the loss of each of the remaining hosts would be absorbed.",
+        "host": "The host whose loss would be the worst; null if each would be absorbed.",
+        "missing_mib": "Memory in MiB that could not be placed then.",
+        "domains": "Names of the domains that could not be placed then.",
+    },
+    "PlanOptions": {
+        "parallel": "Number of moves at the same time.",
+        "n_plus_one": "Whether the plan must leave room for the loss of one more host.",
+        "moves": "Options of `live_migrate` for all moves.",
+    },
+    "DomainOutcome": {
+        "destination": "Inventory name of the host on which the domain is now; null or missing if it was not moved.",
+        "actual_seconds": "Duration of the move in seconds; null if it is not known.",
+        "downtime_ms": "Downtime of the guest in milliseconds; null if it is not known.",
+        "error": "Why the domain is not where the plan puts it; missing if it is.",
+    },
+    "HostDrain": {
+        "plan": "The part of the plan that is about this host.",
+        "moved": "Domains that were moved.",
+        "shut_down": "Domains that were shut down.",
+        "failed": "Domains that are not where the plan puts them.",
+        "safe_to_reboot": "Whether the host can be rebooted: no domain is active on it, none would start twice, and no record of it is open.",
+        "predicted_seconds": "Predicted duration in seconds.",
+        "actual_seconds": "Seconds from the beginning of the first move to the end of the last one.",
+    },
+    "EvacuationPlan": {
+        "source": "The dead host.",
+        "domains": "Domains that are to be started.",
+        "refused": "Domains that are not started, with the reason.",
+        "uncovered": "Domains that no survivor can start.",
+        "shares": "UUIDs of the domains that each survivor starts, by host.",
+        "evidence": "The evidence that the host is off; missing before it was taken.",
+        "missing_records": "Moves that hosts remember and the ledger does not have.",
+        "ages": "Age in seconds of what was saved of each domain, by its name.",
+    },
+    "UncoveredDomain": {
+        "reasons": "The reason of each survivor, by host.",
+        "reason": "All reasons, as one sentence.",
+        "record": "ID of the record of the refusal.",
+    },
+    "EvacuatedDomain": {
+        "host": "Inventory name of the host on which the domain is now.",
+        "state": "The state that it was given; null if it is not known.",
+        "record": "ID of the record of the evacuation.",
+    },
+    "FailedDomain": {"reasons": "The reason of each survivor, by host, if none can start it."},
+    "EvacuationResult": {"evacuated": "Domains that were started elsewhere, or defined.", "failed": "Domains that were not started."},
+    "HostRecovery": {
+        "cleaned": "Domains whose remains were removed from the host.",
+        "superseded": "Domains that are back on the host, so that nothing is removed.",
+        "deleted": "Domains of which files were deleted.",
+        "kept": "Domains of which files were kept.",
+        "refused": "Domains that were not cleaned up, with the reason.",
+        "released": "Whether the host starts its guests automatically again.",
+        "started": "Domains that were started.",
+        "enabled": "Whether the host accepts domains again.",
+        "brought_home": "Domains that were moved back to the host.",
+        "failed": "Domains for which something failed.",
+        "notes": "Notes for the operator, one sentence each.",
+    },
+    "ReportedDomain": {
+        SUMMARY: "A domain in a list of a result, with the further keys that the task `evacuation_cleanup` returns for it.",
+        "msg": "The message of the error.",
+        "source": "The host from which the domain was moved back.",
+    },
+    "DomainVerdict": {"paused": "Whether the domain was paused before the host went down."},
+    "HostLabel": {SUMMARY: "A host; the keys of the host in a record may follow."},
+    "Notice": {
+        "specversion": "Version of CloudEvents.",
+        "id": "ID of the event. A notice that is sent twice has the same one.",
+        "data": "What happened to the record.",
+    },
+    "NoticeData": {"generation": "Generation of the record.", "source": "The source of the record.", "destination": "The destination of the record."},
+}
