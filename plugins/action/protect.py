@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import missing_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import missing_text, remembered_by_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import ProtectOutcome, list_notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_steps import ProtectSteps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
@@ -64,11 +64,19 @@ class ActionModule(FleetAction):
         if task.clean_shutdown_token and not task.guard:
             raise InvalidArgument("clean_shutdown_token releases the boot guard, and guard is false.", "Set guard: true. Nothing was changed.")
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
-        ledger = open_if_any(*settings.ledger(target_host, task.ledger), create=not self._task.check_mode)
-        steps = ProtectSteps(
-            target_host, ledger, lambda phase, work: self._run_protect_phase(phase, work, task.uri, task_vars), describe_actor(task_vars), self._task.check_mode
-        )
+        location = settings.ledger(target_host, task.ledger)
+        ledger = open_if_any(*location, create=not self._task.check_mode)
         only = (task.work.step or None) if task.work else None
+        if ledger and only in (None, SAVE):
+            ledger = self.attach_notifier(ledger, settings, target_host, location)
+        steps = ProtectSteps(
+            target_host,
+            ledger,
+            lambda phase, work: self._run_protect_phase(phase, work, task.uri, task_vars),
+            describe_actor(task_vars),
+            self._task.check_mode,
+            tuple(remembered_by_fleet(settings, target_host, None)),
+        )
         results: list[JsonObject] = []
         notes: list[str] = []
         warnings: list[str] = []

@@ -7,15 +7,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import re
 import stat
 import typing as t
+import uuid
 
 from ._files import replace_volatile_file
-from ._model.codec import ABSENT, Json
+from ._model.codec import ABSENT, Absent, Json
 from ._model.errors import Conflict, Forbidden, Internal
 from ._model.references import parse_uuid
 from ._model.watched_moves import StateFile, Watcher, read_state
@@ -66,6 +68,29 @@ def seen_path(run_id: str, folder: str = RUN_FOLDER) -> str:
 def log_path(run_id: str, folder: str = RUN_FOLDER) -> str:
     """Return the path of the log of a run's watchers."""
     return os.path.join(folder, f"{parse_uuid(run_id)}.log")
+
+
+def act_path(domain_uuid: str, folder: str = RUN_FOLDER) -> str:
+    """Return the path of the file with the last start or stop of that domain by this collection."""
+    return os.path.join(folder, f"{parse_uuid(domain_uuid)}.act")
+
+
+def note_own_act(domain_uuid: str, folder: str = RUN_FOLDER) -> None:
+    """Note, before a domain is started or asked to stop, that this is done by the collection, so that it is not taken for an act of others.
+
+    Without space for the file, the domain is started or stopped all the same.
+    """
+    with contextlib.suppress(OSError):
+        write_json(act_path(domain_uuid, folder), {"id": str(uuid.uuid4())})
+
+
+def read_own_act(domain_uuid: str, folder: str = RUN_FOLDER) -> t.Union[str, Absent, None]:
+    """Return the ID of the last start or stop by this collection in this boot; null for none, C(ABSENT) if this user may not know."""
+    try:
+        noted = read_json(act_path(domain_uuid, folder))
+    except PermissionError:
+        return ABSENT
+    return str(noted.get("id")) if isinstance(noted, dict) else None
 
 
 def write_json(path: str, document: Json) -> None:

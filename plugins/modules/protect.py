@@ -136,6 +136,16 @@ unproved:
       target: vda
       path: /var/lib/libvirt/images/web1.qcow2
       reason: no other host has seen this host's token in /var/lib/libvirt/images
+foreign_acts:
+  description:
+    - What others have done to domains of the host since they were seen last. C(act) is C(moved) (the domain runs on this host, and the ledger had it on another
+      one), C(stopped) or C(started). Each is also in the document of its domain and in the audit of the ledger, and is sent as a notice.
+    - Acts of this collection, failures of guests or hosts, and automatic starts after a boot are none of these.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1, act: moved, msg: Domain web1 was moved from kvm2 to kvm1 without this collection.}
 missing_records:
   description:
     - Moves and evacuations that this host remembers, and the ledger does not.

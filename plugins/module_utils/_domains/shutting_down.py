@@ -19,7 +19,7 @@ from .._model.references import canonical_uuid
 from .._model.statuses import FINAL
 from .._model.watched_moves import read_watcher
 from .._module import Result, check_domain_name, require_local, require_root
-from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_alive, prepare_run_folder, read_json, state_path
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_alive, note_own_act, prepare_run_folder, read_json, state_path
 from .starting import NOTED_BY_DRAIN, NOTES_FOLDER, note_start
 
 POLL_SECONDS = 0.5
@@ -115,6 +115,7 @@ class DomainShutdown:
             self.host.listen_for_stop(self.info.uuid)
             if self.start_again and self.info.view.persistent:
                 note_start(self.info.uuid, self.info.name, [NOTED_BY_DRAIN], self.notes_folder)
+            note_own_act(self.info.uuid, self.folder)
             self._started = self._asked = self.clock()
             self.host.shut_down(self.info.uuid)
         except BaseException:

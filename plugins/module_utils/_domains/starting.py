@@ -28,7 +28,7 @@ from .._model.references import canonical_uuid, parse_uuid
 from .._model.statuses import FINAL
 from .._model.watched_moves import read_watcher
 from .._module import check_domain_name, require_local, require_root
-from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_alive, prepare_run_folder, read_json, state_path
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_alive, note_own_act, prepare_run_folder, read_json, state_path
 
 NOTES_FOLDER = "/var/lib/kvmfleet/start-again"
 NOTED_BY_DRAIN = "drain"
@@ -147,6 +147,7 @@ class DomainStart:
         forget_note(self.info.uuid, self.notes_folder)
 
     def _start_domain(self) -> domain_states.DomainView:
+        note_own_act(self.info.uuid, self.folder)
         try:
             self.host.start_domain(self.info.uuid, paused=self.paused)
         except KvmfleetError as error:

@@ -30,6 +30,7 @@ from .._model.errors import Conflict, KvmfleetError, NotFound
 from .._model.policy_documents import parse_policy
 from .._model.saved_domains import TPM, SavedDomain, SavedDomains, UnreadableDomain
 from .._module import Phase, Result, require_local, require_root
+from .._run_folder import read_own_act
 from .._time_limits import answer_within, limit_questions
 from . import images
 from .images import STORAGE_SECONDS, ImageLocator
@@ -73,8 +74,6 @@ class _InstallGuard(t.TypedDict):
     taken_back: t.Sequence[str]
 
 
-# Reasons of a pause that a person wanted; not of a short pause by the hypervisor, or after an error.
-_HELD_BY_A_PERSON = ("user", "from snapshot", "API error", "")
 _NO_ANSWER = f"its file system did not answer within {STORAGE_SECONDS:.0f} s"
 
 
@@ -271,7 +270,7 @@ class _DomainReader:
             active=info.view.active,
             persistent=info.view.persistent,
             autostart=info.autostart,
-            state=_state_to_restore(info.view, self._is_held),
+            state=info.view.state_to_restore(self._is_held),
             request=encode(dataclasses.replace(request, blockers=(), uuid=info.uuid, name=info.name)),
             policy=own.values,
             nvram=request.nvram or None,
@@ -280,13 +279,5 @@ class _DomainReader:
             files=tuple(self._images.locate_files(files)),
             reason=info.view.reason,
             boot_id=self._boot_id,
+            own_act=read_own_act(info.uuid),
         )
-
-
-def _state_to_restore(view: domain_states.DomainView, is_held: bool) -> t.Optional[str]:
-    """Return the state that a restart has to restore; null while a job uses the domain or the host is held, because the current state is then not intended."""
-    if not view.active:
-        return None if is_held else domain_states.SHUTOFF
-    if view.is_busy:
-        return None
-    return domain_states.PAUSED if view.state == domain_states.PAUSED and view.reason in _HELD_BY_A_PERSON else domain_states.RUNNING

@@ -26,7 +26,7 @@ from .._model import domain_states
 from .._model.codec import JsonObject
 from .._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, KvmfleetError, MigrationFailed, Unreachable, Unsafe
 from .._model.saved_domains import FAILED, OVERTAKEN, STARTED, UNKNOWN, RestartOrder, RestartResult, lockable_paths
-from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, note_own_act
 from . import qemu_locks
 from .start_checks import check_definition, find_unproved, read_lock_states
 
@@ -173,6 +173,8 @@ class Restart:
         order, wanted = self.order, self.order.wanted
         definition = order.definition or ""
         write_note(order.uuid, order.note, self.notes_folder)
+        if wanted != domain_states.SHUTOFF:
+            note_own_act(order.uuid, self.run_folder)
         if order.persistent:
             if not view.present:
                 self.host.define_domain(definition)

@@ -14,19 +14,21 @@ import dataclasses
 import os
 import typing as t
 
+from .._host_identity import read_host_id
+from .._libvirt.host import open_reader
 from .._libvirt.interface import Host
 from .._migration.monitor import measure_progress
 from .._model import domain_states
 from .._model import statuses as s
-from .._model.clock import utc_before
+from .._model.clock import boot_moment, utc_before
 from .._model.codec import Json, JsonObject, encode
-from .._model.errors import Internal, InvalidArgument
+from .._model.errors import Forbidden, Internal, InvalidArgument
 from .._model.facts import FROM_AFAR, NOT_READABLE
 from .._model.records import MoveRecord, new_record
 from .._model.references import DomainRef, HostRef, canonical_uuid
 from .._model.watched_moves import StateFile, read_state
-from .._module import is_root
-from .._run_folder import RUN_FOLDER, is_alive, is_locked, read_json
+from .._module import Phase, is_root, require_local
+from .._run_folder import RUN_FOLDER, is_alive, is_locked, read_json, read_own_act
 
 
 def read_state_files(folder: str) -> t.Optional[t.Dict[str, StateFile]]:
@@ -183,3 +185,43 @@ def _describe_foreign(host: Host, info: domain_states.DomainInfo, elapsed_ms: in
         detail="found in progress; libvirt does not report its destination",
     )
     return dataclasses.replace(record, id=None, created_at=utc_before(elapsed_ms))
+
+
+def report_seen_domains(uri: str, _work: JsonObject) -> t.Dict[str, Json]:
+    """Return C(domains) of this host as L(SeenDomain), its C(host_id) and C(host_uuid), and in C(remembered) the moves that it remembers.
+
+    Domains that are still moving to this host are left out. What this user may not read is null.
+    """
+    boot_id = boot_moment().boot_id
+    host = open_reader(require_local(uri))
+    try:
+        found = [definition.info for definition in host.list_definitions().definitions]
+        host_uuid = host.host_uuid()
+    finally:
+        host.close()
+    domains = [
+        domain_states.SeenDomain(
+            info.uuid,
+            info.name,
+            info.view.active,
+            info.view.state_to_restore(is_held=False),
+            info.view.reason,
+            info.autostart,
+            boot_id or None,
+            read_own_act(info.uuid),
+        )
+        for info in found
+        if info.view.job != domain_states.JOB_INCOMING
+    ]
+    return {"changed": False, "host_id": _find_host_id(), "host_uuid": host_uuid, "domains": encode(domains), "remembered": list_remembered()}
+
+
+def _find_host_id() -> t.Optional[str]:
+    """Return the host's own ID; null for none, and for one that this user may not read."""
+    try:
+        return read_host_id()
+    except Forbidden:
+        return None
+
+
+SEEN_PHASES: t.Dict[str, Phase] = {"look": report_seen_domains}

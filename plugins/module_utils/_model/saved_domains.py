@@ -12,7 +12,7 @@ import typing as t
 
 from .clock import BootMoment
 from .codec import ABSENT, Absent, JsonObject, Maybe
-from .domain_states import PAUSED, RUNNING
+from .domain_states import PAUSED, RUNNING, SeenDomain
 from .references import HostRef
 
 _NETWORK, _VOLUME = "network", "volume"
@@ -158,6 +158,7 @@ class SavedDomain:
     :arg request: what the domain needs of a host.
     :arg policy: its own policy.
     :arg reason: of the state that libvirt has now; C(boot_id), the boot of its host.
+    :arg own_act: as of L(SeenDomain).
     """
 
     uuid: str
@@ -175,7 +176,13 @@ class SavedDomain:
     files: t.Union[t.Tuple[SavedFile, ...], Absent, None] = ABSENT
     reason: t.Union[str, Absent, None] = ABSENT
     boot_id: t.Union[str, Absent, None] = ABSENT
+    own_act: t.Union[str, Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    @property
+    def seen(self) -> SeenDomain:
+        """The domain without its definition."""
+        return SeenDomain(self.uuid, self.name, self.active, self.state, self.reason or "", self.autostart, self.boot_id, self.own_act)
 
     @property
     def images(self) -> t.Tuple[t.Union[SavedDisk, SavedFile], ...]:
@@ -199,6 +206,7 @@ class DomainProtection:
     :arg host: on which the domain was saved, C(at) that time and C(by) whom.
     :arg state_at: since when the state was seen.
     :arg boot_id: the boot of the host in which the state was seen.
+    :arg own_act: the last start or stop by this collection that was seen, see L(SeenDomain).
     :arg ran_before: null if the domain has run in that boot, or was off before it.
     :arg origin: the name of the host that the domain was displaced from; null while it is at home.
     """
@@ -220,6 +228,7 @@ class DomainProtection:
     host: Maybe[HostRef] = ABSENT
     state_at: Maybe[str] = ABSENT
     boot_id: Maybe[str] = ABSENT
+    own_act: Maybe[str] = ABSENT
     ran_before: Maybe[EarlierState] = ABSENT
     origin: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)

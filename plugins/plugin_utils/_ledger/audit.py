@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The audit chain: a line for each transition, with the hash of the previous line, so that a changed or missing line is detected.
+"""The audit chain: a line for each transition and each foreign act, with the hash of the previous line, so that a changed or missing line is detected.
 
 When a ledger is copied, its chains end. They are kept line by line under a seal, and the new chains continue from that seal.
 """
@@ -15,11 +15,12 @@ import typing as t
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 
-from .documents import Unreadable, canonical_json, compute_digest, decode_document, encode_document
+from .documents import DomainEntry, Unreadable, canonical_json, compute_digest, decode_document, encode_document
 
 
 def genesis_hash(ledger_id: str, seal: t.Optional[str] = None) -> str:
@@ -30,9 +31,19 @@ def genesis_hash(ledger_id: str, seal: t.Optional[str] = None) -> str:
     return compute_digest(ledger_id) if seal is None else compute_digest(ledger_id, seal)
 
 
-def make_audit_line(record: MoveRecord, old_status: t.Optional[str], previous_hash: str) -> tuple[str, str]:
-    """Return the line, without its end, of the record's latest transition, and the line's hash."""
-    entry = {
+class AuditEntry(t.NamedTuple):
+    """What a line says of a domain.
+
+    :arg content: by key; C(domain) among them.
+    """
+
+    domain_uuid: str
+    content: JsonObject
+
+
+def audit_transition(record: MoveRecord, old_status: t.Optional[str]) -> AuditEntry:
+    """Return what the line of the record's latest transition says."""
+    content: JsonObject = {
         "at": record.updated_at,
         "id": record.id,
         "domain": encode(record.domain),
@@ -40,8 +51,30 @@ def make_audit_line(record: MoveRecord, old_status: t.Optional[str], previous_ha
         "from": old_status,
         "to": record.status,
         "by": record.last_writer,
-        "prev": previous_hash,
     }
+    return AuditEntry(record.domain.uuid, content)
+
+
+def audit_foreign_act(domain: DomainEntry, act: ForeignAct) -> AuditEntry:
+    """Return what the line of an act without a record says: C(from) and C(to) are the states of the domain."""
+    content: JsonObject = {
+        "at": act.at,
+        "id": None,
+        "domain": {"uuid": domain.uuid, "name": domain.name},
+        "generation": act.generation,
+        "act": act.act,
+        "source": encode(act.source),
+        "host": encode(act.host),
+        "from": act.before,
+        "to": act.state,
+        "by": act.by,
+    }
+    return AuditEntry(domain.uuid, content)
+
+
+def make_audit_line(said: AuditEntry, previous_hash: str) -> tuple[str, str]:
+    """Return the line, without its end, and its hash."""
+    entry: JsonObject = {**said.content, "prev": previous_hash}
     line_hash = compute_digest(canonical_json(entry))
     return canonical_json({**entry, "hash": line_hash}), line_hash
 

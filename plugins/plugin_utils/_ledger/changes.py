@@ -18,10 +18,12 @@ from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
+from .audit import AuditEntry, audit_foreign_act, audit_transition
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
 from .rules import (
     DOMAINS,
@@ -89,10 +91,9 @@ class Transaction(abc.ABC):
         self,
         writes: Sequence[DocumentWrite],
         removes: Sequence[DocumentPath] = (),
-        record: t.Optional[MoveRecord] = None,
-        old_status: t.Optional[str] = None,
+        audited: t.Optional[AuditEntry] = None,
     ) -> None:
-        """Write all changes or none; with a line of audit if a C(record) made a transition."""
+        """Write all changes or none, and a line of audit if there is something to say in it."""
 
 
 PossibleHosts = tuple[HostRef, ...]
@@ -161,7 +162,7 @@ def open_record(transaction: Transaction, record: MoveRecord) -> Stored:
     domain, version = _next_domain(transaction, record)
     opened = replace(kept, generation=domain.generation or 0)
     writes = [DocumentWrite(document_path(OPEN, record_id), 1, opened), DocumentWrite(document_path(DOMAINS, domain_uuid), version, domain)]
-    transaction.commit_unit(writes, record=opened)
+    transaction.commit_unit(writes, audited=audit_transition(opened, None))
     return Stored(opened, 1)
 
 
@@ -209,7 +210,7 @@ def update_record(transaction: Transaction, stored: Stored, record: MoveRecord) 
     if new.status in s.CLOSED:
         writes, removes = [DocumentWrite(closed_record_path(new), version, new)], [path]
     writes += _domain_change(transaction, new, old.status)
-    transaction.commit_unit(writes, removes, new, old.status)
+    transaction.commit_unit(writes, removes, audit_transition(new, old.status))
     return Stored(new, version)
 
 
@@ -262,6 +263,31 @@ def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[i
     else:
         transaction.write_document(DocumentWrite(document_path(HOSTS, key), document.version, new))
     return document
+
+
+# The foreign acts that the document of a domain keeps. The audit has all of them.
+MAX_FOREIGN_ACTS = 20
+
+
+def with_foreign_act(entry: DomainEntry, act: ForeignAct) -> DomainEntry:
+    """Return the entry with one more act."""
+    return replace(entry, foreign_acts=(*(entry.foreign_acts or ()), act)[-MAX_FOREIGN_ACTS:])
+
+
+def write_domain(transaction: Transaction, entry: DomainEntry, version: t.Optional[int], act: t.Optional[ForeignAct]) -> Document:
+    """Write the document, with a line of audit for an act. See L(Ledger.put_domain)."""
+    path = document_path(DOMAINS, entry.uuid)
+    present = transaction.read_document(path)
+    if (present.version if present else None) != version:
+        raise document_overtaken_error(f"the document of domain '{entry.name}' ({entry.uuid})", present.body if present else None)
+    generation = present.domain.generation if present else last_generation(transaction, entry.uuid)
+    kept = replace(entry, generation=generation)
+    written = DocumentWrite(path, (version or 0) + 1, with_foreign_act(kept, act) if act else kept)
+    if act:
+        transaction.commit_unit([written], audited=audit_foreign_act(kept, act))
+    else:
+        transaction.write_document(written)
+    return Document(encode(written.content), written.version)
 
 
 def write_settings(transaction: Transaction, settings: LedgerSettings, version: t.Optional[int]) -> Document:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import codec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord, read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -139,6 +140,7 @@ class DomainEntry:
     :arg generation: of its latest record. The ledger sets it, as C(schema).
     :arg last_record: the ID of the record that was closed last.
     :arg protected: what C(protect) has saved, as JSON: of a thousand domains few are read. See C(saved).
+    :arg foreign_acts: the last moves, stops and starts of the domain that were done without this collection, the oldest first.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -150,6 +152,7 @@ class DomainEntry:
     schema: t.Union[int, Absent] = ABSENT
     last_record: Maybe[str] = ABSENT
     protected: Maybe[JsonObject] = ABSENT
+    foreign_acts: Maybe[t.Tuple[ForeignAct, ...]] = ABSENT
     updated_at: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 

@@ -14,16 +14,17 @@ import typing as t
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 
 from . import changes
-from .changes import DocumentWrite, Transaction
+from .changes import Transaction
 from .contents import LedgerContents
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
 from .identity import LedgerIdentity
-from .rules import DOMAINS, HOSTS, SETTINGS, check_domain, check_uuid, document_overtaken_error, document_path
+from .rules import DOMAINS, HOSTS, SETTINGS, check_domain, check_uuid, document_path
 from .selection import Selection, make_selection
 
 
@@ -32,6 +33,10 @@ class Witness:
 
     def watch_change(self, before: t.Optional[MoveRecord], after: MoveRecord) -> contextlib.AbstractContextManager[None]:
         """Return a context for the write of a record over C(before); None if the record is new."""
+        return contextlib.nullcontext()
+
+    def watch_foreign_act(self, domain: DomainEntry, act: ForeignAct) -> contextlib.AbstractContextManager[None]:
+        """Return a context for the write of an act that was done without this collection."""
         return contextlib.nullcontext()
 
     def report_event(self, record: MoveRecord, event: str, by: str, detail: str = "") -> None:
@@ -169,13 +174,16 @@ class Ledger(abc.ABC):
         """Return the documents of all domains of that name."""
         return [document for document in self.list_domains() if document.domain.name == name]
 
-    def put_domain(self, entry: DomainEntry, version: t.Optional[int]) -> Document:
+    def put_domain(self, entry: DomainEntry, version: t.Optional[int], act: t.Optional[ForeignAct] = None) -> Document:
         """Write the document of a domain as successor of C(version) (None for a new document). Raises L(Conflict) if that is not the current version.
 
         Its C(generation) is the ledger's own: the value in the entry is replaced by the stored one.
+
+        :arg act: what was done without this collection and is found out now. It is added to the document and, in the same unit, to the audit.
         """
         new = check_domain(entry)
-        return self._run_change(lambda transaction: _put_domain(transaction, new, version))
+        with self.witness.watch_foreign_act(new, act) if act else contextlib.nullcontext():
+            return self._run_change(lambda transaction: changes.write_domain(transaction, new, version, act))
 
     def read_settings(self) -> t.Optional[Document]:
         """Return the settings of the ledger, or None."""
@@ -245,14 +253,3 @@ class Ledger(abc.ABC):
     def _by_name(self, folder: Sequence[str]) -> list[Document]:
         documents = self._run_reading(lambda transaction: list(transaction.read_all(folder)))
         return sorted(documents, key=lambda document: str(document.body.get("name")))
-
-
-def _put_domain(transaction: Transaction, new: DomainEntry, version: t.Optional[int]) -> Document:
-    path = document_path(DOMAINS, new.uuid)
-    present = transaction.read_document(path)
-    if (present.version if present else None) != version:
-        raise document_overtaken_error(f"the document of domain '{new.name}' ({new.uuid})", present.body if present else None)
-    generation = present.domain.generation if present else changes.last_generation(transaction, new.uuid)
-    written = DocumentWrite(path, (version or 0) + 1, replace(new, generation=generation))
-    transaction.write_document(written)
-    return Document(encode(written.content), written.version)

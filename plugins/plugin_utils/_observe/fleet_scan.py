@@ -3,19 +3,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Scans a fleet for states that must never occur: a domain that runs twice, an image that two domains write."""
+"""Scans a fleet for what the collection has not done.
+
+These are states that must never occur (a domain that runs twice, an image that two domains write), and acts of others: the difference between the document of a
+domain and what its host reports. No clocks are compared. The document must have the version that it had before the host was asked, or nothing is written.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, ShapeError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, ShapeError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import MOVED, SHUTOFF, STARTED, STOPPED, ForeignAct, SeenDomain
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import RAN, DomainProtection
+
+from .._ledger.documents import Document, DomainEntry
+from .._ledger.ledger import Ledger
 
 DOMAIN_TWICE = "domain_twice"
 IMAGE_TWICE = "image_twice"
@@ -148,3 +159,132 @@ def _image_finding(users: Sequence[RunningDomain]) -> FleetFinding:
 def _image_name(host: str, disk: DiskNeed) -> str:
     """Return the identity of the image in the fleet; an image on an unknown store is a different one on each host."""
     return disk.store or f"{host}: {disk.source}"
+
+
+def find_foreign_act(known: DomainEntry, seen: SeenDomain, host: HostRef, by: str) -> ForeignAct | None:
+    """Return what somebody has done to a domain without this collection since it was seen last; None if nothing is proved.
+
+    The caller excludes domains with an unsettled record, and those of a record that the ledger has lost.
+
+    :arg known: as the ledger had it before the host was asked.
+    :arg host: that reports the domain.
+    """
+    saved = known.saved or DomainProtection()
+    act = _name_act(known, saved, seen, host)
+    if act is None:
+        return None
+    only = known.possible_hosts[0] if len(known.possible_hosts) == 1 else None
+    source = None if only is None or only.is_same(host) else only
+    return ForeignAct(act, utc_now(), by, host, source, saved.state or None, seen.state, seen.reason, known.generation or 0)
+
+
+def _name_act(known: DomainEntry, saved: DomainProtection, seen: SeenDomain, host: HostRef) -> str | None:
+    # While a job uses the domain, or the host is held, its state proves nothing.
+    if not known.possible_hosts or seen.state is None or seen.reason == domain_states.MIGRATION:
+        return None
+    if not known.includes_host(host):
+        if not seen.active:
+            return None
+        if seen.reason == domain_states.MIGRATED or (saved.state != SHUTOFF and seen.reason != _BOOTED):
+            return None if _is_last_move(known, host) else MOVED
+        return STARTED if _is_of_others(saved, seen) else None
+    if not known.is_only_on(host) or not _is_of_others(saved, seen):
+        return None
+    is_same_boot = bool(seen.boot_id) and saved.boot_id == seen.boot_id
+    if not seen.active and saved.state in RAN:
+        return STOPPED if _was_stopped(seen.reason, is_same_boot) else None
+    if seen.active and saved.state == SHUTOFF:
+        # After a boot, libvirt has started what is marked for autostart.
+        return STARTED if is_same_boot or not seen.autostart else None
+    return None
+
+
+def _was_stopped(reason: str, is_same_boot: bool) -> bool:
+    """Whether somebody has stopped the domain, or its guest itself. libvirt forgets the reason when its daemon ends, and any reboot ends all domains."""
+    return reason not in _NOT_STOPPED and (is_same_boot or reason in domain_states.STOPPED_REASONS)
+
+
+_BOOTED = "booted"
+_NOT_STOPPED = (*domain_states.FAILED_REASONS, domain_states.MIGRATED)
+
+
+def _is_of_others(saved: DomainProtection, seen: SeenDomain) -> bool:
+    """Whether the last start or stop by this collection was seen already. Otherwise, or if it is not known, the state may be the collection's own work."""
+    return saved.own_act is not ABSENT and seen.own_act is not ABSENT and (seen.own_act is None or seen.own_act == saved.own_act)
+
+
+def _is_last_move(known: DomainEntry, host: HostRef) -> bool:
+    """Whether the last act was the same move, without a move of the collection since. Both ends of a job may report the domain for some time."""
+    last = known.foreign_acts[-1] if known.foreign_acts else None
+    return last is not None and last.act == MOVED and last.host.is_same(host) and last.generation == (known.generation or 0)
+
+
+@dataclass(frozen=True)
+class HostLook:
+    """What a host reports of its domains.
+
+    :arg remembered: the moves that it remembers; null if its user may not know them.
+    """
+
+    host_id: str | None
+    host_uuid: str | None
+    domains: tuple[SeenDomain, ...]
+    remembered: Maybe[tuple[JsonObject, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FoundAct:
+    """An act of others that was found; C(problem), why it could not be written."""
+
+    domain: DomainEntry
+    act: ForeignAct
+    problem: str = ""
+
+    @property
+    def text(self) -> str:
+        """The act in a sentence without its end."""
+        return f"{self.domain.name or self.domain.uuid} {self.act.description}"
+
+
+def record_foreign_acts(
+    ledger: Ledger, documents: Mapping[str, Document], excluded: frozenset[str], looks: Sequence[tuple[HostRef, HostLook]], by: str, write: bool
+) -> list[FoundAct]:
+    """Write the acts of others that hosts report, and return them. An act whose document has changed meanwhile is left to the next look.
+
+    :arg documents: of domains, as they were before the hosts were asked.
+    :arg excluded: UUIDs of domains about which reports prove nothing.
+    """
+    running = [seen.uuid for _host, look in looks for seen in look.domains if seen.active]
+    found = []
+    for host, look in looks:
+        for seen in look.domains:
+            document = documents.get(seen.uuid)
+            if document is None or seen.uuid in excluded or running.count(seen.uuid) > 1:
+                continue
+            act = find_foreign_act(document.domain, seen, host, by)
+            if act is not None:
+                one = _write_act(ledger, document, act, seen) if write else FoundAct(document.domain, act)
+                found += [one] if one else []
+    return found
+
+
+def _write_act(ledger: Ledger, document: Document, act: ForeignAct, seen: SeenDomain) -> FoundAct | None:
+    """Write the act, and what is seen of the domain; return None if another process has written the document."""
+    entry = with_seen_state(document.domain, act, seen)
+    try:
+        ledger.put_domain(entry, document.version, act)
+    except Conflict:
+        return None
+    except KvmfleetError as error:
+        return FoundAct(document.domain, act, str(error))
+    return FoundAct(entry, act)
+
+
+def with_seen_state(known: DomainEntry, act: ForeignAct, seen: SeenDomain) -> DomainEntry:
+    """Return the entry with the host and the state that were found, so that the next look finds nothing new. The saved definition stays as it is."""
+    hosts = (act.host,) if seen.active else known.possible_hosts
+    if not known.protected or act.act == MOVED:
+        return replace(known, possible_hosts=hosts, updated_at=act.at)
+    state = {"state": seen.state, "state_at": act.at, "boot_id": seen.boot_id or None, "own_act": seen.own_act or None, "ran_before": None}
+    return replace(known, possible_hosts=hosts, protected={**known.protected, **state}, updated_at=act.at)

@@ -22,11 +22,13 @@ from ansible.errors import AnsibleError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine, Result
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, is_aborting
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 
+from .._ledger.documents import DomainEntry
 from .._ledger.ledger import Ledger, Witness
 from .._ledger.locate import state_path
 from .._settings.variables import Settings
@@ -34,6 +36,7 @@ from .notice_delivery import Sender, Spool, SpooledNotice, count_spooled
 from .webhook import NOTICES_VARIABLE, Poster, WebhookConfig, parse_config
 
 EVENT_TYPE_PREFIX = "io.github.kvmfleet.migration"
+_DOMAIN_KIND = "domain"
 _IN_FLIGHT = (s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY)
 _MAX_DETAIL_CHARACTERS = 1000
 
@@ -142,6 +145,34 @@ def make_event(record: MoveRecord, kind: str, line: HistoryLine, ledger_id: str)
     return t.cast("JsonObject", encode(notice))
 
 
+def make_domain_event(domain: DomainEntry, act: ForeignAct, ledger_id: str) -> JsonObject:
+    """Return the event of an act without a record, e.g. C(domain.moved). Its keys are those of the other events."""
+    kind = f"{_DOMAIN_KIND}.{act.act}"
+    return {
+        "specversion": "1.0",
+        "id": str(uuid.uuid5(uuid.UUID(domain.uuid), f"{kind} {act.at}")),
+        "source": f"urn:uuid:{ledger_id}",
+        "type": f"{EVENT_TYPE_PREFIX}.{kind}",
+        "subject": domain.uuid,
+        "time": act.at,
+        "datacontenttype": "application/json",
+        "data": {
+            "record": None,
+            "record_type": None,
+            "generation": act.generation,
+            "status": act.state,
+            "reason": act.reason or None,
+            "forced": None,
+            "domain": {"uuid": domain.uuid, "name": domain.name},
+            "source": _end(act.source or act.host),
+            "destination": _end(act.host),
+            "by": act.by,
+            "detail": f"It {act.description}."[:_MAX_DETAIL_CHARACTERS],
+            "result": None,
+        },
+    }
+
+
 def has_happened(event: JsonObject, record: MoveRecord) -> bool:
     """Whether the record's history has the line that the event was made from."""
     return any((line.at, line.status) == (event["time"], _data_of(event)["status"]) for line in record.history)
@@ -200,7 +231,18 @@ class Notices(Witness):
     @contextlib.contextmanager
     def watch_change(self, before: MoveRecord | None, after: MoveRecord) -> Iterator[None]:
         """Keep the events of the change, and send them after it was made; those of a failed change are dropped."""
-        kept = [self._spool_event(event, sure=False) for event in events_of_change(before, after, self._ledger_id)]
+        with self._keep_events(events_of_change(before, after, self._ledger_id)):
+            yield
+
+    @contextlib.contextmanager
+    def watch_foreign_act(self, domain: DomainEntry, act: ForeignAct) -> Iterator[None]:
+        """Keep the event of the act, and send it after the act was written."""
+        with self._keep_events([make_domain_event(domain, act, self._ledger_id)]):
+            yield
+
+    @contextlib.contextmanager
+    def _keep_events(self, events: list[JsonObject]) -> Iterator[None]:
+        kept = [self._spool_event(event, sure=False) for event in events]
         try:
             yield
         except Conflict:
@@ -290,7 +332,12 @@ def _spool_folder(config: WebhookConfig, ledger_id: str) -> str:
 
 
 def _is_confirmed(kept: SpooledNotice, ledger: Ledger) -> bool:
+    record_id = _data_of(kept.event)["record"]
     try:
-        return has_happened(kept.event, ledger.read_record(str(_data_of(kept.event)["record"])).record)
+        if record_id is not None:
+            return has_happened(kept.event, ledger.read_record(str(record_id)).record)
+        document = ledger.read_domain(str(kept.event["subject"]))
     except NotFound:
         return False
+    acts = (document.domain.foreign_acts or ()) if document else ()
+    return any((act.at, f"{EVENT_TYPE_PREFIX}.{_DOMAIN_KIND}.{act.act}") == (kept.event["time"], kept.event["type"]) for act in acts)

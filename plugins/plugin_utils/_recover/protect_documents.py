@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import describe_file
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk, SavedDomain, SavedFile
@@ -25,16 +26,21 @@ from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.rules import describe_record, holds_domain
+from .._observe.fleet_scan import find_foreign_act
 
 
 @dataclass(frozen=True)
 class ProtectInputs:
-    """C(documents), C(unsettled) records and the newest C(tombstones) (evacuations that are C(done)), each by the domain's UUID; C(hosts), the entries."""
+    """C(documents), C(unsettled) records and the newest C(tombstones) (evacuations that are C(done)), each by the domain's UUID; C(hosts), the entries.
+
+    :arg lost: UUIDs of domains of moves that hosts remember and the ledger does not.
+    """
 
     documents: t.Mapping[str, Document] = field(default_factory=dict)
     unsettled: t.Mapping[str, MoveRecord] = field(default_factory=dict)
     tombstones: t.Mapping[str, MoveRecord] = field(default_factory=dict)
     hosts: t.Sequence[HostEntry] = ()
+    lost: t.Collection[str] = ()
 
 
 def read_inputs(ledger: t.Optional[Ledger]) -> ProtectInputs:
@@ -60,18 +66,22 @@ CONFLICT = "conflict"
 SKIPPED = "skipped"
 
 # What is kept of a domain; a change of one of them is written.
-KEPT_KEYS = ("definition", "persistent", "autostart", "state", "request", "policy", "nvram", "tpm", "disks", "files", "boot_id", "ran_before")
+KEPT_KEYS = ("definition", "persistent", "autostart", "state", "request", "policy", "nvram", "tpm", "disks", "files", "boot_id", "ran_before", "own_act")
 _STOP_ONE_COPY = "Find out where the guest runs, shut down the copy that is not wanted, and settle the record with kvmfleet.migration.host."
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The decision about a domain: C(kind); C(why), a sentence, if it is not saved; otherwise C(entry), its document, and C(changed), the differences."""
+    """The decision about a domain: C(kind); C(why), a sentence, if it is not saved; otherwise C(entry), its document, and C(changed), the differences.
+
+    :arg act: what was done to the domain without this collection since it was seen last.
+    """
 
     kind: str
     why: str = ""
     entry: t.Optional[DomainEntry] = None
     changed: tuple[str, ...] = ()
+    act: t.Optional[ForeignAct] = None
 
 
 def judge_domain(reported: SavedDomain, inputs: ProtectInputs, protected_host: HostRef, by: str) -> Judgement:
@@ -87,7 +97,10 @@ def judge_domain(reported: SavedDomain, inputs: ProtectInputs, protected_host: H
     hosts = _find_possible_hosts(reported, inputs, protected_host, before)
     if hosts is None:
         return Judgement(SKIPPED, _elsewhere_text(reported, inputs, protected_host, before))
-    return _build_document(reported, protected_host, by, before, hosts, inputs.tombstones.get(reported.uuid))
+    judgement = _build_document(reported, protected_host, by, before, hosts, inputs.tombstones.get(reported.uuid))
+    if before is None or reported.uuid in inputs.unsettled or reported.uuid in inputs.lost:
+        return judgement
+    return dataclasses.replace(judgement, act=find_foreign_act(before, reported.seen, protected_host, by))
 
 
 def find_missing(inputs: ProtectInputs, protected_host: HostRef, present: t.Collection[str]) -> list[DomainEntry]:
@@ -155,6 +168,7 @@ def _build_document(
     now = utc_now()
     values = {
         "files": [],
+        "own_act": None,
         **encode(reported),
         "request": _with_proof(encode(reported.request), reported.disks),
         "state": reported.state or old.get("state") or ("running" if reported.active else "shut off"),

@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 from .._evacuate.source import age_seconds
 from .._ledger.documents import DomainEntry
 from .._ledger.ledger import Ledger
-from .._ledger.remembered import RememberedMove, missing_text
+from .._ledger.remembered import RememberedMove, find_missing_records, missing_text
 from . import protect_documents
 from .protect_documents import (
     CONFLICT,
@@ -81,6 +81,16 @@ class SkippedDomain:
 
 
 @dataclass(frozen=True)
+class ListedAct:
+    """What was done to a domain without this collection: C(moved), C(stopped) or C(started)."""
+
+    uuid: str
+    name: str
+    act: str
+    msg: str
+
+
+@dataclass(frozen=True)
 class SaveAnswer:
     """What a host reports about its domains, and the moves that it remembers.
 
@@ -111,6 +121,7 @@ class ProtectOutcome:
     unproved: list[UnprovedImage] = field(default_factory=list)
     # By store, the domains whose locks outlive this host.
     kept_locks: dict[str, list[str]] = field(default_factory=dict)
+    foreign_acts: list[ListedAct] = field(default_factory=list)
     missing_records: list[RememberedMove] = field(default_factory=list)
     before: dict[str, JsonObject] = field(default_factory=dict)
     after: dict[str, JsonObject] = field(default_factory=dict)
@@ -126,7 +137,7 @@ class ProtectOutcome:
     def as_result(self) -> JsonObject:
         """Return the lists, each by name."""
         documents = {key: sorted(getattr(self, key), key=lambda one: (str(one.name), one.uuid)) for key in ("saved", "unchanged", "missing")}
-        others = {key: sorted(getattr(self, key), key=lambda one: (one.name, one.uuid)) for key in ("conflicts", "skipped")}
+        others = {key: sorted(getattr(self, key), key=lambda one: (one.name, one.uuid)) for key in ("conflicts", "skipped", "foreign_acts")}
         unproved = sorted(self.unproved, key=lambda one: (one.name, one.uuid, str(one.target)))
         return t.cast("JsonObject", encode({**documents, **others, "unproved": unproved, "missing_records": self.missing_records}))
 
@@ -154,6 +165,7 @@ def list_notes(outcome: ProtectOutcome, guard_note: str, unwritable: Mapping[str
     sentences = [
         *(conflict.msg for conflict in outcome.conflicts),
         *map(missing_text, outcome.missing_records),
+        *(one.msg for one in outcome.foreign_acts),
         *(f"Domain {one.name} is not saved now: {one.reason}." for one in outcome.skipped),
         *(f"Domain {one.name} is no longer on this host, and the ledger does not know where it is; {_last_saved_text(one)}." for one in outcome.missing),
         *(f"{_disk_text(one)} could not be started elsewhere: {one.reason}." for one in outcome.unproved),
@@ -194,6 +206,7 @@ class DomainSaver:
 
     :arg ask: asks the host for the domains of these UUIDs, or for all.
     :arg write: false in check mode.
+    :arg remembered: the moves that other hosts of the fleet remember, as far as known.
     """
 
     ledger: t.Optional[Ledger]
@@ -201,6 +214,7 @@ class DomainSaver:
     ask: QueryHost
     by: str
     write: bool
+    remembered: t.Sequence[tuple[str, t.Optional[t.Sequence[JsonObject]]]] = ()
 
     def save_domains(self) -> ProtectOutcome:
         """Return the result of every domain. C(changed) of an error states whether some documents were written before."""
@@ -217,6 +231,7 @@ class DomainSaver:
         for dummy in range(SAVE_TRIES):
             known = protect_documents.read_inputs(self.ledger)
             answer = self.ask(pending)
+            known = replace(known, lost=self._find_lost(answer))
             if pending is None:
                 outcome.missing = [describe_entry(entry) for entry in find_missing(known, self.protected_host, answer.present_uuids)]
                 outcome.skipped += [SkippedDomain(uuid, _domain_name(known, uuid), "it is still moving to this host") for uuid in answer.arriving]
@@ -227,13 +242,17 @@ class DomainSaver:
                 return
         outcome.skipped += [SkippedDomain(domain.uuid, domain.name, "its document is being changed by others; the next run saves it") for domain in late]
 
+    def _find_lost(self, answer: SaveAnswer) -> frozenset[str]:
+        reports = [*self.remembered, (str(self.protected_host.host), answer.remembered or None)]
+        return frozenset(move.domain.uuid.lower() for move in find_missing_records(self.ledger, reports))
+
     def _save_domain(self, reported: SavedDomain, known: ProtectInputs, outcome: ProtectOutcome) -> bool:
         """Judge one domain and write it; return false if another process wrote its document since it was read."""
         host_id = self.protected_host.host_id
         domain = replace(reported, disks=prove_images(reported.disks, host_id, known.hosts), files=prove_images(reported.files or (), host_id, known.hosts))
         judgement = judge_domain(domain, known, self.protected_host, self.by)
         entry = judgement.entry
-        if judgement.kind == SAVED and entry and self.write and self.ledger and not self._write_document(self.ledger, known, entry):
+        if judgement.kind == SAVED and entry and self.write and self.ledger and not self._write_document(self.ledger, known, judgement):
             return False
         self._add_to_outcome(domain, known, judgement, outcome)
         if entry:
@@ -244,10 +263,11 @@ class DomainSaver:
             outcome.unproved += list_unproved(domain, host_id, own)
         return True
 
-    def _write_document(self, ledger: Ledger, known: ProtectInputs, entry: DomainEntry) -> bool:
+    def _write_document(self, ledger: Ledger, known: ProtectInputs, judgement: Judgement) -> bool:
+        entry = t.cast("DomainEntry", judgement.entry)
         document = known.documents.get(entry.uuid)
         try:
-            ledger.put_domain(entry, document.version if document else None)
+            ledger.put_domain(entry, document.version if document else None, judgement.act)
         except Conflict:
             return False
         return True
@@ -261,6 +281,7 @@ class DomainSaver:
         elif entry and judgement.kind == SAVED:
             outcome.saved.append(replace(describe_entry(entry), changes=judgement.changed))
             before = known.documents[uuid].domain if uuid in known.documents else None
+            outcome.foreign_acts += [ListedAct(uuid, name, judgement.act.act, f"Domain {name} {judgement.act.description}.")] if judgement.act else []
             outcome.before[name] = shown_changes(before, judgement)
             outcome.after[name] = shown_changes(entry, judgement)
         elif entry:

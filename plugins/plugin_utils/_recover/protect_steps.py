@@ -127,6 +127,7 @@ class ProtectSteps:
 
     :arg phase: runs a phase on the host.
     :arg check: to change nothing.
+    :arg remembered: the moves that other hosts remember, as far as known.
     """
 
     name: str
@@ -134,6 +135,7 @@ class ProtectSteps:
     phase: RunPhase
     by: str
     check: bool
+    remembered: t.Sequence[tuple[str, t.Optional[t.Sequence[JsonObject]]]] = ()
 
     def leave_tokens(self, addresses: JsonObject) -> LeaveResult:
         """Give the host its identity, entry and tokens. Raises L(Conflict), L(Unreachable)."""
@@ -174,7 +176,9 @@ class ProtectSteps:
             remembered.append(answer.remembered or None)
             return answer
 
-        outcome = DomainSaver(self.ledger, protected_host, ask, self.by, write=not self.check and self.ledger is not None).save_domains()
+        outcome = DomainSaver(
+            self.ledger, protected_host, ask, self.by, write=not self.check and self.ledger is not None, remembered=self.remembered
+        ).save_domains()
         outcome.missing_records = find_missing_records(self.ledger, [(self.name, moves) for moves in remembered])
         return outcome
 

@@ -212,7 +212,7 @@ def check_encoding(data: bytes) -> None:
 def _chain() -> bytes:
     previous, lines = audit.genesis_hash("ledger"), []
     for number in range(3):
-        line, previous = audit.make_audit_line(_record(WEB, f"web{number}"), None, previous)
+        line, previous = audit.make_audit_line(audit.audit_transition(_record(WEB, f"web{number}"), None), previous)
         lines.append(line)
     return "\n".join(lines).encode()
 
@@ -220,7 +220,7 @@ def _chain() -> bytes:
 _UNIT = {
     "writes": [{"place": ["migrations", "open", f"{WEB}.json"], "version": 9, "text": sealed(encode(_record(WEB, "web")), 9).decode()}],
     "removes": [["hosts", f"{WEB}.json"]],
-    "line": audit.make_audit_line(_record(WEB, "web"), None, audit.genesis_hash("x"))[0],
+    "line": audit.make_audit_line(audit.audit_transition(_record(WEB, "web"), None), audit.genesis_hash("x"))[0],
 }
 
 

@@ -16,9 +16,9 @@ import typing as t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA
 
-from ..audit import ArchivedChain, is_archived, lost_end_problems, make_audit_line, read_link, verify_lines
+from ..audit import ArchivedChain, AuditEntry, is_archived, lost_end_problems, make_audit_line, read_link, verify_lines
 from ..audit import archived_name as name_in_archive
 from ..documents import Damaged, Document, Newer, Unreadable, compute_digest, decode_document, decode_envelope, encode_document, open_envelope
 from ..rules import SET_ASIDE, DocumentPath, aside_name, check_document, may_be_selected
@@ -213,11 +213,11 @@ def new_heads(genesis: str) -> dict[str, bytes]:
     return {head_key(chain): ChainHead(0, _first_hash(genesis, chain)).encode_head() for chain in _chain_names()}
 
 
-def make_line_writes(snapshot: Snapshot, record: MoveRecord, old_status: t.Optional[str], genesis: str) -> dict[str, bytes]:
-    """Return the keys to write for the record's latest transition, with their values."""
-    chain = chain_of_domain(record.domain.uuid)
+def make_line_writes(snapshot: Snapshot, audited: AuditEntry, genesis: str) -> dict[str, bytes]:
+    """Return the keys to write for a line of audit, with their values."""
+    chain = chain_of_domain(audited.domain_uuid)
     before = _decode_head(snapshot.get_key(head_key(chain))) or _guess_head(snapshot, chain, genesis)
-    line, own = make_audit_line(record, old_status, before.last)
+    line, own = make_audit_line(audited, before.last)
     number = before.lines + 1
     return {f"{LINES}/{chain}/{number:012d}": line.encode("utf-8"), head_key(chain): before._replace(lines=number, last=own).encode_head()}
 

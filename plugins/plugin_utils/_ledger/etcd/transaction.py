@@ -28,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .. import identity as common
+from ..audit import AuditEntry
 from ..changes import DocumentWrite, Transaction
 from ..documents import Document, Stored, encode_document
 from ..identity import COPYING_NAME, IDENTITY_NAME, IdentitySource, decode_identity, new_identity, refuse_moved, replaced_error, unfinished_copy_error
@@ -294,8 +295,7 @@ class EtcdTransaction(Transaction):
         self,
         writes: Sequence[DocumentWrite],
         removes: Sequence[DocumentPath] = (),
-        record: t.Optional[MoveRecord] = None,
-        old_status: t.Optional[str] = None,
+        audited: t.Optional[AuditEntry] = None,
     ) -> None:
         refuse_moved(self._identity.known, self._address)
         acts = [self._put_message(join_path(write.path), encode_document(write.content, write.version)) for write in writes]
@@ -303,8 +303,8 @@ class EtcdTransaction(Transaction):
         for write in writes:
             if isinstance(write.content, MoveRecord):
                 acts += self._index_messages(write.path, write.version, write.content)
-        if record is not None:
-            acts += [self._put_message(key, value) for key, value in make_line_writes(self.snapshot, record, old_status, self._identity.genesis_hash).items()]
+        if audited is not None:
+            acts += [self._put_message(key, value) for key, value in make_line_writes(self.snapshot, audited, self._identity.genesis_hash).items()]
         self._writer.write_unit(self.snapshot.unchanged_comparisons(), acts, self._fences)
 
     def _index_messages(self, path: DocumentPath, version: int, record: MoveRecord) -> list[Message]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
-from ..audit import make_audit_line, read_link
+from ..audit import AuditEntry, make_audit_line, read_link
 from ..changes import DocumentWrite, Transaction
 from ..contents import LedgerContents
 from ..documents import Document, Stored, encode_document
@@ -72,12 +72,11 @@ class FileTransaction(Transaction):
         self,
         writes: Sequence[DocumentWrite],
         removes: Sequence[DocumentPath] = (),
-        record: t.Optional[MoveRecord] = None,
-        old_status: t.Optional[str] = None,
+        audited: t.Optional[AuditEntry] = None,
     ) -> None:
         line = self._previous_line()
-        if record is not None:
-            line = make_audit_line(record, old_status, self._last_hash(line))[0]
+        if audited is not None:
+            line = make_audit_line(audited, self._last_hash(line))[0]
         texts = tuple(JournalWrite(tuple(write.path), write.version, encode_document(write.content, write.version).decode("ascii")) for write in writes)
         unit = JournalUnit(texts, tuple(tuple(path) for path in removes), line)
         self._step("begin")

@@ -12,12 +12,13 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _run_folder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument
 
 UUID = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c01"
 
 
-@pytest.mark.parametrize("path", [_run_folder.state_path, _run_folder.lock_path, _run_folder.heartbeat_path, _run_folder.log_path])
+@pytest.mark.parametrize("path", [_run_folder.state_path, _run_folder.lock_path, _run_folder.heartbeat_path, _run_folder.log_path, _run_folder.act_path])
 def test_paths_are_built_only_from_uuids(path: t.Callable[[str, str], str]) -> None:
     assert path(UUID.upper(), "/run/x").startswith(f"/run/x/{UUID}.")
     for wrong in ("../../etc/passwd", "", "web1", f"{UUID}/..", f"{UUID}\n/x"):
@@ -81,3 +82,28 @@ def test_a_link_or_a_file_in_place_of_the_run_folder_is_refused(tmp_path: pathli
     for name in ("link", "file"):
         with pytest.raises(Forbidden, match=name):
             _run_folder.prepare_run_folder(str(tmp_path / name))
+
+
+def test_each_start_or_stop_by_the_collection_has_an_id_of_its_own(tmp_path: pathlib.Path) -> None:
+    assert _run_folder.read_own_act(UUID, str(tmp_path)) is None
+    ids = set()
+    for _count in range(2):
+        _run_folder.note_own_act(UUID, str(tmp_path))
+        ids.add(_run_folder.read_own_act(UUID, str(tmp_path)))
+    assert len(ids) == 2
+    assert None not in ids
+
+
+def test_a_note_that_is_torn_or_cannot_be_written_stops_nothing(tmp_path: pathlib.Path) -> None:
+    _run_folder.note_own_act(UUID, str(tmp_path / "missing"))
+    for content in ("{", "[]", "7"):
+        (tmp_path / f"{UUID}.act").write_text(content, encoding="utf-8")
+        assert _run_folder.read_own_act(UUID, str(tmp_path)) is None
+
+
+def test_a_user_who_may_not_read_the_folder_knows_nothing_of_starts(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> t.NoReturn:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(_run_folder, "read_json", refuse)
+    assert _run_folder.read_own_act(UUID, str(tmp_path)) is ABSENT

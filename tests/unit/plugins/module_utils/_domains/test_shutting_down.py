@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     TimedOut,
     Unreachable,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, identify_watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, identify_watcher, read_own_act
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import FakeDomain
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
@@ -218,3 +218,15 @@ def test_a_shutdown_without_root_is_forbidden(fleet: FakeFleet, monkeypatch: pyt
     monkeypatch.setattr(_module.os, "geteuid", lambda: 1000)
     with pytest.raises(Forbidden, match="become"):
         shutdown_of({"uri": LOCAL_URI, "name": "web1", "uuid": None, "wait_seconds": 180})
+
+
+def test_a_shutdown_is_noted_before_the_guest_is_asked(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    domain, noted = fleet.guest(), []
+
+    def press() -> None:
+        noted.append(read_own_act(UUID, str(tmp_path)))
+        domain.enter(domain_states.SHUTOFF, "shutdown")
+
+    shutdown(fleet, PoliteHost(fleet, press), tmp_path).carry_out()
+    assert noted[0]
+    assert read_own_act(UUID, str(tmp_path)) == noted[0]

@@ -25,7 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     KvmfleetError,
     NotSupported,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, identify_watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, identify_watcher, read_own_act
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 
@@ -125,3 +125,15 @@ def test_a_start_without_root_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(_module.os, "geteuid", lambda: 1000)
     with pytest.raises(Forbidden):
         start_of({"uri": LOCAL_URI, "name": "web1", "uuid": None, "paused": False})
+
+
+def test_a_start_is_noted_before_it_begins_so_that_it_is_not_taken_for_an_act_of_others(world: World) -> None:
+    noted = []
+
+    def begin() -> None:
+        noted.append(read_own_act(UUID, str(world.folder)))
+        world.domain.enter(domain_states.RUNNING, "booted")
+
+    world.start(begin).carry_out()
+    assert noted[0]
+    assert read_own_act(UUID, str(world.folder)) == noted[0]

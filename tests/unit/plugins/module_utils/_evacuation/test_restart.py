@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation imp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.restart import Restart
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import saved_domains as r
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import HostTokens, SavedDisk
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_own_act
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.orders import restart_order
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.starting import UUID, FakeStartingHost, definition
@@ -215,3 +215,9 @@ def test_a_host_lost_during_the_start_has_an_unknown_outcome(bench: Bench, dies:
     assert bench.note() == RECORD
     bench.host.dies = None
     assert bench.restart(rejoin=True).outcome == r.STARTED
+
+
+@pytest.mark.parametrize(("wanted", "is_noted"), [("running", True), ("paused", True), ("shut off", False)])
+def test_a_start_is_noted_as_one_of_the_collection(bench: Bench, wanted: str, is_noted: bool) -> None:
+    bench.restart(wanted=wanted)
+    assert bool(read_own_act(UUID, str(bench.run))) is is_noted

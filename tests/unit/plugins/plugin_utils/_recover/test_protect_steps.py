@@ -202,7 +202,7 @@ def test_a_ledger_that_fails_halfway_reports_a_change(ledger: FileLedger, host: 
     host.domains = [reported_domain(), reported_domain(OTHER, "db1")]
     put = ledger.put_domain
 
-    def full(entry: DomainEntry, version: int | None) -> t.Any:
+    def full(entry: DomainEntry, version: int | None, *_act: object) -> t.Any:
         if entry.name == "db1":
             raise Internal("No space left on device.")
         return put(entry, version)
