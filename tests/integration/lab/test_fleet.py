@@ -43,6 +43,16 @@ def test_the_unprivileged_user_becomes_root_by_sudo(lab: Command) -> None:
     assert lab("ssh", "--user", "operator", lab.host(1), "sudo", "-n", "id", "-un").strip() == "root"
 
 
+def test_the_unprivileged_user_may_read_from_libvirt_and_not_act(lab: Command) -> None:
+    sockets = lab("exec", lab.host(1), "--", "stat", "-c", "%a %U:%G", "/run/libvirt/libvirt-sock", "/run/libvirt/libvirt-sock-ro")
+    assert [line.split()[0] for line in sockets.splitlines()] == ["770", "777"]
+    assert sockets.splitlines()[0].endswith(" root:libvirt")
+    virsh = ("ssh", "--user", "operator", lab.host(1), "virsh", "-c", "qemu:///system")
+    assert lab(*virsh, "-r", "hostname").strip() == lab.host(1)
+    refused = lab.run(*virsh, "hostname")
+    assert (refused.returncode != 0, "Permission denied" in refused.stderr) == (True, True), refused.stderr
+
+
 def test_homes_and_state_folders_are_not_shared(lab: Command) -> None:
     lab("ssh", lab.host(1), "touch ~/mark /run/kvmfleet/mark /var/lib/kvmfleet/mark /etc/libvirt/mark /etc/systemd/system/mark")
     paths = "~/mark /run/kvmfleet/mark /var/lib/kvmfleet/mark /etc/libvirt/mark /etc/systemd/system/mark"

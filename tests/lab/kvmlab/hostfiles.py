@@ -50,11 +50,17 @@ Subsystem sftp internal-sftp
 
 
 def libvirtd_conf(host_uuid: uuid.UUID) -> str:
-    """Return the configuration of a daemon that listens for the other hosts' daemons, with an identity of its own."""
+    """Return the configuration of a daemon that listens for the other hosts' daemons, with an identity of its own.
+
+    Its sockets are those of Debian, but without polkit, which no host runs: everybody may read, and root and the group C(libvirt) may act.
+    """
     return f"""\
 listen_tls = 0
 listen_tcp = 1
 auth_tcp = "none"
+unix_sock_group = "libvirt"
+unix_sock_ro_perms = "0777"
+unix_sock_rw_perms = "0770"
 auth_unix_ro = "none"
 auth_unix_rw = "none"
 host_uuid = "{host_uuid}"
