@@ -36,6 +36,15 @@ def evacuate(**answers: t.Any) -> str:
         ({"evacuate_host_destination": "kvm9"}, ELSEWHERE),
         ({"evacuate_domains": " web1, db1 ", "evacuate_host_destination": "kvm9"}, ELSEWHERE),
         ({"evacuate_domains": ["web1", "db1"], "evacuate_host_destination": "kvm9"}, ELSEWHERE),
+        # Texts of a job that are empty arrive as null.
+        ({"evacuate_domains": None, "evacuate_host_destination": "kvm9"}, ELSEWHERE),
+        (
+            {"evacuate_domains": None, "evacuate_host_destination": None, "evacuate_host_force": "true"},
+            "evacuate_host_force is true, but evacuate_host_destination is empty",
+        ),
+        ({"evacuate_domains": []}, "evacuate_host_domains has no name, or an empty one."),
+        ({"evacuate_domains": False, "evacuate_host_domains": ["db1"]}, "evacuate_domains and evacuate_host_domains"),
+        ({"evacuate_domains": None, "evacuate_host_domains": ["db1"], "evacuate_host_destination": "kvm9"}, ELSEWHERE),
         ({"evacuate_domains": "web1,,db1"}, "evacuate_host_domains has no name, or an empty one."),
         ({"evacuate_domains": ","}, "evacuate_host_domains has no name, or an empty one."),
         ({"evacuate_host_domains": ""}, "evacuate_host_domains has no name, or an empty one."),
