@@ -51,7 +51,7 @@ DOCUMENTS: dict[str, tuple[type, bool, str]] = {
     "evacuation-plan.json": (EvacuationPlan, False, "The plan of an evacuation"),
     "evacuation-result.json": (EvacuationResult, True, "The result of an evacuation, by host"),
     "recovery-result.json": (HostRecovery, True, "The result of a recovery, by host"),
-    "notice.json": (Notice, False, "A notice: a CloudEvents event of a change of a record"),
+    "notice.json": (Notice, False, "A notice: a CloudEvents event of a change of a record, or of an act of others"),
 }
 
 FORCED = ["FORCED_MIGRATE", "FORCED_REBUILD", None]
@@ -79,7 +79,7 @@ VALUES: dict[tuple[type, str], Schema] = {
     (Notice, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
     (Notice, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.[a-z_.]+$"},
     (Notice, "datacontenttype"): {"const": "application/json"},
-    (NoticeData, "record_type"): {"enum": _TYPES},
+    (NoticeData, "record_type"): {"enum": [*_TYPES, None]},
     (NoticeData, "forced"): {"enum": FORCED},
 }
 # What holds between the fields of an object.

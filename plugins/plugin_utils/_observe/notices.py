@@ -55,12 +55,12 @@ class NoticeHost:
 
 @dataclass(frozen=True)
 class NoticeData:
-    """What happened to a record.
+    """What happened to a record, or to a domain by an act of others, which has no record.
 
-    :arg record: its ID in the ledger.
-    :arg record_type: C(live-migration) or C(evacuation).
+    :arg record: its ID in the ledger; null for an act of others.
+    :arg record_type: C(live-migration) or C(evacuation); null for an act of others.
     :arg generation: of the record.
-    :arg status: of the record with this event, or the word of its line of history.
+    :arg status: of the record with this event, or the word of its line of history; for an act of others, the state of the domain that was found.
     :arg reason: of the status; null while the record is not closed.
     :arg forced: C(FORCED_MIGRATE) or C(FORCED_REBUILD); null if nothing was forced.
     :arg by: who wrote the line of history: user, control node and process.
@@ -69,7 +69,7 @@ class NoticeData:
     """
 
     record: t.Optional[str]
-    record_type: str
+    record_type: t.Optional[str]
     generation: int
     status: str
     reason: t.Optional[str]
@@ -132,45 +132,45 @@ def make_event(record: MoveRecord, kind: str, line: HistoryLine, ledger_id: str)
         detail=(line.detail or "")[:_MAX_DETAIL_CHARACTERS],
         result=record.result if is_last_word and record.type == s.LIVE_MIGRATION else None,
     )
-    notice = Notice(
-        specversion="1.0",
-        id=str(uuid.uuid5(uuid.UUID(record.record_id), f"{kind} {line.at}")),
-        source=f"urn:uuid:{ledger_id}",
-        type=f"{EVENT_TYPE_PREFIX}.{kind}",
-        subject=record.domain.uuid,
-        time=line.at,
-        datacontenttype="application/json",
-        data=data,
-    )
-    return t.cast("JsonObject", encode(notice))
+    return _encode_notice(record.record_id, record.domain.uuid, kind, line.at, data, ledger_id)
 
 
 def make_domain_event(domain: DomainEntry, act: ForeignAct, ledger_id: str) -> JsonObject:
     """Return the event of an act without a record, e.g. C(domain.moved). Its keys are those of the other events."""
-    kind = f"{_DOMAIN_KIND}.{act.act}"
-    return {
-        "specversion": "1.0",
-        "id": str(uuid.uuid5(uuid.UUID(domain.uuid), f"{kind} {act.at}")),
-        "source": f"urn:uuid:{ledger_id}",
-        "type": f"{EVENT_TYPE_PREFIX}.{kind}",
-        "subject": domain.uuid,
-        "time": act.at,
-        "datacontenttype": "application/json",
-        "data": {
-            "record": None,
-            "record_type": None,
-            "generation": act.generation,
-            "status": act.state,
-            "reason": act.reason or None,
-            "forced": None,
-            "domain": {"uuid": domain.uuid, "name": domain.name},
-            "source": _end(act.source or act.host),
-            "destination": _end(act.host),
-            "by": act.by,
-            "detail": f"It {act.description}."[:_MAX_DETAIL_CHARACTERS],
-            "result": None,
-        },
-    }
+    kind, before = f"{_DOMAIN_KIND}.{act.act}", act.source or act.host
+    data = NoticeData(
+        record=None,
+        record_type=None,
+        generation=act.generation,
+        status=act.state or "",
+        reason=act.reason or None,
+        forced=None,
+        domain=DomainRef(domain.uuid, domain.name),
+        source=NoticeHost(before.host, before.host_id),
+        destination=NoticeHost(act.host.host, act.host.host_id),
+        by=act.by,
+        detail=f"It {act.description}."[:_MAX_DETAIL_CHARACTERS],
+        result=None,
+    )
+    return _encode_notice(domain.uuid, domain.uuid, kind, act.at, data, ledger_id)
+
+
+def _encode_notice(key: str, domain_uuid: str, kind: str, at: str, data: NoticeData, ledger_id: str) -> JsonObject:
+    """Return the event as JSON.
+
+    :arg key: the UUID of what it is about, from which its own ID is made.
+    """
+    notice = Notice(
+        specversion="1.0",
+        id=str(uuid.uuid5(uuid.UUID(key), f"{kind} {at}")),
+        source=f"urn:uuid:{ledger_id}",
+        type=f"{EVENT_TYPE_PREFIX}.{kind}",
+        subject=domain_uuid,
+        time=at,
+        datacontenttype="application/json",
+        data=data,
+    )
+    return t.cast("JsonObject", encode(notice))
 
 
 def has_happened(event: JsonObject, record: MoveRecord) -> bool:

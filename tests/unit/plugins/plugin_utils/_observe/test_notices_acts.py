@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import make_domain_event, make_event
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver
+from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.conftest import Site, new_move
 
@@ -41,6 +42,10 @@ def test_an_event_has_the_keys_of_all_events_and_names_no_record(act: str) -> No
     assert data.keys() == others.keys()
     assert event["type"] == f"io.github.kvmfleet.migration.domain.{act}"
     assert (event["subject"], event["time"], data["record"], data["by"]) == (DOMAIN, ACT.at, None, "me")
+
+
+def test_the_event_of_an_act_has_the_form_of_the_schema() -> None:
+    check_document("notice.json", make_domain_event(domain(), ACT, LEDGER_ID))
 
 
 def test_a_move_names_both_hosts() -> None:
