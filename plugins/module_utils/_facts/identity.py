@@ -13,7 +13,7 @@ import socket
 import typing as t
 
 from .._host_identity import create_host_id, read_host_id, read_machine_id
-from .._libvirt.host import open_host
+from .._libvirt.host import open_reader
 from .._libvirt.interface import Host
 from .._model.codec import JsonObject
 from .._model.errors import KvmfleetError
@@ -40,7 +40,7 @@ def create_identity(uri: str, _work: JsonObject) -> Result:
 
 def _read_host_uuid(uri: str) -> t.Tuple[t.Optional[str], t.Optional[str]]:
     try:
-        host = open_host(uri)
+        host = open_reader(uri)
     except KvmfleetError as error:
         return None, str(error)
     try:

@@ -167,6 +167,7 @@ def test_a_drain_of_a_user_can_be_planned(lab: Lab, control: Control, user: Cont
     text = process.communicate(timeout=LIMIT_SECONDS)[0]
     assert process.returncode == 0, text
     assert name in text
+    assert "UUID is not known" not in text, text
     assert (lab.places(name), control.records()) == ({1: "running"}, [])
 
 
