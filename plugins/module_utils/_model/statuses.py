@@ -44,6 +44,7 @@ FINAL = CLOSED | {ERROR}
 
 # The words of lines of history that are not a status. A line that a person has caused has that person as writer, and begins with REASON_OPERATOR.
 ABORT_START = "abort_start"
+ABORT_END = "abort_end"
 FORCE_COMPLETE = "force_complete"
 
 REASON_OPERATOR = "operator"

@@ -275,7 +275,7 @@ class Settlement:
         detail = f"{cause}The guest is {source.describe()} on the source, {destination.describe()} on the destination."
         reason = self._cancel_reason(error)
         if self._journal.record.has_begun(ABORT_PREFIX + s.REASON_OPERATOR):
-            self._journal.note_event("abort_end", f"The guest is {source.describe()} on the source.")
+            self._journal.note_event(s.ABORT_END, f"The guest is {source.describe()} on the source.")
         if reason:
             self._journal.advance_status(s.CANCELLED, detail, reason)
         else:

@@ -192,11 +192,10 @@ def _move_kinds(status: str, earlier: list[str], aborting: bool) -> list[str]:
     if status in _IN_FLIGHT:
         return [] if set(_IN_FLIGHT) & set(earlier) else ["move.started"]
     if status == s.ABORT_START:
-        return [] if aborting else ["abort.started"]
+        return [] if aborting else [s.ABORT_START]
     if status not in s.FINAL:
         return []
-    aborted = ["abort.completed" if status == s.CANCELLED else "abort.failed"] if aborting else []
-    return [*aborted, f"move.{status}"]
+    return [*([s.ABORT_END] if aborting else []), f"move.{status}"]
 
 
 def _evacuation_kinds(status: str, earlier: list[str]) -> list[str]:

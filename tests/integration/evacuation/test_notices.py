@@ -60,13 +60,13 @@ def test_notices_of_a_move_an_abort_an_evacuation_and_a_cleanup_are_received(sit
     aborting = Running(site.popen(site.ad_hoc_command(1, "migration_abort", {"name": "endless"}, ledger=False)))
     receiver.await_requests(4)
     ends = ("endless", one, two)
-    assert told(receiver, 2) == [("move.started", *ends), ("abort.started", *ends)]
+    assert told(receiver, 2) == [("move.started", *ends), ("abort_start", *ends)]
     assert site.records()[-1]["status"] == "running"
     wake(site.lab, 2)
     aborted = aborting.wait()
     assert aborted.code == 0, aborted.text
     assert running.wait().ended() == ("cancelled", "operator")
-    assert told(receiver, 4) == [("abort.completed", *ends), ("move.cancelled", *ends)]
+    assert told(receiver, 4) == [("abort_end", *ends), ("move.cancelled", *ends)]
     assert receiver.events()[-1]["data"]["reason"] == "operator"
 
     site.protect()

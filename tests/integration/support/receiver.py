@@ -96,7 +96,7 @@ class Receiver:
 
     def kinds(self) -> list[str]:
         """Return what is after the prefix of each event's type."""
-        return [".".join(event["type"].split(".")[-2:]) for event in self.events()]
+        return [event["type"].removeprefix("io.github.kvmfleet.migration.") for event in self.events()]
 
 
 def status(code: int, **headers: str) -> Answer:

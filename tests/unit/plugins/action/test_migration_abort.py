@@ -133,7 +133,7 @@ def test_the_person_and_awx_are_in_history_audit_and_notices(desk: Desk) -> None
     assert str(cancelled).endswith(f" for {person}")
     assert desk.audit()[-1]["by"] == cancelled
     told = {kind: event["data"]["by"] for kind, event in zip(receiver.kinds(), receiver.events(), strict=True)}
-    assert told == {"abort.started": person, "abort.completed": cancelled, "move.cancelled": cancelled}
+    assert told == {"abort_start": person, "abort_end": cancelled, "move.cancelled": cancelled}
     assert FileLedger(desk.where).verify_audit() == []
 
 

@@ -55,7 +55,7 @@ def test_a_record_is_opened_before_the_abort_and_closed_after_it(desk: Desk) -> 
     assert (record.status, record.reason, record.source.host, record.destination.host) == (s.CANCELLED, "operator", "kvm1", None)
     assert {line.writer for line in record.history} == {person}
     assert [act.act for act in record.acts] == ["abort: operator"]
-    assert receiver.kinds() == ["move.started", "abort.started", "abort.completed", "move.cancelled"]
+    assert receiver.kinds() == ["move.started", "abort_start", "abort_end", "move.cancelled"]
     assert {event["data"]["by"] for event in receiver.events()} == {person}
     assert [(line["to"], line["by"]) for line in desk.audit()] == [("running", person), ("cancelled", person)]
     assert FileLedger(desk.where).verify_audit() == []

@@ -62,11 +62,11 @@ def test_the_notice_of_an_abort_is_sent_while_the_move_runs(tmp_path: Path, rece
     mirrored.state = mirrored.state.note(s.ABORT_START, "root@other")
     mirror.follow_state(mirrored.moves_on())
     ear.await_heard(2)
-    assert (ear.heard, mirrored.written) == ([["move.started", "abort.started"]], s.RUNNING)
+    assert (ear.heard, mirrored.written) == ([["move.started", "abort_start"]], s.RUNNING)
     assert receiver.events()[-1]["data"]["by"] == "root@other"
     mirror.follow_state(mirrored.moves_on(s.CANCELLED))
     assert notices.finish() == []
-    assert receiver.kinds() == ["move.started", "abort.started", "abort.completed", "move.cancelled"]
+    assert receiver.kinds() == ["move.started", "abort_start", "abort_end", "move.cancelled"]
     assert len(receiver.requests) == 4
 
 
