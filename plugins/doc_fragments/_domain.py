@@ -15,6 +15,7 @@ options:
       - Name of the domain.
       - Exactly one of O(name) and O(uuid) is needed.
     type: str
+    aliases: [domain, guest]
   uuid:
     description: UUID of the domain.
     type: str

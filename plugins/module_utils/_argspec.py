@@ -25,6 +25,7 @@ class Option(t.TypedDict, total=False):
     elements: str
     options: t.Mapping[str, Option]
     no_log: bool
+    aliases: t.Sequence[str]
 
 
 Spec = t.Dict[str, Option]
@@ -40,7 +41,7 @@ def libvirt_spec() -> Spec:
 
 def domain_spec() -> Spec:
     """Return the options that name a domain. Matches the fragment C(_domain), for modules that require exactly one domain."""
-    return {"name": {"type": "str"}, "uuid": {"type": "str"}}
+    return {"name": {"type": "str", "aliases": ["domain", "guest"]}, "uuid": {"type": "str"}}
 
 
 def ledger_spec() -> Spec:

@@ -29,11 +29,19 @@ def run_module(module: AnsibleModule, work: t.Callable[[AnsibleModule], Result])
     """
     os.umask(os.umask(0o077) | 0o022)
     try:
+        _check_aliases(module)
         result = work(module)
     except KvmfleetError as error:
         module.fail_json(**error.as_result())
     else:
         module.exit_json(**result)
+
+
+def _check_aliases(module: AnsibleModule) -> None:
+    """Raise L(InvalidArgument) if an option was given under two names, for which Ansible only warns: it is unclear which domain is meant."""
+    for one in getattr(getattr(module, "validation_result", None), "_warnings", ()):
+        message = f"'{one['option']}' and '{one['alias']}' are names of one option."
+        raise InvalidArgument(message, "Give one of them. Nothing was changed.")
 
 
 def new_module(make: t.Callable[..., AnsibleModule], **keywords: t.Any) -> AnsibleModule:

@@ -21,6 +21,7 @@ options:
       - Name of the domain to move.
       - Exactly one of O(name), O(uuid) and O(moves) is needed.
     type: str
+    aliases: [domain, guest]
   uuid:
     description: UUID of the domain to move.
     type: str
@@ -184,6 +185,7 @@ options:
       name:
         description: Name of the domain. Exactly one of name and UUID is needed.
         type: str
+        aliases: [domain, guest]
       uuid:
         description: UUID of the domain.
         type: str

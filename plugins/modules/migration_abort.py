@@ -26,6 +26,7 @@ options:
       - Name of the domain.
       - O(name) or O(uuid), O(id), or one of the first two together with O(id) is needed.
     type: str
+    aliases: [domain, guest]
   uuid:
     description: UUID of the domain. Mutually exclusive with O(name).
     type: str

@@ -18,6 +18,7 @@ options:
   name:
     description: Only the domain with this name. It is an error if the host does not have it.
     type: str
+    aliases: [domain, guest]
   uuid:
     description: Only the domain with this UUID. It is an error if the host does not have it.
     type: str

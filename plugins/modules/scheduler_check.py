@@ -22,6 +22,7 @@ options:
       - Name of the domain, which must be on the host on which the task runs.
       - Exactly one of O(name), O(uuid) and O(request) is needed.
     type: str
+    aliases: [domain, guest]
   uuid:
     description: UUID of the domain.
     type: str

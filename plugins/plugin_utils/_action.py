@@ -38,7 +38,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import Notices, open_notices
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import check_options
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import check_options, drop_aliases
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import LedgerLocation, Settings, TaskSettings
 
 # The options or variables of a task, or the result of a module.
@@ -101,7 +101,7 @@ class FleetAction(ActionBase):
             _validation, args = self.validate_argument_spec(spec)
         except AnsibleActionFail as error:
             raise InvalidArgument(f"{str(error).rstrip('.')}.", "Nothing was changed.") from error
-        return self.run_task(args, task_vars)
+        return self.run_task(drop_aliases(args, spec), task_vars)
 
     def attach_notifier(self, ledger: Ledger, settings: Settings, host: str, location: LedgerLocation) -> Ledger:
         """Return the ledger. From now on it sends the changes of its records to the receiver in C(kvmfleet_notices) of that host."""

@@ -43,7 +43,26 @@ def read_options(given: JsonObject, spec: Spec) -> dict[str, Json]:
     result = ArgumentSpecValidator(spec).validate(dict(given))
     if result.error_messages:
         raise InvalidArgument(f"{'; '.join(result.error_messages).rstrip('.')}.", _NEXT_STEP)
-    return t.cast("dict[str, Json]", result.validated_parameters)
+    return drop_aliases(t.cast("dict[str, Json]", result.validated_parameters), spec)
+
+
+def drop_aliases(options: JsonObject, spec: Mapping[str, Option]) -> dict[str, Json]:
+    """Return validated options under their own names only. Ansible keeps what was given under an alias under both names."""
+    aliases = _aliases_in(spec)
+    return {key: _drop_inner_aliases(value, spec.get(key, {}).get("options")) for key, value in options.items() if key not in aliases}
+
+
+def _drop_inner_aliases(value: Json, spec: Mapping[str, Option] | None) -> Json:
+    if not spec:
+        return value
+    if isinstance(value, Mapping):
+        return drop_aliases(value, spec)
+    return [_drop_inner_aliases(one, spec) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _aliases_in(spec: Mapping[str, Option]) -> dict[str, str]:
+    """Return the name of the option that each alias means."""
+    return {alias: name for name, option in spec.items() for alias in option.get("aliases", ())}
 
 
 def parse_mode(value: Json) -> int:
@@ -57,10 +76,15 @@ def parse_mode(value: Json) -> int:
 
 def _check_members(given: JsonObject, spec: Mapping[str, Option], path: str, depth: int) -> None:
     """Check a dictionary whose keys are options."""
+    aliases, found = _aliases_in(spec), dict[str, str]()
     for key, value in given.items():
         where = _member_path(path, key)
-        if key in spec:
-            _check_value(value, spec[key], where, depth + 1)
+        name = aliases.get(key, key)
+        if name in spec:
+            if name in found:
+                raise InvalidArgument(f"'{found[name]}' and '{where}' are names of one option.", "Give one of them. Nothing was changed.")
+            found[name] = where
+            _check_value(value, spec[name], where, depth + 1)
         elif path and spec:
             raise InvalidArgument(f"There is no option '{where}'.", f"Valid names there are: {', '.join(spec)}. Nothing was changed.")
         else:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import types
 import typing as t
 
 import pytest
@@ -45,6 +46,16 @@ def test_an_error_of_the_collection_is_a_failed_result_and_any_other_is_raised()
     assert run_recorded(refuse).failed == {"msg": "It is taken.", "error_code": "conflict", "record": "r1"}
     with pytest.raises(ZeroDivisionError):
         run_recorded(lambda module: {"x": 1 // 0})
+
+
+def test_two_names_of_one_option_are_refused_before_anything_is_done() -> None:
+    module = RecordingModule()
+    module.validation_result = types.SimpleNamespace(_warnings=[{"option": "name", "alias": "guest"}])  # type: ignore[attr-defined]
+    m.run_module(t.cast(t.Any, module), lambda module: {"x": 1 // 0})
+    assert module.failed == {
+        "msg": "'name' and 'guest' are names of one option. Give one of them. Nothing was changed.",
+        "error_code": "invalid_argument",
+    }
 
 
 def test_a_phase_is_called_with_uri_and_work() -> None:
