@@ -104,7 +104,7 @@ def test_an_id_on_the_wrong_host_names_the_source(lab: Lab, control: Session, en
 
 def test_an_abort_closes_the_record_when_the_control_node_of_the_move_is_lost(lab: Lab, control: Session, endless: str) -> None:
     running, state = begin(lab, control, endless)
-    running.kill()
+    running.kill_with_workers()
     aborted = control.abort(endless, *ANN)
     assert (aborted.code, aborted.ended()) == (0, ("cancelled", "operator")), aborted.text
     record = control.only_record()
@@ -117,12 +117,13 @@ def test_an_abort_closes_the_record_when_the_control_node_of_the_move_is_lost(la
 def test_a_move_that_ended_unseen_is_closed_and_no_move_is_started(lab: Lab, control: Session, endless: str, how: str) -> None:
     """The control node is lost first, then the job is cancelled. The same task of live_migrate would move the guest again."""
     running, state = begin(lab, control, endless)
-    running.kill()
+    running.kill_with_workers()
     lab.virsh(1, "domjobabort", endless)
     await_status(lab, endless, "cancelled")
-    assert control.only_record()["status"] == "running"
+    left = control.only_record()["status"]
+    assert left in ("queued", "running")
     predicted = control.abort(endless, "--check")
-    assert (predicted.code, predicted.changed, control.only_record()["status"]) == (0, True, "running"), predicted.text
+    assert (predicted.code, predicted.changed, control.only_record()["status"]) == (0, True, left), predicted.text
     if how == "abort":
         ended = control.abort(endless)
         assert (ended.code, ended.record["id"]) == (0, state["id"]), ended.text
@@ -137,7 +138,7 @@ def test_a_move_that_ended_unseen_is_closed_and_no_move_is_started(lab: Lab, con
 @pytest.mark.parametrize("how", ["abort", "settle"])
 def test_a_move_without_control_node_and_watcher_is_settled_by_asking_both_hosts(lab: Lab, control: Session, endless: str, how: str) -> None:
     running, state = begin(lab, control, endless)
-    running.kill()
+    running.kill_with_workers()
     lab.on(1, "kill", "-9", str(state["watcher"]["pid"]))
     if how == "settle":
         assert control.settle(state["id"], "failed").refused() == "invalid_state", "it is still in progress"
@@ -155,7 +156,7 @@ def test_a_move_without_control_node_and_watcher_is_settled_by_asking_both_hosts
 
 def test_an_abort_after_the_guest_has_arrived_closes_the_record_and_says_so(lab: Lab, control: Session, slow: str) -> None:
     running, state = begin(lab, control, slow)
-    running.kill()
+    running.kill_with_workers()
     lab.hurry(slow)
     await_status(lab, slow, "completed")
     late = control.abort(slow)
@@ -166,7 +167,7 @@ def test_an_abort_after_the_guest_has_arrived_closes_the_record_and_says_so(lab:
 
 def test_a_person_who_is_wrong_is_contradicted_by_the_hosts(lab: Lab, control: Session, slow: str) -> None:
     running, state = begin(lab, control, slow)
-    running.kill()
+    running.kill_with_workers()
     lab.hurry(slow)
     await_status(lab, slow, "completed")
     wrong = control.settle(state["id"], "failed")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -88,6 +89,15 @@ class Running:
         """Kill Ansible's own process, as an operator's C(kill -9) does; its worker is left behind."""
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.communicate(timeout=LIMIT_SECONDS)
+
+    def kill_with_workers(self) -> None:
+        """Kill Ansible with its workers, as when the control node loses its power: a worker would follow the move for another poll, and close its record."""
+        pid = self.process.pid
+        workers = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        self.kill()
+        for worker in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(worker), signal.SIGKILL)
 
 
 class Control:
