@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""C(fleet_status) puts the ledger and the answers of the hosts together on one screen.
+"""C(fleet_status) puts the ledger and the answers of the hosts together on one screen, and writes what others have done to domains.
 
-It works with whatever has answered, and states what has not: a silent host and a ledger that cannot be read are findings, and not errors.
+The playbook runs it three times: C(note) returns the versions of the documents, C(look) asks one host for its domains, and the last one uses both. It works
+with whatever has answered, and states what has not: a silent host and a ledger that cannot be read or written are findings, and not errors.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, progress_line
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor, progress_line
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import TaskResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, DomainEntry, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import FoundAct, HostLook, name_hosts, record_foreign_acts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 
 # A record that its host does not list may just have ended, or not have begun, for so long.
 LAG_SECONDS = 60
 # The number of hosts that a line names before the rest is counted.
 MOST_NAMES = 12
+NOTE, LOOK = "note", "look"
 SILENT, UNKNOWN = "silent", "not in the ledger"
 
 
@@ -57,10 +60,25 @@ class _HostAnswer(TaskResult):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Work:
-    """What the playbook passes: the answers by host."""
+class _Seen(TaskResult):
+    """What C(look) has returned for one host: nothing if it does not answer."""
 
+    seen: Maybe[HostLook] = ABSENT
+
+
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """What the playbook passes.
+
+    :arg step: C(note) or C(look); absent for the whole screen.
+    :arg answers: of C(migration_info), by host; C(looks), those of C(look).
+    :arg versions: of the documents of domains before the hosts were asked.
+    """
+
+    step: Maybe[str] = ABSENT
     answers: Maybe[Mapping[str, _HostAnswer]] = ABSENT
+    looks: Maybe[Mapping[str, _Seen]] = ABSENT
+    versions: Maybe[Mapping[str, int]] = ABSENT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +87,7 @@ class _StatusTask:
 
     KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
 
+    uri: str
     ledger: t.Optional[str]
     fleet: tuple[str, ...]
     protect_max_hours: SignedInt
@@ -83,10 +102,21 @@ class LedgerContent:
     """
 
     error: t.Optional[str] = None
+    ledger: t.Optional[Ledger] = None
     records: tuple[MoveRecord, ...] = ()
     hosts: tuple[HostEntry, ...] = ()
-    domains: tuple[DomainEntry, ...] = ()
+    documents: Mapping[str, Document] = dataclasses.field(default_factory=dict)
     problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str | None:
+        """The name of the ledger, if it was opened."""
+        return self.ledger.name if self.ledger else None
+
+    @property
+    def domains(self) -> list[DomainEntry]:
+        """All domains."""
+        return [document.domain for document in self.documents.values()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,37 +154,61 @@ class ActionModule(FleetAction):
         if task.protect_max_hours < 1:
             raise InvalidArgument(f"protect_max_hours is {task.protect_max_hours}.", "Give a number of hours from 1.")
         with readable_results():
-            answers = dict(decode(_Work, task.work or {}, "_work").answers or {})
-        location = self.settings(task_vars).ledger(self.target_host(task_vars), task.ledger)
-        content, name = read_content(lambda: open_ledger(*location, create=False))
-        report = StatusReport(task.fleet, answers, content, task.protect_max_hours)
-        return {"changed": False, "at": utc_now(), "ledger": name, **report.as_json()}
+            work = decode(_Work, task.work or {}, "_work")
+        if work.step == LOOK:
+            return {"changed": False, "seen": self.run_phase(LOOK, {}, task.uri, task_vars)}
+        settings, target_host = self.settings(task_vars), self.target_host(task_vars)
+        location = settings.ledger(target_host, task.ledger)
+
+        content = read_content(lambda: open_ledger(*location, create=False))
+        if work.step == NOTE:
+            return {"changed": False, "versions": {uuid: document.version for uuid, document in content.documents.items()}}
+        if content.ledger:
+            self.attach_notifier(content.ledger, settings, target_host, location)
+        acts = self._record_acts(content, work, describe_actor(task_vars))
+        report = StatusReport(task.fleet, dict(work.answers or {}), content, task.protect_max_hours, acts)
+        changed = any(not found.problem for found in acts)
+        return {"changed": changed, "at": utc_now(), "ledger": content.name, **report.as_json()}
+
+    def _record_acts(self, content: LedgerContent, work: _Work, by: str) -> list[FoundAct]:
+        """Write what others have done to domains, and return it. In check mode, nothing is written."""
+        looks = {name: one.seen for name, one in (work.looks or {}).items() if one.seen}
+        documents = {uuid: document for uuid, document in content.documents.items() if (work.versions or {}).get(uuid) == document.version}
+        if content.ledger is None:
+            return []
+        busy = frozenset(record.domain.uuid for record in content.records)
+        return record_foreign_acts(content.ledger, documents, busy, name_hosts(content.hosts, looks), by, write=not self._task.check_mode)
 
 
-def read_content(open_it: t.Callable[[], Ledger]) -> tuple[LedgerContent, str | None]:
-    """Return the present content of the ledger, and its name. Only L(InvalidArgument) is raised: any other error is part of the content."""
+def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
+    """Return the present content of the ledger. Only L(InvalidArgument) is raised: any other error is part of the content."""
     ledger = None
     try:
         ledger = open_it()
+        # The documents are read first: a record that is opened or closed later raises the version of the document of its domain.
+        documents = {document.domain.uuid: document for document in ledger.list_domains()}
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
         hosts = tuple(list_entries(ledger))
-        domains = tuple(document.domain for document in ledger.list_domains())
         damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
-        return LedgerContent(None, records, hosts, domains, (*ledger.problems, *damaged)), ledger.name
+        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged))
     except InvalidArgument:
         raise
     except KvmfleetError as error:
-        return LedgerContent(error=str(error)), ledger.name if ledger else None
+        return LedgerContent(error=str(error), ledger=ledger)
 
 
 class StatusReport:
     """The state of the fleet, as data and as lines.
 
     :arg answers: of the hosts that were asked, by name.
+    :arg acts: of others, that were found now.
     """
 
-    def __init__(self, fleet: Sequence[str], answers: Mapping[str, _HostAnswer], content: LedgerContent, protect_max_hours: int) -> None:
+    def __init__(
+        self, fleet: Sequence[str], answers: Mapping[str, _HostAnswer], content: LedgerContent, protect_max_hours: int, acts: Sequence[FoundAct] = ()
+    ) -> None:
         self._content = content
+        self._acts = acts
         self._max_hours = protect_max_hours
         self._fleet = list(dict.fromkeys(fleet))
         self._entries = {entry.name: entry for entry in content.hosts}
@@ -173,6 +227,7 @@ class StatusReport:
             "hosts": self.states,
             "silent": {host: printable_line(why) for host, why in self.silent.items()},
             "attention": self.attention,
+            "foreign_acts": [found.as_json() for found in self._acts if not found.problem],
             "protected_domains": sum(bool(domain.protected) for domain in self._content.domains),
             "protected_hours": {host: hours for host, hours in self._protected_hours().items() if hours is not None},
             "lines": self.list_lines(),
@@ -212,6 +267,7 @@ class StatusReport:
         if self._content.error:
             yield f"The ledger cannot be read: {self._content.error} Only what hosts report is shown."
         yield from self._content.problems
+        yield from (f"{found.text}. This cannot be written to the ledger: {found.problem}" for found in self._acts if found.problem)
         for host, why in self.silent.items():
             yield self._silent_text(host, why)
         for record in self._content.records:
@@ -275,6 +331,7 @@ class StatusReport:
         return [
             f"{summary} {person}",
             *_section("NEEDS A PERSON", self.attention),
+            *_section("DONE BY OTHERS", [found.text for found in self._acts if not found.problem]),
             *_section("IN FLIGHT", [*(move.line for move in self.moves), *unread]),
             *_section("HOSTS", list(self._host_lines())),
             *_section("PROTECTION", list(self._protection_lines())),

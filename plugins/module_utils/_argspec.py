@@ -345,6 +345,7 @@ def domain_location_spec() -> Spec:
 def fleet_status_spec() -> Spec:
     """Return the options of C(fleet_status)."""
     return {
+        **libvirt_spec(),
         **ledger_spec(),
         **internal_spec(),
         "fleet": {"type": "list", "elements": "str", "required": True},

@@ -11,8 +11,10 @@ module: fleet_status
 short_description: Show the state of the fleet on one screen
 version_added: 0.1.0
 description:
-  - Shows the moves in flight with their figures, the hosts by state, what needs a person, and the age of the protection. It changes nothing. The playbook
-    C(status) uses it.
+  - Shows the moves in flight with their figures, the hosts by state, what needs a person, and the age of the protection. The playbook C(status) uses
+    it.
+  - A move, stop or start of a domain that was done without this collection since it was seen last is written to the document of the domain and to the audit,
+    and sent as a notice, as by M(kvmfleet.migration.protect). The module changes nothing else.
   - A host that does not answer, and a ledger that cannot be read, are findings. The rest is shown all the same, and the task does not fail.
   - What needs a person are silent hosts, records whose result is not proved or that nobody follows any more, moves without limits, hosts that were evacuated
     and must be recovered, damaged documents, and hosts whose protection is old.
@@ -32,6 +34,7 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes.actiongroup
   - kvmfleet.migration._internal
   - kvmfleet.migration._ledger
+  - kvmfleet.migration._libvirt
 attributes:
   diff_mode:
     support: none
@@ -72,6 +75,15 @@ attention:
   type: list
   elements: str
   sample: ['kvm1 is fenced, and 2 evacuated domains must be cleaned up on it. When it is repaired: kvmfleet.migration.recover -e target=kvm1']
+foreign_acts:
+  description:
+    - What others have done to domains since they were seen last, and was written now; in check mode, what would be written. C(act) is C(moved), C(stopped) or
+      C(started).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1, act: moved, msg: Domain web1 was moved from kvm2 to kvm1 without this collection.}
 moves:
   description:
     - The moves in flight, without samples and history. C(host) is the host that reports the move, null if only the ledger has it; C(watched) states whether a
@@ -120,13 +132,14 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import fleet_status_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import SEEN_PHASES
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 
 def main() -> None:
-    """Refuse to work alone: the action plugin of the same name does everything on the control node."""
+    """Report the domains of the host; the action plugin of the same name does everything else on the control node."""
     module = AnsibleModule(argument_spec=fleet_status_spec(), supports_check_mode=True)
-    run_module(module, lambda dummy: run_phase({}, {"_work": None, "uri": ""}))
+    run_module(module, lambda module: run_phase(SEEN_PHASES, module.params))
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import RAN, DomainProtection
 
-from .._ledger.documents import Document, DomainEntry
+from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.ledger import Ledger
+from .._ledger.remembered import find_missing_records
 
 DOMAIN_TWICE = "domain_twice"
 IMAGE_TWICE = "image_twice"
@@ -246,6 +247,10 @@ class FoundAct:
         """The act in a sentence without its end."""
         return f"{self.domain.name or self.domain.uuid} {self.act.description}"
 
+    def as_json(self) -> JsonObject:
+        """Return the act as a task returns it."""
+        return {"uuid": self.domain.uuid, "name": self.domain.name, "act": self.act.act, "msg": f"Domain {self.text}."}
+
 
 def record_foreign_acts(
     ledger: Ledger, documents: Mapping[str, Document], excluded: frozenset[str], looks: Sequence[tuple[HostRef, HostLook]], by: str, write: bool
@@ -253,10 +258,12 @@ def record_foreign_acts(
     """Write the acts of others that hosts report, and return them. An act whose document has changed meanwhile is left to the next look.
 
     :arg documents: of domains, as they were before the hosts were asked.
-    :arg excluded: UUIDs of domains about which reports prove nothing.
+    :arg excluded: UUIDs of domains with a record, about which reports prove nothing.
     """
+    lost = find_missing_records(ledger, [(host.label, look.remembered or None) for host, look in looks]) if documents else []
+    excluded |= {move.domain.uuid for move in lost}
     running = [seen.uuid for _host, look in looks for seen in look.domains if seen.active]
-    found = []
+    found: list[FoundAct] = []
     for host, look in looks:
         for seen in look.domains:
             document = documents.get(seen.uuid)
@@ -264,9 +271,20 @@ def record_foreign_acts(
                 continue
             act = find_foreign_act(document.domain, seen, host, by)
             if act is not None:
-                one = _write_act(ledger, document, act, seen) if write else FoundAct(document.domain, act)
+                # What could not be written is not tried again for the next domain: each try may wait for the ledger.
+                problem = found[-1].problem if found else ""
+                one = _write_act(ledger, document, act, seen) if write and not problem else FoundAct(document.domain, act, problem)
                 found += [one] if one else []
     return found
+
+
+def name_hosts(entries: Sequence[HostEntry], looks: Mapping[str, HostLook]) -> list[tuple[HostRef, HostLook]]:
+    """Return the looks with the hosts that the ledger has under these names, without those of other hosts: an address proves nothing."""
+    return [(entry.host_ref, looks[entry.name]) for entry in entries if entry.name in looks and _is_of_host(entry, looks[entry.name])]
+
+
+def _is_of_host(entry: HostEntry, look: HostLook) -> bool:
+    return look.host_id == entry.host_id if look.host_id and entry.host_id else bool(look.host_uuid) and look.host_uuid == entry.host_uuid
 
 
 def _write_act(ledger: Ledger, document: Document, act: ForeignAct, seen: SeenDomain) -> FoundAct | None:

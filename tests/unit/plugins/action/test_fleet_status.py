@@ -40,13 +40,27 @@ class Desk:
         self.where = str(folder / "ledger")
         self.ledger = FileLedger(self.where)
         self.answers: dict[str, Result] = dict.fromkeys(FLEET, EMPTY)
+        self.looks: dict[str, Result] = {}
+        self.variables: Result = {"kvmfleet_ledger": self.where}
 
-    def show(self, **args: t.Any) -> Result:
+    def note(self) -> dict[str, int]:
+        return t.cast("dict[str, int]", self.show(_work={"step": "note"})["versions"])
+
+    def look(self, host: str, *domains: Result, **answer: t.Any) -> None:
+        """Let a host report its domains."""
+        seen = {"host_id": HOST_IDS[host], "host_uuid": None, "domains": list(domains), "remembered": [], **answer}
+        self.looks[host] = {"changed": False, "seen": {"changed": False, **seen}}
+
+    def show_all(self, check_mode: bool = False) -> Result:
+        """Do what the playbook does."""
+        return self.show(check_mode, _work={"answers": self.answers, "looks": self.looks, "versions": self.note()})
+
+    def show(self, check_mode: bool = False, **args: t.Any) -> Result:
         action = ActionModule.__new__(ActionModule)
         action._loader = None
         given = {"fleet": FLEET, "_work": {"answers": self.answers}, **args}
-        action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=False, diff=False, delegate_to=None)
-        return t.cast(Result, action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": self.where})))
+        action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=check_mode, diff=False, delegate_to=None)
+        return t.cast(Result, action.run_with_options(task_vars("kvm1", self.variables)))
 
     def host(self, name: str, state: str = "enabled", hours: float | None = 1, **keys: t.Any) -> None:
         at = None if hours is None else (datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=hours)).isoformat()

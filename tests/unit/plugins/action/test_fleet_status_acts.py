@@ -1,0 +1,172 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The task fleet_status finds what others have done to domains since they were seen last, and writes it once."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import types
+import typing as t
+import uuid
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action.fleet_status import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.action.test_fleet_status import FLEET, HOST_IDS, Desk, Result
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
+
+WEB = "55555555-0000-4000-8000-000000000005"
+KVM1, KVM2, KVM3 = (HostRef(name, HOST_IDS[name], None) for name in FLEET)
+MOVED_TEXT = "web1 was moved from kvm1 to kvm2 without this collection"
+
+
+def web(**told: t.Any) -> Result:
+    """Return what the host of the domain reports of it."""
+    state = {"active": True, "state": "running", "reason": "migrated", "autostart": False, "boot_id": "boot A", "own_act": None}
+    return {"uuid": WEB, "name": "web1", **state, **told}
+
+
+OFF = web(active=False, state="shut off", reason="shutdown")
+
+
+@pytest.fixture
+def desk(tmp_path: pathlib.Path) -> Desk:
+    desk = Desk(tmp_path)
+    for name in FLEET:
+        desk.host(name)
+    saved = {"host": encode(KVM1), "state": "running", "boot_id": "boot A", "own_act": None}
+    desk.ledger.put_domain(domain_entry({"uuid": WEB, "name": "web1", "possible_hosts": [encode(KVM1)], "protected": saved}), None)
+    return desk
+
+
+def acts(desk: Desk) -> tuple[ForeignAct, ...]:
+    document = desk.ledger.read_domain(WEB)
+    assert document is not None
+    return document.domain.foreign_acts or ()
+
+
+def test_a_move_by_hand_is_shown_and_written_once(desk: Desk) -> None:
+    desk.look("kvm1")
+    desk.look("kvm2", web())
+    seen = desk.show_all()
+    assert (seen["changed"], seen["attention"]) == (True, [])
+    assert seen["foreign_acts"] == [{"uuid": WEB, "name": "web1", "act": "moved", "msg": f"Domain {MOVED_TEXT}."}]
+    assert seen["lines"][1:3] == ["DONE BY OTHERS", f"  {MOVED_TEXT}"]
+    again = desk.show_all()
+    assert (again["changed"], again["foreign_acts"]) == (False, [])
+    assert [(act.act, act.host.host) for act in acts(desk)] == [("moved", "kvm2")]
+    assert desk.ledger.verify_audit() == []
+
+
+@pytest.mark.parametrize(("told", "act"), [(OFF, "stopped"), (web(), None)])
+def test_a_stop_by_hand_is_written(desk: Desk, told: Result, act: str | None) -> None:
+    desk.look("kvm1", told)
+    assert [found["act"] for found in desk.show_all()["foreign_acts"]] == ([act] if act else [])
+
+
+def test_check_mode_shows_an_act_and_writes_nothing(desk: Desk) -> None:
+    desk.look("kvm2", web())
+    assert [found["act"] for found in desk.show_all(check_mode=True)["foreign_acts"]] == ["moved"]
+    assert acts(desk) == ()
+    assert [found["act"] for found in desk.show_all()["foreign_acts"]] == ["moved"]
+
+
+def test_a_ledger_that_cannot_be_written_is_a_finding(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object) -> t.NoReturn:
+        raise Forbidden("The ledger cannot be written: Permission denied.")
+
+    monkeypatch.setattr(FileLedger, "put_domain", refuse)
+    desk.look("kvm2", web())
+    seen = desk.show_all()
+    assert (seen["changed"], seen["foreign_acts"]) == (False, [])
+    assert seen["attention"] == [f"{MOVED_TEXT}. This cannot be written to the ledger: The ledger cannot be written: Permission denied."]
+
+
+def test_a_move_of_the_collection_in_flight_is_no_act(desk: Desk) -> None:
+    desk.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web1"), KVM1, KVM2, {}, "ann"))
+    desk.look("kvm2", web())
+    assert desk.show_all()["foreign_acts"] == []
+
+
+def test_a_move_of_the_collection_that_ended_after_its_host_was_asked_is_no_act(desk: Desk) -> None:
+    desk.look("kvm1", OFF)
+    desk.look("kvm3", web())
+    versions = desk.note()
+    stored = desk.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web1"), KVM1, KVM2, {}, "ann"))
+    for status in (s.SCHEDULED, s.COMPLETED):
+        stored = desk.ledger.update_record(stored, dataclasses.replace(stored.record, status=status))
+    seen = desk.show(_work={"answers": desk.answers, "looks": desk.looks, "versions": versions})
+    assert (seen["changed"], seen["foreign_acts"], acts(desk)) == (False, [], ())
+
+
+def test_a_move_that_the_ledger_has_lost_is_no_act(desk: Desk) -> None:
+    lost = encode(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web1"), KVM1, KVM2, {}, "ann"))
+    desk.look("kvm1", remembered=[{**lost, "generation": 5, "status": s.COMPLETED, "ledger_id": desk.ledger.ledger_id}])
+    desk.look("kvm2", web())
+    assert desk.show_all()["foreign_acts"] == []
+
+
+@pytest.mark.parametrize("identity", [{"host_id": str(uuid.uuid4())}, {"host_id": None, "host_uuid": str(uuid.uuid4())}, {"host_id": None}])
+def test_another_host_under_the_name_proves_nothing(desk: Desk, identity: Result) -> None:
+    desk.look("kvm2", web(), **identity)
+    assert desk.show_all()["foreign_acts"] == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"unreachable": True, "changed": False, "msg": "No route to host"},
+        {"changed": False, "failed": True, "msg": "libvirt does not answer"},
+        {"changed": False, "skipped": True},
+    ],
+)
+def test_a_host_that_does_not_answer_proves_nothing(desk: Desk, answer: Result) -> None:
+    desk.looks = {"kvm1": answer, "kvm2": answer}
+    seen = desk.show_all()
+    assert (seen["foreign_acts"], acts(desk)) == ([], ())
+
+
+def test_a_screen_without_looks_writes_nothing(desk: Desk) -> None:
+    assert desk.show()["foreign_acts"] == []
+
+
+def test_an_act_is_a_notice(desk: Desk, tmp_path: pathlib.Path) -> None:
+    desk.variables["kvmfleet_notices"] = {"url": "http://127.0.0.1:9/x", "spool": str(tmp_path / "spool"), "retries": 0, "wait_seconds": 1}
+    desk.look("kvm2", web())
+    desk.show_all()
+    (kept,) = (tmp_path / "spool").rglob("*.json")
+    assert '"io.github.kvmfleet.migration.domain.moved"' in kept.read_text(encoding="utf-8")
+
+
+def test_a_look_asks_the_host_and_not_the_ledger(desk: Desk) -> None:
+    asked = []
+
+    def execute(module_name: str, module_args: Result, task_vars: Result) -> Result:
+        asked.append((module_name, module_args["_work"], module_args["uri"]))
+        return {"changed": False, "domains": []}
+
+    action = ActionModule.__new__(ActionModule)
+    action._loader = None
+    action._execute_module = execute
+    given = {"fleet": FLEET, "_work": {"step": "look"}}
+    action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=False, diff=False, delegate_to=None)
+    result = action.run_with_options({"inventory_hostname": "kvm1", "hostvars": {}, "groups": {}})
+    assert asked == [("kvmfleet.migration.fleet_status", {"phase": "look"}, "qemu:///system")]
+    assert result["seen"] == {"changed": False, "domains": []}
+
+
+@pytest.mark.parametrize("work", [{"looks": 7}, {"versions": {WEB: "two"}}, {"looks": {"kvm1": {"seen": {"domains": 7}}}}])
+def test_work_of_another_form_is_refused_and_nothing_is_written(desk: Desk, work: Result) -> None:
+    with pytest.raises(KvmfleetError):
+        desk.show(_work={"answers": desk.answers, **work})
+    assert acts(desk) == ()
