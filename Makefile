@@ -59,7 +59,7 @@ interface: sync
 
 .PHONY: schemas
 schemas: sync
-	@PYTHONPATH=.build $(PYTHON) -m ansible_collections.kvmfleet.migration.tests.tools.schemas docs/schemas
+	@PYTHONPATH=.build $(PYTHON) -m ansible_collections.kvmfleet.migration.tests.schemas.writer docs/schemas
 
 .PHONY: demo-files
 demo: sync

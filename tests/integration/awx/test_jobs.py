@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.awx.support.jobs i
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
-from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
+from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 
 # At this cap a slow guest takes some seconds.
 CAP_MIB = 12

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support import age
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, eventually
 from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import AFTER
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
-from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
+from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 
 SECRET = "hunter2x"
 

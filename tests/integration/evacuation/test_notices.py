@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import BEFORE
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, silence
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
-from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
+from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 
 Make = t.Callable[..., str]
 SECRET = "open sesame of the receiver"

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
-from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
+from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 
 Make = t.Callable[..., str]
 SMALL = ("--mib", "48", "--dirty-mib", "8", "--rate", "500", "--integrity")

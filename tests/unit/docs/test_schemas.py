@@ -18,9 +18,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import Notice, events_of_change
 from ansible_collections.kvmfleet.migration.tests.golden.corpus import find_files, find_records
-from ansible_collections.kvmfleet.migration.tests.tools.schema_check import FOLDER, check_document, find_errors, read_schema
-from ansible_collections.kvmfleet.migration.tests.tools.schema_meanings import COMMON, MEANINGS, SUMMARY
-from ansible_collections.kvmfleet.migration.tests.tools.schemas import DOCUMENTS, write_page_tables, write_schema
+from ansible_collections.kvmfleet.migration.tests.schemas.check import FOLDER, check_document, find_errors, read_schema
+from ansible_collections.kvmfleet.migration.tests.schemas.meanings import COMMON, MEANINGS, SUMMARY
+from ansible_collections.kvmfleet.migration.tests.schemas.writer import DOCUMENTS, write_page_tables, write_schema
 
 Document = dict[str, t.Any]
 LEDGER_ID = "7d0a1a0e-6d0b-4a55-8f3a-1f0e9d6c2b31"

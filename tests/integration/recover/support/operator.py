@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND, Lab
-from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
+from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 
 LIMIT_SECONDS = 540
 BY = "operator"

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import make_domain_event, make_event
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver
-from ansible_collections.kvmfleet.migration.tests.tools.schema_check import check_document
+from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.conftest import Site, new_move
 

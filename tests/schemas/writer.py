@@ -4,7 +4,7 @@
 
 """Writes the JSON Schemas of the documents that other programs read, derived from the dataclasses that read and write them: C(make schemas).
 
-Descriptions are in C(schema_meanings.py), or else the first paragraphs and the C(:arg) lines of the docstrings. What an annotation cannot express is in
+Descriptions are in C(meanings.py), or else the first paragraphs and the C(:arg) lines of the docstrings. What an annotation cannot express is in
 C(VALUES).
 """
 
@@ -34,7 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import EvacuationPlan, EvacuationResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import EVENT_TYPE_PREFIX, Notice, NoticeData
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import HostRecovery
-from ansible_collections.kvmfleet.migration.tests.tools.schema_meanings import COMMON, MEANINGS, SUMMARY
+from ansible_collections.kvmfleet.migration.tests.schemas.meanings import COMMON, MEANINGS, SUMMARY
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 BASE = "https://github.com/kvmfleet/migration/blob/main/docs/schemas"
