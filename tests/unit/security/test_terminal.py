@@ -87,7 +87,7 @@ def test_the_progress_lines_of_a_move_are_printable() -> None:
 
 def test_the_table_and_the_problems_of_a_recovery_are_printable() -> None:
     named = {"uuid": "u", "name": EVIL, "reason": EVIL, "paths": [EVIL], "what": "start", "source": EVIL}
-    lists = {key: [named] for key in ("cleaned", "superseded", "deleted", "kept", "refused", "started", "brought_home", "skipped", "failed")}
+    lists = {key: [named] for key in ("cleaned", "superseded", "deleted", "kept", "refused", "started", "stayed_off", "brought_home", "skipped", "failed")}
     own = decode(HostRecovery, {**lists, "notes": [EVIL], "released": True, "enabled": True, "error": EVIL})
     assert is_clean([*recovery_lines({"kvm1": own}), *list_problems(own)])
 
