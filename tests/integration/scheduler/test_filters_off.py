@@ -13,6 +13,9 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk, check_moved, check_refused, check_untouched, reasons, verdict
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
+Make = t.Callable[..., str]
+WRITER = ("--mib", "64", "--dirty-mib", "8", "--rate", "500", "--integrity")
+
 
 def test_a_filter_that_is_off_is_in_the_check_and_in_the_record(lab: Lab, control: Desk, web: str) -> None:
     control.set_policy(web, labels=["ssd"])
@@ -54,10 +57,13 @@ def test_invalid_filters_are_refused_and_nothing_moves(lab: Lab, control: Desk, 
 
 
 @pytest.mark.long
-def test_a_drain_uses_a_host_whose_filter_is_off(lab: Lab, control: Desk, web: str) -> None:
-    control.set_policy(web, labels=["ssd"])
+def test_a_drain_uses_a_host_whose_filter_is_off(lab: Lab, control: Desk, guest: Make) -> None:
+    """The second host is drained, since the first has a guest that no scenario may move. Without the filter's switch no host could accept the domain."""
+    name = guest("picky", *WRITER, on=2)
+    control.set_policy(name, on=2, labels=["ssd"])
     control.scheduler(3, filters={"labels": False})
-    code, text = control.drain(1)
+    code, text = control.drain(2)
     assert code == 0, text
-    assert lab.places(web) == {3: "running"}
+    assert lab.places(name) == {3: "running"}
+    assert lab.check(name)["intact"]
     assert control.only_record()["filters_off"] == ["labels"]

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import shutil
 import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import LIMIT_SECONDS, Control, Outcome, Record, Result, Running
@@ -18,6 +20,11 @@ MIB = 1024**2
 
 class Desk(Control):
     """A control node that keeps variables of hosts beside the inventory."""
+
+    def __init__(self, lab: Lab, folder: pathlib.Path, *inventory: str) -> None:
+        super().__init__(lab, folder, *inventory)
+        # Ad hoc tasks read the variables of the working directory, too, but the playbooks of a collection only those beside the inventory.
+        self.inventory = str(shutil.copy(self.inventory, folder))
 
     def variables(self, number: int, **variables: t.Any) -> None:
         """Set the variables of a host from now on."""
