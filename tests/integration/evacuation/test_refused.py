@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.policy.support.operator import set_qemu_user
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
 
@@ -83,7 +84,7 @@ def test_bad_input_and_missing_evidence_leave_no_record(site: Site, guest: Make,
 @pytest.mark.long
 def test_a_trait_that_the_survivor_lacks_is_a_warning_and_the_guest_is_started(site: Site, guest: Make) -> None:
     guest("web")
-    given = site.task(1, "domain_policy", {"name": "web", "post_copy": True})
+    given = Running(site.popen(site.ad_hoc_command(1, "domain_policy", {"name": "web", "post_copy": True}, ledger=False))).wait()
     assert given.code == 0, given.text
     site.protect()
     set_qemu_user(site.lab, 2, "libvirt-qemu")
