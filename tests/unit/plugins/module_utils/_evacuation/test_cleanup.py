@@ -12,6 +12,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import cleanup
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup import CopyCleaner
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_survey import CleanupSurvey
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.images import ImageLocator
@@ -19,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.qua
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import innermost_mount, read_mounts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import CleanupDone, CleanupPlan, CleanupQuestion
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidState, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import Surroundings
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
@@ -308,3 +309,16 @@ def test_a_domain_that_stays_defined_is_an_error_and_its_disks_are_kept(scene: S
     with pytest.raises(Internal, match="still defined"):
         scene.clean()
     assert scene.image.exists()
+
+
+@pytest.mark.parametrize("host_id", [None, "9d1d7a46-5c1f-4b0c-8a55-6f3a1d1f2b02"])
+def test_a_host_with_another_identity_than_the_task_began_with_is_not_changed(monkeypatch: pytest.MonkeyPatch, host_id: str | None) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(cleanup, "require_root", lambda: None)
+    monkeypatch.setattr(cleanup, "read_host_id", lambda: host_id)
+    monkeypatch.setattr(cleanup, "open_host", opened.append)
+    work = {"host_id": RECORD, "uris": {}, "domains": [], "storage": "quarantine", "due": [RECORD], "check": False}
+    for phase in ("survey", "clean", "quarantined", "expire"):
+        with pytest.raises(Conflict, match=f"but this host is {host_id}"):
+            cleanup.PHASES[phase]("qemu:///system", work)
+    assert opened == []

@@ -52,6 +52,21 @@ def test_features_that_only_newer_versions_can_migrate_are_blockers(devices: str
     assert blockers(devices=devices, new=True) == []
 
 
+@pytest.mark.parametrize(
+    ("devices", "libvirt", "hypervisor", "count"),
+    [
+        (VIRTIOFS, 10004999, 7000000, 1),
+        (VIRTIOFS, 10005000, 7000000, 0),
+        (PCI.format(""), 9006999, 8000000, 1),
+        (PCI.format(""), 9007000, 7999999, 1),
+        (PCI.format(""), 9007000, 8000000, 0),
+    ],
+)
+def test_blockers_depend_on_the_versions_of_the_source(devices: str, libvirt: int, hypervisor: int, count: int) -> None:
+    root = domain("", devices)
+    assert len(list_blockers(root, describe_cpu(root), {"libvirt": libvirt, "hypervisor": hypervisor}, False)) == count
+
+
 @pytest.mark.parametrize(("shared", "count"), [(True, 0), (False, 1), (None, 1)])
 def test_a_virtiofs_folder_is_a_blocker_unless_it_is_shared(shared: bool | None, count: int) -> None:
     class Stores:

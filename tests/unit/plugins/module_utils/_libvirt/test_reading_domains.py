@@ -93,6 +93,8 @@ def test_a_definition_that_is_not_xml_is_an_internal_error() -> None:
         ((3, 11), (domain_states.PAUSED, domain_states.STARTING_UP)),
         ((3, 12), (domain_states.PAUSED, domain_states.POST_COPY)),
         ((3, 13), (domain_states.PAUSED, domain_states.POST_COPY_FAILED)),
+        ((3, 14), (domain_states.PAUSED, "API error")),
+        ((3, 99), (domain_states.PAUSED, "")),
         ((5, 4), (domain_states.SHUTOFF, "migrated")),
         ((6, 1), (domain_states.CRASHED, "panicked")),
         ((4, 0), (domain_states.OTHER_STATE, "")),
@@ -131,6 +133,10 @@ def test_statistics_of_a_job_are_in_bytes_including_the_dirty_rate() -> None:
 
 def test_missing_statistics_of_a_job_have_defaults() -> None:
     assert job_stats({}) == domain_states.JobStats()
+
+
+def test_statistics_of_later_versions_are_ignored() -> None:
+    assert job_stats({"vfio_data_transferred": 4096, "memory_bps": 7}) == job_stats({"memory_bps": 7})
 
 
 @pytest.mark.parametrize("vcpu", ["many", "-1", "4294967295", "9" * 5000])

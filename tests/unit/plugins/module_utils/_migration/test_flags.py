@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 import pytest
@@ -47,6 +48,10 @@ def test_auto_converge_is_a_flag_and_never_comes_with_post_copy() -> None:
     flags = migration_flags(MoveOptions(parallel_connections=2), True, True)
     assert "AUTO_CONVERGE" in flags
     assert "POSTCOPY" not in flags
+
+
+def test_post_copy_adds_only_its_own_flag() -> None:
+    assert migration_flags(MoveOptions(), True, False, post_copy=True) == [*migration_flags(MoveOptions(), True, False), "POSTCOPY"]
 
 
 def test_options_are_passed_with_the_keys_of_libvirt() -> None:
@@ -115,6 +120,14 @@ def versions(libvirt: int = NEWEST, qemu: int = NEWEST) -> t.Dict[str, int]:
 
 def flags_of(options: MoveOptions, feature: str = "") -> t.List[str]:
     return migration_flags(options, True, False, post_copy=feature.startswith("post_copy"))
+
+
+@pytest.mark.parametrize("method", ["zlib", "zstd"])
+@pytest.mark.parametrize(("libvirt", "qemu", "able"), [(9004000, 5000000, True), (9003999, 5000000, False), (9004000, 4999999, False)])
+def test_compressed_streams_need_libvirt_9_4_and_qemu_5_0(method: str, libvirt: int, qemu: int, able: bool) -> None:
+    options, hosts = EXAMPLES[f"compression {method}"], {"kvm1": versions(libvirt, qemu), "kvm2": versions()}
+    with contextlib.nullcontext() if able else pytest.raises(NotSupported, match=f"compression {method} needs"):
+        check_versions(options, flags_of(options), hosts)
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: str(gate.feature))

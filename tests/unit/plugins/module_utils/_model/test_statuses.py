@@ -59,3 +59,7 @@ def test_an_error_is_settled_by_what_the_hosts_prove() -> None:
 def test_an_evacuation_is_never_running() -> None:
     for status in (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY, s.CANCELLED):
         assert not [earlier for earlier in EVACUATION if may_follow(s.EVACUATION, earlier, status)]
+
+
+def test_an_evacuation_is_completed_only_after_its_domain_was_started() -> None:
+    assert [status for status in ALL if status != s.COMPLETED and may_follow(s.EVACUATION, status, s.COMPLETED)] == [s.DONE, s.ERROR]

@@ -123,6 +123,12 @@ def test_a_queued_preparing_or_running_move_can_be_aborted(scene: Scene, status:
     assert scene.list_intents() == [], "looking changes nothing"
 
 
+def test_a_running_move_that_may_be_switched_to_post_copy_can_be_aborted(scene: Scene) -> None:
+    journal_of(record_of(status=s.RUNNING, post_copy=True), scene.folder).write_state()
+    scene.begin("POSTCOPY")
+    assert scene.intervention(ABORT).find_migration().record.status == s.RUNNING
+
+
 # -- a move of ours ------------------------------------------------------------------------------------------------
 
 

@@ -775,6 +775,11 @@ def test_the_terms_of_forcing_are_taken_from_the_record(paused: bool, expected: 
     assert (terms.suspend_seconds, terms.pause_max_seconds, terms.downtime_ms) == (7, 9, 300)
 
 
+@pytest.mark.parametrize("post_copy", [False, True])
+def test_a_guest_with_auto_converge_is_never_switched_to_post_copy(post_copy: bool) -> None:
+    assert not terms_of(order_of(record_of(auto_converge=True, post_copy=post_copy))).post_copy
+
+
 # -- broken post-copy ----------------------------------------------------------------------------------------------
 
 

@@ -304,6 +304,13 @@ def test_a_superseded_record_is_cleaned_on_its_destination_and_failed(scene: Sce
     assert document.body["possible_hosts"] == [encode(KVM3)]
 
 
+def test_a_superseded_record_permits_no_cleanup_of_its_source(scene: Scene) -> None:
+    stored = scene.ledger.read_record(scene.evacuation(to=(s.PRE_MIGRATING,)))
+    scene.ledger.update_record(stored, stored.record.supersede(str(uuid.UUID(int=70))))
+    outcome = scene.run()
+    assert (scene.host.phases, outcome.as_result()["changed"], scene.status(stored.record.record_id)[0]) == ([], False, "pre-migrating")
+
+
 @pytest.mark.parametrize(
     ("storage", "phases"),
     [("delete", ["survey", "quarantined", "expire", "clean"]), ("quarantine", ["survey", "clean"]), ("keep", ["survey", "clean"])],

@@ -78,6 +78,21 @@ def test_a_group_of_a_profile_counts(control: Control) -> None:
     assert "web2" in str(refused.error)
 
 
+def test_labels_and_group_of_the_profile_of_the_domain_count(control: Control) -> None:
+    in_group(control, APART, web1="kvm1", web2="kvm3")
+    del control.source.needs[UUID]
+    control.source.policies[UUID] = {"profile": "fast"}
+    control.variables("kvm1")["kvmfleet_profiles"] = {"fast": {"labels": ["ssd"], "group": APART}}
+    refused = run_one_move(control)
+    assert refused.error.error_code == "conflict"
+    assert "ssd" in str(refused.error)
+    for host in ("kvm2", "kvm3"):
+        control.variables(host)["kvmfleet_scheduler"] = {"labels": ["ssd"]}
+    assert "web2" in str(run_one_move(control, destination="kvm3").error)
+    record = run_one_move(control).record
+    assert (record.status, record.request["labels"], record.request["group"]["name"]) == ("completed", ["ssd"], "web")
+
+
 class Inventory(dict[str, t.Any]):
     """Variables of a host that count how often its facts were asked for, as an inventory would template them each time."""
 

@@ -43,3 +43,7 @@ def test_the_reason_names_the_versions_and_an_alternative() -> None:
 
 def test_the_cpu_threads_filter_does_not_apply_to_starts() -> None:
     assert "cpu_threads" not in {rule.name for rule in OF_A_START}
+
+
+def test_a_start_depends_on_the_machine_type_and_not_on_the_age_of_qemu() -> None:
+    assert {"machine_type", "hypervisor"} & {rule.name for rule in OF_A_START} == {"machine_type"}
