@@ -115,7 +115,6 @@ def test_cleanup_with_another_ledger_changes_nothing(site: Site, tmp_path: pathl
     untouched(site)
 
 
-@pytest.mark.long
 def test_a_renamed_host_is_identified_and_cleaned(site: Site) -> None:
     site.rename(1, f"{site.lab.prefix}x")
     try:
@@ -135,7 +134,6 @@ def test_a_host_under_the_name_of_another_host_cleans_nothing(site: Site) -> Non
     untouched(site)
 
 
-@pytest.mark.long
 def test_a_host_whose_disks_are_in_another_machine_is_cleaned(site: Site) -> None:
     """The example of the specification. With a new name in addition it is still the same host, because its machine ID is the same."""
     conf = site.on_disk(1, LIBVIRTD_CONF)
@@ -182,7 +180,6 @@ def test_a_host_with_new_name_machine_id_and_uuid_must_be_adopted_before_cleanup
         site.bring_back(1)
 
 
-@pytest.mark.long
 def test_a_renamed_host_without_a_record_is_not_changed(site: Site, tmp_path: pathlib.Path) -> None:
     """In this situation, Nova concluded that the guests of the host had moved away, and destroyed them."""
     fresh = Site(site.lab, tmp_path / "fresh")

@@ -43,7 +43,6 @@ def test_each_value_of_the_policy_has_its_source(operator: Operator, web: str) -
     assert policy["post_copy"] == {"value": False, "source": "default"}
 
 
-@pytest.mark.long
 def test_a_veto_of_the_domain_overrides_task_and_host_with_a_warning(lab: Lab, operator: Operator, web: str) -> None:
     operator.policy(web, post_copy=False)
     done = operator.move_with(web, {"kvmfleet_migration_policy": {"post_copy": True}}, post_copy=True)
