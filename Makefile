@@ -5,9 +5,10 @@
 # make setup   install the requirements of the lab and the tests: Debian packages, two virtual environments in .build
 # make demo    protect, drain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them running; LEDGER=etcd uses three members, one of which dies)
 # make demo-files  write the report's files of docs/demo again from docs/demo/report.json, after a change of the report
-# make test    run every suite except sanity-matrix, long, bench-quick, fuzz, faults, soak, eda, test-mixed and test-machines; the last line is "N passed, N failed"
-# make SUITE   run one suite: lint types units docs sanity sanity-releases sanity-matrix importer browser integration molecule bench-quick long fuzz
+# make test    run every suite except sanity-matrix, long, bench-quick, fuzz, mutations, faults, soak, eda, test-mixed and test-machines; the last line is "N passed, N failed"
+# make SUITE   run one suite: lint types units docs sanity sanity-releases sanity-matrix importer browser integration molecule bench-quick long fuzz mutations
 # make fuzz    feed damaged input to every parser (CASES=10000 for each target, SEED=1, TARGETS="times uris" for some targets)
+# make mutations  break each rule of docs/specs.md in a copy of the tree: a unit test that its row names must fail (ONLY='*post-copy*' for some rows)
 # make faults  run every fault scenario on real hosts, and write docs/faults.md again (ONLY='disks/*' for some scenarios)
 # make soak    run random actions and faults on a small fleet, in which nothing may be lost or run twice (MINUTES=10 SEED=1; REPLAY=.build/soak/1/journal.jsonl runs a journal again)
 # make test-machines  run the scenarios on whole Debian machines under QEMU, which takes hours; make test-machines-core: the most important ones (ONLY=whole_story for one)
@@ -24,10 +25,10 @@
 
 SUITES = lint types units docs sanity sanity-releases importer browser integration molecule
 PYTHON = .build/venv/bin/python
-# ONLY: a pattern of topic and name of fault scenarios. LEDGER: the store of the demo's ledger.
+# ONLY: a pattern of topic and name of fault scenarios, or of heading and row of docs/specs.md. LEDGER: the store of the demo's ledger.
 export ONLY LEDGER
 
-.PHONY: help setup sync demo test test-mixed test-machines test-machines-core simulate bench format clean sanity-matrix long bench-quick fuzz faults soak eda $(SUITES)
+.PHONY: help setup sync demo test test-mixed test-machines test-machines-core simulate bench format clean sanity-matrix long bench-quick fuzz mutations faults soak eda $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -80,7 +81,7 @@ simulate: sync
 bench: sync
 	@$(PYTHON) tests/tools/bench.py $(BENCH)
 
-$(SUITES) sanity-matrix long bench-quick fuzz faults soak eda: sync
+$(SUITES) sanity-matrix long bench-quick fuzz mutations faults soak eda: sync
 	@$(PYTHON) tests/tools/run_suites.py $@
 
 format: setup
