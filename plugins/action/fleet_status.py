@@ -166,7 +166,7 @@ class ActionModule(FleetAction):
         if content.ledger:
             self.attach_notifier(content.ledger, settings, target_host, location)
         acts = self._record_acts(content, work, describe_actor(task_vars))
-        report = StatusReport(task.fleet, dict(work.answers or {}), content, task.protect_max_hours, acts)
+        report = StatusReport(task.fleet, work, content, task.protect_max_hours, acts)
         changed = any(not found.problem for found in acts)
         return {"changed": changed, "at": utc_now(), "ledger": content.name, **report.as_json()}
 
@@ -200,22 +200,22 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
 class StatusReport:
     """The state of the fleet, as data and as lines.
 
-    :arg answers: of the hosts that were asked, by name.
+    :arg work: the answers of the hosts.
     :arg acts: of others, that were found now.
     """
 
-    def __init__(
-        self, fleet: Sequence[str], answers: Mapping[str, _HostAnswer], content: LedgerContent, protect_max_hours: int, acts: Sequence[FoundAct] = ()
-    ) -> None:
+    def __init__(self, fleet: Sequence[str], work: _Work, content: LedgerContent, protect_max_hours: int, acts: Sequence[FoundAct] = ()) -> None:
+        answers = work.answers or {}
         self._content = content
         self._acts = acts
         self._max_hours = protect_max_hours
-        self._fleet = list(dict.fromkeys(fleet))
         self._entries = {entry.name: entry for entry in content.hosts}
+        self._fleet = list(dict.fromkeys(fleet)) or list(self._entries)
         self.silent = {host: answer.why_silent for host, answer in answers.items() if answer.is_silent}
         self._reported = [move for host, answer in answers.items() if not answer.is_silent for move in self._read_moves(host, answer)]
         # Hosts whose state files the user may not read: it is not known whose a migration there is, nor which moves wait.
         self._unread = [host for host, answer in answers.items() if answer.unverified_reasons]
+        self._unseen = {host: seen.message or "no reason is known" for host, seen in (work.looks or {}).items() if not seen.seen and host not in self.silent}
         self.moves = self._list_moves()
         self.states = self._group_hosts()
         self.attention = [printable_line(line) for line in self._find_attention()]
@@ -331,11 +331,15 @@ class StatusReport:
         return [
             f"{summary} {person}",
             *_section("NEEDS A PERSON", self.attention),
-            *_section("DONE BY OTHERS", [found.text for found in self._acts if not found.problem]),
+            *_section("DONE BY OTHERS", list(self._act_lines())),
             *_section("IN FLIGHT", [*(move.line for move in self.moves), *unread]),
             *_section("HOSTS", list(self._host_lines())),
             *_section("PROTECTION", list(self._protection_lines())),
         ]
+
+    def _act_lines(self) -> Iterator[str]:
+        yield from (found.text for found in self._acts if not found.problem)
+        yield from (f"not known on {host}: {why}" for host, why in self._unseen.items())
 
     def _host_lines(self) -> Iterator[str]:
         for state, hosts in self.states.items():

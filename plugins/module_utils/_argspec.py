@@ -348,7 +348,7 @@ def fleet_status_spec() -> Spec:
         **libvirt_spec(),
         **ledger_spec(),
         **internal_spec(),
-        "fleet": {"type": "list", "elements": "str", "required": True},
+        "fleet": {"type": "list", "elements": "str", "default": []},
         "protect_max_hours": {"type": "int", "default": 24},
     }
 

@@ -20,10 +20,10 @@ description:
     and must be recovered, damaged documents, and hosts whose protection is old.
 options:
   fleet:
-    description: Inventory names of the hosts of the play.
+    description: Inventory names of the hosts of the play; if empty, the hosts in the ledger.
     type: list
     elements: str
-    required: true
+    default: []
   protect_max_hours:
     description: A protection that is this number of hours old, or older, needs a person.
     type: int

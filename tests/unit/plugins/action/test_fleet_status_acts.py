@@ -68,6 +68,11 @@ def test_a_move_by_hand_is_shown_and_written_once(desk: Desk) -> None:
     assert desk.ledger.verify_audit() == []
 
 
+def test_a_host_that_did_not_report_its_domains_is_named(desk: Desk) -> None:
+    desk.looks["kvm2"] = {"failed": True, "msg": "libvirt does not answer"}
+    assert desk.show_all()["lines"][1:3] == ["DONE BY OTHERS", "  not known on kvm2: libvirt does not answer"]
+
+
 @pytest.mark.parametrize(("told", "act"), [(OFF, "stopped"), (web(), None)])
 def test_a_stop_by_hand_is_written(desk: Desk, told: Result, act: str | None) -> None:
     desk.look("kvm1", told)

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver, status
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
+ROOT = Path(__file__).parents[4]
 TASK_VARS = {"inventory_hostname": "kvm1"}
 
 
@@ -51,6 +52,16 @@ class Reading(FleetAction):
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+
+PHASED = [path.stem for path in sorted((ROOT / "plugins" / "action").glob("*.py")) if "self.run_phase(" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("module", PHASED)
+def test_a_module_that_is_run_by_phases_requires_no_option(module: str) -> None:
+    """Its phases are run with C(uri) and C(_work) alone."""
+    parts = (ROOT / "plugins" / "modules" / f"{module}.py").read_text(encoding="utf-8").partition("EXAMPLES = ")
+    assert not re.findall(r"^    required: true$", parts[0], re.MULTILINE)
 
 
 def test_options_are_parsed_and_passed_to_the_module() -> None:
