@@ -19,8 +19,10 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import EXTRA, MOST, Absent, SignedInt
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import (
     PLAN_SCHEMA,
@@ -35,6 +37,15 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.resul
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import EVENT_TYPE_PREFIX, Notice, NoticeData
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import HostRecovery
 from ansible_collections.kvmfleet.migration.tests.schemas.meanings import COMMON, MEANINGS, SUMMARY
+from ansible_collections.kvmfleet.migration.tests.schemas.returns import (
+    ActOfOthers,
+    FleetStatus,
+    HostProtection,
+    MigrateResult,
+    MissingRecord,
+    MoveFailure,
+    MoveInFlight,
+)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 BASE = "https://github.com/kvmfleet/migration/blob/main/docs/schemas"
@@ -46,15 +57,19 @@ Schema = dict[str, t.Any]
 # By the name of the file: the dataclass; whether the document is a dictionary of it by host; and the title.
 DOCUMENTS: dict[str, tuple[type, bool, str]] = {
     "record.json": (MoveRecord, False, "The record of one move or evacuation"),
+    "migrate-result.json": (MigrateResult, False, "The result of live_migrate"),
     "drain-plan.json": (DrainPlan, False, "The plan of a drain"),
     "drain-result.json": (HostDrain, True, "The result of a drain, by host"),
     "evacuation-plan.json": (EvacuationPlan, False, "The plan of an evacuation"),
     "evacuation-result.json": (EvacuationResult, True, "The result of an evacuation, by host"),
+    "protect-result.json": (HostProtection, True, "The result of protecting a host, by host"),
+    "status-result.json": (FleetStatus, False, "The state of the fleet"),
     "recovery-result.json": (HostRecovery, True, "The result of a recovery, by host"),
     "notice.json": (Notice, False, "A notice: a CloudEvents event of a change of a record, or of an act of others"),
 }
 
 FORCED = ["FORCED_MIGRATE", "FORCED_REBUILD", None]
+_ERROR_CODES = sorted({kind.error_code for kind in KvmfleetError.__subclasses__()})
 _TYPES, _STATUSES = list(s.TYPES), sorted(s.UNSETTLED | s.CLOSED | s.TOMBSTONE)
 _POLICY_FIELD: Schema = {
     "type": "object",
@@ -71,6 +86,11 @@ VALUES: dict[tuple[type, str], Schema] = {
     (MoveRecord, "status"): {"enum": _STATUSES},
     (MoveRecord, "forced"): {"enum": FORCED},
     (MoveRecord, "policy"): {"type": "object", "additionalProperties": _POLICY_FIELD},
+    **{(kind, "type"): {"enum": _TYPES} for kind in (MissingRecord, MoveInFlight)},
+    **{(kind, "status"): {"enum": _STATUSES} for kind in (MissingRecord, MoveInFlight)},
+    (MissingRecord, "ledger_status"): {"enum": [*_STATUSES, None]},
+    **{(kind, "error_code"): {"enum": _ERROR_CODES} for kind in (MigrateResult, MoveFailure)},
+    (ActOfOthers, "act"): {"enum": [domain_states.MOVED, domain_states.STOPPED, domain_states.STARTED]},
     (DrainPlan, "schema"): {"const": PLAN_SCHEMA},
     (DrainPlan, "digest"): {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
     (PlannedMove, "predicted_seconds"): {"type": "number", "minimum": 0, "exclusiveMaximum": 10**12},

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import pathlib
 import types
 import typing as t
 import uuid
 
 import pytest
+import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.action import fleet_status
 from ansible_collections.kvmfleet.migration.plugins.action.fleet_status import ActionModule
@@ -23,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, read_schema
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
@@ -31,6 +34,21 @@ FLEET = ["kvm1", "kvm2", "kvm3"]
 HOST_IDS = {name: str(uuid.uuid5(uuid.NAMESPACE_DNS, name)) for name in FLEET}
 EMPTY: Result = {"changed": False, "failed": False, "migrations": []}
 MIB = 1024**2
+
+
+@functools.cache
+def published_keys() -> tuple[str, ...]:
+    """Return the keys of the result that the playbook publishes."""
+    (play,) = yaml.safe_load((pathlib.Path(__file__).parents[4] / "playbooks" / "status.yml").read_text(encoding="utf-8"))
+    (published,) = [task["ansible.builtin.set_stats"]["data"]["status_result"] for task in find_tasks(play) if "ansible.builtin.set_stats" in task]
+    return tuple(sorted(published))
+
+
+def find_tasks(play: Result) -> t.Iterator[Result]:
+    """Yield the tasks of a play, and those in its blocks."""
+    for task in [*play.get("tasks", ()), *play.get("block", ())]:
+        yield task
+        yield from find_tasks(task)
 
 
 class Desk:
@@ -60,7 +78,10 @@ class Desk:
         action._loader = None
         given = {"fleet": FLEET, "_work": {"answers": self.answers}, **args}
         action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=check_mode, diff=False, delegate_to=None)
-        return t.cast(Result, action.run_with_options(task_vars("kvm1", self.variables)))
+        seen = t.cast(Result, action.run_with_options(task_vars("kvm1", self.variables)))
+        if "moves" in seen:
+            check_document("status-result.json", {key: seen[key] for key in published_keys()})
+        return seen
 
     def host(self, name: str, state: str = "enabled", hours: float | None = 1, **keys: t.Any) -> None:
         at = None if hours is None else (datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=hours)).isoformat()
@@ -97,6 +118,10 @@ def desk(tmp_path: pathlib.Path) -> Desk:
     for name in FLEET:
         desk.host(name)
     return desk
+
+
+def test_the_playbook_publishes_what_the_schema_describes() -> None:
+    assert published_keys() == tuple(sorted(read_schema("status-result.json")["$defs"]["FleetStatus"]["properties"]))
 
 
 def test_a_quiet_fleet_is_a_screen_of_a_few_lines(desk: Desk) -> None:

@@ -10,12 +10,15 @@ import types
 import typing as t
 
 import pytest
+import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.action.protect import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, find_errors
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import ID1, SECRET, UUID1, reported_domain
 
+ROLE = pathlib.Path(__file__).parents[4] / "roles" / "protect_host"
 GUARD = {"installed": False, "systemd": False, "held_at_boot": False, "held": False, "note": ""}
 ANSWERS: dict[str, dict[str, t.Any]] = {
     "identify": {"identity": {"host_id": ID1, "host_uuid": UUID1, "machine_id": "m1"}, "libvirt_error": None},
@@ -65,6 +68,17 @@ def test_a_task_runs_all_steps_and_returns_no_definition(task: Task) -> None:
     assert [entry["name"] for entry in result["saved"]] == ["web1"]
     assert "Read-only" in " ".join(result["notes"])
     assert SECRET not in json.dumps(result)
+
+
+def test_the_result_of_the_role_fulfills_its_schema(task: Task) -> None:
+    nothing = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))["__protect_host_nothing"]
+    first, again = task.run(), task.run()
+    assert (len(first["saved"]), len(again["unchanged"]), len(first["unproved"])) == (1, 1, 1)
+    hosts = [{**nothing, **{key: result[key] for key in nothing if key != "error"}} for result in (first, again)]
+    check_document("protect-result.json", dict(zip("ab", hosts, strict=True)))
+    check_document("protect-result.json", {"kvm1": {**nothing, "error": "The host did not answer."}})
+    for key in nothing:
+        assert find_errors("protect-result.json", {"kvm1": {name: value for name, value in nothing.items() if name != key}})
 
 
 def test_only_the_answer_with_definitions_is_hidden_from_verbose_output(task: Task) -> None:
