@@ -41,7 +41,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparat
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import LedgerInEmergency, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import read_options, readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import read_options, readable_results, use_own_names
 
 # Of these, what matters is the host that moves the domain away.
 _ABOUT_MOVES = (FOR_ABORT, FOR_FORCE_COMPLETE)
@@ -202,8 +202,8 @@ def _read_domain(task: _LocationTask) -> _NamedDomain:
 def _read_given_options(task: _LocationTask) -> dict[str, Json]:
     """Return the options that somebody has given; one that is empty counts as not given. Raises L(InvalidArgument), with the name of the variable."""
     variable, options = f"{task.purpose}_options", given_options_spec(task.purpose)
-    whole = read_options({variable: task.options or {}}, {variable: {"type": "dict"}})[variable]
-    given = {name: value for part in (whole, task.survey) for name, value in t.cast(JsonObject, part).items() if value not in (None, "")}
+    whole = t.cast(JsonObject, read_options({variable: task.options or {}}, {variable: {"type": "dict"}})[variable])
+    given = {name: value for part in (use_own_names(whole, options), task.survey) for name, value in part.items() if value not in (None, "")}
     validated = t.cast(JsonObject, read_options({variable: given}, {variable: {"type": "dict", "options": options}})[variable])
     return {name: validated[name] for name in given}
 

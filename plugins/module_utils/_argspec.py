@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ._model.libvirt_formats import TRANSPORTS
-from ._model.policies import COMPRESSIONS, COPY_MODES, DRAIN_ACTIONS, GROUP_POLICIES, NO_COPY, POLICY_FIELDS, STRATEGIES, TIMEOUT_ACTIONS
+from ._model.policies import COMPRESSIONS, COPY_CHOICES, DRAIN_ACTIONS, GROUP_POLICIES, NO_COPY, POLICY_FIELDS, STRATEGIES, TIMEOUT_ACTIONS
 from ._model.saved_domains import REPLACEABLE
 from ._model.statuses import HOST_STATES
 
@@ -59,14 +59,14 @@ def move_spec() -> Spec:
     return {
         **domain_spec(),
         "destination": {"type": "str"},
-        "destination_uri": {"type": "str"},
+        "destination_uri": {"type": "str", "aliases": ["desturi"]},
         "transport": {"type": "str", "choices": list(TRANSPORTS)},
-        "migrate_uri": {"type": "str"},
-        "timeout_seconds": {"type": "int"},
+        "migrate_uri": {"type": "str", "aliases": ["migrateuri"]},
+        "timeout_seconds": {"type": "int", "aliases": ["timeout"]},
         "on_timeout": {"type": "str", "choices": ["abort", "force_complete"]},
         "stall_seconds": {"type": "int"},
         "queue_timeout_seconds": {"type": "int"},
-        "downtime_ms": {"type": "int"},
+        "downtime_ms": {"type": "int", "aliases": ["downtime"]},
         "downtime_steps": {"type": "int"},
         "downtime_delay_seconds_per_gib": {"type": "int"},
         "downtime_strategy": {"type": "str", "choices": list(STRATEGIES)},
@@ -74,14 +74,14 @@ def move_spec() -> Spec:
         "force_pause_max_seconds": {"type": "int"},
         "link_mib": {"type": "int"},
         "auto_converge": {"type": "bool"},
-        "post_copy": {"type": "bool"},
+        "post_copy": {"type": "bool", "aliases": ["postcopy"]},
         "override_policy": {"type": "bool"},
-        "bandwidth_mib": {"type": "int"},
-        "post_copy_bandwidth_mib": {"type": "int"},
+        "bandwidth_mib": {"type": "int", "aliases": ["bandwidth"]},
+        "post_copy_bandwidth_mib": {"type": "int", "aliases": ["postcopy_bandwidth"]},
         "parallel_connections": {"type": "int"},
         "compression": {"type": "str", "choices": list(COMPRESSIONS)},
         "tls": {"type": "bool"},
-        "copy_storage": {"type": "str", "choices": list(COPY_MODES)},
+        "copy_storage": {"type": "str", "choices": list(COPY_CHOICES)},
         "copy_storage_overwrite": {"type": "list", "elements": "str"},
         "unsafe": {"type": "bool"},
         "force": {"type": "bool"},
@@ -102,16 +102,20 @@ def live_migrate_spec() -> Spec:
 
 def migration_abort_spec() -> Spec:
     """Return the options of C(migration_abort)."""
-    return {**_intervention_spec(), "wait_seconds": {"type": "int", "default": 30}, "missing_ok": {"type": "bool", "default": False}}
+    return {
+        **_intervention_spec(),
+        "wait_seconds": {"type": "int", "default": 30, "aliases": ["wait_timeout"]},
+        "missing_ok": {"type": "bool", "default": False},
+    }
 
 
 def migration_force_complete_spec() -> Spec:
     """Return the options of C(migration_force_complete)."""
     return {
         **_intervention_spec(),
-        "bandwidth_mib": {"type": "int"},
+        "bandwidth_mib": {"type": "int", "aliases": ["bandwidth"]},
         "complete": {"type": "bool", "default": True},
-        "wait_seconds": {"type": "int", "default": 60},
+        "wait_seconds": {"type": "int", "default": 60, "aliases": ["wait_timeout"]},
     }
 
 
@@ -128,9 +132,9 @@ def scheduler_check_spec() -> Spec:
         "request": {"type": "dict"},
         "destination": {"type": "str"},
         "candidates": {"type": "list", "elements": "str"},
-        "destination_uri": {"type": "str"},
+        "destination_uri": {"type": "str", "aliases": ["desturi"]},
         "transport": {"type": "str", "choices": list(TRANSPORTS)},
-        "copy_storage": {"type": "str", "choices": list(COPY_MODES), "default": NO_COPY},
+        "copy_storage": {"type": "str", "choices": list(COPY_CHOICES), "default": NO_COPY},
         "scheduler": {"type": "dict"},
     }
 
@@ -402,10 +406,10 @@ def domain_policy_spec() -> Spec:
         **domain_spec(),
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "auto_converge": {"type": "bool"},
-        "post_copy": {"type": "bool"},
-        "timeout_seconds": {"type": "int"},
+        "post_copy": {"type": "bool", "aliases": ["postcopy"]},
+        "timeout_seconds": {"type": "int", "aliases": ["timeout"]},
         "on_timeout": {"type": "str", "choices": list(TIMEOUT_ACTIONS)},
-        "downtime_ms": {"type": "int"},
+        "downtime_ms": {"type": "int", "aliases": ["downtime"]},
         "force_pause_max_seconds": {"type": "int"},
         "priority": {"type": "int"},
         "drain": {"type": "str", "choices": list(DRAIN_ACTIONS)},

@@ -40,11 +40,13 @@ options:
       - If a host dies in that phase, the memory of the guest is lost.
       - The default is the value of the profile or the host, or V(false) without one.
     type: bool
+    aliases: [postcopy]
   timeout_seconds:
     description:
       - Absolute time limit of a move. V(0) means no limit.
       - The default is the value of the profile or the host, or 800 seconds for each GiB of memory, or C(timeout_seconds_per_gib) of the host instead of 800.
     type: int
+    aliases: [timeout]
   on_timeout:
     description:
       - Action at the time limit. With V(abort), the guest continues to run on the source; with V(force_complete), the move is made to finish.
@@ -56,6 +58,7 @@ options:
       - Longest downtime of the guest at the end of a move in milliseconds, unless the move is forced.
       - The default is the value of the profile or the host, or 500 without one.
     type: int
+    aliases: [downtime]
   force_pause_max_seconds:
     description:
       - Longest pause of the guest if a move is forced to finish. A pause that lasts longer than this and longer than three times its prediction is ended, and

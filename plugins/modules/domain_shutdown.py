@@ -25,6 +25,7 @@ options:
     description: How long to wait until the domain is off, from 1 to 86400. The guest is asked again every 30 seconds, because guests do not react while they
       boot.
     type: int
+    aliases: [wait_timeout]
     default: 180
   start_again:
     description:
@@ -159,7 +160,7 @@ def main() -> None:
             **libvirt_spec(),
             **domain_spec(),
             "uuids": {"type": "list", "elements": "str"},
-            "wait_seconds": {"type": "int", "default": 180},
+            "wait_seconds": {"type": "int", "default": 180, "aliases": ["wait_timeout"]},
             "start_again": {"type": "bool", "default": False},
         },
         mutually_exclusive=DOMAINS,

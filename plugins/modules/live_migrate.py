@@ -40,6 +40,7 @@ options:
         C(ansible_host) or name.
       - A URI with a program (C(command), C(netcat), the transport C(ext)), another URI (C(name)) or a password is refused.
     type: str
+    aliases: [desturi]
   transport: &transport
     description: Transport from libvirt on the source to libvirt on the destination. The default is the variable C(kvmfleet_transport), or V(ssh) without it.
     type: str
@@ -49,11 +50,13 @@ options:
       - Address to which the memory is sent, for example V(tcp://10.0.0.2).
       - The default is V(tcp://) with the destination's variable C(kvmfleet_migration_address). Without it, libvirt chooses.
     type: str
+    aliases: [migrateuri]
   timeout_seconds: &timeout_seconds
     description:
       - Absolute time limit of the move in seconds, counted from the start of its job. V(0) means no limit. The default is 800 seconds for each GiB of memory
         and of copied disks, or C(timeout_seconds_per_gib) of C(kvmfleet_migration_policy) of the source instead of 800, and at most a week.
     type: int
+    aliases: [timeout]
   on_timeout: &on_timeout
     description:
       - Action at the time limit. With V(abort), the default, the guest continues to run on the source.
@@ -84,6 +87,7 @@ options:
   downtime_ms: &downtime_ms
     description: Longest downtime of the guest at the end of the move. The default is 500 milliseconds.
     type: int
+    aliases: [downtime]
   downtime_strategy: &downtime_strategy
     description:
       - How the allowed downtime rises from O(downtime_ms) divided by O(downtime_steps) to O(downtime_ms).
@@ -124,14 +128,17 @@ options:
       - The default is the value in the policy of the domain, its profile or its host, or V(false) without one. V(true) here switches off a default for
         O(auto_converge). If the host has both as defaults, post-copy is used where both hosts are known to support it, else auto-converge.
     type: bool
+    aliases: [postcopy]
   bandwidth_mib: &bandwidth_mib
     description: Bandwidth cap of the memory transfer in MiB/s. V(0), the default, means no cap.
     type: int
+    aliases: [bandwidth]
   post_copy_bandwidth_mib: &post_copy_bandwidth_mib
     description:
       - Bandwidth cap in MiB/s of the background transfer after the switch-over to post-copy. V(0), the default, means no cap.
       - Only used if O(post_copy) is permitted.
     type: int
+    aliases: [postcopy_bandwidth]
   parallel_connections: &parallel_connections
     description: Number of connections that carry the memory. The default is one.
     type: int
@@ -153,10 +160,11 @@ options:
         compared with the file at the same path on the destination; a different file is refused (C(unsafe)).
       - To prove whether a folder is the same storage on both hosts, each host creates a file with a new name in it, and the other host looks for this file.
         This is also done in check mode, and leaves nothing behind. A disk for which there is no proof is refused (C(unsafe)).
+      - V(all) and V(inc), the words of C(virsh migrate), mean V(full) and V(incremental).
       - Only image files in the formats raw and qcow2 are copied, to the same path. Targets are created at the destination. If the move fails, they are
         removed again; if it succeeds, the images on the source stay there.
     type: str
-    choices: [none, auto, full, incremental]
+    choices: [none, auto, full, incremental, all, inc]
   copy_storage_overwrite: &copy_storage_overwrite
     description:
       - Targets (V(vda)) of disks whose existing file at the destination may be overwritten. A file that a domain there uses is never touched.

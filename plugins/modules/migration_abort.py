@@ -42,6 +42,7 @@ options:
   wait_seconds:
     description: How long to wait until the guest is back to normal, or until a record that is left over is settled.
     type: int
+    aliases: [wait_timeout]
     default: 30
   missing_ok:
     description: Whether the task succeeds if there is nothing to cancel.

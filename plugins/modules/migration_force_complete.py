@@ -45,6 +45,7 @@ options:
   bandwidth_mib:
     description: New bandwidth cap of the memory transfer in MiB/s. V(0) means no cap. By default, forcing lifts the cap.
     type: int
+    aliases: [bandwidth]
   complete:
     description: Whether the migration is made to finish. With V(false), only O(bandwidth_mib) is changed.
     type: bool
@@ -52,6 +53,7 @@ options:
   wait_seconds:
     description: How long to wait for the end.
     type: int
+    aliases: [wait_timeout]
     default: 60
 extends_documentation_fragment:
   - kvmfleet.migration._attributes

@@ -50,6 +50,7 @@ options:
         C(ansible_host) or name.
       - Mutually exclusive with O(candidates).
     type: str
+    aliases: [desturi]
   transport:
     description: Transport from libvirt on this host to libvirt on the candidates. The default is the variable C(kvmfleet_transport), or V(ssh) without it.
     type: str
@@ -57,11 +58,11 @@ options:
   copy_storage:
     description:
       - How the move would treat disks that the hosts do not share, as in M(kvmfleet.migration.live_migrate). Disks that would be copied need space on the
-        destination.
+        destination. V(all) and V(inc) mean V(full) and V(incremental).
       - With a local O(uri), root, and an active domain, this is determined by the same test on both hosts as before a move. Otherwise every disk to which the
         domain writes, and which is not known to be shared, is counted, with a warning.
     type: str
-    choices: [none, auto, full, incremental]
+    choices: [none, auto, full, incremental, all, inc]
     default: none
   scheduler:
     description:

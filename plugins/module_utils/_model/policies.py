@@ -289,4 +289,12 @@ def _check_labels(value: Json) -> None:
 
 NO_COPY = "none"
 COPY_MODES = (NO_COPY, "auto", "full", "incremental")
+# The words of virsh migrate (--copy-storage-all, --copy-storage-inc).
+_COPY_MODES_OF_VIRSH: t.Final = {"all": "full", "inc": "incremental"}
+COPY_CHOICES = (*COPY_MODES, *_COPY_MODES_OF_VIRSH)
 COMPRESSIONS = ("xbzrle", "zlib", "zstd")
+
+
+def read_copy_mode(choice: t.Optional[str]) -> str:
+    """Return the mode of C(COPY_MODES) that a choice of the option C(copy_storage) means."""
+    return _COPY_MODES_OF_VIRSH.get(choice, choice) if choice else NO_COPY

@@ -19,12 +19,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.poli
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, read_copy_mode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .._ledger.documents import HostEntry, pause_collector
 from .._scheduler.fleet import HostState, find_entry
+from .._settings.options import use_own_names
 from .._settings.policies import build_needs, owner_of, read_scheduling
 from .._settings.scheduler import SchedulerSettings
 from .._settings.variables import Settings, read_facts
@@ -89,11 +90,14 @@ class DrainOptions:
 
 def _validate_moves(moves: JsonObject) -> JsonObject:
     """Return the options in their own types, as C(live_migrate) would take them."""
-    given = to_plain_object(moves)
-    result = ArgumentSpecValidator({name: spec for name, spec in move_spec().items() if name not in _PLANNED_OPTIONS}).validate(given)
+    spec = {name: option for name, option in move_spec().items() if name not in _PLANNED_OPTIONS}
+    given = use_own_names(to_plain_object(moves), spec)
+    result = ArgumentSpecValidator(spec).validate(given)
     if result.error_messages:
         raise InvalidArgument(f"live_migrate does not accept the options of the moves: {'; '.join(result.error_messages)}.")
     checked = {name: value for name, value in result.validated_parameters.items() if name in given}
+    if checked.get("copy_storage") is not None:
+        checked["copy_storage"] = read_copy_mode(checked["copy_storage"])
     for name, lowest in _LOWEST_VALUES.items():
         if checked.get(name) is not None and checked[name] < lowest:
             raise InvalidArgument(f"The option {name} of the moves is {checked[name]}.", f"Give MiB/s, a whole number from {lowest}.")

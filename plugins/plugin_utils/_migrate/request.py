@@ -28,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
     TRAITS,
     GivenPolicy,
     PolicyScalar,
+    read_copy_mode,
     required_traits,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import OwnPolicy
@@ -172,7 +173,7 @@ def _read_request(args: OneMoveOptions, settings: Settings, source: str) -> Move
         compression=args.get("compression"),
         tls=bool(args.get("tls")),
         unsafe=bool(args.get("unsafe")),
-        copy_storage=args.get("copy_storage") or NO_COPY,
+        copy_storage=read_copy_mode(args.get("copy_storage")),
         copy_storage_overwrite=tuple(args.get("copy_storage_overwrite") or ()),
     )
     check_options(options)

@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     printable_line,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_uri, is_local
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, GivenPolicy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, GivenPolicy, read_copy_mode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import canonical_uuid
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, SurveyQuestion
@@ -91,7 +91,7 @@ def read_check(args: CheckOptions, settings: Settings, target_host: str) -> Chec
     name, uuid = (args["name"], canonical_uuid(args["uuid"])) if saved is None else (None, saved.uuid or None)
     source = target_host if is_local(check_uri(args["uri"], "uri")) else settings.host_at(args["uri"])
     uris = _read_candidates(args, settings, source, saved is not None)
-    options = MoveOptions(copy_storage=args["copy_storage"])
+    options = MoveOptions(copy_storage=read_copy_mode(args["copy_storage"]))
     move = MoveRequest(name, uuid, args["destination"], uris, None, options, GivenPolicy(), label=name or (saved.name if saved else None) or str(uuid))
     return CheckRequest(source, move, saved, args["scheduler"])
 

@@ -52,6 +52,21 @@ def drop_aliases(options: JsonObject, spec: Mapping[str, Option]) -> dict[str, J
     return {key: _drop_inner_aliases(value, spec.get(key, {}).get("options")) for key, value in options.items() if key not in aliases}
 
 
+def use_own_names(options: JsonObject, spec: Mapping[str, Option]) -> dict[str, Json]:
+    """Return options that nobody has validated under their own names. Raises L(InvalidArgument) for two names of one option."""
+    aliases, found = _aliases_in(spec), dict[str, str]()
+    for given in options:
+        _note_name(aliases.get(given, given), given, found)
+    return {aliases.get(given, given): value for given, value in options.items()}
+
+
+def _note_name(name: str, given: str, found: dict[str, str]) -> None:
+    """Add the path under which an option is given to those that were found, by their own names. Raises L(InvalidArgument) if it has one."""
+    if name in found:
+        raise InvalidArgument(f"'{found[name]}' and '{given}' are names of one option.", "Give one of them. Nothing was changed.")
+    found[name] = given
+
+
 def _drop_inner_aliases(value: Json, spec: Mapping[str, Option] | None) -> Json:
     if not spec:
         return value
@@ -81,9 +96,7 @@ def _check_members(given: JsonObject, spec: Mapping[str, Option], path: str, dep
         where = _member_path(path, key)
         name = aliases.get(key, key)
         if name in spec:
-            if name in found:
-                raise InvalidArgument(f"'{found[name]}' and '{where}' are names of one option.", "Give one of them. Nothing was changed.")
-            found[name] = where
+            _note_name(name, where, found)
             _check_value(value, spec[name], where, depth + 1)
         elif path and spec:
             raise InvalidArgument(f"There is no option '{where}'.", f"Valid names there are: {', '.join(spec)}. Nothing was changed.")

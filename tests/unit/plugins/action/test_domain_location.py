@@ -216,6 +216,18 @@ def test_options_get_their_types_and_answers_of_a_survey_override_them(desk: Des
     assert found["options"] == {"timeout_seconds": 600, "post_copy": False, "bandwidth_mib": 0, "on_timeout": "force_complete"}
 
 
+def test_an_alias_is_the_option_and_an_answer_of_a_survey_overrides_it_too(desk: Desk) -> None:
+    given = {"timeout": "600", "bandwidth": 8, "copy_storage": "all"}
+    found = desk.check("migrate", options=given, survey={"bandwidth_mib": "0", "timeout_seconds": ""})
+    assert found["options"] == {"timeout_seconds": 600, "bandwidth_mib": 0, "copy_storage": "all"}
+    assert desk.check("abort", options={"wait_timeout": 9})["options"] == {"wait_seconds": 9}
+
+
+def test_two_names_of_one_option_are_refused(desk: Desk) -> None:
+    with pytest.raises(InvalidArgument, match="'timeout' and 'timeout_seconds' are names of one option"):
+        desk.check("migrate", options={"timeout": 60, "timeout_seconds": 600})
+
+
 def test_a_false_value_is_given_and_an_empty_one_is_not(desk: Desk) -> None:
     found = desk.check("policy", options={"post_copy": False, "timeout_seconds": 0, "labels": []}, survey={"auto_converge": "", "drain": None})
     assert found["options"] == {"post_copy": False, "timeout_seconds": 0, "labels": []}

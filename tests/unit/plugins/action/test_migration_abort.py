@@ -150,9 +150,10 @@ def test_forcing_names_the_person_in_history_and_audit(desk: Desk) -> None:
     assert desk.audit()[-1]["by"].endswith(f" for {person}")
 
 
-def test_a_change_of_bandwidth_names_the_person_and_does_not_close_the_record(desk: Desk) -> None:
+@pytest.mark.parametrize("option", ["bandwidth_mib", "bandwidth"])
+def test_a_change_of_bandwidth_names_the_person_and_does_not_close_the_record(desk: Desk, option: str) -> None:
     record = desk.move()
-    changed = desk.force(complete=False, bandwidth_mib=7)
+    changed = desk.force(complete=False, **{option: 7})
     lines = [(line["status"], line["by"], line["detail"]) for line in changed["migrations"][0]["history"]]
     assert ("bandwidth", describe_actor({}), "operator; 7 MiB/s") in lines
     assert (desk.ended(record.id), desk.fleet.migrations[0].cap_bytes) == ((s.RUNNING, None), 7 * MIB)
