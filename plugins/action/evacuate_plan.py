@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from ansible.utils.display import Display
 
@@ -20,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
     evacuate_plan_spec,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment, read_moment
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotSupported
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
@@ -30,7 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan 
     EvacuationRequest,
     Shares,
     plan_evacuation,
-    refuse_silent_destination,
+    refuse_missing_destination,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import plan_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
@@ -56,15 +57,26 @@ class ActionModule(EvacuationAction):
             request.check_options()
             return {"changed": False, "assess_first": request.must_assess_first(self.settings(task_vars).is_known(request.source))}
         if step == EVACUATE_SURVIVORS:
-            return {"changed": False, "survivors": request.find_survivors(self.settings(task_vars).facts)}
+            return self._list_survivors(request, task_vars)
         run = self.prepare_evacuation(task, task_vars)
         if step == EVACUATE_PROVE:
             run.context.options = dataclasses.replace(run.context.options, fencing=request.given_evidence(run.source.name, bool(self._task.check_mode)))
         run.probe_fleet()
-        refuse_silent_destination(run, request.destination, task.survivors or ())
+        refuse_missing_destination(run, request.destination, task.survivors or (), request.excluded)
         if step == EVACUATE_ASSESS:
             return self.with_warnings(run, {**encode(build_assessment(run)), "changed": False})
-        return self.with_warnings(run, self._take_evidence(run) if step == EVACUATE_PROVE else self._share_domains(run, task))
+        return self.with_warnings(run, self._take_evidence(run) if step == EVACUATE_PROVE else self._share_domains(run, task, request.excluded))
+
+    def _list_survivors(self, request: EvacuationRequest, task_vars: Result) -> JsonObject:
+        """Return the hosts that share the work, and warn of those that answered and do not."""
+        found = request.find_survivors(self.settings(task_vars).facts)
+        warnings = found.list_warnings(request.source)
+        return {
+            "changed": False,
+            "survivors": list(found.hosts),
+            "excluded": {**found.earlier, **found.excluded},
+            **({"warnings": warnings} if warnings else {}),
+        }
 
     def _take_evidence(self, run: Evacuation) -> JsonObject:
         """Collect the evidence. A host is fenced only if that is necessary."""
@@ -72,7 +84,7 @@ class ActionModule(EvacuationAction):
             run.prove_source_off(starts=False)
         return {**encode(add_proof(run, boot_moment())), "changed": bool(run.proofs.all_evidence) and not run.check}
 
-    def _share_domains(self, run: Evacuation, task: EvacuationTask) -> JsonObject:
+    def _share_domains(self, run: Evacuation, task: EvacuationTask, excluded: Mapping[str, str]) -> JsonObject:
         """Make the shares of the survivors, and show them."""
         shares = Shares({}, [])
         if run.open_jobs():
@@ -80,7 +92,7 @@ class ActionModule(EvacuationAction):
         if run.open_jobs():
             names = task.survivors or [task.destination or run.context.target_host]
             shares = plan_evacuation(run, names, read_moment(task.since or None), task.destination or "")
-        plan = add_shares(run, shares)
+        plan = dataclasses.replace(add_shares(run, shares), excluded=excluded or ABSENT)
         if not self._task.no_log:
             for line in plan_lines(plan):
                 Display().display(line)

@@ -20,7 +20,7 @@ options:
     description:
       - V(check) checks the request. It asks no host.
       - V(survivors) lists the hosts of the play that have answered M(kvmfleet.migration.host_facts), and fails if there are none, or if a domain or an image
-        is in use twice on them. It asks no host.
+        is in use twice on them. A host that answered to a user who is not root is not among them, and is named in a warning. It asks no host.
       - V(assess) looks up the dead host in the ledger, asks all other hosts for its domains, and returns which of them would be started. It changes no host.
       - V(prove) does the same, switches the dead host off unless evidence is given, and waits for the locks that it still holds on images.
       - V(plan) does the same as V(assess), takes the evidence of V(prove), and distributes the domains among O(survivors). It switches nothing off. Facts of
@@ -161,6 +161,11 @@ survivors:
   type: list
   elements: str
   sample: [kvm2, kvm3]
+excluded:
+  description: Hosts that answered and start no domain, with the reason. With O(step=plan), it is missing if there are none.
+  returned: success with O(step=survivors) or O(step=plan)
+  type: dict
+  sample: {kvm4: 'the user is not root there, and only root can start domains'}
 source:
   description: The dead host, as the ledger describes it.
   returned: success with O(step=assess), O(step=prove) or O(step=plan)

@@ -78,12 +78,14 @@ class EvacuationWork:
     :arg fence_tasks: a file of tasks that switches the source off.
     :arg evidence: the evidence that these tasks have set.
     :arg asked: by host of the play, what C(host_facts) has returned.
+    :arg excluded: hosts that an earlier step has excluded, with the reason.
     """
 
     play: Maybe[tuple[str, ...]] = ABSENT
     fence_tasks: Maybe[str] = ABSENT
     evidence: t.Union[Json, Absent] = ABSENT
     asked: Maybe[Mapping[str, t.Optional[AskedHost]]] = ABSENT
+    excluded: Maybe[Mapping[str, str]] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

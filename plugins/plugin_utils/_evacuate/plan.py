@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -40,6 +40,25 @@ from .start_checks import list_unproved_images
 _NOTHING_STARTED = "Nothing was started."
 
 
+NOT_ROOT = "the user is not root there, and only root can start domains"
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """The hosts of a play that share the work, and those that answered and were excluded, with the reason: now, and earlier."""
+
+    hosts: tuple[str, ...]
+    excluded: Mapping[str, str]
+    earlier: Mapping[str, str]
+
+    def list_warnings(self, source: str) -> list[str]:
+        """Return a warning of each host that was excluded now."""
+        return [
+            f"{host} starts no domain of {source}: {why}. Set become: true for {host}, or connect to it as root, and run this again."
+            for host, why in self.excluded.items()
+        ]
+
+
 @dataclass(frozen=True)
 class EvacuationRequest:
     """The request of a play whose hosts are the survivors.
@@ -50,6 +69,7 @@ class EvacuationRequest:
     :arg asked: by host of the play, the result of C(host_facts).
     :arg domains: those that are evacuated, or None for all.
     :arg destination: the survivor that starts them all, empty for any.
+    :arg excluded: hosts that were excluded earlier, with the reason.
     """
 
     source: str
@@ -63,6 +83,7 @@ class EvacuationRequest:
     domains: tuple[str, ...] | None = None
     destination: str = ""
     force: bool = False
+    excluded: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_task(cls, task: EvacuationTask) -> EvacuationRequest:
@@ -80,6 +101,7 @@ class EvacuationRequest:
             domains=task.domains if task.domains is not ABSENT else None,
             destination=task.destination or "",
             force=task.force,
+            excluded=work.excluded or {},
         )
 
     def check_options(self) -> None:
@@ -112,8 +134,8 @@ class EvacuationRequest:
         if self.domains is not None and not all(self.domains or ("",)):
             raise InvalidArgument("evacuate_host_domains has no name, or an empty one.", f"Name domains, or leave it out for all of them. {_NOTHING_STARTED}")
 
-    def find_survivors(self, facts_of: FactsOf) -> list[str]:
-        """Return the hosts of the play that answered to root: they share the work.
+    def find_survivors(self, facts_of: FactsOf) -> Survivors:
+        """Return the hosts of the play that answered to root, which share the work, and those that answered to another user.
 
         Raises L(Unreachable) if none answered, L(Forbidden) if none did to root, L(Unsafe) if a domain or an image is in use twice on them.
         """
@@ -129,7 +151,8 @@ class EvacuationRequest:
             raise Unsafe(" ".join(one.msg for one in findings), _NOTHING_STARTED)
         if not able:
             raise Forbidden(f"The user is root on none of {', '.join(found)}, and only root can start domains.", f"Set become: true. {_NOTHING_STARTED}")
-        return able
+        earlier = {host: why for host, why in self.excluded.items() if host not in self.play}
+        return Survivors(tuple(able), {host: NOT_ROOT for host in found if host not in able}, earlier)
 
     def must_assess_first(self, is_known: bool) -> bool:
         """Whether the source has to be assessed before it is proved to be off.
@@ -267,14 +290,23 @@ def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
     return replace(shares, uncovered=uncovered)
 
 
-def refuse_silent_destination(run: Evacuation, destination: str, survivors: Sequence[str]) -> None:
-    """Refuse all domains, with a record of each, if the named destination is not one of the survivors, which are the hosts that answered."""
+def refuse_missing_destination(run: Evacuation, destination: str, survivors: Sequence[str], excluded: Mapping[str, str]) -> None:
+    """Refuse all domains, with a record of each, if the named destination is not one of the survivors, which are the hosts that answered to root."""
     if not destination or not survivors or destination in survivors:
         return
     known = next((entry.host_ref for entry in run.entries if entry.name == destination), HostRef(destination, None, None))
     for job in run.open_jobs():
-        job.error = Unreachable(f"The destination {destination} does not answer. Domain {job.name} was not started.", "Name another host, or none.")
+        job.error = _missing_destination(destination, job.name, excluded.get(destination))
         run.record_refusal(job, known, job.error.message)
+
+
+def _missing_destination(destination: str, domain: str, why: str | None) -> KvmfleetError:
+    if why:
+        return Forbidden(
+            f"The destination {destination} cannot start domains: {why}. Domain {domain} was not started.",
+            f"Set become: true for {destination}, or name another host.",
+        )
+    return Unreachable(f"The destination {destination} does not answer. Domain {domain} was not started.", "Name another host, or none.")
 
 
 def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -> None:

@@ -53,6 +53,7 @@ class EvacuationPlan:
     :arg missing_records: what hosts remember of moves and the ledger lacks.
     :arg ages: in seconds, of what was saved of the domains, by name.
     :arg shares: the UUIDs that each survivor starts; C(uncovered) are domains that no survivor can start.
+    :arg excluded: hosts that answered and start no domain, with the reason.
     """
 
     source: HostLabel
@@ -63,6 +64,7 @@ class EvacuationPlan:
     refused: Maybe[tuple[ListedDomain, ...]] = ABSENT
     uncovered: Maybe[tuple[UncoveredDomain, ...]] = ABSENT
     shares: Maybe[Mapping[str, tuple[str, ...]]] = ABSENT
+    excluded: Maybe[Mapping[str, str]] = ABSENT
     evidence: Maybe[tuple[JsonObject, ...]] = ABSENT
     since: Maybe[JsonObject] = ABSENT
     missing_records: Maybe[tuple[JsonObject, ...]] = ABSENT
@@ -220,9 +222,10 @@ def _list_missed(request: VerifyRequest, judged: Collection[str]) -> list[Failed
 
 
 def plan_lines(plan: EvacuationPlan) -> list[str]:
-    """Return the shares of the survivors, and the domains that cannot be started before the dead host returns."""
+    """Return the shares of the survivors, the hosts that have none, and the domains that cannot be started before the dead host returns."""
     names = plan.domain_names()
     lines = [f"{host}: {', '.join(names[uuid] for uuid in uuids)}" for host, uuids in (plan.shares or {}).items() if uuids]
+    lines += [f"{host} starts no domain: {why}" for host, why in (plan.excluded or {}).items()]
     lines += [f"{one.name} is lost until {plan.source.host} returns: {'; '.join(one.reasons or ())}" for one in plan.lost_until_return]
     return [printable_line(line) for line in lines]
 

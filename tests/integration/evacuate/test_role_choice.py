@@ -95,3 +95,28 @@ def test_a_named_host_that_does_not_answer_is_recorded_and_nothing_is_fenced(sit
     found = site.ledger.find_host(name=site.name(1))
     assert found
     assert found.body["state"] != "fenced"
+
+
+def test_a_survivor_without_root_is_named_and_starts_nothing(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
+    """The tasks of one survivor are those of a user without rights."""
+    guest("web")
+    site.protect()
+    site.fencing(1, None)
+    site.lose(1)
+    tasks = fence_tasks(site, tmp_path)
+    two, three = site.name(2), site.name(3)
+    site.variable(3, "ansible_user", "operator")
+
+    code, text = site.playbook("evacuate", source=site.name(1), evacuate_host_fence_tasks=tasks, evacuate_host_destination=three)
+    assert (code != 0, pulled(tmp_path)) == (True, 0), text
+    assert f"The destination {three} cannot start domains: the user is not root there" in " ".join(text.split())
+    site.check_end_state({2: [], 3: []}, site.line("web", "conflict", 1, 3))
+
+    code, text = site.playbook("evacuate", source=site.name(1), evacuate_host_fence_tasks=tasks)
+    words = " ".join(text.split())
+    assert (code, pulled(tmp_path)) == (0, 1), text
+    assert f"{three} starts no domain of {site.name(1)}: the user is not root there" in words
+    assert f"Set become: true for {three}, or connect to it as root, and run this again." in words
+    assert f"{three} starts no domain: the user is not root there, and only root can start domains" in words
+    assert f"EVACUATED web -> {two}" in words
+    site.verify_audit()

@@ -50,8 +50,8 @@ class ActionModule(ActionBase):
 Result = dict[str, t.Any]
 
 
-def build_collection(folder: pathlib.Path) -> pathlib.Path:
-    """Return the path for ANSIBLE_COLLECTIONS_PATH: the collection, in which modules that need libvirt are replaced."""
+def build_collection(folder: pathlib.Path, *more: str) -> pathlib.Path:
+    """Return the path for ANSIBLE_COLLECTIONS_PATH: the collection, in which modules that need libvirt, and these, are replaced."""
     root = folder / "ansible_collections/kvmfleet/migration"
     (root / "plugins/action").mkdir(parents=True)
     for name in ("galaxy.yml", "meta", "playbooks", "roles"):
@@ -59,7 +59,7 @@ def build_collection(folder: pathlib.Path) -> pathlib.Path:
     for path in (COLLECTION / "plugins").iterdir():
         if path.name != "action":
             (root / "plugins" / path.name).symlink_to(path)
-    stubs = {"migration_info", *ACTING.values()}
+    stubs = {"migration_info", *ACTING.values(), *more}
     for path in (COLLECTION / "plugins/action").glob("*.py"):
         if path.stem not in stubs:
             (root / "plugins/action" / path.name).symlink_to(path)

@@ -96,6 +96,37 @@ def test_survivors_are_those_that_answered(node: Node) -> None:
     assert node.task("survivors", {"asked": {"kvm2": answered, "kvm3": {"unreachable": True}}})["survivors"] == ["kvm2"]
 
 
+def test_a_survivor_without_root_is_warned_of_and_stands_in_the_plan(node: Node, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.agent()
+    web = site.save("web")
+    site.without_root = {"kvm3"}
+    found = node.task("survivors", {"asked": {name: {"ansible_facts": {"kvmfleet_host": {}}} for name in PLAY}})
+    assert (found["survivors"], found["excluded"]) == (["kvm2"], {"kvm3": "the user is not root there, and only root can start domains"})
+    assert found["warnings"] == [
+        (
+            "kvm3 starts no domain of kvm1: the user is not root there, and only root can start domains. "
+            "Set become: true for kvm3, or connect to it as root, and run this again."
+        )
+    ]
+    proved = node.task("prove")
+    given: Body = {"fencing": proved["evidence"], "since": proved["since"], "survivors": found["survivors"]}
+    done = node.task("plan", {"excluded": found["excluded"]}, **given)
+    assert (done["shares"], done["excluded"]) == ({"kvm2": [web]}, found["excluded"])
+    assert "kvm3 starts no domain: the user is not root there, and only root can start domains" in capsys.readouterr().out
+    assert "excluded" not in node.task("plan", **given)
+
+
+def test_a_destination_without_root_is_refused_before_the_host_is_fenced(node: Node, site: Site) -> None:
+    site.agent(power="on")
+    site.save("web")
+    done = node.task("prove", {"excluded": {"kvm3": "the user is not root there"}}, destination="kvm3", survivors=["kvm2"])
+    assert ([one["reason"] for one in done["refused"]], done["domains"], power(site)) == (
+        ["The destination kvm3 cannot start domains: the user is not root there. Domain web was not started. Set become: true for kvm3, or name another host."],
+        [],
+        "on",
+    )
+
+
 def test_the_assess_step_fences_no_host(node: Node, site: Site) -> None:
     site.agent()
     site.save("web")

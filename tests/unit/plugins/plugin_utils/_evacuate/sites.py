@@ -57,6 +57,7 @@ class Site:
         self.told_ids: set[str] = set()
         # Names of the inventory, those that told their facts, and whose addresses lead to another host.
         self.listed = list(HOSTS)
+        self.without_root: set[str] = set()
         self.told_facts = set(HOSTS)
         self.leads_to: dict[str, str] = {}
         # Whether something at the address of the dead host refuses connections.
@@ -176,7 +177,8 @@ class Site:
         guests = self.hosts[name].guests.items()
         domains = [f.domain(guest["name"], uuid=uuid, active=self.hosts[name].view_domain(uuid).active, state=guest["state"]) for uuid, guest in guests]
         known = {"host_uuid": self.uuids[name], "host_id": host_id(name), "machine_id": name, "gathered_at": self.gathered_at}
-        return f.host(name, self.memory[name], domains=domains, remembered=self.remembered.get(name, []), **known)
+        rights = {"unverified_reasons": {"paths": "libvirt withholds it"}} if name in self.without_root else {}
+        return f.host(name, self.memory[name], domains=domains, remembered=self.remembered.get(name, []), **known, **rights)
 
     def phase(self, on: str, phase: str, work: t.Mapping[str, t.Any]) -> Body:
         self.phases.append((on, phase))

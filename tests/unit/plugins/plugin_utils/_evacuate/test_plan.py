@@ -12,12 +12,12 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import add_shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, plan_evacuation, refuse_silent_destination
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import NOT_ROOT, Shares, plan_evacuation, refuse_missing_destination
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site, host_id
 
@@ -139,7 +139,7 @@ def test_a_named_host_that_did_not_answer_is_refused_before_anything_else(site: 
     site.save("web")
     run = site.evacuation(force_down=WORD)
     run.probe_fleet()
-    refuse_silent_destination(run, "kvm3", answers)
+    refuse_missing_destination(run, "kvm3", answers, {})
     records = list(site.ledger.list_records())
     assert [(record.status, record.destination.host, record.destination.host_id) for record in records] == [(one, "kvm3", host_id("kvm3")) for one in statuses]
     assert [str(job.error) for job in run.jobs if job.error] == [
@@ -147,12 +147,26 @@ def test_a_named_host_that_did_not_answer_is_refused_before_anything_else(site: 
     ]
 
 
+def test_a_named_host_without_root_is_refused_with_that_reason(site: Site) -> None:
+    site.save("web")
+    run = site.evacuation(force_down=WORD)
+    run.probe_fleet()
+    refuse_missing_destination(run, "kvm3", ["kvm2"], {"kvm3": NOT_ROOT})
+    (job,) = run.jobs
+    assert isinstance(job.error, Forbidden)
+    assert str(job.error) == (
+        "The destination kvm3 cannot start domains: the user is not root there, and only root can start domains. Domain web was not started. "
+        "Set become: true for kvm3, or name another host."
+    )
+    assert [(record.status, record.destination.host) for record in site.ledger.list_records()] == [("conflict", "kvm3")]
+
+
 def test_a_silent_host_is_not_recorded_in_check_mode_or_without_a_name(site: Site) -> None:
     site.save("web")
     for name, check in (("kvm3", True), ("", False)):
         run = site.evacuation(check=check, force_down=WORD)
         run.probe_fleet()
-        refuse_silent_destination(run, name, ["kvm2"])
+        refuse_missing_destination(run, name, ["kvm2"], {})
         assert bool(run.open_jobs()) == (not name)
     assert list(site.ledger.list_records()) == []
 

@@ -83,8 +83,8 @@ def asked(**hosts: Body | None) -> Body:
 
 def test_hosts_that_answered_are_the_survivors() -> None:
     facts: Body = {"kvm2": f.host("kvm2"), "kvm3": f.host("kvm3")}
-    assert request(asked(**facts)).find_survivors(facts.get) == PLAY
-    assert request(asked(kvm2=None, kvm3=facts["kvm3"])).find_survivors(facts.get) == ["kvm3"]
+    assert request(asked(**facts)).find_survivors(facts.get).hosts == tuple(PLAY)
+    assert request(asked(kvm2=None, kvm3=facts["kvm3"])).find_survivors(facts.get).hosts == ("kvm3",)
     for silent in ({}, asked(kvm2=None, kvm3=None)):
         with pytest.raises(Unreachable, match=r"None of kvm2, kvm3 answers\. Nothing was started\."):
             request(silent).find_survivors(facts.get)
@@ -93,17 +93,37 @@ def test_hosts_that_answered_are_the_survivors() -> None:
 def test_hosts_on_which_the_user_is_not_root_are_no_survivors() -> None:
     """Nothing could be started there, so no host may be fenced for them."""
     facts: Body = {"kvm2": {**f.host("kvm2"), "unverified_reasons": {}}, "kvm3": f.host("kvm3")}
-    assert request(asked(**facts)).find_survivors(facts.get) == ["kvm3"]
+    assert request(asked(**facts)).find_survivors(facts.get).hosts == ("kvm3",)
     facts["kvm3"] = {**facts["kvm3"], "unverified_reasons": {"paths": "libvirt withholds it"}}
     with pytest.raises(Forbidden, match=r"root on none of kvm2, kvm3, .*become: true.* Nothing was started\."):
         request(asked(**facts)).find_survivors(facts.get)
+
+
+def test_a_host_on_which_the_user_is_not_root_is_named_with_what_it_takes() -> None:
+    facts: Body = {"kvm2": {**f.host("kvm2"), "unverified_reasons": {}}, "kvm3": f.host("kvm3")}
+    found = request(asked(**facts)).find_survivors(facts.get)
+    assert found.excluded == {"kvm2": "the user is not root there, and only root can start domains"}
+    assert found.list_warnings("kvm1") == [
+        (
+            "kvm2 starts no domain of kvm1: the user is not root there, and only root can start domains. "
+            "Set become: true for kvm2, or connect to it as root, and run this again."
+        )
+    ]
+    silent = request(asked(kvm2=None, kvm3=facts["kvm3"])).find_survivors(facts.get)
+    assert (silent.excluded, silent.list_warnings("kvm1")) == ({}, [])
+
+
+def test_a_host_that_was_excluded_earlier_is_not_warned_of_again() -> None:
+    facts: Body = {"kvm3": f.host("kvm3")}
+    found = request({**asked(**facts), "play": ["kvm3"], "excluded": {"kvm2": "no root", "kvm3": "no root"}}).find_survivors(facts.get)
+    assert (found.hosts, found.excluded, found.earlier, found.list_warnings("kvm1")) == (("kvm3",), {}, {"kvm2": "no root"}, [])
 
 
 def test_a_domain_that_runs_twice_on_survivors_is_unsafe() -> None:
     facts: Body = {name: f.host(name, domains=[f.domain("web1")]) for name in PLAY}
     with pytest.raises(Unsafe, match=r"active on kvm2 and kvm3.* Nothing was started\."):
         request(asked(**facts)).find_survivors(facts.get)
-    assert request(asked(kvm2=facts["kvm2"], kvm3=None)).find_survivors(facts.get) == ["kvm2"]
+    assert request(asked(kvm2=facts["kvm2"], kvm3=None)).find_survivors(facts.get).hosts == ("kvm2",)
 
 
 def test_facts_of_an_unexpected_form_are_refused() -> None:
