@@ -390,6 +390,7 @@ def metrics_spec() -> Spec:
 def event_brake_spec() -> Spec:
     """Return the options of C(event_brake)."""
     return {
+        **internal_spec(),
         "host": {"type": "str", "required": True},
         "reaction": {"type": "str", "default": "evacuate"},
         "hosts": {"type": "int", "default": 1},

@@ -50,6 +50,7 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.action
   - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._internal
 attributes:
   diff_mode:
     support: none

@@ -79,6 +79,7 @@ class EvacuationWork:
     :arg evidence: the evidence that these tasks have set.
     :arg asked: by host of the play, what C(host_facts) has returned.
     :arg excluded: hosts that an earlier step has excluded, with the reason.
+    :arg twice: two variables that both name domains.
     """
 
     play: Maybe[tuple[str, ...]] = ABSENT
@@ -86,6 +87,7 @@ class EvacuationWork:
     evidence: t.Union[Json, Absent] = ABSENT
     asked: Maybe[Mapping[str, t.Optional[AskedHost]]] = ABSENT
     excluded: Maybe[Mapping[str, str]] = ABSENT
+    twice: Maybe[tuple[str, ...]] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

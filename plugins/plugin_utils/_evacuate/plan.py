@@ -70,6 +70,7 @@ class EvacuationRequest:
     :arg domains: those that are evacuated, or None for all.
     :arg destination: the survivor that starts them all, empty for any.
     :arg excluded: hosts that were excluded earlier, with the reason.
+    :arg twice: two variables that both name domains; empty if only one does.
     """
 
     source: str
@@ -84,6 +85,7 @@ class EvacuationRequest:
     destination: str = ""
     force: bool = False
     excluded: Mapping[str, str] = field(default_factory=dict)
+    twice: tuple[str, ...] = ()
 
     @classmethod
     def from_task(cls, task: EvacuationTask) -> EvacuationRequest:
@@ -102,6 +104,7 @@ class EvacuationRequest:
             destination=task.destination or "",
             force=task.force,
             excluded=work.excluded or {},
+            twice=work.twice or (),
         )
 
     def check_options(self) -> None:
@@ -125,7 +128,9 @@ class EvacuationRequest:
             )
 
     def check_choice(self) -> None:
-        """Raise L(InvalidArgument) for C(force) without a destination, and for a list of domains that names none, or one without a name."""
+        """Raise L(InvalidArgument) for C(force) without a destination, and for two lists of domains, or one that names none, or one without a name."""
+        if self.twice:
+            raise InvalidArgument(f"Both {' and '.join(self.twice)} name domains.", f"Set only one of them. {_NOTHING_STARTED}")
         if self.force and not self.destination:
             raise InvalidArgument(
                 "evacuate_host_force is true, but evacuate_host_destination is empty: which host is to start domains that the scheduler refuses there?",

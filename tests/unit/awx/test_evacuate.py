@@ -52,4 +52,6 @@ def evacuate(**answers: t.Any) -> str:
     ],
 )
 def test_wrong_answers_are_refused_before_a_host_is_asked(answers: dict[str, t.Any], words: str) -> None:
-    assert words in evacuate(**answers)
+    text = evacuate(**answers)
+    assert words in text
+    assert '"error_code": "invalid_argument"' in text

@@ -63,20 +63,20 @@ def control(tmp_path: Path) -> Control:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code", "words"),
     [
-        (("-e", "source="), "The source that was not given is not a host of the inventory. Nothing was done."),
-        (("-e", "source=kvm9"), "The source kvm9 is not a host of the inventory. Nothing was done."),
-        (("-e", "source=kvm1:kvm4"), "The source kvm1:kvm4 is not a host of the inventory. Nothing was done."),
-        (("--limit", "kvm1"), "Set the host that is back, for example -e source=kvm1. Nothing was done."),
-        (("-e", "source=kvm3"), "kvm3 is not in the ledger."),
-        (("-e", "source=kvm1", "-e", "kvmfleet_events_brake_return_hosts=many"), "'hosts' must be a whole number, not text."),
-        (("-e", "source=kvm1", "-e", "kvmfleet_events_brake_return_hosts=0"), "invalid_argument"),
+        (("-e", "source="), "invalid_argument", "The source that was not given is not a host of the inventory. Nothing was done."),
+        (("-e", "source=kvm9"), "invalid_argument", "The source kvm9 is not a host of the inventory. Nothing was done."),
+        (("-e", "source=kvm1:kvm4"), "invalid_argument", "The source kvm1:kvm4 is not a host of the inventory. Nothing was done."),
+        (("--limit", "kvm1"), "invalid_argument", "Set the host that is back, for example -e source=kvm1. Nothing was done."),
+        (("-e", "source=kvm3"), "not_found", "kvm3 is not in the ledger."),
+        (("-e", "source=kvm1", "-e", "kvmfleet_events_brake_return_hosts=many"), "invalid_argument", "'hosts' must be a whole number, not text."),
+        (("-e", "source=kvm1", "-e", "kvmfleet_events_brake_return_hosts=0"), "invalid_argument", "hosts is 0"),
     ],
 )
-def test_a_reaction_without_one_known_host_does_nothing(control: Control, arguments: tuple[str, ...], words: str) -> None:
-    code, text = control.run("react_host_back", *arguments)
-    assert (code != 0, words in text) == (True, True), text
+def test_a_reaction_without_one_known_host_does_nothing(control: Control, arguments: tuple[str, ...], code: str, words: str) -> None:
+    ended, text = control.run("react_host_back", *arguments)
+    assert (ended != 0, f'"error_code": "{code}"' in text, words in text) == (True, True, True), text
     assert (control.slots(), control.stored()) == ([], control.before)
 
 

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.event_brake import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, KvmfleetError, NotFound
 
 Task = t.Callable[..., dict[str, t.Any]]
 
@@ -57,3 +57,36 @@ def test_a_disarmed_brake_refuses_slots_and_still_releases_them(task: Task, tmp_
         with pytest.raises(Forbidden, match="disarmed"):
             task(check_mode=check_mode, host="kvm1")
     assert task(host="kvm1", state="released")["changed"]
+
+
+@pytest.mark.parametrize(
+    ("host", "work", "kind", "words"),
+    [
+        ("", {"inventory": ["kvm1"]}, InvalidArgument, "The source that was not given is not a host of the inventory. Nothing was done."),
+        ("kvm9", {"inventory": ["kvm1"]}, InvalidArgument, "The source kvm9 is not a host of the inventory. Nothing was done."),
+        ("kvm1", {"inventory": []}, InvalidArgument, "is not a host of the inventory"),
+        ("", {"play": ["kvm1"]}, InvalidArgument, "Set the host that is back, for example -e source=kvm1. Nothing was done."),
+        ("kvm1", {"play": ["kvm1", "kvm2"]}, InvalidArgument, "Set the host that is back"),
+        ("kvm1", {"play": []}, InvalidArgument, "Set the host that is back"),
+        (
+            "kvm1",
+            {"entries": []},
+            NotFound,
+            "kvm1 is not in the ledger. Set kvmfleet_ledger to the ledger under which the host was protected. Nothing was done.",
+        ),
+        ("kvm1", {"entries": 7}, InvalidArgument, "entries"),
+    ],
+)
+def test_a_request_of_a_playbook_is_refused_and_takes_no_slot(
+    task: Task, tmp_path: pathlib.Path, host: str, work: dict[str, t.Any], kind: type[KvmfleetError], words: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        task(host=host, _work=work)
+    assert words in str(caught.value)
+    assert not (tmp_path / "kvmfleet").exists()
+
+
+@pytest.mark.parametrize("work", [{"inventory": ["kvm1", "kvm2"]}, {"play": ["kvm1"]}, {"entries": ["kvm1"]}])
+def test_an_accepted_request_takes_no_slot_yet(task: Task, tmp_path: pathlib.Path, work: dict[str, t.Any]) -> None:
+    assert task(host="kvm1", _work=work) == {"changed": False, "places": []}
+    assert not (tmp_path / "kvmfleet").exists()

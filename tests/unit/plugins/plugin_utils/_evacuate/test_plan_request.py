@@ -65,6 +65,11 @@ def test_domains_without_a_name_are_refused(domains: list[str]) -> None:
         request(domains=domains).check_choice()
 
 
+def test_two_lists_of_domains_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"Both one and another name domains\. Set only one of them\. Nothing was started\."):
+        request({"twice": ["one", "another"]}).check_choice()
+
+
 def test_a_choice_of_domains_and_host_is_accepted() -> None:
     for given in ({}, {"domains": ["web"]}, {"destination": "kvm3"}, {"domains": ["web", "app"], "destination": "kvm2", "force": True}):
         request(**given).check_choice()
