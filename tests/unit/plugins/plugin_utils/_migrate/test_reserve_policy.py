@@ -111,3 +111,27 @@ def test_parallel_connections_with_post_copy_of_the_domain_stay_refused(fleet: C
     job = run_one_move(fleet, parallel_connections=4)
     assert isinstance(job.error, e.NotSupported)
     assert [record.status for record in fleet.records()] == [s.CONFLICT]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"force_pause_max_seconds": 0},
+        {"force_pause_max_seconds": "30"},
+        {"timeout_seconds_per_gib": 0},
+        {"timeout_seconds_per_gib": 604801},
+        {"timeout_seconds_per_gib": True},
+    ],
+)
+def test_a_default_of_the_host_out_of_its_bounds_moves_nothing(fleet: Control, policy: dict[str, t.Any]) -> None:
+    fleet.variables("kvm1")["kvmfleet_migration_policy"] = policy
+    with pytest.raises(e.InvalidArgument, match=next(iter(policy))):
+        fleet.run(name="web1", destination="kvm2")
+    assert (fleet.records(), fleet.source.orders) == ([], [])
+
+
+@pytest.mark.parametrize("given", [{"force_pause_max_seconds": 0}, {"force_pause_max_seconds": 604801}])
+def test_a_forced_pause_out_of_its_bounds_moves_nothing(fleet: Control, given: dict[str, int]) -> None:
+    with pytest.raises(e.InvalidArgument, match="force_pause_max_seconds"):
+        fleet.run(name="web1", destination="kvm2", **given)
+    assert (fleet.records(), fleet.source.orders) == ([], [])

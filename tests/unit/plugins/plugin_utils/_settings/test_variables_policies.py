@@ -35,6 +35,8 @@ def test_a_profile_is_found_by_its_name() -> None:
         ({"gold": [1]}, "not a dictionary"),
         ({"gold": {"post_copi": True}}, "post_copi"),
         ({"gold": {"profile": "silver"}}, "not a field of a policy"),
+        ({"gold": {"force_pause_max_seconds": 0}}, "force_pause_max_seconds is 0"),
+        ({"gold": {"timeout_seconds_per_gib": 90}}, "timeout_seconds_per_gib"),
         ({"gold": {"timeout_seconds": "60"}}, "The profile gold in kvmfleet_profiles of kvm1: timeout_seconds"),
     ],
 )
