@@ -83,7 +83,7 @@ def test_moves_that_wait_for_admission_do_not_delay_moves_to_other_hosts(lab: La
     assert slow in gave_up.msg
     assert gave_up.record in limited.records()
 
-    aborting = json.dumps({"name": unwanted, "wait_seconds": 300})
+    aborting = json.dumps({"name": unwanted, "wait_seconds": 300, "ledger": limited.where})
     aborted = Running(limited.popen(["ansible", "-i", limited.inventory, lab.host(2), "-m", "kvmfleet.migration.migration_abort", "-a", aborting])).wait()
     assert aborted.code == 0, aborted.text
     done = third.wait()
