@@ -57,7 +57,7 @@ def test_notices_of_a_move_an_abort_an_evacuation_and_a_cleanup_are_received(sit
     site.lab.under_way(site.lab.uuid("endless"))
     # It has to wait for the destination, and is told of before it is over.
     put_to_sleep(site.lab, 2)
-    aborting = Running(site.popen(site.ad_hoc_command(1, "migration_abort", {"name": "endless"}, ledger=False)))
+    aborting = Running(site.popen(site.ad_hoc_command(1, "migration_abort", {"name": "endless"})))
     receiver.await_requests(4)
     ends = ("endless", one, two)
     assert told(receiver, 2) == [("move.started", *ends), ("abort_start", *ends)]

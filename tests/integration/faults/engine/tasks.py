@@ -161,7 +161,7 @@ def _command(site: Site, task: Task, source: int) -> list[str]:
         return site.ad_hoc_command(source, "live_migrate", {"moves": [{"name": name, **destination} for name in own["guests"]], **task.options})
     if task.kind in ("abort", "force"):
         module = {"abort": "migration_abort", "force": "migration_force_complete"}[task.kind]
-        return site.ad_hoc_command(source, module, {"name": own["guest"], **task.options}, ledger=False)
+        return site.ad_hoc_command(source, module, {"name": own["guest"], **task.options})
     if task.kind == "settle":
         decision = {"settle": {"id": own["id"], "status": own["status"]}, "reason": "the scenario says so"}
         return site.ad_hoc_command(own["on"], "host", {**decision, **task.options})
