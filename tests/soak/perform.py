@@ -94,7 +94,7 @@ class Performer:
         home = looks.home(look, guest)
         if home is None:
             return f"{guest} is nowhere"
-        return f"{guest} on {home}, {self._tasks.ad_hoc(home, module, {'name': guest}, ledger=False).name}"
+        return f"{guest} on {home}, {self._tasks.ad_hoc(home, module, {'name': guest}).name}"
 
     def _drain(self, given: Given) -> str:
         self._wait_for_room()
