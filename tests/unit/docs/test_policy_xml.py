@@ -10,6 +10,7 @@ import re
 import typing as t
 from xml.etree import ElementTree
 
+import lxml.etree
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
@@ -44,6 +45,20 @@ def test_the_policy_in_the_stylesheet_is_valid() -> None:
     (policy,) = ElementTree.fromstring(STYLESHEET).iter(f"{{{POLICY_NAMESPACE}}}{POLICY_ROOT}")
     own = parse_policy(as_libvirt_has_it(ElementTree.tostring(policy, encoding="unicode")))
     assert (own.values, own.wrong) == (SHORT, {})
+
+
+OTHERS = '<app:of xmlns:app="http://example.org/app">kept</app:of>'
+
+
+@pytest.mark.parametrize("metadata", ["", f"<metadata>{OTHERS}<k:policy xmlns:k='{POLICY_NAMESPACE}'><k:priority>1</k:priority></k:policy></metadata>"])
+def test_the_stylesheet_gives_a_new_domain_the_policy_and_keeps_the_rest(metadata: str) -> None:
+    domain = f"<domain type='kvm'><name>web1</name>{metadata}<memory unit='KiB'>2097152</memory><devices><emulator>/usr/bin/qemu</emulator></devices></domain>"
+    transform = lxml.etree.XSLT(lxml.etree.fromstring(STYLESHEET.encode()))
+    made = ElementTree.fromstring(bytes(transform(lxml.etree.fromstring(domain.encode()))))
+    own = parse_policy(read_policy_element(made))
+    assert (own.values, own.wrong) == (SHORT, {})
+    assert [element.tag for element in made if element.tag != "metadata"] == ["name", "memory", "devices"]
+    assert ("kept" in ElementTree.tostring(made, encoding="unicode")) == bool(metadata)
 
 
 def test_the_table_of_the_page_names_each_field() -> None:
