@@ -60,8 +60,10 @@ def migrate_by_virsh(lab: Lab, name: str, *options: str) -> t.Iterator[subproces
     command = [str(COMMAND), "--prefix", lab.prefix, "virsh", lab.host(1), *given]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         eventually(lambda: lab.has_job(name), "virsh migrates")
-        yield process
-        process.communicate(timeout=LIMIT_SECONDS)
+        try:
+            yield process
+        finally:
+            process.communicate(timeout=LIMIT_SECONDS)
 
 
 @contextlib.contextmanager

@@ -65,6 +65,12 @@ def site(tmp_path: pathlib.Path) -> Site:
 
 @pytest.fixture
 def node(site: Site, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return make_node(site, monkeypatch)
+
+
+def make_node(site: Site, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Return a control node whose knocks the site answers, and whose text is printed."""
+
     def evacuation(*args: t.Any) -> Evacuation:
         run = Evacuation(*args)
         run.proofs.try_connection = site.knock

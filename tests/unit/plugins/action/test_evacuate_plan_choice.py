@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 import pytest
@@ -14,12 +15,20 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site
 
-from .test_evacuate_plan import PLAY, Node, power
-from .test_evacuate_plan import node as node
-from .test_evacuate_plan import site as site
+from .test_evacuate_plan import PLAY, Node, make_node, power
 
 Body = dict[str, t.Any]
 STEPS = ("check", "assess", "prove", "plan")
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.fixture
+def node(site: Site, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return make_node(site, monkeypatch)
 
 
 def check_that_nothing_happened(site: Site) -> None:

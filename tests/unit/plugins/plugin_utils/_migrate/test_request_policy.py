@@ -101,7 +101,8 @@ def test_a_move_and_its_task_with_one_feature_each_are_a_conflict() -> None:
     args = {**{option: spec.get("default") for option, spec in live_migrate_spec().items()}, "post_copy": True}
     with pytest.raises(Conflict, match="both on in the task"):
         read_requests({**args, "moves": [{"name": "web1", "auto_converge": True}]}, settings(), "kvm1")  # type: ignore[typeddict-item]
-    (made,) = read_requests({**args, "moves": [{"name": "web1", "auto_converge": True, "post_copy": False}]}, settings(), "kvm1")  # type: ignore[typeddict-item]
+    one_feature = {"name": "web1", "auto_converge": True, "post_copy": False}
+    (made,) = read_requests({**args, "moves": [one_feature]}, settings(), "kvm1")  # type: ignore[typeddict-item]
     assert made.policy.features == ["auto_converge"]
 
 
