@@ -117,7 +117,7 @@ def test_a_move_takes_its_options_from_migrate_options_and_the_survey(stage: Sta
     done = stage.play("migrate", domain="web1", destination="kvm2", **given)
     expected = {"uuid": UUID, "destination": "kvm2", "timeout_seconds": 600, "post_copy": False, "link_mib": 100, "on_timeout": "force_complete"}
     assert done.calls_of("live_migrate") == [("kvm1", {"moves": [expected]})]
-    for wrong in ({"timeout": 600}, {"destination": "kvm3"}, "fast", {"on_timeout": "pause"}):
+    for wrong in ({"time_limit": 600}, {"destination": "kvm3"}, "fast", {"on_timeout": "pause"}):
         refused = stage.play("migrate", domain="web1", destination="kvm2", migrate_options=wrong)
         assert (refused.code != 0, refused.error_codes, refused.calls) == (True, {"invalid_argument"}, []), refused.text
 
