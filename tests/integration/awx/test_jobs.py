@@ -89,6 +89,7 @@ def test_a_move_is_seen_and_aborted_by_jobs_that_do_not_know_its_host(lab: Lab, 
     assert lab.places(web) == {1: "running"}
 
 
+@pytest.mark.long
 def test_a_move_is_forced_by_a_job_that_does_not_know_its_host(lab: Lab, guest: Make, awx: Awx) -> None:
     web = guest("web", *ENDLESS)
     moving = awx.launch("migrate", domain=web, destination=lab.host(2), migrate_options={**HELD, "timeout_seconds": 0})

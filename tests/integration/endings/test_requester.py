@@ -55,6 +55,7 @@ def test_the_person_at_the_second_terminal_is_the_requester(lab: Lab, control: S
     control.verify_audit()
 
 
+@pytest.mark.long
 def test_forcing_names_the_person_at_the_second_terminal(lab: Lab, control: Session, endless: str) -> None:
     running, _state = begin(lab, control, endless, timeout_seconds=600)
     assert control.force(endless, *ANN).changed
@@ -66,6 +67,7 @@ def test_forcing_names_the_person_at_the_second_terminal(lab: Lab, control: Sess
     assert audit_of(control)[-1]["by"].endswith(OF_ANN)
 
 
+@pytest.mark.long
 def test_an_abort_by_id_never_hits_a_newer_move(lab: Lab, control: Session, endless: str) -> None:
     """Ann looks at the first move; until she aborts it, it has ended, and Bob moves the guest again."""
     running, first = begin(lab, control, endless)
@@ -92,6 +94,7 @@ def test_an_abort_by_id_never_hits_a_newer_move(lab: Lab, control: Session, endl
     assert [record["status"] for record in control.records()] == ["cancelled", "cancelled"]
 
 
+@pytest.mark.long
 def test_an_id_on_the_wrong_host_names_the_source(lab: Lab, control: Session, endless: str) -> None:
     running, state = begin(lab, control, endless)
     wrong = control.task(3, "migration_abort", {"id": state["id"]})
@@ -113,6 +116,7 @@ def test_an_abort_closes_the_record_when_the_control_node_of_the_move_is_lost(la
     assert (lab.places(endless), lab.has_job(endless)) == ({1: "running"}, False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["abort", "settle"])
 def test_a_move_that_ended_unseen_is_closed_and_no_move_is_started(lab: Lab, control: Session, endless: str, how: str) -> None:
     """The control node is lost first, then the job is cancelled. The same task of live_migrate would move the guest again."""
@@ -176,6 +180,7 @@ def test_a_person_who_is_wrong_is_contradicted_by_the_hosts(lab: Lab, control: S
     assert control.only_record()["status"] == "completed"
 
 
+@pytest.mark.long
 def test_a_ledger_that_cannot_be_used_does_not_prevent_an_abort(lab: Lab, control: Session, endless: str) -> None:
     running, _state = begin(lab, control, endless)
     assert control.abort(endless, ledger="/proc/version").refused() == "invalid_argument"
@@ -220,6 +225,7 @@ def test_a_foreign_job_that_is_forced_has_a_record_with_the_host_it_went_to(lab:
     control.verify_audit()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_the_record_of_a_foreign_job_whose_abort_was_killed_is_closed_by_the_next_task(
     lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str], goes_on: bool

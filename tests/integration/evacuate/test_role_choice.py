@@ -97,6 +97,7 @@ def test_a_named_host_that_does_not_answer_is_recorded_and_nothing_is_fenced(sit
     assert found.body["state"] != "fenced"
 
 
+@pytest.mark.long
 def test_a_survivor_without_root_is_named_and_starts_nothing(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
     """The tasks of one survivor are those of a user without rights."""
     guest("web")

@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import typing as t
 
+import pytest
+
 if t.TYPE_CHECKING:
     from conftest import Command
 
@@ -32,6 +34,7 @@ def output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.long
 def test_down_removes_a_busy_lab_completely_and_leaves_another_one_running(lab: Command, other: Command) -> None:
     other("up", "--hosts", "2")
     for kind in ("none", "nbd", "bindfs", "local"):

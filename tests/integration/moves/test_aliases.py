@@ -9,12 +9,15 @@ from __future__ import annotations
 import typing as t
 import urllib.parse
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Make = t.Callable[..., str]
 
 
+@pytest.mark.long
 def test_a_move_by_the_words_of_virsh_is_the_move_by_the_own_names(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("virsh")
     uri = control.move(name, 2, "--check").record["connection"]["destination_uri"]

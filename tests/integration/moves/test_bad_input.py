@@ -32,8 +32,7 @@ def nothing_moves(lab: Lab, control: Control, sentry: str) -> t.Iterator[None]:
 
 
 def check_that_nothing_moved(lab: Lab, control: Control) -> None:
-    assert lab.places(SENTRY) == {1: "running"}
-    assert lab.state_file(lab.uuid(SENTRY)) is None
+    check_that_no_job_began(lab)
     if control.path.is_dir():
         assert control.records() == []
 
@@ -121,7 +120,12 @@ def test_the_source_under_another_name_is_refused_as_destination(lab: Lab, contr
     assert "UUID" in done.msg
 
 
-@pytest.mark.usefixtures("nothing_moves")
+def check_that_no_job_began(lab: Lab) -> None:
+    assert lab.places(SENTRY) == {1: "running"}
+    assert lab.state_file(lab.uuid(SENTRY)) is None
+
+
+@pytest.mark.usefixtures("sentry")
 def test_another_domain_with_the_same_name_at_the_destination_is_a_conflict(lab: Lab, control: Control) -> None:
     xml = lab.virsh(1, "dumpxml", "--inactive", SENTRY).replace(lab.uuid(SENTRY), "6f2b6f7e-3f0e-4a52-9d6a-0d5f4a3f1c77")
     lab("virsh", lab.host(2), "define", "/dev/stdin", stdin=xml)
@@ -131,6 +135,8 @@ def test_another_domain_with_the_same_name_at_the_destination_is_a_conflict(lab:
         assert "6f2b6f7e" in done.msg
     finally:
         lab.virsh(2, "undefine", SENTRY)
+    check_that_no_job_began(lab)
+    assert control.only_record()["status"] == "conflict"
 
 
 @pytest.mark.usefixtures("nothing_moves")

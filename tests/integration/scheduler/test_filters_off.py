@@ -37,6 +37,7 @@ def test_a_filter_that_is_off_is_in_the_check_and_in_the_record(lab: Lab, contro
     control.verify_audit()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("filters", "words"),
     [
