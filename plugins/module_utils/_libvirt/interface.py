@@ -228,6 +228,12 @@ class Host(t.Protocol):
     def measure_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
         """The dirty rate of each of these domains in MiB/s, measured for that many seconds, all at once; domains that cannot be measured are omitted."""
 
+    def start_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> None:
+        """Start to measure the dirty rate of each of these domains for that many seconds. Domains that cannot be measured, or have a job, are left out."""
+
+    def read_dirty_rates(self, uuids: t.Sequence[str]) -> t.Dict[str, int]:
+        """The dirty rate in bytes a second of those of the domains whose measurement was started by L(start_dirty_rates) and has ended. Does not wait."""
+
     def list_domains(self) -> t.List[domain_states.DomainInfo]:
         """Every domain, defined or active."""
 

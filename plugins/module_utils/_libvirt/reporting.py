@@ -33,6 +33,7 @@ _STATE, _DIRTY_RATE = 1, 512
 _NO_WAIT = 1 << 29
 # virDomainDirtyRateStatus: measured.
 _MEASURED = 2
+_MIB = 1024**2
 _SLACK_SECONDS = 3.0
 _POLL_SECONDS = 0.2
 
@@ -44,6 +45,8 @@ class LibvirtReporter(LibvirtReader):
         super().__init__(uri, opened)
         self._hardware: t.Optional[HardwareFacts] = None
         self._paths = HostPaths(self._connection, uri)
+        # The domains whose dirty rate is being measured, or was, by UUID.
+        self._measured: t.Dict[str, libvirt.virDomain] = {}
 
     def read_hardware(self) -> HardwareFacts:
         if self._hardware is None:
@@ -80,37 +83,40 @@ class LibvirtReporter(LibvirtReader):
         return roll
 
     def measure_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
-        measured = [domain for domain in map(self._start_measuring(seconds), uuids) if domain is not None]
-        if not measured:
+        self.start_dirty_rates(uuids, seconds)
+        started = [uuid for uuid in uuids if uuid in self._measured]
+        if not started:
             return {}
         time.sleep(seconds)
         deadline = time.monotonic() + _SLACK_SECONDS
         while True:
-            with libvirt_errors(f"read the dirty rates of {self.uri}"):
-                stats = {domain.UUIDString(): found for domain, found in self._connection.domainListGetStats(measured, _DIRTY_RATE, _NO_WAIT)}
-            rates = {uuid: int(found["dirtyrate.megabytes_per_second"]) for uuid, found in stats.items() if _is_measured(found)}
-            if len(rates) == len(measured) or time.monotonic() > deadline:
-                return rates
+            rates = self.read_dirty_rates(started)
+            if len(rates) == len(started) or time.monotonic() > deadline:
+                return {uuid: rate // _MIB for uuid, rate in rates.items()}
             time.sleep(_POLL_SECONDS)
 
-    def _start_measuring(self, seconds: int) -> t.Callable[[str], t.Optional[libvirt.virDomain]]:
-        """Return a function that starts the measurement of a domain and returns it, or null if that is not possible.
-
-        The call would wait 30 s for a domain with a job, so the job is read just before (docs/libvirt.md, "A domain with a job").
-        """
-
-        def start_one(uuid: str) -> t.Optional[libvirt.virDomain]:
-            try:
-                with libvirt_errors(f"measure the dirty rate of domain {uuid} on {self.uri}"):
-                    domain = self._connection.lookupByUUIDString(uuid)
-                    if self._job_of(domain) != domain_states.JOB_NONE:
-                        return None
+    def start_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> None:
+        for uuid in uuids:
+            # An older measurement is not the one that was requested now.
+            self._measured.pop(uuid, None)
+            with contextlib.suppress(KvmfleetError), libvirt_errors(f"measure the dirty rate of domain {uuid} on {self.uri}"):
+                domain = self._connection.lookupByUUIDString(uuid)
+                # The call would wait 30 s for a domain with a job (docs/libvirt.md, "A domain with a job").
+                if self._job_of(domain) == domain_states.JOB_NONE:
                     domain.startDirtyRateCalc(seconds, 0)
-                    return domain
-            except KvmfleetError:
-                return None
+                    self._measured[uuid] = domain
 
-        return start_one
+    def read_dirty_rates(self, uuids: t.Sequence[str]) -> t.Dict[str, int]:
+        domains = [self._measured[uuid] for uuid in uuids if uuid in self._measured]
+        if not domains:
+            return {}
+        try:
+            with libvirt_errors(f"read the dirty rates of {self.uri}"):
+                stats = self._connection.domainListGetStats(domains, _DIRTY_RATE, _NO_WAIT)
+        except NotFound:
+            # One of them has stopped, or has left.
+            return {}
+        return {domain.UUIDString(): int(found["dirtyrate.megabytes_per_second"]) * _MIB for domain, found in stats if _is_measured(found)}
 
     def _view_from_stats(self, domain: libvirt.virDomain, stats: t.Mapping[str, int], persistent: bool) -> domain_states.DomainView:
         active = domain.ID() >= 0

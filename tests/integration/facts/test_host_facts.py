@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from xml.etree import ElementTree
 
@@ -159,6 +160,22 @@ def test_the_dirty_rate_is_measured_on_request(control: Control, guest: Make) ->
     facts = control.facts(1, dirty_rate_seconds=1)
     assert domain_of(facts, "busy")["dirty_rate_mib"] > 0
     assert domain_of(facts, "held")["dirty_rate_mib"] is None
+
+
+def test_dirty_rates_are_started_and_read_without_waiting(lab: Lab, guest: Make, connect: Connect) -> None:
+    guest("busy", "--mib", "96", "--dirty-mib", "64", "--rate", "8000")
+    guest("idle", "--mib", "32")
+    guest("off", "--mib", "32", "--off")
+    host, uuids = connect(1), [lab.uuid(name) for name in ("busy", "idle", "off")]
+    assert host.read_dirty_rates(uuids) == {}
+    host.start_dirty_rates([*uuids, "00000000-0000-4000-8000-000000000001"], 1)
+    assert host.read_dirty_rates(uuids[:1]) == {}
+    time.sleep(2)
+    rates = host.read_dirty_rates(uuids)
+    assert {*rates} == {*uuids[:2]}
+    assert rates[uuids[0]] >= 8 * MIB > rates[uuids[1]]
+    lab.virsh(1, "destroy", "busy")
+    assert {*host.read_dirty_rates(uuids)} == {uuids[1]}
 
 
 @pytest.mark.long

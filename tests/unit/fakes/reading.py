@@ -35,6 +35,7 @@ class FakeReader:
         self._machine = machine
         self._outages = machine.outages
         self._told: t.Dict[str, domain_states.JobStats] = {}
+        self._measured: t.Set[str] = set()
 
     @property
     def is_read_only(self) -> bool:
@@ -89,6 +90,15 @@ class FakeReader:
     def measure_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
         machine = self._there("dirty_rates")
         return {} if machine.is_read_only else {uuid: machine.domain(uuid).dirty_rate_bytes // MIB for uuid in uuids}
+
+    def start_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> None:
+        domains = self._there("start_dirty_rates").domains
+        ready = [uuid for uuid in uuids if uuid in domains and domains[uuid].active and domains[uuid].view().job == domain_states.JOB_NONE]
+        self._measured = (self._measured - {*uuids}) | (set() if self._machine.is_read_only else {*ready})
+
+    def read_dirty_rates(self, uuids: t.Sequence[str]) -> t.Dict[str, int]:
+        domains = self._there("read_dirty_rates").domains
+        return {uuid: domains[uuid].dirty_rate_bytes for uuid in uuids if uuid in self._measured and uuid in domains and domains[uuid].active}
 
     def has_path(self, path: str) -> t.Optional[bool]:
         machine = self._there("has_path")
