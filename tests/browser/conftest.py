@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import typing as t
@@ -67,6 +68,13 @@ def demo() -> Page:
 def nothing(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """A report of no move at all."""
     return Page(_written(tmp_path_factory, ReportData()), [])
+
+
+@pytest.fixture(scope="session")
+def unread(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """A report of one move that ended before its first reading."""
+    records = [dataclasses.replace(nights.many(1)[0], samples=())]
+    return Page(_written(tmp_path_factory, ReportData(records=records)), encode(records))
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._obs
 NOT_MOVED = ("conflict", "cancelled", "failed", "error")
 # What README and docs/report.md show of a page.
 PICTURE = (960, 1060)
-CHARTS = ("timeline-chart", "convergence-chart", "downtimes-chart")
+CHARTS = ("timeline-chart", "rates-chart", "convergence-chart", "downtimes-chart")
 
 
 def named(page: Page, name: str) -> Body:
@@ -133,6 +133,59 @@ def test_a_move_is_shown_with_its_samples(window: Window, night: Page) -> None:
     assert [reading[:2] for reading in readings] == [[say(sample[key]) for key, say in keys] for sample in db1["samples"]]
     assert window.texts("#move .history strong") == [line["status"] for line in db1["history"]]
     assert "284 ms" in window.find("#move .facts").text
+
+
+def rate_rows(window: Window) -> list[list[str]]:
+    """Return the cells of the table of the rates by move."""
+    cells = "[...row.children].map((cell) => cell.innerText.trim())"
+    rows = window.run(f"return [...document.querySelectorAll('#rates-tables > .sideways tbody tr')].map((row) => {cells})")
+    return t.cast("list[list[str]]", rows)
+
+
+def test_rates_show_the_moves_of_a_drain_beside_the_link(window: Window, night: Page) -> None:
+    window.open(night.path)
+    window.scroll_to("#rates-chart")
+    window.until("return document.querySelectorAll('#rates-chart svg path').length > 20")
+    window.run("document.querySelector('#rates-group').value = arguments[0]; document.querySelector('#rates-group').dispatchEvent(new Event('change'))", 0)
+    shown = {row[0]: row for row in rate_rows(window)}
+    sampled = [record for record in night.records if record["source"]["host"] == "kvm1" and record["samples"]]
+    # The smallest moves of a large drain are one row.
+    assert len(rate_rows(window)) == min(len(sampled), 25)
+    for record in sampled:
+        row = shown.get(record["domain"]["name"])
+        if row and record["domain"]["name"] != "ledger-db":
+            assert row[1] == record["destination"]["host"]
+            assert row[2] == formats.format_duration(record["result"]["elapsed_ms"])
+            assert row[4] == f"{formats.format_bytes(max(sample['bandwidth_bytes'] for sample in record['samples']))}/s"
+    label = window.find("#rates-chart").get_attribute("aria-label")
+    assert f"{len(sampled)} moves from kvm1" in label
+    assert "The link carries 1.2 GiB/s." in label
+    assert "Share of the link" in window.texts("#rates-figures dt")
+    assert "the link, 1.2 GiB/s" in " ".join(window.run("return [...document.querySelectorAll('#rates-chart svg text')].map((one) => one.textContent)"))
+
+
+def test_another_drain_can_be_chosen_and_its_bytes_are_those_of_its_readings(window: Window, night: Page) -> None:
+    window.open(night.path)
+    words = window.texts("#rates-group option")
+    (alone,) = [index for index, one in enumerate(words) if one.startswith("kvm3") and one.endswith("1 move") and "01:19" in one]
+    window.run("document.querySelector('#rates-group').value = arguments[0]; document.querySelector('#rates-group').dispatchEvent(new Event('change'))", alone)
+    record = named(night, "report1")
+    assert [row[0] for row in rate_rows(window)] == ["report1"]
+    assert "Link" not in window.texts("#rates-figures dt")
+    samples = record["samples"]
+    spans = zip([0, *(sample["elapsed_ms"] for sample in samples)], samples, strict=False)
+    bytes_moved = sum((sample["bandwidth_bytes"] or 0) * (sample["elapsed_ms"] - since) for since, sample in spans)
+    mean = round(bytes_moved / samples[-1]["elapsed_ms"])
+    assert rate_rows(window)[0][3] == f"{formats.format_bytes(mean)}/s"
+    window.run("document.querySelector('#rates-tables details').open = true")
+    assert len(window.texts("#rates-tables details tbody tr")) == 60
+
+
+def test_a_report_without_readings_has_no_rates(window: Window, unread: Page) -> None:
+    window.open(unread.path)
+    assert window.run("return document.querySelector('#rates').hidden") is True
+    assert "Rates" not in window.texts("#jump a")
+    assert window.said() == []
 
 
 def test_clicking_a_timeline_bar_opens_its_move(window: Window, night: Page) -> None:

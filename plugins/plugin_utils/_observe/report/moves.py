@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine, Sample
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection, HistoryLine, Sample
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 
@@ -58,6 +58,7 @@ class ReportedMove:
 
     :arg why: the record's detail about its status; C(forced_detail) about the filters that were overridden.
     :arg source: the inventory name, as C(destination).
+    :arg link_mib: the capacity of the link that the task was given (MiB/s).
     :arg policy: field to value and source.
     :arg samples: each with the keys of C(SAMPLE_KEYS).
     """
@@ -88,6 +89,7 @@ class ReportedMove:
     percent: t.Optional[int]
     memory_mib: Json
     vcpus: Json
+    link_mib: t.Optional[int]
     superseded_by: t.Optional[str]
     policy: Mapping[str, JsonObject]
     acts: tuple[JsonObject, ...]
@@ -123,6 +125,7 @@ def describe_move(record: MoveRecord) -> ReportedMove:
         percent=record.progress.percent,
         memory_mib=_plain_value(record.request.get("memory_mib")),
         vcpus=_plain_value(record.request.get("vcpus")),
+        link_mib=_link_mib(record),
         superseded_by=record.superseded_by,
         policy={field: _policy_choice(value) for field, value in record.policy.items()},
         acts=tuple({"at": act.at, "act": act.act} for act in record.acts),
@@ -130,6 +133,11 @@ def describe_move(record: MoveRecord) -> ReportedMove:
         samples=tuple(map(_describe_sample, record.samples)),
         evidence=tuple({key: _plain_value(value) for key, value in one.items()} for one in record.evidence),
     )
+
+
+def _link_mib(record: MoveRecord) -> t.Optional[int]:
+    known = record.connection.link_mib if isinstance(record.connection, Connection) else None
+    return known if isinstance(known, int) else None
 
 
 def _describe_line(line: HistoryLine) -> JsonObject:

@@ -20,17 +20,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._files import publish_file
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidArgument, printable_line
 
 from .document import Report, summary_text
 from .formats import as_junit, as_markdown, hosts_as_csv, moves_as_csv, scope_text
 from .moves import NOT_MOVED, OUTCOMES, SAMPLE_KEYS, ReportedMove
+from .rates import group_rates
 
 PAGE = Path(__file__).parent / "page"
 LIBRARY = PAGE / "echarts.min.js"
 # In this order, because each file uses the previous ones.
-SCRIPTS = ("dom", "words", "data", "table", "charts", "timeline", "convergence", "downtimes", "overview", "move", "tables", "main")
+SCRIPTS = ("dom", "words", "data", "table", "charts", "timeline", "rates", "convergence", "downtimes", "overview", "move", "tables", "main")
 # The details of moves, which are decoded only when they are opened; the number of moves in one block of the file.
 DETAILS = ("policy", "acts", "history", "samples", "evidence")
 DETAILS_TOGETHER = 100
@@ -54,7 +55,7 @@ def as_html(report: Report) -> str:
         "STYLE": style,
         "LIBRARY": library,
         "CODE": code,
-        "DATA": data_element("report", {**report.as_json(), "moves": _moves_as_columns(report.moves), "about": scope_text(report), **_CONSTANTS}),
+        "DATA": data_element("report", _page_data(report)),
         "DETAILS": "\n".join(_detail_elements(report.moves)),
         "TEXT": html.escape(as_markdown(report, MOST_AS_TEXT)),
     }
@@ -81,6 +82,12 @@ def _content_policy(style: str, *scripts: str) -> str:
 
 def _source_hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def _page_data(report: Report) -> JsonObject:
+    """Return the data that the page reads at once: without the details of moves, and with the rates by the indexes of moves."""
+    rates = encode(group_rates(report.moves))
+    return {**report.as_json(), "moves": _moves_as_columns(report.moves), "rates": rates, "about": scope_text(report), **_CONSTANTS}
 
 
 def _moves_as_columns(moves: Sequence[ReportedMove]) -> JsonObject:

@@ -7,6 +7,9 @@
 // What fits between the margins of A4 and of Letter.
 const PAPER_PIXELS = 640;
 
+// Colours of series that are many: --series-1 and so on; further series take them again.
+const SERIES = 8;
+
 const charts = new Map();
 const near = new IntersectionObserver((entries) => {
   for (const entry of entries) {
@@ -61,6 +64,7 @@ function colours() {
   const style = getComputedStyle(document.documentElement);
   const names = ['ink', 'muted', 'line', 'page', 'surface', 'accent', 'second', 'third', 'on-status'];
   const found = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  found.series = Array.from({ length: SERIES }, (unused, index) => style.getPropertyValue(`--series-${index + 1}`).trim());
   for (const outcome of OUTCOMES) {
     found[outcome] = style.getPropertyValue(`--${outcome.replace(' ', '-')}`).trim();
   }

@@ -9,6 +9,7 @@ function showAll() {
   const shown = new Map([
     ['overview', true],
     ['timeline', moves.length > 0],
+    ['rates', report.rates.length > 0],
     ['hosts', report.hosts.length > 0],
     ['moves', moves.length > 0],
     ['move', moves.length > 0],
@@ -18,8 +19,8 @@ function showAll() {
     ['evacuations', moves.some((move) => move.type === 'evacuation')],
   ]);
   const drawing = {
-    overview: showOverview, timeline: showTimeline, hosts: showHosts, moves: showMoves, move: () => showMove(firstMove(), false), downtimes: showDowntimes,
-    refused: showRefused, forced: showForced, evacuations: showEvacuations,
+    overview: showOverview, timeline: showTimeline, rates: showRates, hosts: showHosts, moves: showMoves, move: () => showMove(firstMove(), false),
+    downtimes: showDowntimes, refused: showRefused, forced: showForced, evacuations: showEvacuations,
   };
   for (const [section, isShown] of shown) {
     byId(section).hidden = !isShown;

@@ -13,7 +13,7 @@ import typing as t
 import uuid as uuid_module
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Act, HistoryLine, Sample
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Act, Connection, HistoryLine, Sample
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MAX_SAMPLES, MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -28,6 +28,8 @@ WATCHER = "watcher pid 812"
 GIB, MIB = 1024**3, 1024**2
 # Of a link of 2.5 Gbit/s.
 RATE = 290_000_000
+# What the tasks of kvm1 were told about the link that its moves share.
+LINK_MIB = 1200
 MARKUP = "<img src=x onerror=\"document.title='taken'\">"
 BREAKOUT = "</script><script>document.title='taken'</script>"
 POLICY = {
@@ -76,7 +78,8 @@ def running(record: MoveRecord, at: float, booked: str = "The destination was ve
     """Return the record of a move whose job runs from that second on."""
     record = then(then(record, s.SCHEDULED, at - 0.4, booked), s.QUEUED, at - 0.3)
     record = then(then(record, s.PREPARING, at - 0.1, by=WATCHER), "migrate", at - 0.05, by=WATCHER)
-    return dataclasses.replace(then(record, s.RUNNING, at, by=WATCHER), acts=(Act(moment(at - 0.05), "migrate"),))
+    connection = Connection(link_mib=LINK_MIB) if record.source.host == "kvm1" else Connection()
+    return dataclasses.replace(then(record, s.RUNNING, at, by=WATCHER), acts=(Act(moment(at - 0.05), "migrate"),), connection=connection)
 
 
 def converging(memory: int, bandwidth: int, dirty_rate: int, took_ms: int, throttled: bool = False) -> tuple[Sample, ...]:
