@@ -147,7 +147,7 @@ ansible_facts:
         platforms:
           description:
             - The kinds of guests that can run on the host. C(cpu) is the best CPU that such a guest can get, with all features named; null for an
-              architecture other than that of the host.
+              architecture other than that of the host. Its C(description) is libvirt's XML of it.
           type: list
           elements: dict
           sample:
@@ -156,7 +156,12 @@ ansible_facts:
               emulator: /usr/bin/qemu-system-x86_64
               machines: [pc, pc-i440fx-7.2, pc-q35-7.2, q35]
               max_vcpus: 288
-              cpu: {model: EPYC, vendor: AMD, features: [aes, avx, avx2], usable_models: [EPYC, qemu64]}
+              cpu:
+                model: EPYC
+                vendor: AMD
+                features: [aes, avx, avx2]
+                usable_models: [EPYC, qemu64]
+                description: <cpu><model fallback="forbid">EPYC</model><vendor>AMD</vendor></cpu>
         host_cpu:
           description: The CPU of the host, which C(host-passthrough) passes to guests.
           type: dict
@@ -190,6 +195,16 @@ ansible_facts:
           type: list
           elements: str
           sample: [br0, eth0, lo, virbr0]
+        interface_details:
+          description:
+            - The network interfaces except those of guests. C(kind) is the kernel's word, empty for a plain interface; C(mtu) is in bytes. C(vlan) is the ID
+              of a VLAN, and C(lower) the interface that it is on. C(controller) is the bridge or bond that the interface is a port of.
+            - The VLANs that a bridge itself filters are not included.
+          type: list
+          elements: dict
+          sample:
+            - {name: br0, kind: bridge, mtu: 1500, vlan: null, lower: null, controller: null}
+            - {name: eth0.20, kind: vlan, mtu: 1500, vlan: 20, lower: eth0, controller: br0}
         net_devices:
           description:
             - Network interfaces by the names of libvirt's node devices, in which an underscore replaces every character that is not a letter or digit.

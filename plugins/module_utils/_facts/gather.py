@@ -8,8 +8,6 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
-import struct
 import typing as t
 
 from .._host_identity import read_host_id, read_machine_id
@@ -39,80 +37,17 @@ from .._model.requests import DomainRequest
 from .._module import is_root
 from .._run_folder import RUN_FOLDER
 from .identity import probe_traits
+from .links import BRIDGES, describe_interfaces, read_links
 from .mounts import LocalStores, Stores
 from .own_moves import NOTES_FOLDER, list_remembered
 from .request import build_request
 
-_GET_LINK, _NEW_LINK, _DONE, _ERROR = 18, 16, 3, 2
-_REQUEST_DUMP = 0x301
-_NAME, _LINK_INFO, _KIND = 3, 18, 1
-_MESSAGE_HEADER = struct.Struct("=IHHII")
-_LINK_HEADER_BYTES = 16
-_TIMEOUT_SECONDS = 2.0
-# The kinds of interfaces to which a guest's interface of the type bridge can be connected.
-BRIDGES = ("bridge", "openvswitch")
-
-
-def read_links() -> t.Optional[t.Dict[str, str]]:
-    """Return the kind of every interface by its name, empty for a plain one; null if the kernel does not report it."""
-    if not hasattr(socket, "AF_NETLINK"):
-        return None
-    try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as channel:
-            channel.settimeout(_TIMEOUT_SECONDS)
-            channel.send(_MESSAGE_HEADER.pack(_MESSAGE_HEADER.size + _LINK_HEADER_BYTES, _GET_LINK, _REQUEST_DUMP, 1, 0) + bytes(_LINK_HEADER_BYTES))
-            return _receive_links(channel)
-    except OSError:
-        return None
-
-
-def _receive_links(channel: socket.socket) -> t.Optional[t.Dict[str, str]]:
-    links: t.Dict[str, str] = {}
-    while True:
-        for kind, body in _split_messages(channel.recv(1 << 18)):
-            if kind == _DONE:
-                return links
-            if kind == _ERROR:
-                return None
-            if kind == _NEW_LINK:
-                links.update(_parse_link(body))
-
-
-def _split_messages(data: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
-    while len(data) >= _MESSAGE_HEADER.size:
-        length, kind = _MESSAGE_HEADER.unpack_from(data)[:2]
-        if length < _MESSAGE_HEADER.size:
-            return
-        yield kind, data[_MESSAGE_HEADER.size : length]
-        data = data[(length + 3) & ~3 :]
-
-
-def _parse_link(body: bytes) -> t.Dict[str, str]:
-    attributes = dict(_split_attributes(body[_LINK_HEADER_BYTES:]))
-    kind = dict(_split_attributes(attributes.get(_LINK_INFO, b""))).get(_KIND, b"")
-    name = _decode_name(attributes.get(_NAME, b""))
-    return {name: _decode_name(kind)} if name else {}
-
-
-def _split_attributes(data: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
-    while len(data) >= 4:
-        length, kind = struct.unpack_from("=HH", data)
-        if length < 4:
-            return
-        yield kind & 0x3FFF, data[4:length]
-        data = data[(length + 3) & ~3 :]
-
-
-def _decode_name(value: bytes) -> str:
-    return value.split(b"\0", 1)[0].decode("utf-8", "replace")
-
-
 Own = t.Mapping[str, OwnPolicy]
 
 # Facts that only a host itself can determine: its files, its file systems, its network interfaces.
-_OF_ITSELF = ("machine_id", "mounts", "bridges", "interfaces")
+_OF_ITSELF = ("machine_id", "mounts", "bridges", "interfaces", "interface_details")
 # Those of them that can be unknown on the host itself, too.
-_OWN_OPEN = ("mounts", "bridges", "interfaces")
+_OWN_OPEN = ("mounts", "bridges", "interfaces", "interface_details")
 # Facts that are null if they are unknown.
 _OPEN = ("host_cpu", "pools", "networks", "devices", "net_devices")
 # How many paths a reason names.
@@ -209,7 +144,7 @@ def _list_null(facts: HostFacts, names: t.Sequence[str]) -> t.List[str]:
 
 
 def _from_afar(facts: HostFacts, host_id: t.Optional[str]) -> HostFacts:
-    return dataclasses.replace(facts, host_id=host_id, machine_id=None, mounts=None, bridges=None, interfaces=None)
+    return dataclasses.replace(facts, host_id=host_id, machine_id=None, mounts=None, bridges=None, interfaces=None, interface_details=None)
 
 
 def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, Reasons, t.List[str]]:
@@ -221,8 +156,9 @@ def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, 
         host_id=host_id,
         machine_id=read_machine_id(),
         mounts=tuple(stores.describe_mounts()),
-        bridges=None if links is None else tuple(sorted(name for name, kind in links.items() if kind in BRIDGES)),
-        interfaces=None if links is None else tuple(sorted(links)),
+        bridges=None if links is None else tuple(sorted(link.name for link in links if link.kind in BRIDGES)),
+        interfaces=None if links is None else tuple(sorted(link.name for link in links)),
+        interface_details=None if links is None else describe_interfaces(links),
         remembered=None if moves is None else tuple(moves),
     )
     return itself, reasons, warnings

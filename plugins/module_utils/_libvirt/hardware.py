@@ -116,7 +116,7 @@ def _expand_model(connection: libvirt.virConnect, uri: str, platform: Platform, 
     with libvirt_errors(f"expand the CPU of {uri}"):
         expanded = connection.baselineHypervisorCPU(platform.emulator or None, platform.arch, None, platform.virt_type, [xml], _EXPAND_FEATURES)
     features = _list_features(parse_libvirt_xml(expanded, "a CPU"), _REQUIRED)
-    return CpuFacts(cpu.findtext("model"), cpu.findtext("vendor"), tuple(sorted(features)), tuple(usable))
+    return CpuFacts(cpu.findtext("model"), cpu.findtext("vendor"), tuple(sorted(features)), tuple(usable), description=xml)
 
 
 def _list_usable_models(capabilities: ElementTree.Element) -> t.List[str]:

@@ -44,6 +44,7 @@ class CpuFacts:
 
     :arg usable_models: of the best CPU for a guest, the CPU models that the host can run.
     :arg microcode: of the host's own CPU, the version of its microcode.
+    :arg description: of the best CPU for a guest, libvirt's XML, from which libvirt computes what several hosts have in common.
     """
 
     model: Maybe[str] = ABSENT
@@ -51,6 +52,7 @@ class CpuFacts:
     features: t.Union[t.Tuple[str, ...], Absent] = ABSENT
     usable_models: t.Union[t.Tuple[str, ...], Absent] = ABSENT
     microcode: Maybe[int] = ABSENT
+    description: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
@@ -110,6 +112,25 @@ class LibvirtNetwork:
     name: str
     active: t.Union[bool, Absent] = ABSENT
     bridge: Maybe[str] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class InterfaceFacts:
+    """A network interface.
+
+    :arg kind: as the kernel names it, e.g. C(bridge) or C(vlan); empty for a plain interface.
+    :arg vlan: the ID of a VLAN.
+    :arg lower: the name of the interface that a VLAN is on.
+    :arg controller: the name of the bridge or bond that it is a port of.
+    """
+
+    name: str
+    kind: t.Union[str, Absent] = ABSENT
+    mtu: Maybe[int] = ABSENT
+    vlan: Maybe[int] = ABSENT
+    lower: Maybe[str] = ABSENT
+    controller: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
@@ -267,6 +288,7 @@ class HostFacts:
     mounts: Maybe[t.Tuple[MountFacts, ...]] = ABSENT
     bridges: Maybe[t.Tuple[str, ...]] = ABSENT
     interfaces: Maybe[t.Tuple[str, ...]] = ABSENT
+    interface_details: Maybe[t.Tuple[InterfaceFacts, ...]] = ABSENT
     traits: Maybe[t.Tuple[str, ...]] = ABSENT
     unverified: Maybe[t.Tuple[str, ...]] = ABSENT
     unverified_reasons: t.Union[t.Mapping[str, str], Absent] = ABSENT

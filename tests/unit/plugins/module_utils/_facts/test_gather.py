@@ -61,7 +61,7 @@ def test_local_facts_are_null_and_unverified_over_a_remote_connection(fleet: Fak
     monkeypatch.setattr(module, "read_host_id", lambda: pytest.fail("was read"))
     fleet.guest(disks=(domain_states.Disk("vda", "file", "/x"), domain_states.Disk("vdb", "network", "pool/image")))
     facts, warnings = facts_of(fleet, FROM_AFAR)
-    for key in ("host_id", "machine_id", "mounts", "bridges", "interfaces"):
+    for key in ("host_id", "machine_id", "mounts", "bridges", "interfaces", "interface_details"):
         assert facts[key] is None
         assert key in facts["unverified"]
     assert [disk["shared"] for disk in facts["domains"][0]["request"]["disks"]] == [None, True]
@@ -71,8 +71,9 @@ def test_local_facts_are_null_and_unverified_over_a_remote_connection(fleet: Fak
 def test_mounts_and_interfaces_of_the_local_host_are_gathered(fleet: FakeFleet) -> None:
     facts, _warnings = facts_of(fleet)
     assert "lo" in facts["interfaces"]
+    assert {"name": "lo", "kind": "", "mtu": 65536, "vlan": None, "lower": None, "controller": None} in facts["interface_details"]
     assert any(mount["path"] == "/" and mount["capacity_bytes"] > 0 for mount in facts["mounts"])
-    assert not {"mounts", "bridges", "interfaces"} & {*facts["unverified"]}
+    assert not {"mounts", "bridges", "interfaces", "interface_details"} & {*facts["unverified"]}
 
 
 def test_a_damaged_identity_is_a_warning_and_the_rest_is_gathered(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 
 FROM_ANOTHER_HOST = "qemu+ssh://kvm1/system"
+OF_ITSELF = ("machine_id", "mounts", "bridges", "interfaces", "interface_details")
 PLATFORMS = (Platform("x86_64", "kvm"), Platform("i686", "kvm"))
 
 
@@ -54,7 +55,7 @@ def test_over_a_remote_uri_the_identity_is_withheld_too(fleet: FakeFleet) -> Non
     fleet.source.is_read_only = True
     reasons = reasons_of(fleet, FROM_ANOTHER_HOST)
     assert reasons["host_id"] == WITHHELD
-    assert {what for what, why in reasons.items() if why == FROM_AFAR} == {"machine_id", "mounts", "bridges", "interfaces", "remembered"}
+    assert {what for what, why in reasons.items() if why == FROM_AFAR} == {*OF_ITSELF, "remembered"}
 
 
 def test_a_user_with_the_full_connection_lacks_only_what_root_can_read(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +89,6 @@ def test_the_facts_of_root_have_no_reasons(fleet: FakeFleet, monkeypatch: pytest
     monkeypatch.setattr(module, "is_root", lambda: True)
     facts = encode(module.gather_facts(fleet.open(uri))[0])
     assert "unverified_reasons" not in facts
-    of_itself = ["host_id", "machine_id", "mounts", "bridges", "interfaces"]
+    of_itself = ["host_id", *OF_ITSELF]
     assert [what for what in facts["unverified"] if what in of_itself] == ([] if uri == LOCAL_URI else of_itself)
     assert not {"paths", "cpu_comparison", "platforms.cpu", "remembered"} & {*facts["unverified"]}
