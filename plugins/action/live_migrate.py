@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveTaskOptions, read_requests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MoveRun
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.parallel import read_parallel
 
 Result = dict[str, Json]
 
@@ -37,6 +38,7 @@ class ActionModule(FleetAction):
     def run_task(self, args: Result, task_vars: Result) -> Result:
         """Move the domains, or predict the result of each in check mode."""
         options = t.cast(MoveTaskOptions, args)
+        parallel = read_parallel(options["parallel"])
         source = SourceHost(self, task_vars, options["uri"])
         settings = self.settings(task_vars)
         requests = read_requests(options, settings, source.name)
@@ -47,7 +49,7 @@ class ActionModule(FleetAction):
         warnings = [] if self._task.check_mode else keep_override_decision(ledger, settings, source.name, describe_actor(task_vars))
         check_override(ledger, settings, source.name, any(request.override for request in requests))
         context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars), warnings=warnings)
-        run = MoveRun(context, options["parallel"], (lambda record, waits_for: None) if silent else lines.show_record)
+        run = MoveRun(context, parallel, (lambda record, waits_for: None) if silent else lines.show_record)
         jobs = run.predict_moves(requests) if self._task.check_mode else run.run_moves(requests)
         result = make_result(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)
         # A request of the role, which then need not run a module on each host.

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan i
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import keep_origins
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import read_task
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.parallel import read_parallel
 
 
 class ActionModule(FleetAction):
@@ -39,6 +40,7 @@ class ActionModule(FleetAction):
         """Check that the host may be recovered, or decide which domains are started on it or moved back to it."""
         task = read_task(args)
         if task.step == RECOVER_OPTIONS:
+            read_parallel(task.parallel)
             return {"changed": False, "start_mode": read_start_mode(task.start)}
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         ledger = open_if_any(*settings.ledger(target_host, task.ledger))

@@ -95,7 +95,7 @@ def live_migrate_spec() -> Spec:
         **ledger_spec(),
         **move_spec(),
         "moves": {"type": "list", "elements": "dict", "options": move_spec()},
-        "parallel": {"type": "int", "default": 4},
+        "parallel": {"type": "str", "default": "auto"},
         "progress": {"type": "str", "choices": ["lines", "none"], "default": "lines"},
     }
 
@@ -147,7 +147,7 @@ def drain_plan_spec() -> Spec:
         "sources": {"type": "list", "elements": "str", "required": True},
         "candidates": {"type": "list", "elements": "str", "required": True},
         "options": {"type": "dict", "default": {}},
-        "parallel": {"type": "int", "default": 4},
+        "parallel": {"type": "str", "default": "auto"},
         "n_plus_one": {"type": "bool", "default": False},
         "check_saved": {"type": "bool", "default": False},
         "plan": {"type": "raw"},
@@ -444,6 +444,7 @@ def recover_plan_spec() -> Spec:
         "accept_silent": {"type": "list", "elements": "str", "default": []},
         "displaced": {"type": "list", "elements": "dict", "default": []},
         "options": {"type": "dict", "default": {}},
+        "parallel": {"type": "str", "default": "auto"},
     }
 
 

@@ -32,9 +32,11 @@ options:
     type: dict
     default: {}
   parallel:
-    description: Number of moves of one source that run at the same time. With O(check_saved), the saved plan decides.
-    type: int
-    default: 4
+    description:
+      - Maximum number of moves of one source that run at the same time, or V(auto), see O(kvmfleet.migration.live_migrate#module:parallel).
+      - With O(check_saved), the saved plan decides.
+    type: str
+    default: auto
   n_plus_one:
     description: Whether to refuse a plan after which the candidates could not lose one more host.
     type: bool

@@ -225,9 +225,11 @@ options:
       unsafe: *unsafe
       force: *force
   parallel:
-    description: Number of O(moves) that run at the same time.
-    type: int
-    default: 4
+    description:
+      - Maximum number of O(moves) that run at the same time, from 1 to 64.
+      - With V(auto), the source decides how many run at once, and shares the link among them. O(link_mib) and O(bandwidth_mib) bound what it may use.
+    type: str
+    default: auto
   progress:
     description: Print a line on every change of phase, every 10 %, and at least every 10 seconds; or print nothing. Nothing is printed with C(no_log).
     type: str
@@ -274,7 +276,15 @@ EXAMPLES = r"""
     destination: kvm4
     force: true
 
-- name: Move several, four at a time
+- name: Move several, as many at a time as the link carries
+  kvmfleet.migration.live_migrate:
+    moves:
+      - name: web1
+        destination: kvm2
+      - name: db1
+        destination: kvm3
+
+- name: Move several, at most two at a time
   kvmfleet.migration.live_migrate:
     moves:
       - name: web1
@@ -282,7 +292,7 @@ EXAMPLES = r"""
       - name: web2
         destination: kvm3
         timeout_seconds: 300
-    parallel: 4
+    parallel: 2
 """
 
 RETURN = r"""

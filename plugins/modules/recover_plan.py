@@ -18,7 +18,7 @@ description:
 options:
   step:
     description:
-      - V(options) only checks O(start), and needs neither facts nor a ledger.
+      - V(options) only checks O(start) and O(parallel), and needs neither facts nor a ledger.
       - V(check) fails for a host that the ledger does not know, or that was given up as discarded, and with C(unsafe) if a domain or an image of the host is
         in use twice. It also stores in the ledger which domains were displaced from the host, as M(kvmfleet.migration.displaced_domains) does.
       - V(start) decides which of the domains in O(to_start) may be started on the host, and finds those that ran before the host went down and stay off.
@@ -62,6 +62,11 @@ options:
     description: Options of M(kvmfleet.migration.live_migrate) for every move back.
     type: dict
     default: {}
+  parallel:
+    description: The value of O(kvmfleet.migration.live_migrate#module:parallel) for the moves back. V(step=options) checks it.
+    type: str
+    default: auto
+    version_added: 0.2.0
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.action

@@ -216,7 +216,7 @@ MEANINGS = {
         "domains": "Names of the domains that could not be placed then.",
     },
     "PlanOptions": {
-        "parallel": "Number of moves at the same time.",
+        "parallel": "Maximum number of moves of one source at the same time, or `auto`.",
         "n_plus_one": "Whether the plan must leave room for the loss of one more host.",
         "moves": "Options of `live_migrate` for all moves.",
     },

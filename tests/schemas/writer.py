@@ -29,6 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_pl
     DrainPlan,
     PlannedMove,
     PlannedShutdown,
+    PlanOptions,
     SkippedDomain,
     UnplacedDomain,
 )
@@ -36,6 +37,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import EvacuationPlan, EvacuationResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import EVENT_TYPE_PREFIX, Notice, NoticeData
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import HostRecovery
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.parallel import AUTO
 from ansible_collections.kvmfleet.migration.tests.schemas.meanings import COMMON, MEANINGS, SUMMARY
 from ansible_collections.kvmfleet.migration.tests.schemas.returns import (
     ActOfOthers,
@@ -93,6 +95,7 @@ VALUES: dict[tuple[type, str], Schema] = {
     (ActOfOthers, "act"): {"enum": [domain_states.MOVED, domain_states.STOPPED, domain_states.STARTED]},
     (DrainPlan, "schema"): {"const": PLAN_SCHEMA},
     (DrainPlan, "digest"): {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
+    (PlanOptions, "parallel"): {"type": ["integer", "string"], "minimum": 0, "pattern": f"^{AUTO}$"},
     (PlannedMove, "predicted_seconds"): {"type": "number", "minimum": 0, "exclusiveMaximum": 10**12},
     **{(kind, "uuid"): {"type": "string", "minLength": 36, "maxLength": 36} for kind in (PlannedMove, PlannedShutdown, UnplacedDomain, SkippedDomain)},
     (Notice, "specversion"): {"const": "1.0"},

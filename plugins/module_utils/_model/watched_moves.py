@@ -19,6 +19,10 @@ from .record_parts import Connection
 from .records import MoveRecord, read_record
 from .requests import DomainRequest
 
+# The number of simultaneous moves that leaves it to the window on the source, and how many of them that starts at most.
+AUTO_PARALLEL = 0
+AUTO_WINDOW = 4
+
 
 @dataclasses.dataclass(frozen=True)
 class SurveyQuestion:

@@ -23,7 +23,7 @@ from .._model.codec import Json, JsonObject, encode
 from .._model.errors import KvmfleetError
 from .._model.libvirt_formats import is_local
 from .._model.records import MoveRecord
-from .._model.watched_moves import StartOrder, Watcher, read_start_order
+from .._model.watched_moves import AUTO_WINDOW, StartOrder, Watcher, read_start_order
 from .._module import Result, require_local, require_root
 from .._run_folder import (
     RUN_FOLDER,
@@ -242,8 +242,11 @@ class _StartMoves(t.TypedDict):
 
 
 def start_moves(uri: str, work: _StartMoves) -> Result:
-    """Start one watcher for the orders in C(work["orders"]); return what it took and what it refused."""
+    """Start one watcher for the orders in C(work["orders"]); return what it took and what it refused.
+
+    C(work["parallel"]) is the maximum number of simultaneous moves, or C(AUTO_PARALLEL).
+    """
     require_root()
     require_local(uri)
     orders = [read_start_order(document) for document in work["orders"]]
-    return {"changed": True, **start_watcher(orders, work["run_id"], work["parallel"], open_host)}
+    return {"changed": True, **start_watcher(orders, work["run_id"], work["parallel"] or AUTO_WINDOW, open_host)}

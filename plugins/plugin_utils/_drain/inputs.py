@@ -22,10 +22,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, read_copy_mode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL, AUTO_WINDOW
 
 from .._ledger.documents import HostEntry, pause_collector
 from .._scheduler.fleet import HostState, find_entry
 from .._settings.options import use_own_names
+from .._settings.parallel import AUTO, parallel_value, read_parallel
 from .._settings.policies import build_needs, owner_of, read_scheduling
 from .._settings.scheduler import SchedulerSettings
 from .._settings.variables import Settings, read_facts
@@ -41,23 +43,23 @@ _LOWEST_VALUES = {"bandwidth_mib": 0, "link_mib": 1}
 class DrainOptions:
     """The options of the operator.
 
+    :arg parallel: the maximum number of simultaneous moves of one source, or C(AUTO_PARALLEL).
     :arg moves: options of C(live_migrate).
     """
 
-    parallel: int = 4
+    parallel: int = AUTO_PARALLEL
     n_plus_one: bool = False
     moves: JsonObject = field(default_factory=dict)
 
     @classmethod
-    def from_values(cls, parallel: Json = 4, n_plus_one: Json = False, options: Json = None) -> DrainOptions:
+    def from_values(cls, parallel: Json = AUTO, n_plus_one: Json = False, options: Json = None) -> DrainOptions:
         """Return the options. Raises L(InvalidArgument) for an invalid value, L(Conflict) for moves with both auto-converge and post-copy."""
-        if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
-            raise InvalidArgument(f"parallel is {short_text(parallel)}.", "Give the number of simultaneous moves of one source, 1 or more.")
+        number = read_parallel(parallel)
         if not isinstance(n_plus_one, bool):
             raise InvalidArgument(f"n_plus_one is {short_text(n_plus_one)}, which is neither true nor false.")
         if options is not None and not isinstance(options, Mapping):
             raise InvalidArgument(f"options is {short_text(options)}, which is not a dictionary of options of live_migrate.")
-        return cls(parallel, n_plus_one, _validate_moves(options or {}))
+        return cls(number, n_plus_one, _validate_moves(options or {}))
 
     @property
     def copies_storage(self) -> bool:
@@ -71,7 +73,12 @@ class DrainOptions:
 
     def for_plan(self) -> PlanOptions:
         """Return the options as the plan keeps them."""
-        return PlanOptions(self.parallel, self.n_plus_one, self.moves)
+        return PlanOptions(parallel_value(self.parallel), self.n_plus_one, self.moves)
+
+    @property
+    def window(self) -> int:
+        """How many moves of one source run at the same time at most."""
+        return self.parallel or AUTO_WINDOW
 
     @property
     def bandwidth_mib(self) -> int:

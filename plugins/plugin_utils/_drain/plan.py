@@ -239,7 +239,7 @@ def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[
         unplaced=(*found.stuck, *(describe_unplaced(placement) for placement in placements if not placement.destination)),
         skipped=tuple(found.skipped),
         n_plus_one=survivors.judge_losses(_fleet_after(fleet, placements), {move.uuid: move.destination for move in moves}) if survivors else None,
-        predicted_seconds={source: _predict_window(moves, source, wanted.parallel) for source in sources},
+        predicted_seconds={source: _predict_window(moves, source, wanted.window) for source in sources},
     ).seal()
 
 
@@ -280,7 +280,7 @@ def read_scheduler_settings(inputs: DrainInputs, sources: Sequence[str], candida
 
 
 def _stream_rate(inputs: DrainInputs, options: DrainOptions, placed: Sequence[Placement], source: str) -> float:
-    together = min(options.parallel, sum(1 for placement in placed if placement.request.source == source))
+    together = min(options.window, sum(1 for placement in placed if placement.request.source == source))
     return rate_mib(inputs.history, options.bandwidth_mib, options.link_mib, together)
 
 

@@ -18,9 +18,20 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, ShapeError, SignedInt, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import (
+    ABSENT,
+    MOST,
+    Absent,
+    Json,
+    JsonObject,
+    ShapeError,
+    SignedInt,
+    decode,
+    encode,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
+from .._settings.parallel import AUTO
 from .._settings.policies import LEAVE
 
 _MAX_DEPTH = 60
@@ -138,12 +149,20 @@ class NPlusOne:
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """The options of the drain. C(moves) are those of C(live_migrate)."""
+    """The options of the drain. C(moves) are those of C(live_migrate).
 
-    parallel: int
+    :arg parallel: the number of simultaneous moves of one source, or C(auto).
+    """
+
+    parallel: Json
     n_plus_one: bool
     moves: JsonObject
     extra: JsonObject = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise L(ShapeError) if the number of moves is neither a whole number nor C(auto)."""
+        if self.parallel != AUTO and (isinstance(self.parallel, bool) or not isinstance(self.parallel, int) or not 0 <= self.parallel < MOST):
+            raise ShapeError("parallel", f"a whole number or {AUTO}", self.parallel)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Maybe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
 
+from .._settings.parallel import AUTO
 from .saved_plan import DrainPlan, NPlusOne, PlannedMove, PlannedShutdown, Rejection, SkippedDomain, UnplacedDomain, find_active_uuids
 
 
@@ -111,9 +112,13 @@ def plan_lines(plan: DrainPlan) -> list[str]:
     lines += [f"STOPS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.shutdowns]
     lines += [f"STAYS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.unplaced]
     lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
-    lines += [f"{source}: about {_seconds_text(seconds)}, {plan.options.parallel} at a time." for source, seconds in plan.predicted_seconds.items() if rows]
+    lines += [f"{source}: about {_seconds_text(seconds)}, {_window_text(plan.options.parallel)}." for source, seconds in plan.predicted_seconds.items() if rows]
     lines += [_n_plus_one_line(plan.n_plus_one)] if plan.n_plus_one else []
     return [printable_line(line) for line in lines]
+
+
+def _window_text(parallel: Json) -> str:
+    return "as many at a time as the link carries" if parallel == AUTO else f"{parallel} at a time"
 
 
 def _move_row(move: PlannedMove) -> list[str]:

@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import read_given_policy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, Watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_WINDOW, StartOrder, Watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
@@ -91,14 +91,14 @@ class Dispatcher:
     """Carries out what was decided about the jobs of one task.
 
     :arg show: receives each state of a move, and what the move waits for, for progress lines.
-    :arg parallel: how many moves run at the same time.
+    :arg parallel: how many moves run at the same time, or C(AUTO_PARALLEL).
     :arg wait_seconds: how long the moves are followed; null for as long as they last.
     """
 
     def __init__(self, context: RunContext, show: ShowRecord, parallel: int, wait_seconds: float | None = None) -> None:
         self._context = context
         self._parallel = parallel
-        self._admissions = AdmissionQueue(context.ledger, context.by, parallel)
+        self._admissions = AdmissionQueue(context.ledger, context.by, parallel or AUTO_WINDOW)
         self._follower = Follower(context.source, self._admissions, context.run_id, show, wait_seconds=wait_seconds)
 
     def read_seen_facts(self, jobs: list[MoveJob]) -> t.Mapping[str, JsonObject] | None:

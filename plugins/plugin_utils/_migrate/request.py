@@ -46,7 +46,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.polic
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
-MAX_PARALLEL = 64
 QUEUE_TIMEOUT_SECONDS = 3600
 
 
@@ -127,7 +126,7 @@ class MoveTaskOptions(OneMoveOptions, total=False):
     uri: str
     ledger: str | None
     moves: t.Sequence[OneMoveOptions] | None
-    parallel: int
+    parallel: int | str
     progress: str
     _work: JsonObject | None
 
@@ -138,8 +137,6 @@ def read_requests(args: MoveTaskOptions, settings: Settings, source: str) -> lis
     :arg args: the validated options of C(live_migrate).
     :arg source: inventory name of the host that the task runs on.
     """
-    if not 1 <= args["parallel"] <= MAX_PARALLEL:
-        raise InvalidArgument(f"parallel is {args['parallel']}.", f"Give a whole number from 1 to {MAX_PARALLEL}.")
     moves = args.get("moves")
     if moves is None:
         return [_read_request(args, settings, source)]

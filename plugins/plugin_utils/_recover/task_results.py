@@ -99,6 +99,7 @@ class RecoverTask:
     accept_silent: tuple[str, ...]
     displaced: tuple[DisplacedDomain, ...]
     options: t.Optional[JsonObject]
+    parallel: Json
     ledger: t.Optional[str]
     work: t.Optional[RecoverWork]
 

@@ -33,6 +33,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.flee
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.guests import arriving_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import check_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.parallel import MAX_PARALLEL, read_parallel
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import effective_policy
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import SchedulerSettings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
@@ -132,6 +133,7 @@ def check_options(arguments: t.Any) -> None:
     if not isinstance(arguments, dict) or not all(_is_of_type(name, arguments.get(name)) for name in (*move_spec(), "parallel", "moves")):
         return
     settings = Settings({"hostvars": {"kvm1": {}, "kvm2": _VARIABLES}, "groups": {"all": ["kvm1", "kvm2"]}})
+    assert 0 <= read_parallel(arguments.get("parallel", 4)) <= MAX_PARALLEL
     for request in read_requests({"parallel": 4, **arguments}, settings, "kvm1"):
         assert request.name or request.uuid
 
@@ -148,7 +150,7 @@ def _is_of_type(name: str, value: t.Any) -> bool:
     if name == "moves":
         return value is None
     if name == "parallel":
-        return _is_a(value, int)
+        return _is_a(value, int) or isinstance(value, str)
     spec = move_spec()[name]
     if value is None:
         return True

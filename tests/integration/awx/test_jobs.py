@@ -24,7 +24,7 @@ ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000")
 @pytest.mark.long
 def test_a_host_is_drained_and_recovered_and_its_guest_is_moved_back(lab: Lab, site: Site, guest: Make, awx: Awx) -> None:
     web, name = guest("web", *SLOW), lab.host(1)
-    drained = awx.run("drain", own=True, target=name, drain_host_options={"bandwidth_mib": CAP_MIB})
+    drained = awx.run("drain", own=True, target=name, drain_host_parallel="3", drain_host_options={"bandwidth_mib": CAP_MIB})
     assert drained.status == "successful", drained.text
     check_document("drain-result.json", drained.artifacts["drain_host_result"])
     result = drained.artifacts["drain_host_result"][name]

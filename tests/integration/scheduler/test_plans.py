@@ -32,7 +32,9 @@ def saved(control: Desk, guest: Make) -> pathlib.Path:
     code, text = control.drain(SOURCE, drain_host_plan_only=True, drain_host_plan_file=str(path))
     assert code == 0, text
     assert path.is_file(), text
-    check_document("drain-plan.json", json.loads(path.read_text(encoding="utf-8")))
+    plan = json.loads(path.read_text(encoding="utf-8"))
+    check_document("drain-plan.json", plan)
+    assert plan["options"]["parallel"] == "auto"
     return path
 
 
@@ -56,6 +58,16 @@ EDITS: dict[str, tuple[t.Callable[[str], str], str]] = {
     "another destination": (lambda text: edited(text, lambda plan: plan["moves"][0].update(destination="elsewhere")), "digest"),
     "a torn file": (lambda text: text[: len(text) // 2], "JSON"),
 }
+
+
+@pytest.mark.parametrize("wrong", ["0", pytest.param("many", marks=pytest.mark.long)])
+def test_a_drain_with_an_invalid_number_of_moves_moves_nothing(lab: Lab, control: Desk, guest: Make, wrong: str) -> None:
+    guest("alpha", *SMALL, on=SOURCE)
+    code, text = control.drain(SOURCE, drain_host_parallel=wrong)
+    told = " ".join(text.split())
+    assert (code != 0, "parallel is" in told, "Give auto, or a whole number from 1 to 64." in told) == (True, True, True), text
+    assert (lab.places("alpha"), control.records()) == ({SOURCE: "running"}, [])
+    assert states(control).get(lab.host(SOURCE)) != "maintenance"
 
 
 @pytest.mark.long

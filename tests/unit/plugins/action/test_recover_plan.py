@@ -280,6 +280,8 @@ def test_check_mode_checks_no_moves_to_a_host_still_in_maintenance(node: Node) -
         ({"step": "guess"}, "one of options, check, start, bring_home"),
         ({"start": "as-recorded"}, "'as-recorded' does not say which domains to start. Set recover_host_start to autostart, as_recorded or none. Nothing"),
         ({"step": "options", "start": ""}, "does not say which domains to start"),
+        ({"step": "options", "parallel": 0}, "parallel is 0"),
+        ({"step": "options", "parallel": "many"}, "parallel is 'many'"),
         ({"start": None}, "None does not say which domains to start"),
         ({"start": {"mode": "autostart"}}, "does not say which domains to start"),
         ({"start": 2}, "2 does not say which domains to start"),

@@ -64,7 +64,13 @@ def move_guest(facts: Facts, name: str, host: str) -> None:
 
 def test_a_plan_without_drift_is_applied_unchanged() -> None:
     assert apply_plan(FILE, fresh_facts(), **HOSTS) == PLAN
-    assert apply_plan(PLAN, fresh_facts(), parallel=4, options={}, n_plus_one=False, **HOSTS) == PLAN
+    assert apply_plan(PLAN, fresh_facts(), parallel="auto", options={}, n_plus_one=False, **HOSTS) == PLAN
+
+
+def test_a_plan_that_was_saved_with_a_number_is_applied_with_it() -> None:
+    earlier = plan_drain(fresh_facts(), parallel=4, **HOSTS)
+    assert earlier["options"]["parallel"] == 4
+    assert apply_plan(earlier, fresh_facts(), **HOSTS) == earlier
 
 
 def test_a_domain_that_is_at_its_destination_already_is_no_drift() -> None:
@@ -162,7 +168,7 @@ def test_a_domain_that_can_no_longer_move_is_drift() -> None:
         ({"scheduler": {"kvm2": {"reserved_memory_mib": 4000}}}, "kvm2 can no longer accept db: It is"),
         ({"scheduler": {"kvm3": {"labels": ["ssd"]}}}, "kvmfleet_scheduler of kvm3 is new since the plan was made."),
         ({"options": {"unsafe": True}}, "The option moves.unsafe is True now; the plan was made with None."),
-        ({"parallel": 1}, "The option parallel is 1 now; the plan was made with 4."),
+        ({"parallel": 1}, "The option parallel is 1 now; the plan was made with 'auto'."),
     ],
 )
 def test_changed_destinations_settings_and_options_are_drift(arguments: dict[str, t.Any], words: str) -> None:

@@ -139,6 +139,7 @@ def test_the_predicted_seconds_follow_the_downtime_strategy() -> None:
     [
         ({"parallel": 0}, "parallel is 0"),
         ({"parallel": True}, "parallel is True"),
+        ({"parallel": "many"}, "parallel is 'many'"),
         ({"n_plus_one": "maybe"}, "n_plus_one is 'maybe'"),
         ({"options": ["unsafe"]}, "not a dictionary of options"),
         ({"options": {"copy_storage": "sometimes"}}, "copy_storage"),
