@@ -32,6 +32,7 @@ from .._scheduler.request import Request
 from .._scheduler.verdicts import DEFAULT_FILTERS, Verdict, best_verdict, check_host
 from .._settings.scheduler import SchedulerSettings
 from .inputs import DrainInputs, DrainOptions
+from .order import order_moves
 from .saved_plan import PLAN_SCHEMA, DrainPlan, NPlusOne, PlannedMove, Rejection, UnplacedDomain, to_plain_object
 from .sorting import LeavingDomain, SortedDomains, sort_domains
 from .tables import summarize_rejections
@@ -225,7 +226,8 @@ def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[
     placements = plan_placements(requests, fleet, find_pinned_hosts(found, fleet, hosts), cost=survivors.unplaced_mib if survivors else None, hosts=hosts)
     placed = [placement for placement in placements if placement.destination]
     rates = {source: _stream_rate(inputs, wanted, placed, source) for source in sources}
-    moves = [describe_move(order, one, found.leavers[one.request.uuid], rates[one.request.source]) for order, one in enumerate(placed, 1)]
+    described = [describe_move(order, one, found.leavers[one.request.uuid], rates[one.request.source]) for order, one in enumerate(placed, 1)]
+    moves = order_moves(described, found.leavers, rates)
     return DrainPlan(
         schema=PLAN_SCHEMA,
         digest="",

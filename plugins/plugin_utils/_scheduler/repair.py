@@ -72,7 +72,7 @@ def build_units(requests: Iterable[Request]) -> list[Unit]:
     """Return the units of these domains in the order of a plan; the same for any order of the input."""
     shares: dict[tuple[str, str], list[Request]] = {}
     for request in requests:
-        shares.setdefault(_unit_key(request), []).append(request)
+        shares.setdefault(unit_key(request), []).append(request)
     units = [Unit(tuple(sorted(share, key=lambda request: Unit((request,)).rank))) for share in shares.values()]
     return sorted(units, key=lambda unit: unit.rank)
 
@@ -84,7 +84,8 @@ def passes_filters(request: Request, fleet: Fleet, host: str, filters: Sequence[
     return all(rule.host_passes(request, state, fleet) for rule in applicable)
 
 
-def _unit_key(request: Request) -> tuple[str, str]:
+def unit_key(request: Request) -> tuple[str, str]:
+    """Return a key that the domains of one unit have in common."""
     group = request.group
     return (AFFINITY, group.name) if group and group.policy == AFFINITY else ("", request.uuid)
 
