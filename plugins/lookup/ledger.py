@@ -11,7 +11,7 @@ name: ledger
 author:
   - The kvmfleet.migration developers (@kvmfleet)
 version_added: 0.1.0
-short_description: Read the ledger of moves, hosts and domains
+short_description: Read the ledger of moves, hosts, domains and maintenance
 description:
   - Reads the records and documents that the modules of this collection keep in the ledger.
   - The result is one list for each term. With C(lookup) and one term, it is always that list, even if the list has one document or none. With C(query), it is
@@ -28,6 +28,7 @@ options:
       - evacuations
       - hosts
       - domains
+      - maintenance_runs
     required: true
   ledger:
     description:
@@ -92,7 +93,7 @@ RETURN = r"""
 _raw:
   description:
     - One list for each term.
-    - Records are as the modules return them, oldest first; hosts and domains are sorted by name.
+    - Records are as the modules return them, oldest first, and so are maintenance runs; hosts and domains are sorted by name.
   type: list
   elements: list
   sample:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
@@ -48,7 +49,7 @@ class DocumentWrite(t.NamedTuple):
 
     path: DocumentPath
     version: int
-    content: t.Union[MoveRecord, HostEntry, DomainEntry, LedgerSettings, JsonObject]
+    content: t.Union[MoveRecord, HostEntry, DomainEntry, LedgerSettings, MaintenanceRun, JsonObject]
 
 
 class Transaction(abc.ABC):

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import c
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord, read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
@@ -244,6 +245,11 @@ class Document:
     def settings(self) -> LedgerSettings:
         """The settings in this document. Raises L(ShapeError) for any other document."""
         return codec.decode(LedgerSettings, self.body)
+
+    @functools.cached_property
+    def maintenance_run(self) -> MaintenanceRun:
+        """The maintenance run in this document. Raises L(ShapeError) for any other document."""
+        return codec.decode(MaintenanceRun, self.body)
 
     @functools.cached_property
     def domain(self) -> DomainEntry:

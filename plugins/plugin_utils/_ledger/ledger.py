@@ -17,14 +17,15 @@ from dataclasses import replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 
-from . import changes
+from . import changes, maintenance
 from .changes import Transaction
 from .contents import LedgerContents
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
 from .identity import LedgerIdentity
-from .rules import DOMAINS, HOSTS, SETTINGS, check_domain, check_uuid, document_path
+from .rules import DOMAINS, HOSTS, MAINTENANCE, SETTINGS, check_domain, check_uuid, document_path
 from .selection import Selection, make_selection
 
 
@@ -37,6 +38,10 @@ class Witness:
 
     def watch_foreign_act(self, domain: DomainEntry, act: ForeignAct) -> contextlib.AbstractContextManager[None]:
         """Return a context for the write of an act that was done without this collection."""
+        return contextlib.nullcontext()
+
+    def watch_run(self, before: t.Optional[MaintenanceRun], after: MaintenanceRun) -> contextlib.AbstractContextManager[None]:
+        """Return a context for the write of a maintenance run over C(before); None if the run is new."""
         return contextlib.nullcontext()
 
     def report_event(self, record: MoveRecord, event: str, by: str, detail: str = "") -> None:
@@ -205,6 +210,27 @@ class Ledger(abc.ABC):
         names = self._run_reading(lambda transaction: transaction.aside_names())
         found = {match[1] for match in map(_DAMAGED_DOMAIN.fullmatch, names) if match}
         return sorted(found - {document.domain.uuid for document in self.list_domains()}) if found else []
+
+    def list_maintenance_runs(self) -> list[Document]:
+        """Return the documents of all maintenance runs, from the oldest on."""
+        found = self._run_reading(lambda transaction: list(transaction.read_all(MAINTENANCE)))
+        return sorted(found, key=lambda document: (document.maintenance_run.created_at, document.maintenance_run.id))
+
+    def read_maintenance_run(self, run_id: str) -> Document:
+        """Return the document of a maintenance run. Raises L(NotFound)."""
+        path = document_path(MAINTENANCE, check_uuid(run_id, "ID of the maintenance run"))
+        found = self._run_reading(lambda transaction: transaction.read_document(path))
+        if found is None:
+            raise NotFound(f"The ledger {self.name} has no maintenance run {run_id}.", "List them with kvmfleet.migration.maintenance.")
+        return found
+
+    def put_maintenance_run(self, run: MaintenanceRun, before: t.Optional[Document]) -> Document:
+        """Write a maintenance run as successor of the document that was read (None for a new run).
+
+        Raises L(Conflict) if another process wrote it since, and if a host is in another open run; L(InvalidState) for a finished one.
+        """
+        with self.witness.watch_run(before.maintenance_run if before else None, run):
+            return self._run_change(lambda transaction: maintenance.write_run(transaction, run, before.version if before else None))
 
     @abc.abstractmethod
     def hold_lock(self, key: str, timeout_seconds: float = 30) -> contextlib.AbstractContextManager[None]:

@@ -56,10 +56,11 @@ DOMAINS = ("domains",)
 HOSTS = ("hosts",)
 # One document, under the ID of the ledger.
 SETTINGS = ("settings",)
+MAINTENANCE = ("maintenance",)
 SET_ASIDE = ("set_aside",)
 
-_PATH = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts|settings)/[0-9a-f-]{36}\.json")
-_ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key", "settings": "ledger_id"}
+_PATH = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts|settings|maintenance)/[0-9a-f-]{36}\.json")
+_ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key", "settings": "ledger_id", "maintenance": "id"}
 
 
 def document_path(folder: Sequence[str], key: str) -> DocumentPath:
@@ -116,6 +117,8 @@ def _read_content(kind: str, document: Document) -> None:
         _host = document.host
     elif kind == "settings":
         _settings = document.settings
+    elif kind == "maintenance":
+        _run = document.maintenance_run
     elif document.domain.generation is ABSENT:
         raise ShapeError("generation", "there")
 

@@ -142,7 +142,7 @@ def _try_each(acts: Iterator[Callable[[], object]]) -> None:
             act()
 
 
-_TERMS = ("migrations", "evacuations", "hosts", "domains")
+_TERMS = ("migrations", "evacuations", "hosts", "domains", "maintenance_runs")
 _WANTED = (
     query.Conditions(),
     query.Conditions(host="kvm1"),

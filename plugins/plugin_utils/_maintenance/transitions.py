@@ -1,0 +1,241 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""How a maintenance run changes: pure functions from a run to its successor. Nothing here reads a clock, a host or the ledger."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import (
+    HostProgress,
+    HostStep,
+    MaintenanceRun,
+    RunEvent,
+    RunHolder,
+    RunOptions,
+    RunRequest,
+)
+
+MAX_ERROR_CHARACTERS = 1000
+
+
+@dataclass(frozen=True)
+class Now:
+    """The present, on both clocks of the control node.
+
+    :arg at: RFC 3339.
+    :arg by: who acts, for the history.
+    """
+
+    at: str
+    moment: BootMoment
+    by: str
+
+
+@dataclass(frozen=True)
+class PlannedHost:
+    """A host as it is before the run begins.
+
+    :arg has_work: whether there is something to do on it.
+    :arg keep_maintenance: whether it is in maintenance for another reason, and stays so.
+    :arg predicted_seconds: how long its drain and the way back are predicted to take.
+    """
+
+    host: str
+    has_work: bool = True
+    keep_maintenance: bool = False
+    predicted_seconds: int = 0
+
+
+def new_run(run_id: str, hosts: Sequence[PlannedHost], options: RunOptions, holder: RunHolder, now: Now) -> MaintenanceRun:
+    """Return the run with which a night begins."""
+    progress = tuple(
+        HostProgress(
+            host=one.host,
+            status=m.WAITING if one.has_work else m.NOTHING_TO_DO,
+            steps=(),
+            error=None,
+            keep_maintenance=one.keep_maintenance or ABSENT,
+            predicted_seconds=one.predicted_seconds,
+        )
+        for one in hosts
+    )
+    run = MaintenanceRun(
+        id=run_id,
+        state=m.RUNNING,
+        hosts=progress,
+        options=options,
+        term=1,
+        holder=holder,
+        request=None,
+        reason=None,
+        created_at=now.at,
+        created_by=now.by,
+        updated_at=now.at,
+        history=(),
+    )
+    return with_event(run, now, "started", None, f"{len(hosts)} hosts")
+
+
+def with_event(run: MaintenanceRun, now: Now, event: str, host: t.Optional[str] = None, detail: str = "") -> MaintenanceRun:
+    """Return the run with one more line of history."""
+    line = RunEvent(now.at, event, now.by, host, detail[:MAX_ERROR_CHARACTERS])
+    return replace(run, history=(*run.history, line), updated_at=now.at)
+
+
+def take_over(run: MaintenanceRun, holder: RunHolder, now: Now, until: t.Optional[str] = None) -> MaintenanceRun:
+    """Return the run as another process continues it. A host that failed is tried again at the step where it failed.
+
+    :arg until: another end of the window; None to keep it.
+    """
+    options = replace(run.options, until=until) if until else run.options
+    hosts = tuple(_retry(one) for one in run.hosts) if not run.is_open else run.hosts
+    state = m.PAUSED if run.state == m.PAUSED else m.RUNNING
+    reason = run.reason if state == m.PAUSED else None
+    stopping = ABSENT if not run.is_open else run.is_stopping
+    after = replace(run, state=state, hosts=hosts, options=options, term=run.term + 1, holder=holder, reason=reason, is_stopping=stopping)
+    before = f"before: {run.holder.by}" if run.holder else "nobody held it"
+    return with_event(after, now, "resumed", None, before)
+
+
+def _retry(progress: HostProgress) -> HostProgress:
+    if progress.status != m.FAILED:
+        return replace(progress, error=None) if progress.status == m.WAITING else progress
+    if progress.is_down:
+        return replace(progress, status=m.IN_PROGRESS, error=None)
+    return replace(progress, status=m.WAITING, steps=(), error=None)
+
+
+def add_request(run: MaintenanceRun, request: str, reason: t.Optional[str], now: Now) -> MaintenanceRun:
+    """Return the run with a request for its holder. A later request replaces one that was not seen."""
+    noted = replace(run, request=RunRequest(request, now.by, now.at, reason))
+    return with_event(noted, now, f"{request}_requested", None, reason or "")
+
+
+def heed_request(run: MaintenanceRun, now: Now) -> MaintenanceRun:
+    """Return the run after its holder has seen the request of a person."""
+    if run.request is None:
+        return run
+    asked, after = run.request, replace(run, request=None)
+    who = f"{asked.by} at {asked.at}" + (f" ({asked.reason})" if asked.reason else "")
+    if asked.request == m.PAUSE:
+        return with_event(replace(after, state=m.PAUSED, reason=f"paused by {who}"), now, "paused", None, who)
+    if asked.request == m.RESUME:
+        passed = True if after.canary_ended else after.canary_passed
+        return with_event(replace(after, state=m.RUNNING, reason=None, canary_passed=passed), now, "continued", None, who)
+    # What is begun is finished, also if the run was paused.
+    return stop_beginning(replace(after, state=m.RUNNING), f"stopped by {who}", now)
+
+
+def stop_beginning(run: MaintenanceRun, reason: str, now: Now) -> MaintenanceRun:
+    """Return the run as one that begins no further host; hosts in progress are finished."""
+    return run if run.is_stopping else with_event(replace(run, is_stopping=True, reason=reason), now, "stopping", None, reason)
+
+
+def begin_host(run: MaintenanceRun, host: str, now: Now) -> MaintenanceRun:
+    """Return the run with this host in progress."""
+    progress = _progress_of(run, host)
+    if progress.status != m.WAITING:
+        return run
+    return with_event(run.replace_host(replace(progress, status=m.IN_PROGRESS, error=None, began=now.moment)), now, "host_started", host)
+
+
+def begin_step(run: MaintenanceRun, host: str, step: str, now: Now, boot_id: t.Optional[str] = None) -> MaintenanceRun:
+    """Return the run with this step of the host begun, and the step before it ended. A step that is repeated keeps the boot ID of its first time."""
+    progress = _progress_of(run, host)
+    last = progress.last_step
+    if last and last.step == step:
+        known = last.boot_id or boot_id or ABSENT
+        steps = (*progress.steps[:-1], replace(last, began_at=now.at, ended_at=None, boot_id=known))
+    else:
+        steps = (*_ended_steps(progress, now), HostStep(step, now.at, None, boot_id or ABSENT))
+    return replace(run.replace_host(replace(progress, steps=steps)), updated_at=now.at)
+
+
+def end_step(run: MaintenanceRun, host: str, now: Now) -> MaintenanceRun:
+    """Return the run with the open step of the host ended, before a pause."""
+    progress = _progress_of(run, host)
+    return replace(run.replace_host(replace(progress, steps=_ended_steps(progress, now))), updated_at=now.at)
+
+
+def _ended_steps(progress: HostProgress, now: Now) -> tuple[HostStep, ...]:
+    last = progress.last_step
+    return (*progress.steps[:-1], replace(last, ended_at=now.at)) if last and last.ended_at is None else progress.steps
+
+
+def complete_host(run: MaintenanceRun, host: str, now: Now) -> MaintenanceRun:
+    """Return the run with this host done. After the canary, the run waits for a person unless it waits for minutes."""
+    progress = _progress_of(run, host)
+    seconds = now.moment.seconds_since(progress.began) if progress.began else None
+    done = replace(progress, status=m.DONE, steps=_ended_steps(progress, now), error=None, seconds=ABSENT if seconds is None else int(seconds))
+    after = with_event(run.replace_host(done), now, "host_done", host)
+    if not is_canary(run, host):
+        return after
+    after = replace(after, canary_ended=now.moment)
+    if run.options.canary_minutes is not None or not after.hosts_with(m.WAITING):
+        return after
+    reason = f"the canary {host} is done, and the run waits for a person to resume it"
+    return with_event(replace(after, state=m.PAUSED, reason=reason), now, "paused", host, reason)
+
+
+def fail_host(run: MaintenanceRun, host: str, error: str, now: Now) -> MaintenanceRun:
+    """Return the run with this host failed. No further host is begun after more failures than it permits, or if the canary failed."""
+    progress = _progress_of(run, host)
+    detail = error[:MAX_ERROR_CHARACTERS]
+    after = with_event(run.replace_host(replace(progress, status=m.FAILED, error=detail)), now, "host_failed", host, detail)
+    failed = len(after.hosts_with(m.FAILED))
+    if is_canary(run, host):
+        return stop_beginning(after, f"the canary {host} failed", now)
+    if failed > run.options.max_failures:
+        return stop_beginning(after, f"{host} failed, and max_failures is {run.options.max_failures}", now)
+    return after
+
+
+def is_canary(run: MaintenanceRun, host: str) -> bool:
+    """Whether this host is the one after which the run waits: the first one with something to do."""
+    first = next((one.host for one in run.hosts if one.status != m.NOTHING_TO_DO), None)
+    return run.options.canary and first == host
+
+
+def close_run(run: MaintenanceRun, reasons: t.Mapping[str, str], now: Now) -> MaintenanceRun:
+    """Return the run as its process leaves it: finished if every host is done, and otherwise stopped, with the reason at each host.
+
+    :arg reasons: why a host was not begun.
+    """
+    hosts = tuple(_closed(one, reasons.get(one.host)) for one in run.hosts)
+    is_whole = all(one.status in (m.DONE, m.NOTHING_TO_DO) for one in hosts)
+    after = replace(run, hosts=hosts, state=m.FINISHED if is_whole else m.STOPPED, holder=None, request=None)
+    if is_whole:
+        return with_event(replace(after, reason=None, is_stopping=ABSENT), now, "finished")
+    reason = run.reason or "not every host is done"
+    return with_event(replace(after, reason=reason), now, "stopped", None, reason)
+
+
+def _closed(progress: HostProgress, reason: t.Optional[str]) -> HostProgress:
+    if progress.status == m.WAITING:
+        return replace(progress, error=reason or "not begun")
+    if progress.status == m.IN_PROGRESS:
+        last = progress.last_step
+        where = f"in the step {last.step}" if last else "before its first step"
+        return replace(progress, status=m.FAILED, error=progress.error or f"it was left {where}")
+    return progress
+
+
+def release_run(run: MaintenanceRun, now: Now) -> MaintenanceRun:
+    """Return the run without a holder: it stays as it is, and its command continues it."""
+    return with_event(replace(run, holder=None), now, "released")
+
+
+def _progress_of(run: MaintenanceRun, host: str) -> HostProgress:
+    progress = run.find_host(host)
+    if progress is None:
+        raise KeyError(host)
+    return progress

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How a run changes, and what its document says afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import transitions
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import at, done, holder, night, passed
+
+
+def test_a_run_is_finished_when_every_host_is_done() -> None:
+    run = night("kvm1", "kvm2")
+    for host in run.host_names:
+        run = done(run, host)
+    closed = transitions.close_run(run, {}, at(200))
+    assert (closed.state, closed.holder, closed.reason) == (m.FINISHED, None, None)
+    assert [line.event for line in closed.history] == ["started", "host_started", "host_done", "host_started", "host_done", "finished"]
+    assert [one.seconds for one in closed.hosts] == [60, 60]
+
+
+def test_a_host_that_was_left_in_a_step_is_failed_when_the_run_is_closed() -> None:
+    closed = transitions.close_run(passed(night("kvm1"), "kvm1", m.REBOOT), {}, at())
+    assert (closed.state, closed.hosts[0].status, closed.hosts[0].error) == (m.STOPPED, m.FAILED, "it was left in the step reboot")
+
+
+def test_a_step_ends_when_the_next_one_begins() -> None:
+    run = passed(night(), "kvm1", m.CHECK)
+    run = transitions.begin_step(run, "kvm1", m.BEFORE_DRAIN, at(30))
+    assert [(one.step, one.began_at, one.ended_at) for one in run.hosts[0].steps] == [
+        (m.CHECK, at().at, at(30).at),
+        (m.BEFORE_DRAIN, at(30).at, None),
+    ]
+
+
+def test_a_repeated_step_keeps_the_boot_that_it_began_in() -> None:
+    run = transitions.begin_step(passed(night(), "kvm1", m.MAINTAIN), "kvm1", m.REBOOT, at(), boot_id="before")
+    again = transitions.begin_step(run, "kvm1", m.REBOOT, at(60), boot_id="after").hosts[0].steps[-1]
+    assert (again.boot_id, again.began_at) == ("before", at(60).at)
+
+
+def test_a_host_is_down_from_its_drain_until_it_is_done() -> None:
+    states = [passed(night(), "kvm1", step).hosts[0].is_down for step in m.STEPS]
+    assert states == [False, False, True, True, True, True, True]
+    assert not done(night(), "kvm1").hosts[0].is_down
+
+
+def test_a_later_request_replaces_one_that_was_not_seen() -> None:
+    run = transitions.add_request(transitions.add_request(night(), m.PAUSE, None, at()), m.RESUME, None, at(5))
+    assert (transitions.heed_request(run, at(6)).state, transitions.heed_request(run, at(6)).request) == (m.RUNNING, None)
+
+
+def test_a_process_that_takes_over_a_paused_run_leaves_it_paused() -> None:
+    paused = transitions.heed_request(transitions.add_request(night(), m.PAUSE, "alarm", at()), at())
+    after = transitions.take_over(paused, holder(2, "other"), at())
+    assert (after.state, after.term, after.reason) == (m.PAUSED, 2, paused.reason)
+
+
+def test_a_run_of_another_control_node_has_no_seconds() -> None:
+    run = transitions.complete_host(passed(night(), "kvm1"), "kvm1", at(60, boot="boot-2"))
+    assert not run.hosts[0].seconds
+    assert decode(MaintenanceRun, encode(run)) == run
+
+
+def test_an_unknown_host_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        transitions.begin_host(night(), "kvm9", at())
