@@ -21,7 +21,7 @@ from .table import rewrite
 def main() -> int:
     names = sorted(module.name for module in pkgutil.iter_modules(cases.__path__))
     wanted = _arguments(names)
-    effort = Effort(wanted.quick, 1 if wanted.quick else wanted.rounds)
+    effort = Effort(wanted.quick, 1 if wanted.quick else wanted.rounds, wanted.only)
     for name in wanted.name or names:
         print(f"== {name}", flush=True)
         section = import_module(f"{cases.__name__}.{name}").run(effort)
@@ -29,7 +29,7 @@ def main() -> int:
         if wanted.results:
             wanted.results.mkdir(parents=True, exist_ok=True)
             (wanted.results / f"{name}.json").write_text(json.dumps(section.as_json(), indent=2), encoding="utf-8")
-        if wanted.page and not effort.quick:
+        if wanted.page and not effort.quick and not effort.only:
             rewrite(wanted.page, name, section, effort.rounds)
     return 0
 
@@ -39,6 +39,7 @@ def _arguments(names: list[str]) -> argparse.Namespace:
     parser.add_argument("name", nargs="*", metavar="NAME", help=f"one of: {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="run everything once and small, to see that it runs; the page stays as it is")
     parser.add_argument("--rounds", type=int, default=5, help="how often each thing is timed (5)")
+    parser.add_argument("--only", default="", metavar="WORDS", help="measure only ways with these words in their names (link); the page stays as it is")
     parser.add_argument("--results", type=pathlib.Path, help="folder for JSON files")
     parser.add_argument("--page", type=pathlib.Path, help="the page of figures whose sections are rewritten")
     wanted = parser.parse_args()

@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+
+Way = t.TypeVar("Way")
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,17 @@ class Effort:
     """How much a run may cost. Quick is to see that everything runs; its figures say nothing.
 
     :arg rounds: how often each command is timed.
+    :arg only: a part of the names of the ways that are compared; those of other names are left out.
     """
 
     quick: bool
     rounds: int
+    only: str = ""
 
     def size(self, full: int, quick: int) -> int:
         """Return the size of what is measured."""
         return quick if self.quick else full
+
+    def chosen(self, ways: Mapping[str, Way]) -> dict[str, Way]:
+        """Return those ways of doing the same that are to be measured."""
+        return {name: way for name, way in ways.items() if self.only in name}
