@@ -11,10 +11,11 @@ import dataclasses
 import typing as t
 
 from .._host_identity import read_host_id, read_machine_id
-from .._libvirt.interface import Definition, DefinitionList, Host
+from .._libvirt.host import open_reader
+from .._libvirt.interface import Definition, DefinitionList, Host, OpenHost
 from .._model import domain_states
 from .._model.clock import utc_now
-from .._model.codec import encode
+from .._model.codec import ABSENT, Maybe, encode
 from .._model.errors import Forbidden, KvmfleetError
 from .._model.facts import (
     CPU_COMPARISON,
@@ -38,6 +39,7 @@ from .._module import is_root
 from .._run_folder import RUN_FOLDER
 from .identity import probe_traits
 from .links import BRIDGES, describe_interfaces, read_links
+from .measurements import DirtyRates, probe_links, read_used_mib
 from .mounts import LocalStores, Stores
 from .own_moves import NOTES_FOLDER, list_remembered
 from .request import build_request
@@ -56,27 +58,37 @@ _MOST_PATHS = 3
 Reasons = t.Dict[str, str]
 
 
-def gather_facts(host: Host, dirty_rate_seconds: int = 0) -> t.Tuple[HostFacts, t.List[str]]:
+def gather_facts(host: Host, dirty_rate_seconds: int = 0, link_to: t.Sequence[str] = (), open_host: OpenHost = open_reader) -> t.Tuple[HostFacts, t.List[str]]:
     """Return the facts of a host and warnings. Each domain is read once. Sizes are in MiB if the name says so, else in bytes.
 
     For a host behind a remote URI, the facts that only the host itself can determine are null and listed in C(unverified). Its C(host_id) is read through
     libvirt. For a user other than root, C(unverified) also lists what libvirt withholds and what only root can read, each with its reason.
 
     :arg dirty_rate_seconds: how long to measure the dirty rate of the running domains; 0 to measure nothing.
+    :arg link_to: libvirt URIs of hosts; the rate of the link to them is probed.
     """
+    roll = host.list_definitions()
+    running = [definition.info.uuid for definition in roll.definitions if _is_measurable(definition.info.view)]
+    # Everything else is read while the guests are measured.
+    rates = DirtyRates(host, running, dirty_rate_seconds)
+    facts, warnings = _gather_domains(host, roll, bool(dirty_rate_seconds and running))
+    links = probe_links(host, link_to, open_host) if link_to else ABSENT
+    measured = rates.collect_rates()
+    domains = tuple(dataclasses.replace(domain, dirty_rate_mib=measured.get(domain.uuid)) for domain in facts.domains or ())
+    return dataclasses.replace(facts, domains=domains, links=links, dirty_rate_seconds=dirty_rate_seconds or ABSENT), warnings
+
+
+def _gather_domains(host: Host, roll: DefinitionList, with_rates: bool) -> t.Tuple[HostFacts, t.List[str]]:
+    """Return the facts without what is measured, and warnings."""
     stores = LocalStores() if is_local(host.uri) else None
     facts, reasons, warnings = _read_host_facts(host, stores)
     denied_mounts = set(stores.denied) if stores else set()
-    roll = host.list_definitions()
     definitions = sorted(roll.definitions, key=lambda definition: (definition.info.name, definition.info.uuid))
     own = {definition.info.uuid: parse_policy(definition.info.policy_xml) for definition in definitions}
     domains, problems = _describe_domains(definitions, own, stores, facts)
-    running = [definition.info.uuid for definition in definitions if _is_measurable(definition.info.view)]
-    rates = host.measure_dirty_rates(running, dirty_rate_seconds) if dirty_rate_seconds and running else {}
-    measured = tuple(dataclasses.replace(domain, dirty_rate_mib=rates.get(domain.uuid)) for domain in domains)
-    facts = dataclasses.replace(facts, domains=measured, unverified=tuple(reasons))
+    facts = dataclasses.replace(facts, domains=tuple(domains), unverified=tuple(reasons))
     if not is_root():
-        reasons = {**reasons, **_list_withheld(host, facts, bool(dirty_rate_seconds and running)), **_list_concealed(facts, stores, denied_mounts)}
+        reasons = {**reasons, **_list_withheld(host, facts, with_rates), **_list_concealed(facts, stores, denied_mounts)}
         facts = dataclasses.replace(facts, unverified=tuple(reasons), unverified_reasons=reasons)
     return facts, [*warnings, *_list_warnings(roll, definitions, own, problems)]
 
@@ -189,13 +201,14 @@ def _describe_domains(
         except KvmfleetError as error:
             definition = dataclasses.replace(definition, root=None, problem=f"Its definition could not be parsed: {error}")
             request = build_request(definition, policy, facts.versions or {}, stores, ())
-        domains.append(_describe_domain(definition.info, policy, request))
+        used_mib = read_used_mib(definition.info.name, request.memory_mib) if stores and definition.info.view.active else ABSENT
+        domains.append(_describe_domain(definition.info, policy, request, used_mib))
         if definition.problem:
             problems[definition.info.uuid] = definition.problem
     return domains, problems
 
 
-def _describe_domain(info: domain_states.DomainInfo, own: OwnPolicy, request: DomainRequest) -> DomainFacts:
+def _describe_domain(info: domain_states.DomainInfo, own: OwnPolicy, request: DomainRequest, used_mib: Maybe[int]) -> DomainFacts:
     """Return one domain; its request includes its own policy, but not its profile, which hosts do not know."""
     return DomainFacts(
         uuid=info.uuid,
@@ -212,6 +225,7 @@ def _describe_domain(info: domain_states.DomainInfo, own: OwnPolicy, request: Do
         policy=own.values,
         policy_problems=own.wrong,
         request=encode(request),
+        used_mib=used_mib,
     )
 
 

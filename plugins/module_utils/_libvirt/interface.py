@@ -225,11 +225,8 @@ class Host(t.Protocol):
     def list_definitions(self) -> DefinitionList:
         """Every domain of the host, each definition read once."""
 
-    def measure_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
-        """The dirty rate of each of these domains in MiB/s, measured for that many seconds, all at once; domains that cannot be measured are omitted."""
-
-    def start_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> None:
-        """Start to measure the dirty rate of each of these domains for that many seconds. Domains that cannot be measured, or have a job, are left out."""
+    def start_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.List[str]:
+        """Start to measure the dirty rate of these domains for that many seconds. Returns those that are measured: others have a job, or cannot be."""
 
     def read_dirty_rates(self, uuids: t.Sequence[str]) -> t.Dict[str, int]:
         """The dirty rate in bytes a second of those of the domains whose measurement was started by L(start_dirty_rates) and has ended. Does not wait."""
@@ -242,6 +239,9 @@ class Host(t.Protocol):
 
     def compare_cpu(self, platform: GuestPlatform, cpu_xml: str) -> CpuVerdict:
         """Whether the host can run a guest with that CPU. Raises L(KvmfleetError) if that is unknown."""
+
+    def carry_padding(self, length: int) -> None:
+        """Send so many bytes to the host in a query that changes nothing, and wait for its answer. At most 4 MiB are possible."""
 
     def has_path(self, path: str) -> t.Optional[bool]:
         """Whether the host has that file, folder or device; null if that is unknown."""

@@ -208,6 +208,7 @@ class DomainFacts:
     :arg policy: the values of its own policy; C(policy_problems) are its errors, by element.
     :arg request: what it needs of a host, without what a profile adds. Of a thousand domains few are read: see C(needs).
     :arg dirty_rate_mib: how many MiB a second it writes anew; null if that was not measured.
+    :arg used_mib: how much of its memory it has written since its start; null if that is not known, absent if it is not active.
     """
 
     uuid: str
@@ -225,6 +226,7 @@ class DomainFacts:
     policy_problems: t.Union[t.Mapping[str, str], Absent] = ABSENT
     request: Maybe[JsonObject] = ABSENT
     dirty_rate_mib: Maybe[float] = ABSENT
+    used_mib: Maybe[int] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
@@ -251,6 +253,10 @@ DOMAIN_DISKS = "domains.request.disks"
 PARTS = (PLATFORM_CPUS, CPU_COMPARISON, PATHS, DIRTY_RATES, MOUNT_SIZES, DOMAIN_DISKS)
 
 
+# To at most so many hosts the rate of the link is probed.
+MAX_LINKS = 3
+
+
 @dataclasses.dataclass(frozen=True)
 class HostFacts:
     """A host and its domains, or why it did not answer. A fact of another form is treated as undetermined.
@@ -263,6 +269,8 @@ class HostFacts:
     :arg unverified: traits and facts, or parts of facts, that could not be determined.
     :arg unverified_reasons: why, for each of them; absent if the host was read with the rights of root.
     :arg remembered: the records of moves that the host remembers.
+    :arg dirty_rate_seconds: for how long the dirty rates of the domains were measured; absent if they were not.
+    :arg links: rate of the link to other hosts in MiB/s, by name or URI; absent if no link was probed.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -295,6 +303,8 @@ class HostFacts:
     missing_traits: Maybe[t.Mapping[str, str]] = ABSENT
     remembered: Maybe[t.Tuple[JsonObject, ...]] = ABSENT
     domains: Maybe[t.Tuple[DomainFacts, ...]] = ABSENT
+    dirty_rate_seconds: t.Union[int, Absent] = ABSENT
+    links: Maybe[t.Mapping[str, float]] = ABSENT
     answered: t.Union[bool, Absent] = ABSENT
     msg: t.Union[str, Absent] = ABSENT
     error_code: t.Union[str, Absent] = ABSENT

@@ -242,7 +242,7 @@ class PreparationRequest:
 
     :arg play: the hosts that are drained together.
     :arg just_asked: whether the facts of these hosts were gathered for this drain. Others may be older than a change of a policy.
-    :arg measure: whether dirty rates are to be measured, for which a host to be drained has to be queried.
+    :arg measure: whether dirty rates are to be measured, for which a host to be drained has to be queried unless its facts have them.
     """
 
     host: str
@@ -292,10 +292,15 @@ def prepare_host(request: PreparationRequest, facts_of: FactsOf, ledger: Ledger 
     :arg is_known: whether a host is in the inventory, so that it can be queried.
     """
     ended, unsettled = read_completed(ledger, ENDED_SECONDS), read_unsettled(ledger)
-    is_fresh = request.just_asked and not request.measure and bool(fresh_hosts([request.host], facts_of, ended + unsettled))
+    is_fresh = request.just_asked and _is_measured(request, facts_of) and bool(fresh_hosts([request.host], facts_of, ended + unsettled))
     fresh = fresh_hosts(request.candidates, facts_of, ended, undisputed_by=request.play)
     stale = tuple(candidate for candidate in request.candidates if candidate not in fresh and candidate not in request.play)
     return HostPreparation(() if is_fresh else (request.host,), stale, _list_arrivals(request.host, unsettled, is_known))
+
+
+def _is_measured(request: PreparationRequest, facts_of: FactsOf) -> bool:
+    """Whether the known facts of the host have dirty rates, if these are to be measured."""
+    return not request.measure or bool((facts_of(request.host) or {}).get("dirty_rate_seconds"))
 
 
 def read_unsettled(ledger: Ledger | None) -> list[MoveRecord]:

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.tests.integration.facts.conftest import Connect
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Facts, Running
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 
 MIB = 1024**2
 Make = t.Callable[..., str]
@@ -176,6 +176,29 @@ def test_dirty_rates_are_started_and_read_without_waiting(lab: Lab, guest: Make,
     assert rates[uuids[0]] >= 8 * MIB > rates[uuids[1]]
     lab.virsh(1, "destroy", "busy")
     assert {*host.read_dirty_rates(uuids)} == {uuids[1]}
+
+
+def test_used_memory_is_what_a_guest_has_written(lab: Lab, control: Control, guest: Make) -> None:
+    guest("idle", "--mib", "256")
+    guest("full", "--mib", "256", "--dirty-mib", "200")
+    eventually(lambda: domain_of(control.facts(1), "full")["used_mib"] > 195, "the guest has written its memory")
+    facts = control.facts(1)
+    assert domain_of(facts, "idle")["used_mib"] < 8
+    assert 195 < domain_of(facts, "full")["used_mib"] < 215
+    lab.virsh(1, "migrate", "--live", "--p2p", "--persistent", "--undefinesource", "full", f"qemu+tcp://{lab.host(2)}/system")
+    assert 195 < domain_of(control.facts(2), "full")["used_mib"] < 215
+
+
+def test_a_link_is_probed_at_its_rate_and_a_silent_host_is_omitted(lab: Lab, control: Control) -> None:
+    lab("slow", lab.host(1), "--mbit", "512")
+    try:
+        links = control.facts(1, link_to=[lab.host(2), "qemu+tcp://192.0.2.1/system"])["links"]
+    finally:
+        lab("heal", lab.host(1))
+    # 512 Mbit/s are 61 MiB/s, headers included.
+    assert {*links} == {lab.host(2)}
+    assert 30 < links[lab.host(2)] < 90
+    assert control.facts(1, link_to=[lab.host(2)])["links"][lab.host(2)] > 100
 
 
 @pytest.mark.long

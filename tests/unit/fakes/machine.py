@@ -31,6 +31,7 @@ class FakeMachine:
         self.cpus = 16
         self.domains: t.Dict[str, FakeDomain] = {}
         self.calls: t.List[str] = []
+        self.carried: t.List[int] = []
         self.refuse: t.Dict[str, Exception] = {}
         self.paths: t.Dict[str, bool] = {}
         self.lacking: t.Set[str] = set()

@@ -15,7 +15,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import GuestPlatform, HardwareFacts, Surroundings
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
-from .domain import MIB
 from .machine import FakeMachine
 from .migration import FakeMigration
 
@@ -87,14 +86,15 @@ class FakeReader:
             for one in self._there("census").domains.values()
         ]
 
-    def measure_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
-        machine = self._there("dirty_rates")
-        return {} if machine.is_read_only else {uuid: machine.domain(uuid).dirty_rate_bytes // MIB for uuid in uuids}
+    def carry_padding(self, length: int) -> None:
+        self._there("carry_padding").carried.append(length)
 
-    def start_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> None:
-        domains = self._there("start_dirty_rates").domains
-        ready = [uuid for uuid in uuids if uuid in domains and domains[uuid].active and domains[uuid].view().job == domain_states.JOB_NONE]
-        self._measured = (self._measured - {*uuids}) | (set() if self._machine.is_read_only else {*ready})
+    def start_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.List[str]:
+        machine = self._there("start_dirty_rates")
+        able = [uuid for uuid, domain in machine.domains.items() if domain.active and domain.view().job == domain_states.JOB_NONE]
+        ready = [] if machine.is_read_only else [uuid for uuid in uuids if uuid in able]
+        self._measured = (self._measured - {*uuids}) | {*ready}
+        return ready
 
     def read_dirty_rates(self, uuids: t.Sequence[str]) -> t.Dict[str, int]:
         domains = self._there("read_dirty_rates").domains

@@ -6,20 +6,48 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.kvmfleet.migration.plugins.action import host_facts as module
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import age_seconds
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import FakeHostvars
 
 FACTS = {"gathered_at": "1970-01-01T00:00:00.000Z", "host_uuid": "a"}
+
+
+VARIABLES = {"inventory_hostname": "kvm1", "hostvars": FakeHostvars({"kvm1": {}, "kvm2": {"ansible_host": "10.0.0.2"}, "kvm3": {}})}
+
+
+def action(**args: t.Any) -> module.ActionModule:
+    made = module.ActionModule.__new__(module.ActionModule)
+    made._task, made._loader = types.SimpleNamespace(args=args, delegate_to=None), DataLoader()
+    return made
 
 
 def outcome(monkeypatch: pytest.MonkeyPatch, answer: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return what the action makes of the module's answer."""
     monkeypatch.setattr(module.NormalAction, "run", lambda self, tmp=None, task_vars=None: answer)
-    return t.cast("dict[str, t.Any]", module.ActionModule.__new__(module.ActionModule).run(None, {}))
+    return t.cast("dict[str, t.Any]", action().run(None, dict(VARIABLES)))
+
+
+def test_links_are_probed_by_uri_and_returned_by_name_on_a_retry_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = {"qemu+ssh://10.0.0.2/system?no_tty=1": 112.5, "qemu+tcp://kvm9/system": 60.0}
+    monkeypatch.setattr(module.NormalAction, "run", lambda self, tmp=None, task_vars=None: {"ansible_facts": {"kvmfleet_host": {**FACTS, "links": links}}})
+    probing = action(link_to=["kvm1", "kvm2", "qemu+tcp://kvm9/system", "kvm3", "kvm4"])
+    for _try in range(2):
+        facts = probing.run(None, dict(VARIABLES))["ansible_facts"]["kvmfleet_host"]
+        assert facts["links"] == {"kvm2": 112.5, "qemu+tcp://kvm9/system": 60.0}
+    assert probing._task.args["link_to"] == ["qemu+ssh://10.0.0.2/system?no_tty=1", "qemu+tcp://kvm9/system", "qemu+ssh://kvm3/system?no_tty=1"]
+
+
+def test_a_link_that_has_no_valid_uri_is_an_error() -> None:
+    variables = {**VARIABLES, "kvmfleet_transport": "odd"}
+    result = action(link_to=["kvm2"]).run(None, variables)
+    assert (result["failed"], result["error_code"]) == (True, "invalid_argument")
 
 
 def test_facts_get_the_time_of_their_receipt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 from xml.etree import ElementTree
@@ -122,16 +123,19 @@ def test_a_host_that_is_lost_during_gathering_is_unreachable(fleet: FakeFleet) -
 
 def test_the_dirty_rate_is_measured_only_for_running_domains_without_a_job(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: t.List[t.Any] = []
-    monkeypatch.setattr(FakeHost, "measure_dirty_rates", lambda self, uuids, seconds: asked.append((list(uuids), seconds)) or {UUID: 40})
-    fleet.guest()
+    start = FakeHost.start_dirty_rates
+    monkeypatch.setattr(FakeHost, "start_dirty_rates", lambda self, uuids, seconds: asked.append((list(uuids), seconds)) or start(self, uuids, seconds))
+    monkeypatch.setattr(module, "DirtyRates", functools.partial(module.DirtyRates, sleep=asked.append))
+    fleet.guest(dirty_rate_bytes=40 * MIB)
     fleet.guest("db1", OTHER, job=domain_states.JOB_OUTGOING)
     fleet.guest("db2", OTHER[:-1] + "3", state=domain_states.PAUSED, reason=domain_states.POST_COPY_FAILED)
     fleet.guest("db3", OTHER[:-1] + "4", state=domain_states.SHUTOFF)
     rates = {domain["name"]: domain["dirty_rate_mib"] for domain in facts_of(fleet, seconds=2)[0]["domains"]}
     assert rates == {"web1": 40, "db1": None, "db2": None, "db3": None}
-    assert asked == [([UUID], 2)]
+    assert asked[0] == ([UUID], 2)
+    assert 1 < asked[1] <= 2
     facts_of(fleet)
-    assert len(asked) == 1
+    assert len(asked) == 2
 
 
 def test_an_invalid_definition_is_a_blocker_of_its_own_domain_alone(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:

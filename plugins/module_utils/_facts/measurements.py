@@ -1,0 +1,120 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What a prediction is made from, measured just before: dirty rates, how much memory the guests use, and the rate of the link to other hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+import typing as t
+
+from .._libvirt.interface import Host, OpenHost
+from .._model.errors import KvmfleetError
+from .._model.facts import MAX_LINKS
+from .._time_limits import answer_within
+
+MIB = 1024**2
+# QEMU and libvirt report a rate somewhat later than requested.
+_SLACK_SECONDS = 3.0
+_POLL_SECONDS = 0.1
+
+Clock = t.Callable[[], float]
+
+
+class DirtyRates:
+    """Measures the dirty rates of domains while the caller does something else."""
+
+    def __init__(self, host: Host, uuids: t.Sequence[str], seconds: int, clock: Clock = time.monotonic, sleep: t.Callable[[float], None] = time.sleep) -> None:
+        self._host, self._clock, self._sleep = host, clock, sleep
+        self._uuids = host.start_dirty_rates(uuids, seconds) if seconds and uuids else []
+        self._ready_at = clock() + seconds
+
+    def collect_rates(self) -> t.Dict[str, float]:
+        """Wait for the end of the measurements, and return the rates in MiB/s by UUID; domains that could not be measured are omitted."""
+        if not self._uuids:
+            return {}
+        self._sleep(max(0.0, self._ready_at - self._clock()))
+        while True:
+            rates = self._host.read_dirty_rates(self._uuids)
+            if len(rates) == len(self._uuids) or self._clock() > self._ready_at + _SLACK_SECONDS:
+                return {uuid: rate / MIB for uuid, rate in rates.items()}
+            self._sleep(_POLL_SECONDS)
+
+
+_PID_FILE = "/run/libvirt/qemu/{}.pid"
+_STATUS_FILE = "/proc/{}/status"
+# Guest memory is anonymous, or shared with other processes; it may be in huge pages, or swapped out. Files are QEMU's program and its libraries.
+_GUEST_LINES = ("RssAnon", "RssShmem", "HugetlbPages", "VmSwap")
+# What QEMU itself uses: 20 to 22 MiB for a guest without devices.
+_OWN_MIB = 20
+
+
+def read_used_mib(name: str, memory_mib: int) -> t.Optional[int]:
+    """Return how many MiB of its memory a running domain of this host has written since its start: the rest are pages of zeros, which migrations do not send.
+
+    Null if the process of the domain cannot be read.
+    """
+    try:
+        with open(_PID_FILE.format(name), encoding="ascii") as stream:
+            pid = int(stream.read())
+        with open(_STATUS_FILE.format(pid), encoding="ascii", errors="replace") as stream:
+            fields = (line.partition(":") for line in stream)
+            used_kib = sum(int(value.split()[0]) for key, _colon, value in fields if key in _GUEST_LINES)
+    except (OSError, ValueError, IndexError):
+        return None
+    return min(memory_mib, max(0, used_kib // 1024 - _OWN_MIB))
+
+
+# A link is probed for at most so many seconds.
+_LINK_SECONDS = 4.0
+_CONNECT_SECONDS = 3.0
+# The first query empties what a link may send at once, the others are measured: the largest, unless a smaller one has already taken long enough. libvirt
+# refuses text of more than 4 MiB.
+_FIRST_BYTES = MIB // 2
+_SIZES = (MIB, 15 * MIB // 4, 15 * MIB // 4, 15 * MIB // 4)
+_LONG_SECONDS = 0.2
+# A difference to the host itself that is smaller than this share of the time is not measurable.
+_LEAST_SHARE = 0.25
+
+
+def probe_links(host: Host, uris: t.Sequence[str], open_host: OpenHost, clock: Clock = time.monotonic) -> t.Dict[str, float]:
+    """Return the rate of the link to the hosts at these URIs in MiB/s; hosts that do not answer in time are omitted.
+
+    A query that changes nothing is padded to some MiB and sent to the other host over libvirt's own connection. What the same query takes on this host is
+    subtracted, because that is the work of libvirt and not of the link.
+    """
+    rates = {uri: answer_within(_LINK_SECONDS, lambda uri=uri: _probe_link(host, uri, open_host, clock)) for uri in uris[:MAX_LINKS]}  # type: ignore[misc]
+    return {uri: rate for uri, rate in rates.items() if rate is not None}
+
+
+def _probe_link(host: Host, uri: str, open_host: OpenHost, clock: Clock) -> t.Optional[float]:
+    try:
+        other = open_host(uri, _CONNECT_SECONDS)
+        with contextlib.closing(other):
+            other.carry_padding(_FIRST_BYTES)
+            return _measure_rate(host, other, clock)
+    except KvmfleetError:
+        return None
+
+
+def _measure_rate(host: Host, other: Host, clock: Clock) -> float:
+    """Return the rate of the largest query. Of several, the shortest time counts, on either host: a busy processor only adds to it."""
+    there: t.Dict[int, float] = {}
+    own: t.Dict[int, float] = {}
+    for length in _SIZES:
+        there[length] = min(there.get(length, math.inf), _time_padding(other, length, clock))
+        own[length] = min(own.get(length, math.inf), _time_padding(host, length, clock))
+        if there[length] > _LONG_SECONDS:
+            break
+    seconds = max(there[length] - own[length], there[length] * _LEAST_SHARE, 1e-6)
+    return round(length / MIB / seconds, 1)
+
+
+def _time_padding(host: Host, length: int, clock: Clock) -> float:
+    begun = clock()
+    host.carry_padding(length)
+    return clock() - begun
