@@ -69,6 +69,7 @@ class HostWork(t.TypedDict, total=False):
     """The input from a role in addition to the options."""
 
     together: bool
+    refusal: str
     drain: JsonObject
     ledger: bool
 
@@ -113,6 +114,8 @@ class ActionModule(FleetAction):
         """Find the host's entry, and change it if the task requests that."""
         options = t.cast(HostOptions, args)
         work = options["_work"] or HostWork()
+        if work.get("refusal"):
+            raise InvalidArgument(str(work["refusal"]), "Nothing was changed.")
         # A role's request that all hosts of the play proceed together.
         if work.get("together"):
             self._refuse_free_strategy()

@@ -12,7 +12,8 @@ import typing as t
 from ansible.utils.display import Display
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, internal_spec, live_migrate_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, ProgressLines, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override, keep_override_decision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
@@ -34,6 +35,42 @@ class ActionModule(FleetAction):
     def argument_spec(self) -> Spec:
         """Return the module's options."""
         return {**live_migrate_spec(), **internal_spec()}
+
+    def run_with_options(self, task_vars: Result) -> JsonObject:
+        """Move the domains; if the role C(drain_host) requests that, make the plan for its only host first, and move what it says."""
+        work = t.cast("dict[str, t.Any]", self._task.args.get("_work") or {})
+        if not work.get("plan"):
+            return super().run_with_options(task_vars)
+        planned = self._make_plan(work["plan"], task_vars)
+        share = planned["shares"][self.target_host(task_vars)]
+        # Domains are shut down before others are moved, by a task of their own.
+        if share["shutdowns"] or not share["moves"]:
+            return planned
+        own = {"moves": share["moves"], "parallel": planned["plan"]["options"]["parallel"], "_work": {**work, "plan": None}}
+        self._task.args = {**self._task.args, **own}
+        try:
+            moved = super().run_with_options(task_vars)
+        except KvmfleetError as error:
+            moved = {"failed": True, "changed": False, **error.as_result()}
+        warnings = [*planned.pop("warnings", ()), *t.cast("t.Sequence[str]", moved.get("warnings", ()))]
+        result = {**planned, **moved, "_moved": True, "changed": planned["changed"] or moved["changed"]}
+        return {**result, "warnings": list(dict.fromkeys(warnings))} if warnings else result
+
+    def _make_plan(self, options: Result, task_vars: Result) -> dict[str, t.Any]:
+        """Return the result of C(drain_plan) with these options. Raises the error of the collection that it fails with."""
+        task = self._task.copy()
+        task.args = options
+        loader = self._shared_loader_obj.action_loader
+        planner = loader.get(
+            "kvmfleet.migration.drain_plan",
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        return t.cast("dict[str, t.Any]", planner.run_with_options(task_vars))
 
     def run_task(self, args: Result, task_vars: Result) -> Result:
         """Move the domains, or predict the result of each in check mode."""

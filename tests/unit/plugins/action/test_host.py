@@ -121,6 +121,12 @@ def test_a_drain_gets_the_hosts_to_ask_and_the_settings_of_the_host(fleet: Fleet
     assert not fleet.folder.exists()
 
 
+def test_a_role_can_refuse_to_run_before_anything_is_read(fleet: Fleet) -> None:
+    with pytest.raises(InvalidArgument, match=r"No target was given\. Nothing was changed\."):
+        fleet.task(state="maintenance", _work={"drain": DRAIN, "refusal": "No target was given."})
+    assert fleet.host.phases == []
+
+
 def test_facts_of_an_unexpected_form_are_refused_in_the_first_task_of_a_drain(fleet: Fleet) -> None:
     fleet.facts = with_receipt({"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "domains": 5})
     with pytest.raises(InvalidArgument, match="expected form"):
