@@ -140,7 +140,11 @@ options:
     type: int
     aliases: [postcopy_bandwidth]
   parallel_connections: &parallel_connections
-    description: Number of connections that carry the memory. The default is one.
+    description:
+      - Number of connections that carry the memory.
+      - The default is one. On a link of more than 12 Gbit/s, according to O(link_mib), it is one for each 8 Gbit/s, at most one for each CPU of the hosts, and
+        at most 8. It stays one if the guest is pinned to CPUs of its host, if O(bandwidth_mib) is below that, or if the hosts or other options do not permit
+        several connections. The history of the record has the reason.
     type: int
   compression: &compression
     description: Compression of the memory transfer. V(zlib) and V(zstd) need O(parallel_connections), V(xbzrle) excludes it.

@@ -19,7 +19,7 @@ from .._libvirt.interface import Host
 from .._migration.outcome import is_running
 from .._migration.shared_storage import inspect_images
 from .._model import domain_states
-from .._model.codec import Json, JsonObject, decode, encode
+from .._model.codec import ABSENT, Json, JsonObject, decode, encode
 from .._model.definition_files import list_boot_paths
 from .._model.errors import KvmfleetError, NotFound, Unreachable
 from .._model.facts import GuestPlatform, HostFacts
@@ -41,6 +41,7 @@ from .._module import Result, is_root, require_local, require_root
 from .._run_folder import is_alive, read_json, state_path
 from .._time_limits import answer_within, limit_questions
 from .gather import gather_facts
+from .memory_lock import read_memory_lock
 from .mounts import is_on_shared_mount, read_mounts
 
 H = t.TypeVar("H", bound=Host)
@@ -307,9 +308,12 @@ def prepare_moves(uri: str, work: _PrepareMoves) -> Result:
 
 
 def _add_watch(domain: SurveyedDomain, question: SurveyQuestion) -> SurveyedDomain:
-    """Return the domain with the state of its last move on this host."""
+    """Return the domain with the state of its last move on this host, and with how much memory its QEMU may lock."""
     uuids = [domain.uuid] if domain.uuid else question.uuids
-    return dataclasses.replace(domain, watch=next(filter(None, map(_read_watch, uuids)), None))
+    memory_lock = read_memory_lock(domain.at_source.name) if domain.at_source else None
+    return dataclasses.replace(
+        domain, watch=next(filter(None, map(_read_watch, uuids)), None), memory_lock_bytes=ABSENT if memory_lock is None else memory_lock
+    )
 
 
 def _read_watch(uuid: str) -> t.Optional[WatchReport]:

@@ -20,7 +20,7 @@ MAX_BANDWIDTH_MIB = 10**7
 
 @dataclasses.dataclass(frozen=True)
 class MoveOptions:
-    """The options for the transport of one move. Bandwidth in MiB/s, 0 is no cap."""
+    """The options for the transport of one move. Bandwidth in MiB/s, 0 is no cap. No task sets C(zero_copy): it is decided (C(streams))."""
 
     bandwidth_mib: int = 0
     post_copy_bandwidth_mib: t.Optional[int] = None
@@ -31,6 +31,7 @@ class MoveOptions:
     migrate_uri: t.Optional[str] = None
     copy_storage: str = NO_COPY
     copy_storage_overwrite: t.Tuple[str, ...] = ()
+    zero_copy: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Need:
 
 GATES = (
     Gate("parallel_connections", 5002000, 4000000),
+    Gate("zero_copy", 8005000, 10002000),
     Gate("tls", 3002000, 2007000),
     Gate("post_copy", 1003003, 2006000),
     Gate("post_copy_bandwidth_mib", 5001000, 3000000),
@@ -84,9 +86,14 @@ EXCLUSIONS = (
         "xbzrle works on a single stream",
         "Use zlib or zstd with parallel_connections, or leave one of the two out.",
     ),
+    *(
+        Exclusion(("zero_copy", feature), "zero-copy sends the pages of the guest as they are, and only in pre-copy", "Leave one of the two out.")
+        for feature in ("tls", "compression zlib", "compression zstd", "post_copy")
+    ),
 )
 
 NEEDS = (
+    Need("zero_copy", "parallel_connections", "Set both."),
     Need("compression zlib", "parallel_connections", "Set both, or use xbzrle."),
     Need("compression zstd", "parallel_connections", "Set both, or use xbzrle."),
     Need("copy_storage_overwrite", "copy_storage", "Set copy_storage to auto, full or incremental as well."),
@@ -138,6 +145,7 @@ def requested_features(options: MoveOptions, flags: t.Sequence[str] = ()) -> t.F
     requested = {
         "parallel_connections": bool(options.parallel_connections),
         f"compression {options.compression}": bool(options.compression),
+        "zero_copy": options.zero_copy,
         "tls": options.tls,
         "copy_storage": options.copy_storage != NO_COPY,
         "copy_storage_overwrite": bool(options.copy_storage_overwrite),
@@ -159,6 +167,7 @@ def migration_flags(options: MoveOptions, persistent: bool, auto_converge: bool,
         "AUTO_CONVERGE": auto_converge,
         "POSTCOPY": post_copy,
         "PARALLEL": bool(options.parallel_connections),
+        "ZEROCOPY": options.zero_copy,
         "COMPRESSED": bool(options.compression),
         "TLS": options.tls,
         "UNSAFE": options.unsafe,

@@ -165,6 +165,7 @@ class SurveyedDomain:
     :arg name_taken: UUID of another domain that has the name at the destination.
     :arg watch: the state of the domain's last move on the source, and whether its watcher lives.
     :arg seen_devices: by name of a destination, the paths of devices that it has according to the ledger. The control node adds them.
+    :arg memory_lock_bytes: how much memory its QEMU process on the source may lock.
     """
 
     found: bool
@@ -181,6 +182,7 @@ class SurveyedDomain:
     name_taken: t.Union[t.Mapping[str, str], Absent] = ABSENT
     watch: t.Union[WatchReport, Absent, None] = ABSENT
     seen_devices: t.Union[t.Mapping[str, t.Tuple[str, ...]], Absent] = ABSENT
+    memory_lock_bytes: t.Union[int, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property

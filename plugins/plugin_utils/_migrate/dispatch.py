@@ -39,7 +39,7 @@ def make_order(context: RunContext, job: MoveJob, adopt: bool) -> StartOrder:
     The caller sets whether the move waits for admission.
     """
     record = d.newest_record(t.cast(RecordMirror, job.mirror).record, d.read_watch(job.domain))
-    options, policy = job.request.options, read_given_policy(record.policy)
+    options, policy = job.streams.apply_to(job.request.options), read_given_policy(record.policy)
     persistent = bool(job.domain.at_source and job.domain.at_source.view.persistent)
     migrate_uri = job.request.migrate_uri or context.settings.migrate_uri(str(record.destination.host))
     copied = [disk.target for disk in record.disk_copies]

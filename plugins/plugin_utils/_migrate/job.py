@@ -12,6 +12,7 @@ import typing as t
 import uuid as uuid_module
 from dataclasses import dataclass, field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.streams import StreamChoice
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, KvmfleetError, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -123,7 +124,10 @@ class RunContext:
 
 @dataclass
 class MoveJob:
-    """One request, the decision about it, and its result."""
+    """One request, the decision about it, and its result.
+
+    :arg streams: the decision about its connections, once its destination is chosen.
+    """
 
     request: MoveRequest
     decision: Decision | None = None
@@ -134,6 +138,7 @@ class MoveJob:
     record: MoveRecord | None = None
     error: KvmfleetError | None = None
     moved: bool = False
+    streams: StreamChoice = field(default_factory=StreamChoice)
 
     @property
     def uuid(self) -> str:

@@ -31,6 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import add_copies, copied_bytes
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.streams import choose_connections
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import (
     BYPASSED_PREFIX,
@@ -179,6 +180,7 @@ class Reservations:
         chosen = best_verdict(list(verdicts.values()))
         if chosen is None:
             raise _refusal_error(job, decision, verdicts)
+        self._choose_streams(job, judge, chosen.host)
         mark = f"Predicted in check mode. {_history_text(job, chosen, 'would be')}"
         record = add_copies(self._make_record(job, judge, chosen.host), job.request, job.domain, chosen.host)
         record = record.judge_without(chosen.filters_off).advance(s.SCHEDULED, self.context.by, mark).predict()
@@ -259,12 +261,18 @@ class Reservations:
     def _write_scheduled(self, stored: Stored, job: MoveJob, judge: CandidateJudge, verdict: Verdict) -> Stored:
         """Write the reservation of the host that passed, which may differ from the one in the opened record."""
         host = verdict.host
+        self._choose_streams(job, judge, host)
         connection = replace(stored.record.connection or Connection(), destination_uri=job.request.uris[host])
         destination = self._host_ref(host, judge.candidate_facts(host))
         record = replace(stored.record, destination=destination, connection=connection, policy=judge.choose_policy(host).as_json())
         record = add_copies(record, job.request, job.domain, host).judge_without(verdict.filters_off)
         record = record.advance(s.SCHEDULED, self.context.by, _history_text(job, verdict))
         return self.context.ledger.update_record(stored, record)
+
+    def _choose_streams(self, job: MoveJob, judge: CandidateJudge, host: str) -> None:
+        """Decide about the connections of the move, which depends on the host that was chosen."""
+        migrate_uri = job.request.migrate_uri or self.context.settings.migrate_uri(host)
+        job.streams = choose_connections(self.view, job.request, job.domain, host, bool(judge.choose_policy(host).post_copy), migrate_uri)
 
     def _advance_record(self, stored: Stored, status: str, detail: str = "") -> Stored:
         return self.context.ledger.update_record(stored, stored.record.advance(status, self.context.by, detail))
@@ -279,10 +287,11 @@ class Reservations:
 def _history_text(job: MoveJob, verdict: Verdict, verb: str = "was") -> str:
     """Return the line of history for the reservation; of a forced one, with everything that was bypassed."""
     off = describe_filters_off(verdict)
+    streams = f" {job.streams.reason}" if job.streams.reason else ""
     if not job.request.force:
-        return f"The destination {verb} verified and booked.{off}"
+        return f"The destination {verb} verified and booked.{off}{streams}"
     bypassed = [warning.removeprefix(BYPASSED_PREFIX) for warning in verdict.warnings if warning.startswith(BYPASSED_PREFIX)]
-    return f"The destination {verb} booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}{off}"
+    return f"The destination {verb} booked by force. {'Bypassed: ' + ' '.join(bypassed) if bypassed else 'Nothing had to be bypassed.'}{off}{streams}"
 
 
 def _refusal_error(job: MoveJob, decision: Start, verdicts: Verdicts) -> Conflict:

@@ -84,6 +84,27 @@ def test_unsafe_permits_a_move_on_storage_that_is_not_proved_to_be_shared(lab: L
     assert lab.check(name)["intact"]
 
 
+@pytest.mark.parametrize(
+    ("options", "connections", "why"),
+    [
+        ({}, 2, "2 connections carry the memory, because the link carries 4000 MiB/s."),
+        pytest.param({"post_copy": True}, None, "the guest is lost when such a move switches over", marks=pytest.mark.long),
+    ],
+)
+def test_a_fast_link_is_filled_by_several_connections(
+    lab: Lab, control: Control, guest: Make, options: dict[str, t.Any], connections: int | None, why: str
+) -> None:
+    """The hosts of the lab have two CPUs each, and an older QEMU, for which post-copy forbids it."""
+    name = guest("fast", *WRITER)
+    moved = control.move(name, link_mib=4000, **options)
+    assert moved.ended() == ("completed", None), moved.text
+    used = moved.record["connection"]
+    assert ("PARALLEL" in used["flags"], used["parameters"].get("parallel.connections")) == (bool(connections), connections)
+    assert any(why in line["detail"] for line in moved.record["history"])
+    assert lab.places(name) == {2: "running"}
+    assert lab.check(name)["intact"]
+
+
 @pytest.mark.long
 def test_a_guest_moves_over_parallel_connections(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("wide", *WRITER)

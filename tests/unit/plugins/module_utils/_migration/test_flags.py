@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import typing as t
 
 import pytest
@@ -103,6 +104,7 @@ def test_valid_options_are_accepted(options: t.Dict[str, t.Any]) -> None:
 NEWEST = 99000000
 EXAMPLES = {
     "parallel_connections": MoveOptions(parallel_connections=2),
+    "zero_copy": MoveOptions(parallel_connections=2, zero_copy=True),
     "tls": MoveOptions(tls=True),
     "post_copy": MoveOptions(),
     "post_copy_bandwidth_mib": MoveOptions(post_copy_bandwidth_mib=8),
@@ -150,9 +152,7 @@ def test_both_hosts_must_have_the_required_versions(gate: t.Any) -> None:
 @pytest.mark.parametrize("need", NEEDS, ids=lambda need: f"{need.feature} needs {need.needs}")
 def test_an_option_without_the_option_it_needs_is_refused(need: t.Any) -> None:
     options = EXAMPLES[need.feature]
-    alone = MoveOptions(
-        compression=options.compression, post_copy_bandwidth_mib=options.post_copy_bandwidth_mib, copy_storage_overwrite=options.copy_storage_overwrite
-    )
+    alone = dataclasses.replace(options, parallel_connections=None, copy_storage=MoveOptions().copy_storage)
     with pytest.raises(NotSupported, match=f"{need.feature} works only together with {need.needs}"):
         check_versions(alone, flags_of(alone), {"kvm1": versions(), "kvm2": versions()})
     if need.needs != "post_copy":
@@ -169,9 +169,10 @@ def test_a_post_copy_bandwidth_is_checked_against_the_resolved_policy() -> None:
 @pytest.mark.parametrize("exclusion", EXCLUSIONS, ids=lambda exclusion: " and ".join(exclusion.features))
 def test_options_that_exclude_each_other_are_refused_with_the_reason(exclusion: t.Any) -> None:
     first, second = exclusion.features
-    options = MoveOptions(parallel_connections=2, compression="xbzrle" if "xbzrle" in second else None)
+    compression = second.removeprefix("compression ") if second.startswith("compression") else None
+    options = MoveOptions(parallel_connections=2, compression=compression, tls=second == "tls", zero_copy=first == "zero_copy")
     with pytest.raises(NotSupported, match=f"{first} cannot be combined with {second}: {exclusion.why}"):
-        check_versions(options, flags_of(options, second), {"kvm1": versions(), "kvm2": versions(qemu=10000999)})
+        check_versions(options, flags_of(options, second), {"kvm1": versions(), "kvm2": versions(qemu=10000999 if exclusion.qemu_since else NEWEST)})
 
 
 @pytest.mark.parametrize(("qemu", "passes"), [((7002000, 7002000), False), ((10001000, 10000000), False), ((10001000, 10001000), True)])

@@ -152,6 +152,30 @@ def test_options_of_a_move_are_passed_to_libvirt(control: Control) -> None:
     assert {"PARALLEL", "AUTO_CONVERGE", "PERSIST_DEST"} <= set(order["flags"])
 
 
+@pytest.mark.parametrize(
+    ("given", "pinned", "flag", "parameters", "words"),
+    [
+        ({"link_mib": 2000}, False, True, {"parallel.connections": 2}, "2 connections carry the memory, because the link carries 2000 MiB/s."),
+        ({"link_mib": 2000, "parallel_connections": 5}, False, True, {"parallel.connections": 5}, "booked."),
+        ({"link_mib": 2000, "post_copy": True}, False, False, {}, "One connection carries the memory: parallel_connections cannot be combined with post_copy"),
+        ({"link_mib": 2000}, True, False, {}, "One connection carries the memory: the guest is pinned"),
+        ({}, False, False, {}, "booked."),
+    ],
+)
+def test_several_connections_are_used_on_a_fast_link_and_the_record_says_why(
+    control: Control, given: t.Dict[str, t.Any], pinned: bool, flag: bool, parameters: t.Dict[str, t.Any], words: str
+) -> None:
+    guest = control.fleet.guest()
+    control.source.needs[guest.uuid] = {"pinning": {"vcpus": {"0": [1]}}} if pinned else {}
+    predicted: t.Any = control.run(check=True, name="web1", destination="kvm2", **given)[0]
+    job = run_one_move(control, **given)
+    (order,) = control.source.orders
+    assert ("PARALLEL" in order["flags"], order["parameters"]) == (flag, parameters)
+    (line,) = [line.detail for line in job.record.history if line.status == s.SCHEDULED]
+    assert words in line
+    assert words in predicted.record.history[-1].detail
+
+
 def test_a_migration_address_of_the_destination_is_used(tmp_path: pathlib.Path) -> None:
     control = Control(tmp_path, kvmfleet_migration_address="10.9.0.2")
     control.fleet.guest()

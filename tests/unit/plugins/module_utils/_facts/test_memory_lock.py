@@ -1,0 +1,48 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.memory_lock import UNLIMITED_BYTES, read_memory_lock
+
+LIMITS = """Limit                     Soft Limit           Hard Limit           Units
+Max processes             31313                31313                processes
+Max locked memory         {}              {}              bytes
+Max address space         unlimited            unlimited            bytes
+"""
+
+
+def place(root: pathlib.Path, limits: t.Optional[str], pid: str = "4711\n") -> None:
+    (root / "run/libvirt/qemu").mkdir(parents=True)
+    (root / "run/libvirt/qemu/web 1.pid").write_text(pid)
+    if limits is not None:
+        (root / "proc/4711").mkdir(parents=True)
+        (root / "proc/4711/limits").write_text(limits)
+
+
+@pytest.mark.parametrize(("soft", "expected"), [("8388608", 8388608), ("unlimited", UNLIMITED_BYTES), ("0", 0)])
+def test_the_soft_limit_counts(tmp_path: pathlib.Path, soft: str, expected: int) -> None:
+    place(tmp_path, LIMITS.format(soft, "unlimited"))
+    assert read_memory_lock("web 1", str(tmp_path)) == expected
+
+
+@pytest.mark.parametrize("limits", [None, "", "Max locked memory         some              8388608              bytes\n"])
+def test_a_limit_that_cannot_be_read_is_not_known(tmp_path: pathlib.Path, limits: t.Optional[str]) -> None:
+    place(tmp_path, limits)
+    assert read_memory_lock("web 1", str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("pid", ["", "x", "../4711"])
+def test_a_damaged_process_id_is_not_followed(tmp_path: pathlib.Path, pid: str) -> None:
+    place(tmp_path, LIMITS.format("1", "1"), pid)
+    assert read_memory_lock("web 1", str(tmp_path)) is None
+
+
+def test_a_domain_without_a_process_has_no_limit(tmp_path: pathlib.Path) -> None:
+    assert read_memory_lock("web1", str(tmp_path)) is None
