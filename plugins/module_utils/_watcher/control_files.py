@@ -54,10 +54,15 @@ class Heartbeat:
 
 ADMITTED_KEY = "given"
 GIVEN_UP_KEY = "ended"
+SOURCES_KEY = "sources"
+_MOST_SOURCES = 10_000
 
 
 class Admissions:
-    """Reads one run's file, C({given, ended}): id of a record to a sentence for the move's history."""
+    """Reads one run's file, C({given, ended, sources}).
+
+    The first two are by ID of a record, with a sentence for the move's history. The last is by libvirt URI of a destination: how many sources send to it.
+    """
 
     def __init__(self, run_id: str, folder: str = RUN_FOLDER) -> None:
         self._path = admissions_path(run_id, folder)
@@ -76,6 +81,13 @@ class Admissions:
     def cancellation_of(self, record_id: str) -> t.Optional[str]:
         """Return why that record's move is cancelled while it waits; None if it is not."""
         return self._sentence_of(GIVEN_UP_KEY, record_id)
+
+    @property
+    def sources(self) -> t.Dict[str, int]:
+        """How many sources send to a destination now, by its libvirt URI, as the run last told it. An unknown destination has no other source."""
+        told = self._content.get(SOURCES_KEY)
+        numbers = told.items() if isinstance(told, dict) else ()
+        return {uri: number for uri, number in numbers if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= _MOST_SOURCES}
 
     def remove_file(self) -> None:
         """Remove the file at the end of the run."""

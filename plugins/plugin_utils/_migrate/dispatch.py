@@ -23,13 +23,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import read_given_policy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_WINDOW, StartOrder, Watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL, AUTO_WINDOW, StartOrder, Watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import Follower, ShowRecord, find_arrival
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.shared_links import SharedLinks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.admission import MoveLimits, limits_between
 
 
@@ -99,7 +100,8 @@ class Dispatcher:
         self._context = context
         self._parallel = parallel
         self._admissions = AdmissionQueue(context.ledger, context.by, parallel or AUTO_WINDOW)
-        self._follower = Follower(context.source, self._admissions, context.run_id, show, wait_seconds=wait_seconds)
+        links = SharedLinks(context.ledger) if parallel == AUTO_PARALLEL else None
+        self._follower = Follower(context.source, self._admissions, context.run_id, show, wait_seconds=wait_seconds, links=links)
 
     def read_seen_facts(self, jobs: list[MoveJob]) -> t.Mapping[str, JsonObject] | None:
         """Return the answers of the hosts of these jobs, by libvirt URI, after all their moves had ended; None if they were not queried."""

@@ -32,7 +32,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState, SourceHost
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.shared_links import SharedLinks
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState, SourceHost, WatcherNews
 
 # Between two polls, each of which waits on the host for news.
 POLL_SECONDS = 0.2
@@ -53,6 +54,7 @@ class Follower:
     :arg admissions: the moves that wait for admission.
     :arg show: receives each record as its state file has it, and what its move waits for, for progress lines; a waiting move has its admission in the record.
     :arg wait_seconds: how long moves are followed; null for as long as they last.
+    :arg links: counts the other sources of this run's destinations; null if its watcher does not share a link.
     """
 
     def __init__(
@@ -63,12 +65,14 @@ class Follower:
         show: ShowRecord,
         sleep: t.Callable[[float], None] = time.sleep,
         wait_seconds: float | None = None,
+        links: SharedLinks | None = None,
     ) -> None:
         self._source = source
         self._admissions = admissions
         self._run_id = run_id
         self._show = show
         self._sleep = sleep
+        self._links = links
         self._parent = os.getppid()
         self._counter = 0
         self._answered_at = time.monotonic()
@@ -95,7 +99,8 @@ class Follower:
         while open_moves:
             self.stop_if_orphaned()
             self._admissions.admit_moves()
-            states = self._poll_states({uuid: watchers[uuid] for uuid in sorted(open_moves)})
+            news = self._collect_news([mirrors[uuid].record for uuid in sorted(open_moves)])
+            states = self._poll_states({uuid: watchers[uuid] for uuid in sorted(open_moves)}, news)
             if states is not None:
                 open_moves -= {uuid for uuid in sorted(open_moves) if self._is_done(uuid, states.get(uuid), mirrors[uuid], watchers, orphans, lost)}
             if open_moves:
@@ -156,10 +161,15 @@ class Follower:
             return True
         return False
 
-    def _poll_states(self, watchers: dict[str, Watcher]) -> dict[str, PolledState] | None:
+    def _collect_news(self, moves: Sequence[MoveRecord]) -> WatcherNews | None:
+        """Return what this run's watcher is told; None for nothing."""
+        sources = self._links.count_sources(moves) if self._links else {}
+        return {**(self._admissions.answers or {}), "sources": sources} if sources else self._admissions.answers
+
+    def _poll_states(self, watchers: dict[str, Watcher], news: WatcherNews | None = None) -> dict[str, PolledState] | None:
         self._counter += 1
         try:
-            states = self._source.poll_states(self._run_id, self._counter, watchers, self._admissions.answers)
+            states = self._source.poll_states(self._run_id, self._counter, watchers, news)
         except Unreachable as error:
             if time.monotonic() - self._answered_at > UNREACHABLE_SECONDS:
                 raise Unreachable(

@@ -37,8 +37,10 @@ WAIT_SECONDS = 0.8
 WAIT_STEPS = 4
 _SEEN = '{"seen":'
 
-# Under "given" the moves that may start, under "ended" those that were given up, each by the UUID of its domain.
+# Under "given" the moves that may start, under "ended" those that were given up, each by the ID of its record.
 AdmissionAnswers = dict[str, dict[str, str]]
+# These, and under "sources" how many sources send to a destination, by its libvirt URI.
+WatcherNews = t.Mapping[str, t.Mapping[str, t.Union[str, int]]]
 
 
 @dataclass(frozen=True)
@@ -121,17 +123,17 @@ class SourceHost:
         """Return the migration of a domain, and whether a person's act is possible. Changes nothing. Raises as L(run_phase)."""
         return decode(Looked, self.run_phase("look", {"act": act, "name": name, "uuid": uuid}))
 
-    def poll_states(self, run_id: str, counter: int, watchers: t.Mapping[str, Watcher], admissions: AdmissionAnswers | None) -> dict[str, PolledState]:
+    def poll_states(self, run_id: str, counter: int, watchers: t.Mapping[str, Watcher], news: WatcherNews | None) -> dict[str, PolledState]:
         """Write the run's heartbeat, and return the state files of these domains.
 
         It takes up to C(WAIT_SECONDS), less if a watcher ends in the meantime; C(seen) then has the facts of hosts that this run's watcher has read.
 
         :arg watchers: domain UUID to the watcher that is expected there.
-        :arg admissions: the admissions for the run's watcher.
+        :arg news: what the run's watcher is told.
         Raises L(Unreachable) when the host does not answer this time.
         """
         try:
-            outcome = self._action._low_level_execute_command(_poll_command(run_id, counter, watchers, admissions))
+            outcome = self._action._low_level_execute_command(_poll_command(run_id, counter, watchers, news))
         except AnsibleConnectionFailure as error:
             raise Unreachable(f"{self.name} cannot be reached: {error}") from error
         if outcome["rc"] != 0:
@@ -140,11 +142,11 @@ class SourceHost:
         return states
 
 
-def _poll_command(run_id: str, counter: int, watchers: t.Mapping[str, Watcher], admissions: AdmissionAnswers | None) -> str:
+def _poll_command(run_id: str, counter: int, watchers: t.Mapping[str, Watcher], news: WatcherNews | None) -> str:
     pids = sorted({watcher.pid for watcher in watchers.values()})
     parts = [
         f"cd {RUN_FOLDER} && umask 077 && printf %s {counter} > {shlex.quote(run_id)}.heartbeat",
-        *([_admissions_command(run_id, admissions)] if admissions else []),
+        *([_news_command(run_id, news)] if news else []),
         _wait_command(pids),
         *(f"cat {shlex.quote(uuid)}.json 2>/dev/null" for uuid in watchers),
         f"cat {shlex.quote(run_id)}.seen 2>/dev/null",
@@ -154,9 +156,9 @@ def _poll_command(run_id: str, counter: int, watchers: t.Mapping[str, Watcher], 
     return "; ".join(parts)
 
 
-def _admissions_command(run_id: str, admissions: AdmissionAnswers) -> str:
-    """Return the command that replaces the file of admissions in one step: a watcher reads the old one or the new one."""
-    name, content = shlex.quote(f"{run_id}.turns"), shlex.quote(json.dumps(admissions, separators=(",", ":")))
+def _news_command(run_id: str, news: WatcherNews) -> str:
+    """Return the command that replaces the file of the watcher's news in one step: a watcher reads the old one or the new one."""
+    name, content = shlex.quote(f"{run_id}.turns"), shlex.quote(json.dumps(news, separators=(",", ":")))
     return f"printf %s {content} > {name}.new && mv {name}.new {name}"
 
 

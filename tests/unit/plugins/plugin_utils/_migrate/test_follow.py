@@ -36,9 +36,11 @@ class ListedSource:
     def __init__(self, *answers: t.Any) -> None:
         self.answers = list(answers)
         self.polls: t.List[t.Tuple[int, t.List[str]]] = []
+        self.news: t.List[t.Any] = []
 
-    def poll_states(self, run_id: str, counter: int, watchers: t.Dict[str, t.Any], turns: t.Any) -> t.Dict[str, PolledState]:
+    def poll_states(self, run_id: str, counter: int, watchers: t.Dict[str, t.Any], news: t.Any) -> t.Dict[str, PolledState]:
         self.polls.append((counter, sorted(watchers)))
+        self.news.append(news)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -157,6 +159,20 @@ def test_a_worker_without_its_parent_stops_before_a_heartbeat(monkeypatch: pytes
     with pytest.raises(ControllerGone):
         follower.follow_moves(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER}, {})
     assert source.polls == []
+
+
+def test_the_watcher_is_told_how_many_sources_send_to_its_destinations() -> None:
+    class FoundLinks:
+        found: t.ClassVar[t.List[t.Dict[str, int]]] = [{}, {"qemu+tcp://kvm2/system": 2}, {"qemu+tcp://kvm2/system": 1}]
+
+        def count_sources(self, moves: t.Sequence[MoveRecord]) -> t.Dict[str, int]:
+            assert [move.id for move in moves] == ["r-a"]
+            return self.found.pop(0)
+
+    source, links = ListedSource({"a": state(s.RUNNING)}, {"a": state(s.RUNNING)}, {"a": state(s.COMPLETED)}), t.cast(t.Any, FoundLinks())
+    follower = Follower(t.cast(t.Any, source), NOBODY_WAITS, "run", lambda record, waits_for: None, lambda seconds: None, links=links)
+    assert follower.follow_moves(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER}, {}) == []
+    assert source.news == [None, {"sources": {"qemu+tcp://kvm2/system": 2}}, {"sources": {"qemu+tcp://kvm2/system": 1}}]
 
 
 def test_following_no_move_polls_no_host() -> None:
