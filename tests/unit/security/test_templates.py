@@ -94,6 +94,8 @@ def test_templates_in_names_of_guests_are_not_rendered_in_a_drain(site: Site) ->
         "drain_host_plan_only": True,
         "drain_host_plan_file": f"{site.folder}/plan.json",
         "__drain_host_just_asked": True,
+        # A host whose facts have no dirty rates would be asked again.
+        "drain_host_dirty_rate_seconds": 0,
     }
     check = {"sources": ["kvm1"], "candidates": ["kvm2"], "check_saved": True}
     output = site.play(
