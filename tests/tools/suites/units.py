@@ -6,12 +6,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import interpreters, places, pytest
 from .results import Results
 
 OLDEST = "3.9"
+# Ledgers and state files wait for the disk at each write, which nothing here is about. A run leaves less than a GiB.
+MEMORY = Path("/dev/shm")
+LEAST_BYTES = 3 * 2**30
 # A file's cases stay together, for they share what they have set up; many of them wait more than they work.
 AT_ONCE = ["-n", "auto", "--dist", "loadfile"]
 FOR_HOSTS = ("tests/unit/plugins/module_utils", "tests/unit/plugins/modules")
@@ -19,11 +26,22 @@ FOR_HOSTS = ("tests/unit/plugins/module_utils", "tests/unit/plugins/modules")
 
 def run(results: Results) -> None:
     """Run tests/unit here, and the part for hosts on the oldest Python where this machine has one."""
-    pytest.run(results, "control", places.tool("python"), [*AT_ONCE, "tests/unit"], places.environment())
-    _run_oldest(results)
+    with temporary_files() as folder:
+        pytest.run(results, "control", places.tool("python"), [*AT_ONCE, "tests/unit"], places.environment(**folder))
+        _run_oldest(results, folder)
 
 
-def _run_oldest(results: Results) -> None:
+@contextlib.contextmanager
+def temporary_files(memory: Path = MEMORY, least_bytes: int = LEAST_BYTES) -> Iterator[dict[str, str]]:
+    """Give the variable by which tests keep their temporary files in memory, where it has room for them; they are gone afterwards."""
+    if not memory.is_dir() or shutil.disk_usage(memory).free < least_bytes:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="kvmfleet-", dir=memory, ignore_cleanup_errors=True) as folder:
+        yield {"TMPDIR": folder}
+
+
+def _run_oldest(results: Results, folder: dict[str, str]) -> None:
     name = f"hosts on Python {OLDEST}"
     python = interpreters.find(OLDEST)
     venv = places.BUILD / f"venv-py{OLDEST}"
@@ -32,12 +50,12 @@ def _run_oldest(results: Results) -> None:
         results.skip(name, f"no Python {OLDEST} with venv on this machine")
     elif not paths:
         results.add(f"{name}: none of {', '.join(FOR_HOSTS)} is there", passed=False)
-    elif not interpreters.make_venv(python, venv, ["pytest", "hypothesis"]):
+    elif not interpreters.make_venv(python, venv, ["pytest", "pytest-xdist", "hypothesis"]):
         results.add(f"{name}: no virtual environment", passed=False)
     else:
         packages = _only_ansible(venv)
-        env = places.environment(venv, PYTHONPATH=f"{places.BUILD}:{packages}")
-        pytest.run(results, f"python{OLDEST}", places.tool("python", venv), paths, env)
+        env = places.environment(venv, PYTHONPATH=f"{places.BUILD}:{packages}", **folder)
+        pytest.run(results, f"python{OLDEST}", places.tool("python", venv), [*AT_ONCE, *paths], env)
 
 
 def _only_ansible(venv: Path) -> Path:
