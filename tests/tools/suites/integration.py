@@ -7,24 +7,34 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 
 from . import places, pytest
-from .lanes import run_together
+from .lanes import run_together, take_each
 from .results import Results
 from .warnings_gate import scenarios
 
 FOLDER = Path("tests", "integration")
 
-# By the prefix of their hosts; balanced by how long they take.
-LANES = {
-    "kvt": ("moves", "facts", "cleanup"),
-    "kvu": ("endings", "faults", "guard", "protect", "recover"),
-    "kvv": ("lab", "contract", "storage", "awx"),
-    "kvw": ("scheduler", "policy", "shutdown", "guides"),
-    "kvx": ("evacuation", "evacuate", "ledger", "fencing"),
-}
+# The prefixes of the lanes' hosts.
+LANES = ("kvt", "kvu", "kvv", "kvw", "kvx")
+# Each lane takes the next of these when it has run the one before. What takes longest comes first, so that all lanes end at about the same time. The
+# folders of one group share their labs; in each group, one runs Ansible, whose log is checked for each lane.
+GROUPS = (
+    ("moves",),
+    ("evacuation",),
+    ("scheduler",),
+    ("endings",),
+    ("guard", "recover"),
+    ("storage",),
+    ("lab", "facts"),
+    ("shutdown", "policy"),
+    ("awx", "contract"),
+    ("evacuate", "fencing", "ledger"),
+    ("faults", "protect", "cleanup", "guides"),
+)
 # Suites of their own: mixed.py needs the root of another release, eda.py needs Java.
 MIXED = "mixed"
 EDA = "eda"
@@ -35,26 +45,28 @@ FAULTS = "faults"
 def run(results: Results) -> None:
     """Run all but what is marked as long; labs that tests leave up are taken down."""
     _check_complete(results)
-    _run_lanes(results, LANES, "not long")
+    _run_lanes(results, GROUPS, "not long")
 
 
 def run_long(results: Results) -> None:
     """Run what is marked as long: further cases of what L(run) shows once."""
     _check_complete(results)
-    lanes = {prefix: tuple(folder for folder in folders if folder != FAULTS) for prefix, folders in LANES.items()}
-    _run_lanes(results, lanes, "long")
+    groups = [tuple(folder for folder in folders if folder != FAULTS) for folders in GROUPS]
+    _run_lanes(results, groups, "long")
 
 
-def _run_lanes(results: Results, lanes: Mapping[str, tuple[str, ...]], marked: str) -> None:
-    """Run these lanes at once, each with hosts of its own."""
-    run_together([functools.partial(_lane, results, prefix, folders, marked) for prefix, folders in lanes.items()])
+def _run_lanes(results: Results, groups: Iterable[tuple[str, ...]], marked: str) -> None:
+    """Run these groups of folders in lanes, each with hosts of its own."""
+    waiting = deque(groups)
+    run_together([functools.partial(_lane, results, prefix, waiting, marked) for prefix in LANES], waiting)
 
 
-def _lane(results: Results, prefix: str, folders: tuple[str, ...], marked: str) -> None:
+def _lane(results: Results, prefix: str, waiting: deque[tuple[str, ...]], marked: str) -> None:
     with scenarios(results, prefix, places.INTEGRATION_VENV) as env:
         python = places.tool("python", places.INTEGRATION_VENV)
-        paths = ["-m", marked, *(str(FOLDER / folder) for folder in folders)]
-        pytest.run(results, prefix, python, paths, env)
+        for folders in take_each(waiting):
+            paths = ["-m", marked, *(str(FOLDER / folder) for folder in folders)]
+            pytest.run(results, folders[0], python, paths, env)
 
 
 def _folders() -> set[str]:
@@ -64,5 +76,5 @@ def _folders() -> set[str]:
 
 def _check_complete(results: Results) -> None:
     """A folder that no lane runs would be tests that nobody runs."""
-    wrong = _folders() ^ {folder for folders in LANES.values() for folder in folders}
+    wrong = _folders() ^ {folder for folders in GROUPS for folder in folders}
     results.add(f"every folder of tests/integration is run ({', '.join(sorted(wrong)) or 'all are'})", passed=not wrong)

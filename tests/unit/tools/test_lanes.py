@@ -34,6 +34,22 @@ def lane(name):
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
 run_together([lambda: lane("one"), lambda: lane("other")])
 """
+# Two lanes that take from one queue: what is third in it never begins.
+QUEUE = """
+import collections, os, pathlib, signal, sys
+from suites import processes
+from suites.lanes import run_together, take_each
+
+waiting = collections.deque(["one", "other", "third"])
+
+def lane():
+    for name in take_each(waiting):
+        processes.run(["sh", "-c", f"echo > {name}.begun; exec sleep 300"], pathlib.Path.cwd(), os.environ)
+        pathlib.Path(f"{name}.down").touch()
+
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+run_together([lane, lane], waiting)
+"""
 
 
 def test_all_lanes_run_and_the_error_of_one_is_raised() -> None:
@@ -45,6 +61,15 @@ def test_all_lanes_run_and_the_error_of_one_is_raised() -> None:
     with pytest.raises(ValueError, match="the lab does not go down"):
         run_together([break_off, lambda: ran.append("one"), lambda: ran.append("other")])
     assert sorted(ran) == ["one", "other"]
+
+
+def test_a_terminated_run_begins_nothing_more(tmp_path: pathlib.Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(TOOLS)}
+    with subprocess.Popen([sys.executable, "-c", QUEUE], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as process:
+        _wait_for(tmp_path, "*.begun")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.begun", "one.down", "other.begun", "other.down"]
 
 
 def test_a_terminated_run_takes_its_labs_down(tmp_path: pathlib.Path) -> None:
