@@ -63,6 +63,8 @@ _Destinations = t.Mapping[str, _Destination[H]]
 
 # The limit for the first queries of a destination: about ten calls, for which libvirt may start QEMU.
 DESTINATION_SECONDS = 90.0
+# The shortest measurement of libvirt.
+SAMPLE_SECONDS = 1
 _COMPARED_MODES = ("custom", "host-model")
 _PATH_KINDS = ("file", "dir", "block")
 _DEVICE_KINDS = ("block", "volume")
@@ -87,11 +89,20 @@ def survey_hosts(
     try:
         source_facts = describe_host(source, describe)
         domains = tuple(_survey_domain(source, source_facts, question, destinations, is_shared, examine) for question in questions)
+        if examine:
+            _start_samples(source, domains)
         return Survey(source_facts, {uri: destination.facts for uri, destination in destinations.items()}, domains)
     finally:
         for destination in destinations.values():
             if destination.host is not None:
                 destination.host.close()
+
+
+def _start_samples(source: Host, domains: t.Sequence[SurveyedDomain]) -> None:
+    """Have the dirty rates of domains that may move together measured, for the watcher that will share the link between them."""
+    running = [domain.info.uuid for domain in domains if domain.found and domain.info and is_running(domain.info.view)]
+    if len(running) > 1:
+        source.start_dirty_rates(running, SAMPLE_SECONDS)
 
 
 def describe_host(host: H, describe: Describe[H]) -> HostFacts:

@@ -96,6 +96,10 @@ class LibvirtHost(LibvirtReporter):
         with libvirt_errors(f"set the downtime of domain {uuid}"):
             self._look_up_domain(uuid, "set the downtime").migrateSetMaxDowntime(milliseconds)
 
+    def bandwidth_mib(self, uuid: str) -> int:
+        with libvirt_errors(f"read the bandwidth of domain {uuid}"):
+            return int(self._look_up_domain(uuid, "read the bandwidth").migrateGetMaxSpeed())
+
     def set_bandwidth_mib(self, uuid: str, mib: int) -> None:
         # libvirt keeps two limits: that of pre-copy has no effect after the switch-over.
         in_post_copy = self.read_state(uuid)[1] in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)

@@ -177,6 +177,9 @@ class Host(t.Protocol):
     def set_max_downtime_ms(self, uuid: str, milliseconds: int) -> None:
         """Allow that downtime, at once."""
 
+    def bandwidth_mib(self, uuid: str) -> int:
+        """The bandwidth of the domain's migrations that libvirt keeps, in MiB/s; a huge number is no limit."""
+
     def set_bandwidth_mib(self, uuid: str, mib: int) -> None:
         """Limit the running job's memory stream to that many MiB/s, at once; 0 is no limit."""
 
@@ -230,6 +233,9 @@ class Host(t.Protocol):
 
     def read_dirty_rates(self, uuids: t.Sequence[str]) -> t.Dict[str, int]:
         """The dirty rate in bytes a second of those of the domains whose measurement was started by L(start_dirty_rates) and has ended. Does not wait."""
+
+    def recent_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
+        """The dirty rate in bytes a second of those of the domains that anybody has measured within the last C(seconds). Does not wait."""
 
     def list_domains(self) -> t.List[domain_states.DomainInfo]:
         """Every domain, defined or active."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 import typing as t
 from xml.etree import ElementTree
 
@@ -103,7 +104,17 @@ class LibvirtReporter(LibvirtReader):
         return [uuid for uuid in uuids if uuid in self._measured]
 
     def read_dirty_rates(self, uuids: t.Sequence[str]) -> t.Dict[str, int]:
-        domains = [self._measured[uuid] for uuid in uuids if uuid in self._measured]
+        return self._read_dirty_rates([self._measured[uuid] for uuid in uuids if uuid in self._measured], 0)
+
+    def recent_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
+        domains = []
+        for uuid in uuids:
+            with contextlib.suppress(KvmfleetError), libvirt_errors(f"find domain {uuid} on {self.uri}"):
+                domains.append(self._connection.lookupByUUIDString(uuid))
+        # QEMU counts these seconds from the start of the host, as this clock does.
+        return self._read_dirty_rates(domains, time.monotonic() - seconds)
+
+    def _read_dirty_rates(self, domains: t.Sequence[libvirt.virDomain], since: float) -> t.Dict[str, int]:
         if not domains:
             return {}
         try:
@@ -112,6 +123,7 @@ class LibvirtReporter(LibvirtReader):
         except NotFound:
             # One of them has stopped, or has left.
             return {}
+        stats = [(domain, found) for domain, found in stats if found.get("dirtyrate.calc_start_time", 0) >= since]
         return {domain.UUIDString(): int(found["dirtyrate.megabytes_per_second"]) * _MIB for domain, found in stats if _is_measured(found)}
 
     def _view_from_stats(self, domain: libvirt.virDomain, stats: t.Mapping[str, int], persistent: bool) -> domain_states.DomainView:

@@ -95,7 +95,7 @@ class Before:
     """The guest before the move; empty until it was read.
 
     :arg state: of the guest; C(reason) is libvirt's.
-    :arg max_downtime_ms: the maximum downtime that was set in libvirt.
+    :arg max_downtime_ms: the maximum downtime that was set in libvirt; C(bandwidth_mib) likewise, in MiB/s.
     :arg at_destination: whether the destination had a definition of it.
     :arg state_at: of an evacuation: when the state was seen. C(saved_at) is when the definition was saved, C(disks) are those of it.
     """
@@ -106,6 +106,7 @@ class Before:
     persistent: t.Union[bool, Absent, None] = ABSENT
     autostart: t.Union[bool, Absent, None] = ABSENT
     max_downtime_ms: t.Union[int, Absent, None] = ABSENT
+    bandwidth_mib: t.Union[int, Absent, None] = ABSENT
     at_destination: t.Union[bool, Absent, None] = ABSENT
     state_at: t.Union[str, Absent, None] = ABSENT
     saved_at: t.Union[str, Absent, None] = ABSENT
@@ -115,12 +116,16 @@ class Before:
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """The migrate call of the move: C(flags) and C(parameters) at the start of its job."""
+    """The migrate call of the move: C(flags) and C(parameters) at the start of its job.
+
+    :arg is_shared: the watcher sets the bandwidth of the job, because it shares the link with other moves.
+    """
 
     IS_LENIENT: t.ClassVar[bool] = True
     destination_uri: t.Union[str, Absent, None] = ABSENT
     bandwidth_mib: t.Union[int, Absent, None] = ABSENT
     link_mib: t.Union[int, Absent, None] = ABSENT
+    is_shared: t.Union[bool, Absent, None] = ABSENT
     flags: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
     parameters: t.Union[JsonObject, Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)

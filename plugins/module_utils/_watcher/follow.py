@@ -23,6 +23,7 @@ from .._migration.force import (
     StartPostCopy,
     decide_forcing,
 )
+from .._migration.link_share import WAITING_MIB
 from .._migration.monitor import Abort, ForceComplete, Limits, MonitorState, SetDowntime, decide_actions, note_downtime, note_lost_abort, watch_post_copy
 from .._model import domain_states
 from .._model import statuses as s
@@ -36,6 +37,8 @@ FORCING_POLL_SECONDS = 0.05
 MEASURING_POLL_SECONDS = 0.02
 # The shortest time between two polls, while an iteration is expected to end.
 ATTENTIVE_POLL_SECONDS = 0.05
+
+LINK_PHRASE = "waits for the link"
 
 _RUNG_BEFORE = {RUNG_DOWNTIME: RUNG_BANDWIDTH, RUNG_SUSPEND: RUNG_DOWNTIME}
 
@@ -71,6 +74,28 @@ class Follower:
         self._trouble = ""
         self._asked: t.List[control_files.Intent] = []
         self._undone: t.Optional[ForceAction] = None
+        self._share_mib: t.Optional[int] = None
+        self._applied_mib: t.Optional[int] = None
+        self._waited = 0.0
+        self._polled_at = 0.0
+
+    def share_link(self, mib: int, is_applied: bool = False) -> None:
+        """Give the job that share of the link from the next poll on, 0 without a limit. A job that has C(WAITING_MIB) waits: none of its limits acts.
+
+        :arg is_applied: the job is started with that share.
+        """
+        self._share_mib = mib
+        if is_applied:
+            self._applied_mib = mib
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the job no longer shares the link: it is forced to its end, or in post-copy."""
+        return self._forcing is not None or self._journal.record.status == s.RUNNING_POST_COPY
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._share_mib == WAITING_MIB and not self.is_free
 
     @property
     def elapsed_ms(self) -> t.Optional[int]:
@@ -87,14 +112,14 @@ class Follower:
         """How long to sleep until the next poll, in seconds."""
         if self._forcing:
             return MEASURING_POLL_SECONDS if self._forcing.rung == RUNG_BANDWIDTH else FORCING_POLL_SECONDS
-        return self._attentive_pause() if self._limits.downtime.is_attentive else POLL_SECONDS
+        return self._attentive_pause() if self._limits.downtime.is_attentive and not self._is_waiting else POLL_SECONDS
 
     def _attentive_pause(self) -> float:
         """Return the time until the expected end of the iteration, at most a tenth of its length so far: empty pages end an iteration earlier."""
         if not self._watched.iterations.remaining:
             # Nothing is sent yet, or no longer.
             return POLL_SECONDS
-        age = (self.elapsed_ms or 0) / 1000 - self._watched.synced_at
+        age = (self.elapsed_ms or 0) / 1000 - self._waited - self._watched.synced_at
         ends_in = self._watched.iterations.ends_in_seconds
         due = age / 10 if ends_in is None else min(ends_in, age / 10)
         return min(POLL_SECONDS, max(ATTENTIVE_POLL_SECONDS, due))
@@ -145,11 +170,28 @@ class Follower:
         while self._asked:
             self._handle_intent(host, self._asked.pop(0), in_post_copy)
         self.is_broken = reason == domain_states.POST_COPY_FAILED
+        if not in_post_copy:
+            self._apply_share(host, elapsed)
         if reason == domain_states.POST_COPY:
-            self._watch_post_copy(host, stats, elapsed)
-        elif not in_post_copy:
-            self._act_on_job(host, stats, elapsed, state)
+            self._watch_post_copy(host, stats, elapsed - self._waited)
+        elif not in_post_copy and (self._overdue or not self._is_waiting):
+            self._act_on_job(host, stats, elapsed - self._waited, state)
         self._journal.write_figures(stats, int(elapsed * 1000), self._allowed_ms())
+
+    def _apply_share(self, host: Host, elapsed: float) -> None:
+        """Set the bandwidth that is due, and count for how long the job has waited."""
+        if self._is_waiting:
+            self._waited += elapsed - self._polled_at
+        self._polled_at = elapsed
+        self._journal.wait_for(LINK_PHRASE if self._is_waiting else None)
+        due = self._own_cap_mib() if self._share_mib is None else self._share_mib
+        if due is not None and due != self._applied_mib and not self.is_free and self._pilot.share_bandwidth(host, due):
+            self._applied_mib = due
+
+    def _own_cap_mib(self) -> t.Optional[int]:
+        """Return the cap of the task for a job that shared the link under an earlier watcher, and no longer does; null for any other."""
+        connection = self._journal.record.connection
+        return connection.bandwidth_mib or 0 if connection and connection.is_shared else None
 
     def _allowed_ms(self) -> int:
         return self._watched.downtime_ms or self._limits.downtime.first_ms
@@ -240,6 +282,8 @@ class Follower:
         detail = f"{reason}; the timeout of {self._limits.timeout_seconds:g} s no longer applies" if replaced else reason
         self._journal.note_event(s.FORCE_COMPLETE, detail, by=by)
         self._limits = dataclasses.replace(self._limits, timeout_seconds=0)
+        # The share of the link is a cap too, which forcing lifts.
+        self._terms = dataclasses.replace(self._terms, capped=self._terms.capped or bool(self._applied_mib))
         self._forcing = ForcingState(began_at=-1.0)
 
     # -- intents -------------------------------------------------------------------------------------------------
@@ -273,6 +317,7 @@ class Follower:
             return refused
         if intent.bandwidth_mib is not None:
             if intent.act == control_files.BANDWIDTH:
+                self._applied_mib = None
                 return self._pilot.change_bandwidth(host, intent.bandwidth_mib, intent.by)
             refusal = self._pilot.force_job(host, SetBandwidth(intent.bandwidth_mib))
             if refusal:

@@ -18,6 +18,7 @@ from .._model.clock import utc_now
 from .._model.codec import JsonObject
 from .._model.domain_states import JobStats
 from .._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, Unreachable
+from .._model.record_parts import Connection
 from .._model.records import WATCHER_WRITER, MoveRecord
 from .._model.watched_moves import StateFile, Watcher
 from .._run_folder import RUN_FOLDER, state_path, write_json
@@ -115,6 +116,10 @@ class Journal:
         """Keep the current rung of forcing and the predicted downtime; written with the next figures."""
         result = dataclasses.replace(self.record.result, rung=rung, predicted_downtime_ms=predicted_ms)
         self.record = dataclasses.replace(self.record, result=result)
+
+    def keep_connection(self, **changes: t.Any) -> None:
+        """Keep what has changed about the call, by the names of L(Connection); written with the next figures."""
+        self.record = dataclasses.replace(self.record, connection=dataclasses.replace(self.record.connection or Connection(), **changes))
 
     def write_allowance(self, action: SetDowntime) -> None:
         """Write the reason for which a longer downtime was allowed, if there is one, and keep the predicted downtime."""
@@ -215,7 +220,20 @@ class JobController:
     def change_bandwidth(self, host: Host, mib: int, by: str) -> t.Optional[KvmfleetError]:
         """Change the cap of a job that is not forced, because a person asks for it; return what libvirt refused it with, if it did."""
         self._journal.note_event(BANDWIDTH_NOTE, f"{s.REASON_OPERATOR}; {f'{mib} MiB/s' if mib else 'no cap'}", by=by)
-        return self._ask_libvirt(BANDWIDTH_NOTE, lambda: host.set_bandwidth_mib(self._uuid, mib))
+        refusal = self._ask_libvirt(BANDWIDTH_NOTE, lambda: host.set_bandwidth_mib(self._uuid, mib))
+        if refusal is None:
+            self._journal.keep_connection(bandwidth_mib=mib)
+        return refusal
+
+    def share_bandwidth(self, host: Host, mib: int) -> bool:
+        """Give the job its share of the link; that is no event of the record. Returns whether libvirt accepted it."""
+        try:
+            host.set_bandwidth_mib(self._uuid, mib)
+        except Unreachable:
+            raise
+        except KvmfleetError:
+            return False
+        return True
 
     def break_post_copy(self, host: Host) -> None:
         """Pause a post-copy migration that has stalled."""

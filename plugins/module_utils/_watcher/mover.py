@@ -24,7 +24,7 @@ from .._model import statuses as s
 from .._model.codec import ABSENT
 from .._model.errors import Aborted, InvalidState, KvmfleetError, MigrationFailed
 from .._model.policies import ResolvedPolicy, read_given_policy
-from .._model.record_parts import Before, Connection
+from .._model.record_parts import Before
 from .._model.records import MoveRecord
 from .._model.watched_moves import StartOrder
 from .._run_folder import Ownership
@@ -48,7 +48,7 @@ _RANDOM = random.SystemRandom()
 class Mover(threading.Thread):
     """Moves one domain, or adopts its move. The last status in the journal always states where the guest is.
 
-    C(waits) is true until the run admits the move.
+    C(waits) is true until the run admits the move, and C(is_settling) from the end of its job on.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Mover(threading.Thread):
         open_host: OpenHost,
         arrivals: ArrivalEvents,
         clock: t.Callable[[], float] = time.monotonic,
-        sleep: t.Callable[[float], None] = time.sleep,
+        sleep: t.Optional[t.Callable[[float], None]] = None,
     ) -> None:
         super().__init__(name=f"move-{order.uuid}", daemon=True)
         self.order = order
@@ -69,18 +69,23 @@ class Mover(threading.Thread):
         self._open_host = open_host
         self._arrivals = arrivals
         self._clock = clock
-        self._sleep = sleep
+        self._news = threading.Event()
+        self._sleep = sleep or self._wait_for_news
+        self.is_settling = False
         self._why_now = ""
+        self._limits = limits_of(order)
+        self._follower = Follower(self._open_source, order.uuid, journal, self._limits, terms_of(order), clock)
+        self._share_mib: t.Optional[int] = None
 
     def run(self) -> None:
-        limits = limits_of(self.order)
-        follower = Follower(self._open_source, self.order.uuid, self.journal, limits, terms_of(self.order), self._clock)
+        follower = self._follower
         try:
             error, silent_seconds = None, 0.0
             if self.order.adopt:
                 silent_seconds = self._adopt_job(follower)
             else:
-                error = self._carry_out_move(follower, limits)
+                error = self._carry_out_move(follower, self._limits)
+            self.is_settling = True
             settlement = Settlement(
                 self._opener_of(self.order.source_uri),
                 self._opener_of(self.order.destination_uri),
@@ -110,6 +115,23 @@ class Mover(threading.Thread):
     def is_adopted(self) -> bool:
         """Whether another watcher began the move: then its job may be running while the move waits for a slot of this window."""
         return self.order.adopt
+
+    def give_share(self, mib: int) -> None:
+        """Give the job that share of the link in MiB/s, C(0) without a limit: now if it runs, else from its start on."""
+        if mib != self._share_mib:
+            self._share_mib = mib
+            self._follower.share_link(mib)
+            self._news.set()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the job no longer shares the link."""
+        return self._follower.is_free
+
+    def _wait_for_news(self, seconds: float) -> None:
+        """Sleep for that time, or until the share of the link changes."""
+        self._news.wait(seconds)
+        self._news.clear()
 
     def admit_move(self, why: str) -> None:
         """Admit the move, with a reason for its history."""
@@ -185,9 +207,17 @@ class Mover(threading.Thread):
         except KvmfleetError:
             host.close()
             raise
-        call = MigrateCall(host, self.order)
+        call = MigrateCall(host, self._order_with_share())
         call.start()
         return call
+
+    def _order_with_share(self) -> StartOrder:
+        """Return the order with the bandwidth of the share, if the window shares the link."""
+        mib = self._share_mib
+        if mib is None:
+            return self.order
+        self._follower.share_link(mib, is_applied=True)
+        return dataclasses.replace(self.order, parameters={**self.order.parameters, "bandwidth": mib} if mib else self.order.parameters)
 
     def _prepare_job(self, host: Host, limits: Limits) -> None:
         """Read the guest as it is, and write that down."""
@@ -214,6 +244,7 @@ class Mover(threading.Thread):
             persistent=info.view.persistent,
             autostart=info.autostart,
             max_downtime_ms=host.max_downtime_ms(self.order.uuid),
+            bandwidth_mib=host.bandwidth_mib(self.order.uuid),
             at_destination=self._is_at_destination(),
         )
         record = self.journal.record
@@ -222,14 +253,15 @@ class Mover(threading.Thread):
         return dataclasses.replace(
             now,
             max_downtime_ms=now.max_downtime_ms if record.before.max_downtime_ms is ABSENT else record.before.max_downtime_ms,
+            bandwidth_mib=now.bandwidth_mib if record.before.bandwidth_mib is ABSENT else record.before.bandwidth_mib,
             at_destination=now.at_destination if record.before.at_destination is ABSENT else record.before.at_destination,
         )
 
     def _keep_connection(self) -> None:
         """Keep the flags and parameters of the job: recovering the move from post-copy requires the same ones."""
-        record = self.journal.record
-        connection = dataclasses.replace(record.connection or Connection(), flags=self.order.flags, parameters=self.order.parameters)
-        self.journal.record = dataclasses.replace(record, connection=connection)
+        self.journal.keep_connection(flags=self.order.flags, parameters=self.order.parameters)
+        if self._share_mib is not None:
+            self.journal.keep_connection(is_shared=True)
 
     def _drop_post_copy(self) -> None:
         """Request the job without post-copy. The record keeps the flags that were planned, and the parameters that are used."""
@@ -335,7 +367,7 @@ def terms_of(order: StartOrder) -> ForcingTerms:
     record, policy = order.record, read_given_policy(order.record.policy)
     return ForcingTerms(
         post_copy=policy.post_copy and not policy.auto_converge and record.before.state != domain_states.PAUSED,
-        capped=bool(record.connection and record.connection.bandwidth_mib),
+        capped=bool(record.connection and (record.connection.bandwidth_mib or record.connection.is_shared)),
         suspend_seconds=policy.force_suspend_seconds,
         pause_max_seconds=policy.force_pause_max_seconds,
         downtime_ms=policy.downtime_ms,

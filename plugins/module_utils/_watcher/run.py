@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Starts a watcher, which takes its domains, reports them, and moves them in a sliding window."""
+"""Starts a watcher, which takes its domains, reports them, and moves them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .._model.codec import Json, JsonObject, encode
 from .._model.errors import KvmfleetError
 from .._model.libvirt_formats import is_local
 from .._model.records import MoveRecord
-from .._model.watched_moves import AUTO_WINDOW, StartOrder, Watcher, read_start_order
+from .._model.watched_moves import AUTO_PARALLEL, StartOrder, Watcher, read_start_order
 from .._module import Result, require_local, require_root
 from .._run_folder import (
     RUN_FOLDER,
@@ -40,76 +40,7 @@ from .control_files import Admissions, Heartbeat
 from .detach import Report, launch_process
 from .journal import Journal
 from .mover import Mover
-
-TICK_SECONDS = 0.1
-# A libvirt daemon has twenty workers, and each migrate call holds one to its very end; some are left for queries and aborts.
-MAX_CALLS = 16
-
-
-class Window:
-    """Starts movers in their order, and those that wait for their admission after it. A running move is always watched to its end.
-
-    :arg parallel: the maximum number of guests that move at the same time. One that runs at its destination frees its slot, while libvirt ends its source;
-      of both together there are no more than C(MAX_CALLS), unless C(parallel) itself is more.
-    :arg pause: sleeps for that many seconds, or less if something has changed.
-    """
-
-    def __init__(self, movers: t.Sequence[Mover], parallel: int, heartbeat: Heartbeat, admissions: Admissions, pause: t.Callable[[float], None]) -> None:
-        self._waiting = list(movers)
-        self._running: t.List[Mover] = []
-        self._parallel = parallel
-        self._heartbeat = heartbeat
-        self._admissions = admissions
-        self._pause = pause
-
-    def run_moves(self) -> None:
-        """Return when every move has ended, or was cancelled before it began."""
-        while self._waiting or self._running:
-            self._running = [mover for mover in self._running if mover.is_alive()]
-            if self._waiting and not self._heartbeat.is_fresh():
-                self._cancel_waiting()
-            self._waiting = [mover for mover in self._waiting if not mover.handle_intents_while_waiting()]
-            self._apply_admissions()
-            self._start_movers()
-            self._pause(TICK_SECONDS)
-        self._heartbeat.remove_file()
-        self._admissions.remove_file()
-
-    def _apply_admissions(self) -> None:
-        """Start the moves that are admitted, before all others because capacity is reserved for them; end the moves that were given up."""
-        waiting = [mover for mover in self._waiting if mover.waits]
-        if not waiting:
-            return
-        self._admissions.read_file()
-        for mover in waiting:
-            record_id = str(mover.order.record.id)
-            why, too_late = self._admissions.admission_of(record_id), self._admissions.cancellation_of(record_id)
-            if why is not None:
-                mover.admit_move(why)
-                self._waiting.remove(mover)
-                self._waiting.insert(0, mover)
-            elif too_late is not None:
-                mover.cancel_move(s.REASON_QUEUE_TIMEOUT, too_late)
-                self._waiting.remove(mover)
-
-    def _start_movers(self) -> None:
-        for mover in [mover for mover in self._waiting if not mover.waits]:
-            if not self._has_capacity():
-                return
-            self._waiting.remove(mover)
-            mover.start()
-            self._running.append(mover)
-
-    def _has_capacity(self) -> bool:
-        under_way = sum(not mover.has_arrived for mover in self._running)
-        return under_way < self._parallel and len(self._running) < max(self._parallel, MAX_CALLS)
-
-    def _cancel_waiting(self) -> None:
-        for mover in self._waiting:
-            if not mover.is_adopted:
-                mover.cancel_move(s.REASON_CONTROLLER_LOST, "The run that owns this move sent no heartbeat for 60 s. Nothing was started.")
-        self._waiting = [mover for mover in self._waiting if mover.is_adopted]
-
+from .window import Pace, Window, make_pace
 
 Facts = t.Dict[str, Json]
 
@@ -162,12 +93,32 @@ def start_watcher(orders: t.Sequence[StartOrder], run_id: str, parallel: int, op
         taken = {mover.order.uuid: mover.order.record.generation for mover in movers}
         forget_seen_hosts(run_id, folder)
         report({"taken": taken, "refused": refused, "watcher": encode(identify_watcher(run_id))})
-        Window(movers, parallel, heartbeat, Admissions(run_id, folder), arrivals.wait_for_news).run_moves()
+        admissions = Admissions(run_id, folder)
+        pace = _choose_pace(parallel, movers, open_host, admissions)
+        Window(movers, pace, heartbeat, admissions, arrivals.wait_for_news).run_moves()
         arrivals.close()
         if movers:
             write_seen_hosts([mover.order for mover in movers], run_id, open_host, folder)
 
     return launch_process(work, log_path(run_id, folder), run_id)
+
+
+# A dirty rate from the survey of these moves, or of their plan.
+RECENT_SECONDS = 300
+
+
+def _choose_pace(parallel: int, movers: t.Sequence[Mover], open_host: OpenHost, admissions: Admissions) -> Pace:
+    """Return the pace of these moves. Those that share the link are told apart by the dirty rates that the survey has had measured."""
+    orders = [mover.order for mover in movers]
+    rates: t.Dict[str, int] = {}
+    if parallel == AUTO_PARALLEL and len(orders) > 1:
+        with contextlib.suppress(KvmfleetError):
+            host = open_host(orders[0].source_uri)
+            try:
+                rates = host.recent_dirty_rates([order.uuid for order in orders], RECENT_SECONDS)
+            finally:
+                host.close()
+    return make_pace(parallel, orders, rates, lambda: admissions.sources)
 
 
 def _take_domains(
@@ -249,4 +200,4 @@ def start_moves(uri: str, work: _StartMoves) -> Result:
     require_root()
     require_local(uri)
     orders = [read_start_order(document) for document in work["orders"]]
-    return {"changed": True, **start_watcher(orders, work["run_id"], work["parallel"] or AUTO_WINDOW, open_host)}
+    return {"changed": True, **start_watcher(orders, work["run_id"], work["parallel"], open_host)}

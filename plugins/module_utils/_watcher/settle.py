@@ -15,7 +15,7 @@ from .._migration import outcome
 from .._model import domain_states
 from .._model import statuses as s
 from .._model.clock import utc_now
-from .._model.codec import ABSENT
+from .._model.codec import ABSENT, Absent
 from .._model.domain_states import DomainView
 from .._model.errors import Aborted, KvmfleetError
 from .._model.records import MoveRecord
@@ -270,7 +270,8 @@ class Settlement:
             self._try_act("undefine_destination", lambda: self._connect_host("destination").undefine_domain(self._uuid))
         if has_made(self._journal.record):
             self._try_act("remove_targets", self._remove_targets)
-        self._restore_downtime(source)
+        if source.active:
+            self._restore_limits()
         cause = f"{error.message} " if error else ""
         detail = f"{cause}The guest is {source.describe()} on the source, {destination.describe()} on the destination."
         reason = self._cancel_reason(error)
@@ -290,15 +291,19 @@ class Settlement:
     def _remove_targets(self) -> None:
         remove_targets(self._journal, self._connect_host("destination"))
 
-    def _restore_downtime(self, source: domain_states.DomainView) -> None:
-        """Restore the domain's own downtime: libvirt restores only the value at the start of the job, the first step of the ramp."""
-        milliseconds = self._journal.record.before.max_downtime_ms
-        if not source.active or not isinstance(milliseconds, int):
+    def _restore_limits(self) -> None:
+        """Restore the domain's own downtime and bandwidth: libvirt keeps the last values for the next migration of a domain that runs on."""
+        before = self._journal.record.before
+        self._restore_limit("downtime", before.max_downtime_ms, lambda value: self._connect_host("source").set_max_downtime_ms(self._uuid, value))
+        self._restore_limit("bandwidth", before.bandwidth_mib, lambda value: self._connect_host("source").set_bandwidth_mib(self._uuid, value))
+
+    def _restore_limit(self, name: str, value: t.Union[int, Absent, None], restore: t.Callable[[int], None]) -> None:
+        if not isinstance(value, int):
             return
         try:
-            self._connect_host("source").set_max_downtime_ms(self._uuid, milliseconds)
+            restore(value)
         except KvmfleetError as error:
-            self._journal.note_event("downtime_not_restored", str(error))
+            self._journal.note_event(f"{name}_not_restored", str(error))
 
     def _cancel_reason(self, error: t.Optional[KvmfleetError]) -> t.Optional[str]:
         ours = self._journal.record.reasons_of(ABORT_PREFIX)

@@ -14,6 +14,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 GIB = 1024**3
 MIB = 1024**2
 DEFAULT_DOWNTIME_MS = 300
+# What libvirt has for no limit.
+NO_CAP_MIB = 8796093022207
 _ACTIVE = (domain_states.RUNNING, domain_states.PAUSED)
 
 
@@ -40,6 +42,7 @@ class FakeDomain:
     machine: str = "pc-q35-7.2"
     cpu_features: t.Tuple[str, ...] = ()
     max_downtime_ms: int = DEFAULT_DOWNTIME_MS
+    bandwidth_mib: int = NO_CAP_MIB
     completed: t.Optional[domain_states.JobStats] = None
 
     @property

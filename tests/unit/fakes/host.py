@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, NotSupported
 
-from .domain import MIB, FakeDomain
+from .domain import MIB, NO_CAP_MIB, FakeDomain
 from .machine import FakeMachine
 from .migration import FakeMigration
 from .reading import FakeReader
@@ -54,6 +54,7 @@ class FakeHost(FakeReader):
         machine = self._act("set_bandwidth_mib", uuid, mib)
         if not machine.domain(uuid).active:
             raise InvalidState(f"Failed to set the bandwidth of domain {uuid}: it is not running.")
+        machine.domain(uuid).bandwidth_mib = mib or NO_CAP_MIB
         migration = self._fleet.migration_from(machine, uuid)
         if migration is not None:
             migration.cap_bytes = mib * MIB

@@ -96,6 +96,9 @@ class FakeReader:
         self._measured = (self._measured - {*uuids}) | {*ready}
         return ready
 
+    def recent_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
+        return self.read_dirty_rates(uuids)
+
     def read_dirty_rates(self, uuids: t.Sequence[str]) -> t.Dict[str, int]:
         domains = self._there("read_dirty_rates").domains
         return {uuid: domains[uuid].dirty_rate_bytes for uuid in uuids if uuid in self._measured and uuid in domains and domains[uuid].active}
@@ -144,6 +147,9 @@ class FakeReader:
 
     def is_incoming(self, uuid: str) -> bool:
         return self.view_domain(uuid).job == domain_states.JOB_INCOMING
+
+    def bandwidth_mib(self, uuid: str) -> int:
+        return self._there("bandwidth_mib").domain(uuid).bandwidth_mib
 
     def max_downtime_ms(self, uuid: str) -> int:
         return self._there("max_downtime_ms").domain(uuid).max_downtime_ms

@@ -16,8 +16,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.down
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import ForcingTerms
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import (
     ABORT,
@@ -616,3 +617,83 @@ def test_polls_are_more_frequent_near_the_end_of_an_iteration(tmp_path: pathlib.
     assert all(0.05 <= pause <= POLL_SECONDS for pause in pauses)
     assert POLL_SECONDS in pauses
     assert len(set(pauses)) > 2
+
+
+# -- shares of the link ------------------------------------------------------------------------------------------
+
+
+def bandwidths(following: Following) -> t.List[int]:
+    return [int(call.split()[-1]) for call in following.calls_of("set_bandwidth_mib")]
+
+
+def test_a_share_is_set_once_and_a_waiting_job_reports_what_it_waits_for(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.follower.share_link(1)
+    following.poll_for(3)
+    assert bandwidths(following) == [1]
+    assert following.record["waits_for"] == "waits for the link"
+    following.follower.share_link(40)
+    following.poll_for(2)
+    assert bandwidths(following) == [1, 40]
+    assert "waits_for" not in following.record
+
+
+def test_no_limit_of_a_move_acts_while_its_job_waits_for_the_link(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, timeout=30, stall=10)
+    following.follower.share_link(1)
+    assert following.poll_for(60) == [True] * 60
+    assert following.calls_of("set_max") == []
+    following.follower.share_link(0)
+    assert following.poll_for(25) == [True] * 25
+    assert following.calls_of("abort") == []
+    following.poll_for(10)
+    assert len(following.calls_of("abort")) == 1, "the time that it waited does not count"
+
+
+def test_an_abort_is_carried_out_while_a_job_waits_for_the_link(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.follower.share_link(1)
+    following.poll_for(1)
+    intent = following.ask(ABORT)
+    following.poll_for(1)
+    assert following.answer_to(intent) == {}
+    assert len(following.calls_of("abort")) == 1
+
+
+def test_forcing_lifts_the_share_of_a_waiting_job(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.follower.share_link(1)
+    following.poll_for(1)
+    following.ask(FORCE_COMPLETE)
+    following.poll_for(2)
+    assert bandwidths(following)[:2] == [1, 0]
+    assert following.follower.is_free
+    following.follower.share_link(1)
+    following.poll_for(2)
+    assert bandwidths(following)[2:] == []
+
+
+@pytest.mark.parametrize(("shared", "cap", "expected"), [(True, 7, [7]), (True, 0, [0]), (False, 7, [])])
+def test_an_adopted_job_gets_back_the_bandwidth_of_its_task(tmp_path: pathlib.Path, shared: bool, cap: int, expected: t.List[int]) -> None:
+    record = dataclasses.replace(record_of(), connection=Connection(bandwidth_mib=cap, is_shared=shared or ABSENT))
+    following = Following(tmp_path, record=record, cap_mib=1)
+    following.poll_for(3)
+    assert bandwidths(following) == expected
+
+
+def test_a_bandwidth_that_a_person_sets_becomes_the_cap_of_the_move(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.ask(BANDWIDTH, 20)
+    following.poll_for(1)
+    assert following.record["connection"]["bandwidth_mib"] == 20
+
+
+def test_a_share_that_libvirt_refuses_is_tried_again_and_not_noted(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.fleet.source.refuse["set_bandwidth_mib"] = InvalidState("not now")
+    following.follower.share_link(5)
+    following.poll_for(2)
+    assert [event for event in following.events() if "refused" in event] == []
+    del following.fleet.source.refuse["set_bandwidth_mib"]
+    following.poll_for(1)
+    assert bandwidths(following) == [5]

@@ -11,6 +11,7 @@ import errno
 import os
 import pathlib
 import re
+import time
 import typing as t
 
 import pytest
@@ -23,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_p
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_state
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import AlreadyWatched, Ownership
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.calls import MAX_TRIES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.calls import MAX_TRIES, ArrivalEvents
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import (
     ABORT,
     BANDWIDTH,
@@ -32,7 +33,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.contro
     leave_intent,
     new_intent,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import CALL_OUTLIVES_SECONDS, UNREACHABLE_SECONDS, limits_of, terms_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import CALL_OUTLIVES_SECONDS, UNREACHABLE_SECONDS, Mover, limits_of, terms_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -40,6 +41,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.migration import Fa
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import (
     acts,
     carry_out,
+    journal_of,
     mover_of,
     order_of,
     record_of,
@@ -866,3 +868,41 @@ def test_the_timeout_is_enforced_while_the_state_file_cannot_be_written(fleet: F
     assert (mover.journal.record.status, mover.journal.record.reason) == (s.CANCELLED, s.REASON_TIMEOUT)
     assert fleet.source.domains[UUID].view().state == domain_states.RUNNING
     assert state_in(tmp_path)["status"] == s.PREPARING
+
+
+# -- shares of the link ------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_started_with_its_share_and_the_record_keeps_the_parameters_of_the_task(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest()
+    began: t.List[int] = []
+    fleet.clock.at(0.1, lambda: began.append(fleet.migrations[-1].cap_bytes))
+    mover = mover_of(fleet, order_of(record_of()), tmp_path)
+    mover.give_share(9)
+    mover.run()
+    connection = state_in(tmp_path)["connection"]
+    assert (connection["is_shared"], connection["parameters"]) == (True, {})
+    assert began == [9 * MIB]
+
+
+def test_an_aborted_move_gets_back_the_bandwidth_that_its_domain_had(tmp_path: pathlib.Path) -> None:
+    fleet = FakeFleet(link_mib=100)
+    domain = fleet.guest(dirty_bytes=512 * MIB, dirty_rate_bytes=500 * MIB)
+    domain.bandwidth_mib = 321
+    order = order_of(record_of())
+    mover = mover_of(fleet, order, tmp_path)
+    fleet.clock.at(3, lambda: mover.give_share(7))
+    fleet.clock.at(6, lambda: leave_order(order, ABORT, tmp_path))
+    mover.run()
+    record = state_in(tmp_path)
+    assert (record["status"], record["before"]["bandwidth_mib"], domain.bandwidth_mib) == (s.CANCELLED, 321, 321)
+
+
+def test_a_share_wakes_a_mover_that_sleeps(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    order = order_of(record_of())
+    arrivals = ArrivalEvents(fleet.open)
+    mover = Mover(order, journal_of(order.record, tmp_path), Ownership(UUID, str(tmp_path)), fleet.open, arrivals, fleet.clock)
+    mover.give_share(7)
+    began = time.monotonic()
+    mover._sleep(60)
+    assert time.monotonic() - began < 30

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import types
@@ -13,9 +14,12 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.link_share import MIB
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import NO_PROGRESS
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import admissions_path, heartbeat_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import Admissions, Heartbeat
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import MAX_CALLS, Window
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.window import MAX_CALLS, FixedPace, LinkPace, Window, make_pace
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN
 
@@ -91,7 +95,9 @@ class Running:
         for move in self.moves:
             move.arrives_after = arrives_after
         self.clock.every_step(self._step)
-        Window(t.cast(t.Any, self.moves), parallel, Heartbeat(RUN, self.clock, str(folder)), Admissions(RUN, str(folder)), self.clock.sleep).run_moves()
+        Window(
+            t.cast(t.Any, self.moves), FixedPace(parallel), Heartbeat(RUN, self.clock, str(folder)), Admissions(RUN, str(folder)), self.clock.sleep
+        ).run_moves()
 
     def _step(self, seconds: float) -> None:
         alive = [move for move in self.moves if move.is_alive()]
@@ -202,3 +208,106 @@ def test_an_invalid_admission_file_admits_no_move(tmp_path: pathlib.Path, said: 
 def test_a_move_that_waits_for_admission_can_be_aborted_or_cancelled(tmp_path: pathlib.Path) -> None:
     running = Running(tmp_path, 4, 5, 5, waits=[0, 1], aborts={0: 3}, beats_until=10)
     assert running.log == ["abort a", "cancel b controller_lost"]
+
+
+# -- the pace of a shared link -----------------------------------------------------------------------------------
+
+
+class SharedMove:
+    """A move as L(LinkPace) sees it."""
+
+    def __init__(self, uuid: str, sends: bool = False, flags: t.Sequence[str] = (), copies: bool = False, iteration: int = 1, dirty_mib: int = 0) -> None:
+        progress = dataclasses.replace(NO_PROGRESS, iteration=iteration, dirty_rate_bytes=dirty_mib * MIB)
+        if sends:
+            progress = dataclasses.replace(progress, memory_total_bytes=1024 * MIB, memory_remaining_bytes=200 * MIB)
+        self.journal = types.SimpleNamespace(
+            record=types.SimpleNamespace(progress=progress, connection=None, memory_bytes=1024 * MIB, disk_copies=["vda"] if copies else [])
+        )
+        self.order = types.SimpleNamespace(uuid=uuid, flags=flags, destination_uri="qemu+tcp://kvm2/system")
+        self.is_adopted = self.is_free = self.has_arrived = self.is_settling = False
+        self.shares: t.List[int] = []
+
+    def give_share(self, mib: int) -> None:
+        self.shares.append(mib)
+
+
+def pace_of(*moves: SharedMove, rates: t.Optional[t.Mapping[str, int]] = None, sources: int = 1) -> LinkPace:
+    return LinkPace([move.order.uuid for move in moves], 64 * MIB, rates or {}, lambda: {"qemu+tcp://kvm2/system": sources}, FakeClock())
+
+
+def choose(pace: LinkPace, waiting: t.Sequence[SharedMove], running: t.Sequence[SharedMove]) -> t.Optional[str]:
+    chosen = pace.choose_next(t.cast(t.Any, waiting), t.cast(t.Any, running))
+    return None if chosen is None else chosen.order.uuid
+
+
+def test_a_job_that_exists_gets_a_watcher_before_new_ones_are_started() -> None:
+    first, second = SharedMove("a"), SharedMove("b")
+    second.is_adopted = True
+    assert choose(pace_of(first, second), [first, second], []) == "b"
+
+
+def test_the_shares_of_a_decision_reach_the_moves() -> None:
+    sends, waits, queued = SharedMove("a", sends=True), SharedMove("b", sends=True), SharedMove("c")
+    assert choose(pace_of(sends, waits, queued), [queued], [sends, waits]) == "c"
+    assert (sends.shares, waits.shares, queued.shares) == ([0], [1], [1])
+
+
+def test_the_order_of_the_run_holds_also_after_an_admission() -> None:
+    first, second = SharedMove("a", sends=True), SharedMove("b", sends=True)
+    choose(pace_of(first, second), [], [second, first])
+    assert (first.shares, second.shares) == ([0], [1])
+
+
+def test_a_rate_that_was_measured_before_the_move_makes_a_guest_busy() -> None:
+    first, second = SharedMove("a", sends=True), SharedMove("b", sends=True)
+    choose(pace_of(first, second, rates={"b": 28 * MIB}), [], [first, second])
+    assert (first.shares, second.shares) == ([1], [0])
+
+
+def test_the_figure_of_the_job_replaces_a_rate_that_was_measured_before() -> None:
+    first, second = SharedMove("a", sends=True), SharedMove("b", sends=True, dirty_mib=1)
+    choose(pace_of(first, second, rates={"b": 28 * MIB}), [], [first, second])
+    assert (first.shares, second.shares) == ([0], [1])
+
+
+@pytest.mark.parametrize(("name", "value"), [("has_arrived", True), ("is_settling", True)])
+def test_a_guest_that_has_left_the_link_takes_no_part_in_it(name: str, value: bool) -> None:
+    gone, next_one = SharedMove("a", sends=True), SharedMove("b", sends=True)
+    setattr(gone, name, value)
+    choose(pace_of(gone, next_one), [], [gone, next_one])
+    assert (gone.shares, next_one.shares) == ([], [0])
+
+
+@pytest.mark.parametrize(
+    ("move", "may_wait"),
+    [
+        (SharedMove("b", sends=True), True),
+        (SharedMove("b", sends=True, copies=True), False),
+        (SharedMove("b", sends=True, flags=["AUTO_CONVERGE"]), True),
+        (SharedMove("b", sends=True, flags=["AUTO_CONVERGE"], iteration=2), False),
+    ],
+)
+def test_jobs_that_may_not_wait_keep_their_bandwidth(move: SharedMove, may_wait: bool) -> None:
+    first = SharedMove("a", sends=True)
+    choose(pace_of(first, move), [], [first, move])
+    assert move.shares == [1 if may_wait else 0]
+
+
+def test_other_sources_of_the_destination_have_their_part() -> None:
+    move = SharedMove("a", sends=True)
+    choose(pace_of(move, sources=4), [], [move])
+    assert move.shares == [16]
+
+
+def test_no_more_calls_than_libvirt_can_take_are_started() -> None:
+    arrived = [SharedMove(str(number)) for number in range(MAX_CALLS)]
+    for move in arrived:
+        move.has_arrived = True
+    queued = SharedMove("q")
+    assert choose(pace_of(queued), [queued], arrived) is None
+    assert choose(pace_of(queued), [queued], arrived[1:]) == "q"
+
+
+def test_a_number_of_moves_shares_nothing() -> None:
+    assert isinstance(make_pace(4, [], {}, dict), FixedPace)
+    assert isinstance(make_pace(AUTO_PARALLEL, [], {}, dict), LinkPace)
