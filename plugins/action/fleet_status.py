@@ -30,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import FoundAct, HostLook, name_hosts, record_foreign_acts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 
@@ -188,7 +189,7 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         # The documents are read first: a record that is opened or closed later raises the version of the document of its domain.
         documents = {document.domain.uuid: document for document in ledger.list_domains()}
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
-        hosts = tuple(list_entries(ledger))
+        hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
         damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
         return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged))
     except InvalidArgument:

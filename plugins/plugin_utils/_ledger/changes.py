@@ -26,11 +26,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 
 from .audit import AuditEntry, audit_foreign_act, audit_transition
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
+from .host_parts import HostSights, ProtectTime
 from .rules import (
     DOMAINS,
     HOSTS,
     OPEN,
     SETTINGS,
+    SIGHTS,
     DocumentPath,
     check_change,
     check_host,
@@ -49,11 +51,15 @@ class DocumentWrite(t.NamedTuple):
 
     path: DocumentPath
     version: int
-    content: t.Union[MoveRecord, HostEntry, DomainEntry, LedgerSettings, MaintenanceRun, JsonObject]
+    content: t.Union[MoveRecord, HostEntry, HostSights, ProtectTime, DomainEntry, LedgerSettings, MaintenanceRun, JsonObject]
 
 
 class Transaction(abc.ABC):
     """Access under which reads stay valid until the unit is committed: no other process writes in between, or the unit fails."""
+
+    def prefetch_paths(self, paths: Sequence[DocumentPath]) -> None:
+        """Read documents in one request that will be read one by one later, if the store can do this."""
+        return
 
     def prefetch_documents(self, record_id: str, domain_uuid: str) -> None:
         """Read the documents of the unit in one request, if the store can do this."""
@@ -266,6 +272,18 @@ def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[i
     return document
 
 
+def read_sights(transaction: Transaction, paths: Sequence[DocumentPath]) -> dict[str, JsonObject]:
+    """Return what a host sees of others, by their ID, from its documents."""
+    transaction.prefetch_paths(paths)
+    found = [document.sights for path in paths if (document := transaction.read_document(path))]
+    return {host_id: sights.seen_of(host_id) for sights in found for host_id in sights.sees}
+
+
+def list_sights_of(transaction: Transaction, seen_id: str) -> dict[str, JsonObject]:
+    """Return what others see of a host, by their ID."""
+    return {document.sights.host_id: document.sights.seen_of(seen_id) for document in transaction.read_all((*SIGHTS, seen_id[0]))}
+
+
 # The foreign acts that the document of a domain keeps. The audit has all of them.
 MAX_FOREIGN_ACTS = 20
 
@@ -289,6 +307,13 @@ def write_domain(transaction: Transaction, entry: DomainEntry, version: t.Option
     else:
         transaction.write_document(written)
     return Document(encode(written.content), written.version)
+
+
+def write_part(transaction: Transaction, path: DocumentPath, part: t.Union[HostSights, ProtectTime]) -> None:
+    """Write the document that one host alone writes. It replaces what is there; the same content is not written again."""
+    present = transaction.read_document(path)
+    if present is None or present.body != encode(part):
+        transaction.write_document(DocumentWrite(path, present.version + 1 if present else 1, part))
 
 
 def write_settings(transaction: Transaction, settings: LedgerSettings, version: t.Optional[int]) -> Document:

@@ -20,9 +20,22 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from .audit import ArchivedChain
 from .documents import Damaged, Newer, Unreadable, decode_document
 from .identity import LedgerIdentity
-from .rules import CLOSED, DOMAINS, HOSTS, MAINTENANCE, OPEN, SET_ASIDE, SETTINGS, DocumentPath, check_document, is_document_path
+from .rules import (
+    CLOSED,
+    DOMAINS,
+    HOSTS,
+    MAINTENANCE,
+    OPEN,
+    PROTECTED,
+    SET_ASIDE,
+    SETTINGS,
+    SIGHT_FOLDERS,
+    DocumentPath,
+    check_document,
+    is_document_path,
+)
 
-DOCUMENT_FOLDERS = (OPEN, CLOSED, DOMAINS, HOSTS, SETTINGS, MAINTENANCE)
+DOCUMENT_FOLDERS = (OPEN, CLOSED, DOMAINS, HOSTS, *SIGHT_FOLDERS, PROTECTED, SETTINGS, MAINTENANCE)
 
 
 class RawDocument(t.NamedTuple):

@@ -27,6 +27,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import HOST_STATES
 
+from .host_parts import HostSights, ProtectTime
+
 
 @dataclass(frozen=True)
 class GuardStatus:
@@ -47,6 +49,7 @@ class GuardStatus:
 class HostProtection:
     """What C(protect) wrote about a host.
 
+    :arg at: when this was written; L(ProtectTime) has when the host was protected last.
     :arg token_id: of the grant for clean-shutdown tokens; null for none.
     :arg token_folders: path to nonce, where a token of that grant can be revoked.
     """
@@ -82,7 +85,7 @@ class HostEntry:
     :arg addresses: at which the host was reached when it was protected.
     :arg folders: path to nonce of the tokens that the host has left in folders of images; C(unwritable) are the others, with the reason.
     :arg devices: path to WWN of the block devices of its guests.
-    :arg sees: by host ID, which tokens and devices of other hosts it sees.
+    :arg sees: by host ID, which tokens and devices of other hosts it sees; only in entries of version 0.1.0, see L(HostSights).
     :arg adopted: the decisions by which a person confirmed its identity; C(decisions) are the others.
     """
 
@@ -240,6 +243,16 @@ class Document:
     def host(self) -> HostEntry:
         """The host in this document. Raises L(ShapeError) for any other document."""
         return codec.decode(HostEntry, self.body)
+
+    @functools.cached_property
+    def sights(self) -> HostSights:
+        """The sights of a host in this document. Raises L(ShapeError) for any other document."""
+        return codec.decode(HostSights, self.body)
+
+    @functools.cached_property
+    def protect_time(self) -> ProtectTime:
+        """The time in this document. Raises L(ShapeError) for any other document."""
+        return codec.decode(ProtectTime, self.body)
 
     @functools.cached_property
     def settings(self) -> LedgerSettings:

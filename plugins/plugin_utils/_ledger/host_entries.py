@@ -251,11 +251,14 @@ def new_grant(entry: HostEntry, folders: Mapping[str, str]) -> Grant | None:
     return Grant(str(uuid.uuid4()), entry.host_id, dict(folders)) if folders and entry.host_id else None
 
 
-def revocable_folders(entry: HostEntry, peers: Iterable[HostEntry]) -> dict[str, str]:
-    """Return the folders of a host, with their nonces, that at least one other host was proved to see. Hosts that will not return do not count."""
+def revocable_folders(entry: HostEntry, peers: Iterable[HostEntry], sights: Mapping[str, JsonObject]) -> dict[str, str]:
+    """Return the folders of a host, with their nonces, that at least one other host was proved to see. Hosts that will not return do not count.
+
+    :arg sights: what each other host sees of this one, by its ID.
+    """
     others = [peer for peer in peers if peer.host_id not in (None, entry.host_id) and not peer.discarded]
-    sights = [peer.seen_of(entry.host_id) for peer in others]
-    return {folder: nonce for folder, nonce in (entry.folders or {}).items() if any(sight.get(folder) == nonce for sight in sights)}
+    seen = [sights.get(str(peer.host_id), {}) for peer in others]
+    return {folder: nonce for folder, nonce in (entry.folders or {}).items() if any(sight.get(folder) == nonce for sight in seen)}
 
 
 _WHY_IT_CHANGES = "Where the firmware (DMI) has no usable UUID, libvirt generates a random one at each start of its daemon."

@@ -14,7 +14,7 @@ import typing as t
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
@@ -24,8 +24,10 @@ from . import changes, maintenance
 from .changes import Transaction
 from .contents import LedgerContents
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
+from .host_parts import HostSights, ProtectTime
 from .identity import LedgerIdentity
-from .rules import DOMAINS, HOSTS, MAINTENANCE, SETTINGS, check_domain, check_uuid, document_path
+from .parsed import ParsedDocuments
+from .rules import DOMAINS, HOSTS, MAINTENANCE, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
 from .selection import Selection, make_selection
 
 
@@ -67,6 +69,7 @@ class Ledger(abc.ABC):
         self.problems: list[str] = []
         """Sentences on what was found damaged or could not be read; for warnings. Nothing is listed twice."""
         self.witness = Witness()
+        self.parsed = ParsedDocuments()
 
     @property
     def ledger_id(self) -> str:
@@ -165,6 +168,30 @@ class Ledger(abc.ABC):
     def put_host(self, entry: HostEntry, version: t.Optional[int]) -> Document:
         """Write the document of a host as successor of C(version) (None for a new document). Raises L(Conflict) if that is not the current version."""
         return self._run_change(lambda transaction: changes.write_host(transaction, entry, version, self.ledger_id))
+
+    def read_sights(self, host_id: str) -> dict[str, JsonObject]:
+        """Return what a host sees: by ID of the other host, its tokens and devices by path. An entry of version 0.1.0 may have it instead."""
+        paths = [document_path(folder, check_uuid(host_id, "host id")) for folder in SIGHT_FOLDERS]
+        return self._run_reading(lambda transaction: changes.read_sights(transaction, paths))
+
+    def list_sights_of(self, host_id: str) -> dict[str, JsonObject]:
+        """Return, by ID of the host that sees it, which tokens and devices of this host it sees. Entries of version 0.1.0 may have more."""
+        seen_id = check_uuid(host_id, "host id")
+        return self._run_reading(lambda transaction: changes.list_sights_of(transaction, seen_id))
+
+    def put_sights(self, sights: HostSights, digit: str) -> None:
+        """Write what a host sees of those hosts whose ID begins with the digit."""
+        path = document_path((*SIGHTS, digit), check_uuid(sights.host_id, "host id"))
+        self._run_change(lambda transaction: changes.write_part(transaction, path, replace(sights, schema=SCHEMA)))
+
+    def list_protect_times(self) -> dict[str, ProtectTime]:
+        """Return when hosts were protected last, by the key of their entry."""
+        return {document.protect_time.host_key: document.protect_time for document in self._run_reading(lambda access: list(access.read_all(PROTECTED)))}
+
+    def put_protect_time(self, protect: ProtectTime) -> None:
+        """Write when a host was protected."""
+        path = document_path(PROTECTED, check_uuid(protect.host_key, "host key"))
+        self._run_change(lambda transaction: changes.write_part(transaction, path, replace(protect, schema=SCHEMA)))
 
     def list_domains(self) -> list[Document]:
         """Return all domains' documents, by name."""

@@ -17,8 +17,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .documents import Document, DomainEntry, HostEntry, pause_collector
+from .host_parts import ProtectTime
 from .ledger import Ledger
 from .selection import make_selection
+from .sights import with_time
 
 try:
     import jmespath
@@ -146,7 +148,8 @@ def read_records(ledger: Ledger, term: str, conditions: Conditions) -> list[Move
 
 def _read_documents(ledger: Ledger, term: str, conditions: Conditions) -> list[JsonObject]:
     if term == "hosts":
-        return [document.body for document in ledger.list_hosts() if matches_host(document.host, conditions.host)]
+        times = ledger.list_protect_times()
+        return [_add_time(document, times) for document in ledger.list_hosts() if matches_host(document.host, conditions.host)]
     if term == "domains":
         return [_hide_definition(document.body, conditions) for document in ledger.list_domains() if _matches_domain(document.domain, conditions)]
     if term == "maintenance_runs":
@@ -165,6 +168,15 @@ def _select_records(ledger: Ledger, term: str, conditions: Conditions) -> Iterat
 def matches_host(entry: HostEntry, host: t.Optional[str]) -> bool:
     """Whether the host has that name, host_id or host_uuid, or none is wanted."""
     return host is None or host in (entry.name, entry.host_id, entry.host_uuid)
+
+
+def _add_time(document: Document, times: t.Mapping[str, ProtectTime]) -> JsonObject:
+    """Return the host's document with the time at which the host was protected last."""
+    body, protect = document.body, times.get(str(document.host.host_key))
+    protected = with_time(document.host, protect).protected
+    if protect is None or not protected or protected.at != protect.at:
+        return body
+    return {**body, "protected": {**t.cast("JsonObject", body.get("protected") or {}), "at": protect.at, "by": protect.by or None}}
 
 
 def _matches_domain(entry: DomainEntry, conditions: Conditions) -> bool:

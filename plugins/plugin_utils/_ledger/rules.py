@@ -54,13 +54,26 @@ OPEN = ("migrations", "open")
 CLOSED = ("migrations", "closed")
 DOMAINS = ("domains",)
 HOSTS = ("hosts",)
+# What hosts see of those whose ID begins with a digit: a folder for each digit, in which each host that sees one of them has a document.
+SIGHTS = ("sights",)
+SIGHT_FOLDERS = tuple((*SIGHTS, digit) for digit in "0123456789abcdef")
+# When hosts were protected.
+PROTECTED = ("protected",)
 # One document, under the ID of the ledger.
 SETTINGS = ("settings",)
 MAINTENANCE = ("maintenance",)
 SET_ASIDE = ("set_aside",)
 
-_PATH = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts|settings|maintenance)/[0-9a-f-]{36}\.json")
-_ID_KEYS = {"migrations": "id", "domains": "uuid", "hosts": "host_key", "settings": "ledger_id", "maintenance": "id"}
+_PATH = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts|sights/[0-9a-f]|protected|settings|maintenance)/[0-9a-f-]{36}\.json")
+_ID_KEYS = {
+    "migrations": "id",
+    "domains": "uuid",
+    "hosts": "host_key",
+    "sights": "host_id",
+    "protected": "host_key",
+    "settings": "ledger_id",
+    "maintenance": "id",
+}
 
 
 def document_path(folder: Sequence[str], key: str) -> DocumentPath:
@@ -72,6 +85,11 @@ def is_document_path(parts: Sequence[str]) -> bool:
     """Whether this is the location of a document."""
     path = "/".join(parts)
     return _PATH.fullmatch(path) is not None and path.split("/") == list(parts)
+
+
+def sights_path(host_id: str, seen_id: str) -> DocumentPath:
+    """Return the location of what a host sees of another. Raises L(InvalidArgument) for an ID that is not a UUID."""
+    return document_path((*SIGHTS, check_uuid(seen_id, "host_id")[0]), check_uuid(host_id, "host_id"))
 
 
 def closed_record_path(record: MoveRecord) -> DocumentPath:
@@ -115,6 +133,10 @@ def _read_content(kind: str, document: Document) -> None:
         _record = document.record
     elif kind == "hosts":
         _host = document.host
+    elif kind == "sights":
+        _sights = document.sights
+    elif kind == "protected":
+        _time = document.protect_time
     elif kind == "settings":
         _settings = document.settings
     elif kind == "maintenance":

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import Sights, list_sights_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState, find_entry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import SchedulerSettings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
@@ -125,12 +126,31 @@ def _fill_disk(disk: DiskNeed, known: DiskNeed | None) -> DiskNeed:
     return replace(filled_in, files=known.files, files_problem=problem)
 
 
-def find_seen_devices(devices: Sequence[UnprovedDevice], entries: Sequence[HostEntry], source: HostRef, destination: HostRef) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class SeenStorage:
+    """The storage of the source according to the ledger.
+
+    :arg sights: what each other host sees of it, by its ID.
+    """
+
+    entries: Sequence[HostEntry]
+    source: HostRef
+    sights: Sights
+
+    @classmethod
+    def from_ledger(cls, ledger: Ledger | None, source: HostRef) -> SeenStorage:
+        """Read the ledger."""
+        entries = list_entries(ledger)
+        own = _find_entry(entries, source)
+        return cls(entries, source, list_sights_of(ledger, entries, own.host_id if own else None))
+
+
+def find_seen_devices(devices: Sequence[UnprovedDevice], known: SeenStorage, destination: HostRef) -> tuple[str, ...]:
     """Return the paths of these devices of the source that the destination also has, with the same path and the current identity."""
-    own, peer = _find_entry(entries, source), _find_entry(entries, destination)
+    own, peer = _find_entry(known.entries, known.source), _find_entry(known.entries, destination)
     if own is None or peer is None or not own.host_id:
         return ()
-    reported, sees = own.devices or {}, peer.seen_of(own.host_id)
+    reported, sees = own.devices or {}, known.sights.get(str(peer.host_id), {})
     return tuple(device.path for device in devices if device.store and reported.get(device.path) == sees.get(device.path) == device.store)
 
 
@@ -230,8 +250,8 @@ class FleetView:
         """Return, by candidate, the devices of the domain that the candidate has according to the ledger, although the survey could not prove them."""
         if not domain.unproved_devices:
             return {}
-        entries = list_entries(self.ledger)
-        return {host: self._seen_devices(domain, entries, self.candidate_facts(host, uri).host) for host, uri in uris.items()}
+        storage = SeenStorage.from_ledger(self.ledger, self.source_facts().host)
+        return {host: find_seen_devices(domain.unproved_devices, storage, self.candidate_facts(host, uri).host) for host, uri in uris.items()}
 
     def own_facts(self) -> HostFacts | None:
         """Return the fresh facts of the host on which the task runs, or None."""
@@ -245,7 +265,9 @@ class FleetView:
         :arg uris: of the candidates, by name.
         """
         records, entries = self._current_records(), list_entries(self.ledger)
+        seen = self.seen_devices(domain, uris)
         states = {host: self._candidate_state(host, uri, domain, uuid, records, entries) for host, uri in uris.items()}
+        states |= {host: replace(states[host], seen_devices=frozenset(paths)) for host, paths in seen.items()}
         if self.source not in states:
             states[self.source] = self._host_state(self.source, self.source_facts(), records, entries, self.scheduler_settings(self.source))
         if has_group:
@@ -274,12 +296,7 @@ class FleetView:
 
     def _candidate_state(self, host: str, uri: str, domain: SurveyedDomain, uuid: str, records: list[MoveRecord], entries: list[HostEntry]) -> HostState:
         verdict, paths, facts = (domain.cpu or {}).get(uri), (domain.paths or {}).get(uri), self.candidate_facts(host, uri)
-        state = self._host_state(host, facts, records, entries, self.scheduler_settings(host), paths, {uuid: verdict} if verdict else None)
-        return replace(state, seen_devices=frozenset(self._seen_devices(domain, entries, facts.host)))
-
-    def _seen_devices(self, domain: SurveyedDomain, entries: list[HostEntry], destination: HostRef) -> tuple[str, ...]:
-        devices = domain.unproved_devices or ()
-        return find_seen_devices(devices, entries, self.source_facts().host, destination) if devices else ()
+        return self._host_state(host, facts, records, entries, self.scheduler_settings(host), paths, {uuid: verdict} if verdict else None)
 
     def _host_state(
         self,

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
+from .._ledger.sights import with_protect_times
 from .metrics_totals import Histogram, Totals
 
 MOVE_STATUSES = (s.ACCEPTED, s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY, s.ERROR)
@@ -55,7 +56,7 @@ def read_open_records(ledger: Ledger) -> list[MoveRecord]:
 
 def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState:
     """Return the present state of the ledger."""
-    hosts = list_entries(ledger)
+    hosts = with_protect_times(ledger, list_entries(ledger))
     protected = [_parse_time(host.protected.at or None) for host in hosts if host.protected]
     protects = [moment for moment in protected if moment is not None]
     unsettled = [_parse_time(record.created_at) for record in open_records if record.is_unsettled]

@@ -26,6 +26,7 @@ from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.rules import describe_record, holds_domain
+from .._ledger.sights import Sights, list_sights_of
 from .._observe.fleet_scan import find_foreign_act
 
 
@@ -33,6 +34,7 @@ from .._observe.fleet_scan import find_foreign_act
 class ProtectInputs:
     """C(documents), C(unsettled) records and the newest C(tombstones) (evacuations that are C(done)), each by the domain's UUID; C(hosts), the entries.
 
+    :arg sights: what each other host sees of the host whose domains are saved, by its ID.
     :arg lost: UUIDs of domains of moves that hosts remember and the ledger does not.
     """
 
@@ -40,11 +42,12 @@ class ProtectInputs:
     unsettled: t.Mapping[str, MoveRecord] = field(default_factory=dict)
     tombstones: t.Mapping[str, MoveRecord] = field(default_factory=dict)
     hosts: t.Sequence[HostEntry] = ()
+    sights: Sights = field(default_factory=dict)
     lost: t.Collection[str] = ()
 
 
-def read_inputs(ledger: t.Optional[Ledger]) -> ProtectInputs:
-    """Return the inputs; empty if the ledger does not exist yet.
+def read_inputs(ledger: t.Optional[Ledger], host_id: t.Optional[str]) -> ProtectInputs:
+    """Return the inputs for a host; empty if the ledger does not exist yet.
 
     The documents are read first: a record that is opened or closed later raises the version of the document of its domain.
     """
@@ -53,7 +56,8 @@ def read_inputs(ledger: t.Optional[Ledger]) -> ProtectInputs:
     documents = {document.domain.uuid: document for document in ledger.list_domains()}
     unsettled = {_domain_uuid(record): record for record in ledger.list_records(unsettled_only=True) if holds_domain(record)}
     done = sorted(ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]), key=lambda record: record.updated_at)
-    return ProtectInputs(documents, unsettled, {_domain_uuid(record): record for record in done}, list_entries(ledger))
+    hosts = list_entries(ledger)
+    return ProtectInputs(documents, unsettled, {_domain_uuid(record): record for record in done}, hosts, list_sights_of(ledger, hosts, host_id))
 
 
 def _domain_uuid(record: MoveRecord) -> str:
@@ -227,15 +231,16 @@ _FILE_KINDS = ("file", "dir")
 Image = t.TypeVar("Image", SavedDisk, SavedFile)
 
 
-def prove_images(images: Sequence[Image], host_id: t.Optional[str], hosts: Sequence[HostEntry]) -> tuple[Image, ...]:
+def prove_images(images: Sequence[Image], host_id: t.Optional[str], hosts: Sequence[HostEntry], sights: Sights) -> tuple[Image, ...]:
     """Return disks, or files, with C(seen_by), the IDs of the hosts that see them, this one included.
 
     :arg images: as the host reported them.
-    :arg hosts: all entries of the ledger, with C(folders), C(devices) and C(sees).
+    :arg hosts: all entries of the ledger, with C(folders) and C(devices).
+    :arg sights: what each other host sees of this one, by its ID.
     A network disk is seen by every host, by its nature.
     """
     own = next((entry for entry in hosts if host_id and entry.host_id == host_id), None)
-    peers = {entry.host_id: entry.seen_of(host_id) for entry in hosts if entry.host_id and entry.host_id != host_id}
+    peers = {entry.host_id: sights.get(entry.host_id, {}) for entry in hosts if entry.host_id and entry.host_id != host_id}
     return tuple(_prove_image(image, host_id, own, peers) for image in images)
 
 

@@ -229,7 +229,7 @@ class DomainSaver:
     def _save_in_rounds(self, outcome: ProtectOutcome) -> None:
         pending: t.Optional[list[str]] = None
         for dummy in range(SAVE_TRIES):
-            known = protect_documents.read_inputs(self.ledger)
+            known = protect_documents.read_inputs(self.ledger, self.protected_host.host_id)
             answer = self.ask(pending)
             known = replace(known, lost=self._find_lost(answer))
             if pending is None:
@@ -249,7 +249,7 @@ class DomainSaver:
     def _save_domain(self, reported: SavedDomain, known: ProtectInputs, outcome: ProtectOutcome) -> bool:
         """Judge one domain and write it; return false if another process wrote its document since it was read."""
         host_id = self.protected_host.host_id
-        domain = replace(reported, disks=prove_images(reported.disks, host_id, known.hosts), files=prove_images(reported.files or (), host_id, known.hosts))
+        domain = _with_proof(reported, host_id, known)
         judgement = judge_domain(domain, known, self.protected_host, self.by)
         entry = judgement.entry
         if judgement.kind == SAVED and entry and self.write and self.ledger and not self._write_document(self.ledger, known, judgement):
@@ -286,6 +286,12 @@ class DomainSaver:
             outcome.after[name] = shown_changes(entry, judgement)
         elif entry:
             outcome.unchanged.append(describe_entry(entry))
+
+
+def _with_proof(reported: SavedDomain, host_id: t.Optional[str], known: ProtectInputs) -> SavedDomain:
+    """Return the domain with the hosts that see each of its disks and files."""
+    disks = prove_images(reported.disks, host_id, known.hosts, known.sights)
+    return replace(reported, disks=disks, files=prove_images(reported.files or (), host_id, known.hosts, known.sights))
 
 
 def _domain_name(known: ProtectInputs, uuid: str) -> str:

@@ -33,8 +33,10 @@ from .._ledger.host_entries import (
     update_entry,
     with_grant,
 )
+from .._ledger.host_parts import ProtectTime
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import find_missing_records
+from .._ledger.sights import list_sights_of, read_own_sights, write_sights
 from .protect_domains import DomainSaver, ProtectOutcome, SaveAnswer
 
 RunPhase = t.Callable[[str, JsonObject], JsonObject]
@@ -152,16 +154,20 @@ class ProtectSteps:
         return LeaveResult(changed or before is None, answer.host_id, tokens, tuple(list_uuid_notes(before, identity, ())))
 
     def read_tokens(self) -> ReadResult:
-        """Read the tokens of all peers and write which of them this host sees."""
+        """Read the tokens of all peers and write which of them this host sees.
+
+        An entry of version 0.1.0 has its sights inside: they are removed after the documents with the new ones were written.
+        """
         own = self.find_entry()
-        if self.ledger is None or own is None:
+        if self.ledger is None or own is None or not own.host_id:
             return ReadResult(False, {})
         peers = {entry.host_id: entry for entry in list_entries(self.ledger) if entry.host_id and entry.host_id != own.host_id}
         work = {key: {host_id: getattr(peer, key) for host_id, peer in peers.items() if getattr(peer, key)} for key in ("folders", "devices")}
         sees = decode(_SeeAnswer, self.phase("see", {**work, "host_id": own.host_id})).sees
-        changed = sees != (own.sees or {})
-        if changed and not self.check:
-            self._update_entry(_identity_in(own), lambda entry: replace(entry, sees=sees))
+        changed = sees != read_own_sights(self.ledger, own)
+        if not self.check and (changed or own.sees is not ABSENT):
+            write_sights(self.ledger, str(own.host_id), sees)
+            self._update_entry(_identity_in(own), lambda entry: replace(entry, sees=ABSENT))
         return ReadResult(changed, {peer.name: tuple(sorted(sees[host_id])) for host_id, peer in peers.items() if host_id in sees})
 
     def save_domains(self) -> ProtectOutcome:
@@ -213,10 +219,13 @@ class ProtectSteps:
         guard = GuardStatus(answer.guard.installed, answer.guard.systemd, answer.guard.held_at_boot)
 
         def changed(entry: HostEntry) -> HostEntry:
-            protected = replace(entry.protected or HostProtection(), at=now, by=self.by, guard=guard)
-            return with_grant(replace(entry, protected=protected), grant)
+            kept = with_grant(replace(entry, protected=replace(entry.protected or HostProtection(), guard=guard)), grant)
+            # The entry of a large host is not written for its time alone.
+            return entry if entry == kept else replace(kept, protected=replace(kept.protected or HostProtection(), at=now, by=self.by))
 
         self._change_entry(own, changed)
+        if not self.check and self.ledger is not None and own is not None:
+            self.ledger.put_protect_time(ProtectTime(str(own.host_key), now, self.by))
         return answer
 
     def _take_back(self, own: t.Optional[HostEntry], grant: Grant) -> None:
@@ -226,7 +235,10 @@ class ProtectSteps:
             self._change_entry(own, lambda entry: with_grant(entry, None))
 
     def _revocable_folders(self, own: t.Optional[HostEntry]) -> dict[str, str]:
-        return revocable_folders(own, list_entries(self.ledger)) if own else {}
+        if own is None:
+            return {}
+        entries = list_entries(self.ledger)
+        return revocable_folders(own, entries, list_sights_of(self.ledger, entries, own.host_id))
 
     def list_shared_uuid_notes(self) -> list[str]:
         """Return a sentence if other hosts have this one's libvirt UUID. All hosts of the play have their entries by now."""

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ..audit import ArchivedChain, AuditEntry, is_archived, lost_end_problems, make_audit_line, read_link, verify_lines
 from ..audit import archived_name as name_in_archive
 from ..documents import Damaged, Document, Newer, Unreadable, compute_digest, decode_document, decode_envelope, encode_document, open_envelope
+from ..parsed import ParsedDocuments
 from ..rules import SET_ASIDE, DocumentPath, aside_name, check_document, may_be_selected
 from ..selection import PreFilter
 from .client import Client
@@ -106,12 +107,16 @@ def describe_key(client: Client, path: Sequence[str]) -> str:
 
 
 class DocumentReader:
-    """:arg report: receives a sentence about a document that could not be read."""
+    """:arg report: receives a sentence about a document that could not be read.
 
-    def __init__(self, client: Client, snapshot: Snapshot, report: Callable[[str], None]) -> None:
+    :arg parsed: what this task has read before.
+    """
+
+    def __init__(self, client: Client, snapshot: Snapshot, report: Callable[[str], None], parsed: t.Optional[ParsedDocuments] = None) -> None:
         self._client = client
         self._snapshot = snapshot
         self._report = report
+        self._parsed = parsed or ParsedDocuments()
 
     def read_document(self, path: DocumentPath) -> t.Optional[Document]:
         """Return the document; None if it does not exist or was damaged. Raises L(NotSupported) for a newer schema."""
@@ -147,12 +152,15 @@ class DocumentReader:
                 yield document
 
     def _read_document(self, path: DocumentPath, found: KeyValue, prefilter: PreFilter = _EVERYTHING) -> t.Optional[Document]:
+        if known := self._parsed.find(path, found.value):
+            return known
         try:
             envelope = open_envelope(found.value)
             if envelope and not may_be_selected(path, envelope.text, prefilter):
                 return None
             document = decode_envelope(envelope) if envelope else decode_document(found.value)
             check_document(path, document)
+            self._parsed.keep(path, found.value, document)
             return document
         except Damaged as error:
             self._set_aside(path, found, str(error))

@@ -169,7 +169,7 @@ class EtcdLedger(Ledger):
         return getattr(self._own, "fences", ())
 
     def _open_transaction(self) -> EtcdTransaction:
-        return EtcdTransaction(self._client, self._writer, self._fences, self._identity, self.report_problem)
+        return EtcdTransaction(self._client, self._writer, self._fences, self._identity, self.report_problem, self.parsed)
 
     def _run_reading(self, act: Callable[[EtcdTransaction], _T]) -> _T:
         return self._run_change(act)

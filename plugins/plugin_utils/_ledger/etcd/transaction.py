@@ -32,6 +32,7 @@ from ..audit import AuditEntry
 from ..changes import DocumentWrite, Transaction
 from ..documents import Document, Stored, encode_document
 from ..identity import COPYING_NAME, IDENTITY_NAME, IdentitySource, decode_identity, new_identity, refuse_moved, replaced_error, unfinished_copy_error
+from ..parsed import ParsedDocuments
 from ..rules import CLOSED, DOMAINS, OPEN, SET_ASIDE, DocumentPath, document_key, document_path, holds_domain
 from .client import Client
 from .messages import (
@@ -241,16 +242,24 @@ CLOSED_KEYS = (MONTHS, CLOSED_AT)
 
 
 class EtcdTransaction(Transaction):
-    """:arg fences: the locks that are held."""
+    """:arg fences: the locks that are held.
 
-    def __init__(self, client: Client, writer: Writer, fences: Sequence[Fence], identity: EtcdIdentity, report: Callable[[str], None]) -> None:
+    :arg parsed: what this task has read before.
+    """
+
+    def __init__(
+        self, client: Client, writer: Writer, fences: Sequence[Fence], identity: EtcdIdentity, report: Callable[[str], None], parsed: ParsedDocuments
+    ) -> None:
         self.snapshot = Snapshot(client)
-        self.reader = DocumentReader(client, self.snapshot, report)
+        self.reader = DocumentReader(client, self.snapshot, report, parsed)
         self._prefix = client.address.prefix
         self._writer = writer
         self._fences = fences
         self._identity = identity
         self._address = str(client.address)
+
+    def prefetch_paths(self, paths: Sequence[DocumentPath]) -> None:
+        self.snapshot.fetch_keys(*map(join_path, paths))
 
     def prefetch_documents(self, record_id: str, domain_uuid: str) -> None:
         paths = (document_path(OPEN, record_id), document_path(DOMAINS, domain_uuid))

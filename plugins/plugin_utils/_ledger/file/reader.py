@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotSupported
 
 from ..documents import Damaged, Document, Newer, Stored, decode_document, decode_envelope, open_envelope
+from ..parsed import ParsedDocuments
 from ..rules import CLOSED, OPEN, SET_ASIDE, DocumentPath, aside_name, check_document, document_key, document_path, holds_domain, is_uuid, may_be_selected
 from ..selection import PreFilter, Selection
 from .folder import NOT_A_FILE, Folder
@@ -28,11 +29,15 @@ _EVERYTHING: t.Final = PreFilter()
 
 
 class DocumentReader:
-    """:arg report: receives a sentence about a document that could not be read."""
+    """:arg report: receives a sentence about a document that could not be read.
 
-    def __init__(self, root: Folder, report: Callable[[str], None]) -> None:
+    :arg parsed: what this task has read before.
+    """
+
+    def __init__(self, root: Folder, report: Callable[[str], None], parsed: t.Optional[ParsedDocuments] = None) -> None:
         self._root = root
         self._report = report
+        self._parsed = parsed or ParsedDocuments()
 
     def read_document(self, path: DocumentPath) -> t.Optional[Document]:
         """Return the document; None if it does not exist or was damaged. Raises L(NotSupported) for a newer schema."""
@@ -82,11 +87,14 @@ class DocumentReader:
         """Return the document; None if it does not exist, was damaged, or is excluded."""
         try:
             data = folder.read_file(path[-1])
+            if known := self._parsed.find(path, data):
+                return known
             envelope = open_envelope(data)
             if envelope and not may_be_selected(path, envelope.text, prefilter):
                 return None
             document = decode_envelope(envelope) if envelope else decode_document(data)
             check_document(path, document)
+            self._parsed.keep(path, data, document)
             return document
         except FileNotFoundError:
             return None

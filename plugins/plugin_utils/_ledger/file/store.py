@@ -23,6 +23,7 @@ from ..contents import LedgerContents
 from ..documents import Document, Stored, encode_document
 from ..identity import IDENTITY_NAME, LedgerIdentity, refuse_moved
 from ..ledger import Ledger
+from ..parsed import ParsedDocuments
 from ..rules import SET_ASIDE, DocumentPath, check_lock_key, refuse_unsettled
 from ..selection import Selection, make_selection
 from . import folder, reader
@@ -37,9 +38,9 @@ Step = Callable[[str], None]
 class FileTransaction(Transaction):
     """:arg step: called with the name of each step of a unit after the step; tests end the process at that point."""
 
-    def __init__(self, root: Folder, identity: LedgerIdentity, report: Callable[[str], None], step: Step) -> None:
+    def __init__(self, root: Folder, identity: LedgerIdentity, report: Callable[[str], None], step: Step, parsed: ParsedDocuments) -> None:
         self.root = root
-        self.reader = DocumentReader(root, report)
+        self.reader = DocumentReader(root, report, parsed)
         self.journal = Journal(root)
         self.audit = AuditFile(root, report)
         self._genesis = identity.genesis_hash
@@ -140,14 +141,16 @@ def _hold_ledger_lock(root: Folder, exclusive: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_transaction(path: str, identity: LedgerIdentity, exclusive: bool, report: Callable[[str], None], step: Step) -> Iterator[FileTransaction]:
+def open_transaction(
+    path: str, identity: LedgerIdentity, exclusive: bool, report: Callable[[str], None], step: Step, parsed: ParsedDocuments
+) -> Iterator[FileTransaction]:
     """Open the ledger's folder and hold its lock.
 
     Raises L(InvalidState) if it is opened for writing, and is no longer the same ledger; L(TimedOut), and what L(report_disk_errors) makes of
     any C(OSError).
     """
     with report_disk_errors(path), Folder.open_path(path) as root:
-        transaction = FileTransaction(root, identity, report, step)
+        transaction = FileTransaction(root, identity, report, step, parsed)
         while True:
             with _hold_ledger_lock(root, exclusive):
                 if exclusive:
@@ -190,7 +193,7 @@ class FileLedger(Ledger):
         return self._identity
 
     def _open_transaction(self, exclusive: bool) -> contextlib.AbstractContextManager[FileTransaction]:
-        return open_transaction(self.path, self._identity, exclusive, self.report_problem, self._step)
+        return open_transaction(self.path, self._identity, exclusive, self.report_problem, self._step, self.parsed)
 
     def _run_reading(self, act: Callable[[Transaction], _T]) -> _T:
         with self._open_transaction(exclusive=False) as transaction:

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import UnprovedDevice
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import find_seen_devices
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import SeenStorage, find_seen_devices
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import disk
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
@@ -27,8 +27,13 @@ PEER = {"name": "kvm2", "host_id": "id2", "host_uuid": "u2", "sees": {"id1": {PA
 HERE, THERE = HostRef(None, "id1", "u1"), HostRef(None, None, "u2")
 
 
+def seen(device: dict[str, t.Any], *entries: dict[str, t.Any]) -> tuple[str, ...]:
+    hosts = list(map(host_entry, entries))
+    return find_seen_devices([decode(UnprovedDevice, device)], SeenStorage(hosts, HERE, {str(one.host_id): one.seen_of("id1") for one in hosts}), THERE)
+
+
 def test_a_device_with_the_same_identity_on_both_hosts_is_proved() -> None:
-    assert find_seen_devices([decode(UnprovedDevice, DEVICE)], [host_entry(SOURCE), host_entry(PEER)], HERE, THERE) == (PATH,)
+    assert seen(DEVICE, SOURCE, PEER) == (PATH,)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_a_device_with_the_same_identity_on_both_hosts_is_proved() -> None:
     ids=["no ledger", "no peer", "no source", "no identity", "changed here", "changed since", "another there", "another's", "another host", "twins", "no id"],
 )
 def test_a_device_with_a_missing_or_different_identity_is_not_proved(device: dict[str, t.Any], entries: list[dict[str, t.Any]]) -> None:
-    assert find_seen_devices([decode(UnprovedDevice, device)], list(map(host_entry, entries)), HERE, THERE) == ()
+    assert seen(device, *entries) == ()
 
 
 def test_a_move_with_a_block_device_is_refused_without_the_proof_of_protect(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,30 +42,34 @@ def peer(host_id: str, **sees: str) -> HostEntry:
     return host_entry({"host_id": host_id, "sees": {ID1: sees}})
 
 
+def prove(images: t.Sequence[t.Any], hosts: list[HostEntry]) -> tuple[t.Any, ...]:
+    return prove_images(images, ID1, hosts, {str(host.host_id): host.seen_of(ID1) for host in hosts})
+
+
 def list_seeing_hosts(one: Body, *hosts: HostEntry) -> list[str]:
-    return list(prove_images([saved(one)], ID1, [host_entry(OWN), *hosts])[0].seen_by or ())
+    return list(prove([saved(one)], [host_entry(OWN), *hosts])[0].seen_by or ())
 
 
 def reasons(one: Body, *hosts: HostEntry, **own: t.Any) -> list[str]:
-    proved = domain(prove_images([saved(one)], ID1, [host_entry(OWN), *hosts]))
+    proved = domain(prove([saved(one)], [host_entry(OWN), *hosts]))
     return [entry.reason for entry in list_unproved(proved, ID1, host_entry({**OWN, **own}))]
 
 
 def test_a_host_that_read_the_same_token_sees_the_disk() -> None:
     assert list_seeing_hosts(disk(), peer(ID2, **{FOLDER: NONCE}), peer(ID3, **{FOLDER: "another"})) == [ID1, ID2]
-    assert prove_images([saved(disk())], ID1, [host_entry(OWN), peer(ID2, **{FOLDER: NONCE})])[0].shared is True
-    assert prove_images([saved(disk())], ID1, [host_entry(OWN)])[0].shared is False
+    assert prove([saved(disk())], [host_entry(OWN), peer(ID2, **{FOLDER: NONCE})])[0].shared is True
+    assert prove([saved(disk())], [host_entry(OWN)])[0].shared is False
 
 
 def test_all_folders_of_a_disk_and_its_backing_files_must_be_seen() -> None:
     chained = disk(folders=[FOLDER, "/srv/base"])
     own = {**OWN, "folders": {FOLDER: NONCE, "/srv/base": "base"}}
     one, both = peer(ID2, **{FOLDER: NONCE}), peer(ID3, **{FOLDER: NONCE, "/srv/base": "base"})
-    assert prove_images([saved(chained)], ID1, [host_entry(own), one, both])[0].seen_by == (ID1, ID3)
+    assert prove([saved(chained)], [host_entry(own), one, both])[0].seen_by == (ID1, ID3)
 
 
 def test_a_folder_without_a_token_proves_nothing() -> None:
-    assert prove_images([saved(disk())], ID1, [host_entry({"host_id": ID1, "folders": {}}), peer(ID2)])[0].seen_by == (ID1,)
+    assert prove([saved(disk())], [host_entry({"host_id": ID1, "folders": {}}), peer(ID2)])[0].seen_by == (ID1,)
 
 
 def test_block_devices_are_proved_by_identity_and_network_disks_always() -> None:
@@ -112,7 +116,7 @@ def test_a_disk_with_an_unknown_backing_is_unproved() -> None:
 def test_another_needed_file_that_no_other_host_sees_is_listed() -> None:
     seeing = peer(ID2, **{FOLDER: NONCE})
     file = SavedFile("nvram", "file", "/var/lib/web_VARS.fd", ("/var/lib",), wwn=None, shared=None)
-    proved = domain(prove_images([saved(disk())], ID1, [host_entry(OWN), seeing]), prove_images([file], ID1, [host_entry(OWN), seeing]))
+    proved = domain(prove([saved(disk())], [host_entry(OWN), seeing]), prove([file], [host_entry(OWN), seeing]))
     (entry,) = list_unproved(proved, ID1, host_entry(OWN))
     assert (entry.target, entry.path) == (None, "/var/lib/web_VARS.fd")
     assert "firmware variables" in entry.reason
