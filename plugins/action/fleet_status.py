@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, ShapeError, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor, progress_line
@@ -31,6 +32,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import list_open_runs
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.texts import attention_text, run_line
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import FoundAct, HostLook, name_hosts, record_foreign_acts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 
@@ -99,7 +102,7 @@ class _StatusTask:
 class LedgerContent:
     """What the ledger says of the present; C(error) if it cannot be read.
 
-    :arg records: that are open, of moves and of evacuations.
+    :arg records: that are open, of moves and of evacuations; C(runs) are the open maintenance runs.
     """
 
     error: t.Optional[str] = None
@@ -108,6 +111,7 @@ class LedgerContent:
     hosts: tuple[HostEntry, ...] = ()
     documents: Mapping[str, Document] = dataclasses.field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    runs: tuple[MaintenanceRun, ...] = ()
 
     @property
     def name(self) -> str | None:
@@ -191,7 +195,7 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
         damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
-        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged))
+        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged), tuple(list_open_runs(ledger)))
     except InvalidArgument:
         raise
     except KvmfleetError as error:
@@ -231,6 +235,7 @@ class StatusReport:
             "foreign_acts": [found.as_json() for found in self._acts if not found.problem],
             "protected_domains": sum(bool(domain.protected) for domain in self._content.domains),
             "protected_hours": {host: hours for host, hours in self._protected_hours().items() if hours is not None},
+            "maintenance": [run_line(run) for run in self._content.runs],
             "lines": self.list_lines(),
         }
 
@@ -277,6 +282,7 @@ class StatusReport:
         for move in self.moves:
             yield from self._move_texts(move)
         yield from self._evacuated_texts()
+        yield from filter(None, map(attention_text, self._content.runs))
         yield from self._protection_texts()
 
     def _silent_text(self, host: str, why: str) -> str:
@@ -334,6 +340,7 @@ class StatusReport:
             *_section("NEEDS A PERSON", self.attention),
             *_section("DONE BY OTHERS", list(self._act_lines())),
             *_section("IN FLIGHT", [*(move.line for move in self.moves), *unread]),
+            *_section("MAINTENANCE", [run_line(run) for run in self._content.runs]),
             *_section("HOSTS", list(self._host_lines())),
             *_section("PROTECTION", list(self._protection_lines())),
         ]

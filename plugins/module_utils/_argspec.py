@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ._model.libvirt_formats import TRANSPORTS
+from ._model.maintenance_runs import STEPS
 from ._model.policies import COMPRESSIONS, COPY_CHOICES, DRAIN_ACTIONS, GROUP_POLICIES, NO_COPY, POLICY_FIELDS, STRATEGIES, TIMEOUT_ACTIONS
 from ._model.saved_domains import REPLACEABLE
 from ._model.statuses import HOST_STATES
@@ -354,6 +355,36 @@ def fleet_status_spec() -> Spec:
         **internal_spec(),
         "fleet": {"type": "list", "elements": "str", "default": []},
         "protect_max_hours": {"type": "int", "default": 24},
+    }
+
+
+# What a task does with a maintenance run. People use the first four, the role rolling_maintenance the others.
+RUN_INFO, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED = "info", "paused", "resumed", "stopped"
+RUN_CHECKED, RUN_STARTED, RUN_NEXT, RUN_STEP, RUN_DONE, RUN_FAILED, RUN_LEFT = "checked", "started", "next", "step", "done", "failed", "left"
+RUN_TASK_STATES = (RUN_INFO, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED, RUN_CHECKED, RUN_STARTED, RUN_NEXT, RUN_STEP, RUN_DONE, RUN_FAILED, RUN_LEFT)
+
+
+def maintenance_run_spec() -> Spec:
+    """Return the options of C(maintenance_run)."""
+    return {
+        **ledger_spec(),
+        "state": {"type": "str", "choices": list(RUN_TASK_STATES), "default": RUN_INFO},
+        "run": {"type": "str"},
+        "reason": {"type": "str"},
+        "process_is_gone": {"type": "bool", "default": False},
+        "hosts": {"type": "list", "elements": "str", "default": []},
+        "planned": {"type": "dict", "default": {}},
+        "max_unavailable": {"type": "int", "default": 1},
+        "max_failures": {"type": "int", "default": 0},
+        "canary": {"type": "bool", "default": False},
+        "canary_minutes": {"type": "int"},
+        "canary_alarm": {"type": "str"},
+        "until": {"type": "str"},
+        "expected_minutes": {"type": "int"},
+        "host": {"type": "str"},
+        "step": {"type": "str", "choices": list(STEPS)},
+        "boot_id": {"type": "str"},
+        "error": {"type": "str"},
     }
 
 

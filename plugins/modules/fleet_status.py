@@ -102,6 +102,12 @@ silent:
   returned: success
   type: dict
   sample: {}
+maintenance:
+  description: The open maintenance runs, one line each.
+  returned: success
+  type: list
+  elements: str
+  sample: ['7b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01  running  begun 2026-11-21 01:00 UTC: 1 of 3 hosts done, kvm2 in progress: drain']
 protected_domains:
   description: Number of domains whose definition is saved for an evacuation.
   returned: success

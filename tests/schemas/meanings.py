@@ -181,6 +181,7 @@ MEANINGS = {
         "foreign_acts": "What others have done to domains since they were seen last, and was written now.",
         "hosts": "Hosts by state in the ledger, and those that are `not in the ledger` or `silent`.",
         "moves": "The moves in flight.",
+        "maintenance": "The open maintenance runs, one line each.",
     },
     "ActOfOthers": {"act": "What was done.", "msg": "The act, as a sentence."},
     "MoveInFlight": {

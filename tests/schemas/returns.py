@@ -137,3 +137,4 @@ class FleetStatus:
     foreign_acts: tuple[ActOfOthers, ...]
     hosts: Mapping[str, tuple[str, ...]]
     moves: tuple[MoveInFlight, ...]
+    maintenance: tuple[str, ...] = ()

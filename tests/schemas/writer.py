@@ -36,6 +36,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_pl
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import HostDrain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import EvacuationPlan, EvacuationResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import EVENT_TYPE_PREFIX, Notice, NoticeData
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.run_notices import RunNotice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import HostRecovery
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.parallel import AUTO
 from ansible_collections.kvmfleet.migration.tests.schemas.meanings import COMMON, MEANINGS, SUMMARY
@@ -68,6 +69,7 @@ DOCUMENTS: dict[str, tuple[type, bool, str]] = {
     "status-result.json": (FleetStatus, False, "The state of the fleet"),
     "recovery-result.json": (HostRecovery, True, "The result of a recovery, by host"),
     "notice.json": (Notice, False, "A notice: a CloudEvents event of a change of a record, or of an act of others"),
+    "maintenance-notice.json": (RunNotice, False, "A notice of a maintenance run"),
 }
 
 FORCED = ["FORCED_MIGRATE", "FORCED_REBUILD", None]
@@ -102,6 +104,10 @@ VALUES: dict[tuple[type, str], Schema] = {
     (Notice, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
     (Notice, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.[a-z_.]+$"},
     (Notice, "datacontenttype"): {"const": "application/json"},
+    (RunNotice, "specversion"): {"const": "1.0"},
+    (RunNotice, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
+    (RunNotice, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.maintenance\\.[a-z_]+$"},
+    (RunNotice, "datacontenttype"): {"const": "application/json"},
     (NoticeData, "record_type"): {"enum": [*_TYPES, None]},
     (NoticeData, "forced"): {"enum": FORCED},
 }

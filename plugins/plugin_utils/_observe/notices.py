@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine, Result
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, is_aborting
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
@@ -33,6 +34,7 @@ from .._ledger.ledger import Ledger, Witness
 from .._ledger.locate import state_path
 from .._settings.variables import Settings
 from .notice_delivery import Sender, Spool, SpooledNotice, count_spooled
+from .run_notices import RunNotice, RunNoticeData, events_of_run, is_in_run
 from .webhook import NOTICES_VARIABLE, Poster, WebhookConfig, parse_config
 
 EVENT_TYPE_PREFIX = "io.github.kvmfleet.migration"
@@ -132,7 +134,7 @@ def make_event(record: MoveRecord, kind: str, line: HistoryLine, ledger_id: str)
         detail=(line.detail or "")[:_MAX_DETAIL_CHARACTERS],
         result=record.result if is_last_word and record.type == s.LIVE_MIGRATION else None,
     )
-    return _encode_notice(record.record_id, record.domain.uuid, kind, line.at, data, ledger_id)
+    return _encode_notice(record.record_id, f"{kind} {line.at}", record.domain.uuid, kind, line.at, data, ledger_id)
 
 
 def make_domain_event(domain: DomainEntry, act: ForeignAct, ledger_id: str) -> JsonObject:
@@ -152,25 +154,23 @@ def make_domain_event(domain: DomainEntry, act: ForeignAct, ledger_id: str) -> J
         detail=f"It {act.description}."[:_MAX_DETAIL_CHARACTERS],
         result=None,
     )
-    return _encode_notice(domain.uuid, domain.uuid, kind, act.at, data, ledger_id)
+    return _encode_notice(domain.uuid, f"{kind} {act.at}", domain.uuid, kind, act.at, data, ledger_id)
 
 
-def _encode_notice(key: str, domain_uuid: str, kind: str, at: str, data: NoticeData, ledger_id: str) -> JsonObject:
+def make_run_events(before: t.Optional[MaintenanceRun], after: MaintenanceRun, ledger_id: str) -> list[JsonObject]:
+    """Return the events of a change of a maintenance run, e.g. C(maintenance.started); C(before) is None for a new one."""
+    return [_encode_notice(after.id, one.key, after.id, one.kind, one.at, one.data, ledger_id) for one in events_of_run(before, after)]
+
+
+def _encode_notice(key: str, name: str, subject: str, kind: str, at: str, data: t.Union[NoticeData, RunNoticeData], ledger_id: str) -> JsonObject:
     """Return the event as JSON.
 
-    :arg key: the UUID of what it is about, from which its own ID is made.
+    :arg key: the UUID of what it is about, from which its own ID is made, with C(name).
     """
-    notice = Notice(
-        specversion="1.0",
-        id=str(uuid.uuid5(uuid.UUID(key), f"{kind} {at}")),
-        source=f"urn:uuid:{ledger_id}",
-        type=f"{EVENT_TYPE_PREFIX}.{kind}",
-        subject=domain_uuid,
-        time=at,
-        datacontenttype="application/json",
-        data=data,
-    )
-    return t.cast("JsonObject", encode(notice))
+    own_id, source, full_kind = str(uuid.uuid5(uuid.UUID(key), name)), f"urn:uuid:{ledger_id}", f"{EVENT_TYPE_PREFIX}.{kind}"
+    if isinstance(data, RunNoticeData):
+        return t.cast("JsonObject", encode(RunNotice("1.0", own_id, source, full_kind, subject, at, "application/json", data)))
+    return t.cast("JsonObject", encode(Notice("1.0", own_id, source, full_kind, subject, at, "application/json", data)))
 
 
 def has_happened(event: JsonObject, record: MoveRecord) -> bool:
@@ -237,6 +237,12 @@ class Notices(Witness):
     def watch_foreign_act(self, domain: DomainEntry, act: ForeignAct) -> Iterator[None]:
         """Keep the event of the act, and send it after the act was written."""
         with self._keep_events([make_domain_event(domain, act, self._ledger_id)]):
+            yield
+
+    @contextlib.contextmanager
+    def watch_run(self, before: MaintenanceRun | None, after: MaintenanceRun) -> Iterator[None]:
+        """Keep the events of a change of a maintenance run, and send them after it was written."""
+        with self._keep_events(make_run_events(before, after, self._ledger_id)):
             yield
 
     @contextlib.contextmanager
@@ -331,8 +337,12 @@ def _spool_folder(config: WebhookConfig, ledger_id: str) -> str:
 
 
 def _is_confirmed(kept: SpooledNotice, ledger: Ledger) -> bool:
-    record_id = _data_of(kept.event)["record"]
+    data, at = _data_of(kept.event), str(kept.event["time"])
     try:
+        if "run" in data:
+            kind = str(kept.event["type"]).removeprefix(f"{EVENT_TYPE_PREFIX}.")
+            return is_in_run(data, at, kind, ledger.read_maintenance_run(str(data["run"])).maintenance_run)
+        record_id = data["record"]
         if record_id is not None:
             return has_happened(kept.event, ledger.read_record(str(record_id)).record)
         document = ledger.read_domain(str(kept.event["subject"]))

@@ -1,0 +1,254 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""C(maintenance_run) runs on the control node alone. The decisions are in C(plugin_utils/_maintenance)."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _argspec as spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, maintenance_run_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunOptions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import begin, texts, transitions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.begin import RunLimits, RunStart
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.canary_alarm import run_alarm
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.decisions import Admission, ResumePoint, admit_hosts, canary_wait_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.interventions import choose_run, intervene, is_left, leave_run
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import change_held_run, change_run, list_open_runs, read_now
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import Now, heed_request
+
+_REQUESTS = {spec.RUN_PAUSED: m.PAUSE, spec.RUN_RESUMED: m.RESUME, spec.RUN_STOPPED: m.STOP}
+_NEEDED = {
+    spec.RUN_CHECKED: ("hosts",),
+    spec.RUN_STARTED: ("hosts",),
+    spec.RUN_NEXT: ("hosts",),
+    spec.RUN_STEP: ("host", "step"),
+    spec.RUN_DONE: ("host",),
+    spec.RUN_FAILED: ("host", "error"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _RunTask:
+    """The options of C(maintenance_run)."""
+
+    ledger: t.Optional[str]
+    state: str
+    run: t.Optional[str]
+    reason: t.Optional[str]
+    process_is_gone: bool
+    hosts: tuple[str, ...]
+    planned: JsonObject
+    max_unavailable: SignedInt
+    max_failures: SignedInt
+    canary: bool
+    canary_minutes: t.Optional[SignedInt]
+    canary_alarm: t.Optional[str]
+    until: t.Optional[str]
+    expected_minutes: t.Optional[SignedInt]
+    host: t.Optional[str]
+    step: t.Optional[str]
+    boot_id: t.Optional[str]
+    error: t.Optional[str]
+
+    def check_needed(self) -> None:
+        """Raise L(InvalidArgument) for a state without what it needs."""
+        missing = [name for name in _NEEDED.get(self.state, ()) if not getattr(self, name)]
+        if missing:
+            raise InvalidArgument(f"state is {self.state}, and {missing[0]} is not given.", "Nothing was changed.")
+
+
+class ActionModule(FleetAction):
+    """Action plugin of the module of the same name."""
+
+    MODULE = "maintenance_run"
+
+    def argument_spec(self) -> Spec:
+        """Return the module's options."""
+        return maintenance_run_spec()
+
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Show or change a maintenance run."""
+        task = decode(_RunTask, to_plain(args))
+        task.check_needed()
+        settings, target_host = self.settings(task_vars), self.target_host(task_vars)
+        location = settings.ledger(target_host, task.ledger)
+        creates = task.state == spec.RUN_STARTED and not self._task.check_mode
+        ledger = open_if_any(*location, create=creates)
+        if ledger:
+            self.attach_notifier(ledger, settings, target_host, location)
+        # Workers are children of ansible-playbook, which is the process that holds a run.
+        work = _RunWork(task, ledger, describe_actor(task_vars), os.getppid(), bool(self._task.check_mode))
+        result = work.act()
+        return {**result, "warnings": ledger.problems} if ledger and ledger.problems else result
+
+
+class _RunWork:
+    """One task with its ledger; None if there is none."""
+
+    def __init__(self, task: _RunTask, ledger: t.Optional[Ledger], by: str, pid: int, check_mode: bool) -> None:
+        self._task = task
+        self._ledger = ledger
+        self._by = by
+        self._check_mode = check_mode
+        self._at = utc_now()
+        self._holder = identify_process(pid, by, self._at)
+
+    def act(self) -> Result:
+        """Carry out the task."""
+        state = self._task.state
+        if state == spec.RUN_INFO:
+            return self._show()
+        if state in _REQUESTS:
+            return self._request(_REQUESTS[state])
+        if state in (spec.RUN_CHECKED, spec.RUN_STARTED):
+            return self._begin(writes=state == spec.RUN_STARTED and not self._check_mode)
+        if self._check_mode:
+            # Nothing was begun: every host proceeds from its first step.
+            return {"changed": False, "admitted": {host: _point(ResumePoint(m.CHECK)) for host in self._task.hosts}, "deferred": {}, "waits_for": None}
+        acts = {spec.RUN_NEXT: self._admit, spec.RUN_STEP: self._step, spec.RUN_DONE: self._finish_host, spec.RUN_FAILED: self._fail_host}
+        return acts.get(state, self._leave)()
+
+    # -- for people ------------------------------------------------------------------------------------------------
+
+    def _show(self) -> Result:
+        if self._task.run:
+            runs = [self._known_ledger.read_maintenance_run(self._task.run).maintenance_run]
+        else:
+            runs = list_open_runs(self._ledger) if self._ledger else []
+        return {"changed": False, "runs": [texts.show_run(run) for run in runs], "lines": texts.list_runs(runs)}
+
+    def _request(self, request: str) -> Result:
+        ledger = self._known_ledger
+        before = choose_run(ledger, self._task.run)
+
+        def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, None]:
+            return intervene(run, request, self._task.reason, is_left(run, self._task.process_is_gone), now), None
+
+        after = act(before, read_now(self._by))[0] if self._check_mode else change_run(ledger, before.id, self._by, act)[0]
+        return {**_shown(before, after), "lines": list(texts.list_lines(after))}
+
+    # -- for the role ----------------------------------------------------------------------------------------------
+
+    def _begin(self, writes: bool) -> Result:
+        task = self._task
+        found = begin.find_run(self._ledger, task.run, task.hosts, self._at)
+        # The limits of a run that is continued are its own; its window may have ended, and what is begun is finished.
+        options = found.options if found else self._read_limits()
+        begin.check_continuation(found, self._holder, task.process_is_gone)
+        planned = begin.read_planned(task.hosts, t.cast(t.Any, task.planned))
+        start = RunStart(found, planned, self._read_limits, self._new_until(found), self._holder, task.process_is_gone)
+        run = start.write(self._known_ledger) if writes else found
+        return {
+            "changed": writes and run != found,
+            "run": texts.show_run(run) if run else None,
+            "is_continued": found is not None,
+            "options": encode(options),
+            "unchecked": [host for host in task.hosts if found is None or _needs_check(found, host)],
+        }
+
+    def _read_limits(self) -> RunOptions:
+        task = self._task
+        limits = RunLimits(task.max_unavailable, task.max_failures, task.canary, task.canary_minutes, task.until, task.expected_minutes)
+        return begin.read_limits(limits, task.hosts, self._at)
+
+    def _new_until(self, found: t.Optional[MaintenanceRun]) -> t.Optional[str]:
+        until = begin.read_until(self._task.until)
+        return until if found and until != found.options.until else None
+
+    def _admit(self) -> Result:
+        task = self._task
+
+        def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, Admission]:
+            if task.canary_alarm and canary_wait_text(run, now) and not run.is_stopping:
+                problem = run_alarm(task.canary_alarm)
+                run = transitions.stop_beginning(run, problem, now) if problem else run
+            return admit_hosts(run, task.hosts, now)
+
+        after, admission = change_held_run(self._known_ledger, self._run_id, self._holder, act)
+        return {
+            "changed": bool(admission.begun),
+            "admitted": {host: _point(point) for host, point in admission.begun.items()},
+            "deferred": dict(admission.deferred),
+            "waits_for": admission.waits_for,
+            "summary": texts.summarize_hosts(after),
+        }
+
+    def _step(self) -> Result:
+        host, step = str(self._task.host), str(self._task.step)
+
+        def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, t.Optional[str]]:
+            run = heed_request(run, now)
+            if run.state == m.PAUSED:
+                return transitions.end_step(run, host, now), run.reason or "the run is paused"
+            return transitions.begin_step(run, host, step, now, self._task.boot_id), None
+
+        after, waits_for = change_held_run(self._known_ledger, self._run_id, self._holder, act)
+        progress = after.find_host(host)
+        last = progress.last_step if progress else None
+        return {"changed": waits_for is None, "waits_for": waits_for, "boot_before": (last.boot_id or None) if last and last.step == step else None}
+
+    def _finish_host(self) -> Result:
+        host = str(self._task.host)
+        after, _none = change_held_run(self._known_ledger, self._run_id, self._holder, lambda run, now: (transitions.complete_host(run, host, now), None))
+        return {"changed": True, "summary": texts.summarize_hosts(after)}
+
+    def _fail_host(self) -> Result:
+        host, error = str(self._task.host), str(self._task.error)
+        after, _none = change_held_run(self._known_ledger, self._run_id, self._holder, lambda run, now: (transitions.fail_host(run, host, error, now), None))
+        return {"changed": True, "summary": texts.summarize_hosts(after)}
+
+    def _leave(self) -> Result:
+        after, _none = change_held_run(self._known_ledger, self._run_id, self._holder, lambda run, now: (leave_run(run, now), None))
+        return {
+            "changed": True,
+            "run": texts.show_run(after),
+            "summary": texts.summarize_hosts(after),
+            "is_whole": after.state == m.FINISHED,
+            "text": texts.end_text(after),
+            "lines": list(texts.list_lines(after)),
+        }
+
+    @property
+    def _known_ledger(self) -> Ledger:
+        if self._ledger is None:
+            raise NotFound("There is no ledger, so it has no maintenance run.", "Check kvmfleet_ledger. Nothing was changed.")
+        return self._ledger
+
+    @property
+    def _run_id(self) -> str:
+        """The run that this process holds, named or found by its process."""
+        if self._task.run:
+            return self._task.run
+        held = [run for run in list_open_runs(self._known_ledger) if self._holder.is_same_process(run.holder)]
+        if not held:
+            raise NotFound("This process holds no maintenance run.", "Begin one with state=started. Nothing was changed.")
+        return held[-1].id
+
+
+def _point(point: ResumePoint) -> Result:
+    return {"step": point.step, "is_repeated": point.is_repeated}
+
+
+def _needs_check(run: MaintenanceRun, host: str) -> bool:
+    """Whether it has to be checked again that the host can be maintained: it was not begun, or failed before its drain."""
+    progress = run.find_host(host)
+    return progress is not None and not progress.is_down and progress.status in (m.WAITING, m.FAILED)
+
+
+def _shown(before: MaintenanceRun, after: MaintenanceRun) -> Result:
+    return {"changed": before != after, "run": texts.show_run(after)}

@@ -1,0 +1,225 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module maintenance_run as the role and people have it: several processes over one ledger."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import types
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action import maintenance_run
+from ansible_collections.kvmfleet.migration.plugins.action.maintenance_run import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+
+HOSTS = ["kvm1", "kvm2", "kvm3"]
+
+
+class Node:
+    """A control node; C(pid) is its ansible-playbook."""
+
+    def __init__(self, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = folder / "ledger"
+        self.check_mode = False
+        self.pid = 0
+        self._children: list[subprocess.Popen[bytes]] = []
+        monkeypatch.setattr(maintenance_run.os, "getppid", lambda: self.pid)
+        self.begin_process()
+
+    def begin_process(self) -> None:
+        """Begin another ansible-playbook."""
+        self._children.append(subprocess.Popen(["sleep", "600"]))
+        self.pid = self._children[-1].pid
+
+    def kill_process(self) -> None:
+        """Kill the newest one, as SIGKILL does."""
+        self._children[-1].kill()
+        self._children[-1].wait()
+
+    def close(self) -> None:
+        for child in self._children:
+            child.kill()
+            child.wait()
+
+    def task(self, state: str = "info", **args: t.Any) -> dict[str, t.Any]:
+        action = ActionModule.__new__(ActionModule)
+        action._loader = None
+        action._task = types.SimpleNamespace(args={"state": state, **args}, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
+        return action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": str(self.path)}))
+
+    def refused(self, kind: type[KvmfleetError], text: str, state: str, **args: t.Any) -> None:
+        before = self.documents()
+        with pytest.raises(kind, match=text):
+            self.task(state, **args)
+        assert self.documents() == before
+
+    def documents(self) -> list[t.Any]:
+        return [document.body for document in FileLedger(str(self.path)).list_maintenance_runs()] if self.path.exists() else []
+
+    def take_steps(self, host: str, *steps: str) -> None:
+        for step in steps or ("check", "before_drain", "drain", "maintain", "reboot", "verify", "recover"):
+            assert self.task("step", host=host, step=step)["waits_for"] is None
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    node = Node(tmp_path, monkeypatch)
+    yield node
+    node.close()
+
+
+def test_a_whole_night(node: Node) -> None:
+    checked = node.task("checked", hosts=HOSTS)
+    assert (checked["is_continued"], checked["unchecked"], node.path.exists()) == (False, HOSTS, False)
+    started = node.task("started", hosts=HOSTS, planned={"kvm2": {"has_work": False}})
+    assert started["run"]["summary"] == {"kvm1": "not begun", "kvm2": "nothing to do", "kvm3": "not begun"}
+    for host in HOSTS:
+        admitted = node.task("next", hosts=[host])["admitted"]
+        if host == "kvm2":
+            assert admitted == {}
+            continue
+        assert admitted == {host: {"step": "check", "is_repeated": False}}
+        node.take_steps(host)
+        node.task("done", host=host)
+    left = node.task("left")
+    assert (left["is_whole"], left["summary"]) == (True, {"kvm1": "done", "kvm2": "nothing to do", "kvm3": "done"})
+    assert "is finished." in left["text"]
+    assert node.task()["lines"] == ["no maintenance run"]
+
+
+def test_the_same_command_continues_a_night_whose_process_was_killed(node: Node) -> None:
+    node.task("started", hosts=HOSTS)
+    node.task("next", hosts=["kvm1"])
+    node.take_steps("kvm1", "check", "before_drain", "drain", "maintain")
+    node.begin_process()
+    node.refused(Conflict, "that process still runs", "checked", hosts=HOSTS)
+    node._children[0].kill()
+    node._children[0].wait()
+    assert "The process of the maintenance run" in str(node.task()["lines"]) or node.task()["runs"][0]["state"] == "running"
+    checked = node.task("checked", hosts=HOSTS)
+    assert (checked["is_continued"], checked["unchecked"]) == (True, ["kvm2", "kvm3"])
+    node.refused(Conflict, "does not hold", "step", run=checked["run"]["id"], host="kvm1", step="reboot")
+    assert node.task("started", hosts=HOSTS)["run"]["term"] == 2
+    assert node.task("next", hosts=["kvm1"])["admitted"] == {"kvm1": {"step": "maintain", "is_repeated": True}}
+
+
+def test_two_nights_over_one_host_are_refused(node: Node) -> None:
+    node.task("started", hosts=HOSTS)
+    node.begin_process()
+    node.refused(Conflict, "kvm3 cannot be maintained twice at the same time", "checked", hosts=["kvm3", "kvm4"])
+    node.refused(Conflict, "kvm3 cannot be maintained twice at the same time", "started", hosts=["kvm3", "kvm4"])
+
+
+def test_a_pause_holds_the_next_step_and_a_resume_lets_it_begin(node: Node) -> None:
+    node.task("started", hosts=HOSTS)
+    node.task("next", hosts=["kvm1"])
+    node.take_steps("kvm1", "check")
+    asked = node.task("paused", reason="alarm")
+    assert (asked["changed"], node.task("paused")["changed"]) == (True, False)
+    waits = node.task("step", host="kvm1", step="before_drain")
+    assert ("(alarm)" in waits["waits_for"], waits["changed"]) == (True, False)
+    assert node.documents()[0]["hosts"][0]["steps"][-1]["ended_at"] is not None
+    assert node.task("next", hosts=["kvm2"])["waits_for"] == waits["waits_for"]
+    node.task("resumed")
+    assert node.task("step", host="kvm1", step="before_drain")["waits_for"] is None
+
+
+def test_a_stop_finishes_what_is_begun(node: Node) -> None:
+    node.task("started", hosts=HOSTS)
+    node.task("next", hosts=["kvm1"])
+    node.task("stopped", reason="enough")
+    node.take_steps("kvm1")
+    node.task("done", host="kvm1")
+    assert "(enough)" in node.task("next", hosts=["kvm2"])["deferred"]["kvm2"]
+    left = node.task("left")
+    assert (left["is_whole"], left["summary"]["kvm2"]) == (False, "not begun")
+    assert "(enough)" in left["text"]
+    node.refused(InvalidState, "is stopped", "paused", run=left["run"]["id"])
+
+
+def test_a_stop_closes_a_night_whose_process_is_gone(node: Node) -> None:
+    node.task("started", hosts=HOSTS)
+    node.task("next", hosts=["kvm1"])
+    node.take_steps("kvm1", "check", "before_drain", "drain")
+    node.kill_process()
+    node.begin_process()
+    stopped = node.task("stopped")["run"]
+    assert (stopped["state"], stopped["summary"]) == ("stopped", {"kvm1": "failed: drain", "kvm2": "not begun", "kvm3": "not begun"})
+    assert node.task("stopped", run=stopped["id"])["changed"] is False
+    again = node.task("started", hosts=HOSTS, run=stopped["id"])["run"]
+    assert (again["state"], again["summary"]["kvm1"]) == ("running", "in progress: drain")
+
+
+def test_a_night_that_is_paused_at_its_end_stays_open_without_a_process(node: Node) -> None:
+    node.task("started", hosts=HOSTS)
+    node.task("paused")
+    left = node.task("left")
+    assert (left["run"]["state"], left["run"]["holder"], left["is_whole"]) == ("paused", None, False)
+    node.begin_process()
+    node.task("resumed")
+    assert node.task("started", hosts=HOSTS)["run"]["term"] == 2
+    assert list(node.task("next", hosts=["kvm1"])["admitted"]) == ["kvm1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"until": "2020-01-01T00:00:00Z"}, "in the past"),
+        ({"until": "5 o'clock"}, "not a time with a time zone"),
+        ({"until": "2026-11-21T05:00:00"}, "not a time with a time zone"),
+        ({"max_unavailable": 4}, "max_unavailable is 4"),
+        ({"max_unavailable": 0}, "max_unavailable is 0"),
+        ({"max_failures": -1}, "max_failures is -1"),
+        ({"canary_minutes": 5}, "canary is false"),
+        ({"hosts": []}, "hosts is not given"),
+    ],
+)
+def test_bad_limits_are_refused_and_nothing_is_written(node: Node, given: dict[str, t.Any], text: str) -> None:
+    for state in ("checked", "started"):
+        with pytest.raises(InvalidArgument, match=text):
+            node.task(state, **{"hosts": HOSTS, **given})
+    assert node.documents() == []
+
+
+def test_a_window_that_ended_does_not_keep_a_begun_host_from_being_finished(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.task("started", hosts=HOSTS, until="2100-01-01T00:00:00Z")
+    node.task("next", hosts=["kvm1"])
+    node.kill_process()
+    node.begin_process()
+    assert node.task("checked", hosts=HOSTS, until="2020-01-01T00:00:00Z")["is_continued"]
+    node.task("started", hosts=HOSTS, until="2020-01-01T00:00:00Z")
+    found = node.task("next", hosts=["kvm1", "kvm2"])
+    assert (list(found["admitted"]), list(found["deferred"])) == (["kvm1"], ["kvm2"])
+
+
+def test_the_alarm_command_of_the_canary_ends_the_night(node: Node) -> None:
+    node.task("started", hosts=HOSTS, canary=True, canary_minutes=60)
+    node.task("next", hosts=["kvm1"])
+    node.take_steps("kvm1")
+    node.task("done", host="kvm1")
+    assert "60 more minutes" in node.task("next", hosts=["kvm2"], canary_alarm="true")["waits_for"]
+    found = node.task("next", hosts=["kvm2"], canary_alarm="echo latency; exit 3")
+    assert found["deferred"] == {"kvm2": "the alarm command ended with 3: latency"}
+
+
+def test_check_mode_admits_every_host_and_writes_nothing(node: Node) -> None:
+    node.check_mode = True
+    assert node.task("started", hosts=HOSTS)["run"] is None
+    assert list(node.task("next", hosts=HOSTS)["admitted"]) == HOSTS
+    assert node.task("step", host="kvm1", step="drain")["waits_for"] is None
+    assert node.task("left")["changed"] is False
+    assert node.documents() == []
+
+
+def test_there_is_nothing_to_pause(node: Node) -> None:
+    node.refused(NotFound, "There is no ledger", "paused")
+    FileLedger(str(node.path))
+    node.refused(NotFound, "no open maintenance run", "paused")
