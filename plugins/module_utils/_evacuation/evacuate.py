@@ -38,6 +38,7 @@ class _SurveySurvivor(t.TypedDict):
 
     ledger_id: t.Optional[str]
     ask: t.Mapping[str, str]
+    dead: t.Sequence[str]
     knock: t.Sequence[Json]
     domains: t.Sequence[Json]
     paths: t.Sequence[str]
@@ -66,8 +67,8 @@ class _StartDomains(t.TypedDict):
 def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
     """Return the view of this host; changes nothing.
 
-    :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(knock), addresses and ports of the dead host; C(domains), see L(DomainToProbe);
-      C(paths) of images.
+    :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(dead), the names among them that stand for the dead host; C(knock), addresses and ports of
+      the dead host; C(domains), see L(DomainToProbe); C(paths) of images.
     Returns C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (the answers of the dead host's addresses and ports),
     C(unseen) (by UUID, why disks and files are not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as L(probe_locks) has them).
     """
@@ -78,7 +79,7 @@ def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
     host = open_host(require_local(uri))
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            fleet = pool.submit(ask_fleet, work["ask"], open_host)
+            fleet = pool.submit(ask_fleet, work["ask"], open_host, dead=work.get("dead", ()))
             doors = pool.submit(probe_ssh_endpoints, endpoints)
             facts, warnings = gather_facts(host)
             seen = {domain.uuid: find_unproved(domain) for domain in domains}

@@ -10,17 +10,24 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import socket
+import subprocess
+import threading
+import time
 import typing as t
+import urllib.parse
 
 from .._model.clock import BootMoment, boot_moment
 from .._model.errors import KvmfleetError, Unreachable
 from .._model.evidence import SshEndpoint
 from .._model.references import DomainPresence, HostAnswer, silent_answer
 from .._model.saved_domains import PeerAnswers
-from .._time_limits import answer_within
+from .._time_limits import answer_within, own_time_limit
 
 if t.TYPE_CHECKING:
     from .._libvirt.interface import Host
+
+SSH_ANSWERS, SSH_REFUSED, SSH_SILENT, SSH_UNKNOWN = "answers", "refused", "silent", "unknown"
+SSH_SECONDS = 5.0
 
 MAX_AT_ONCE = 32
 # A busy host may take 60 s to open a connection, and a daemon that is starting a domain answers nothing until that domain runs. Such a connection stays alive.
@@ -33,22 +40,58 @@ def ask_fleet(
     uuids: t.Optional[t.Collection[str]] = None,
     patience_seconds: float = PATIENCE_SECONDS,
     identify: bool = True,
+    dead: t.Collection[str] = (),
 ) -> t.Dict[str, HostAnswer]:
     """Return the answer of each host by its name.
 
     :arg uris: name of each host to its URI.
+    :arg dead: the names of a host that is probably dead: it is asked with L(ask_dead_host).
     :arg uuids: the domains to query, each with a call of its own: a list of all domains waits for every domain that the host is starting. None means all.
     :arg identify: whether to read each host's own ID; otherwise C(host_id) is null.
     :arg patience_seconds: a host that has not answered by then is silent.
     """
-    names = sorted(uris)
+    # The dead host first, because it takes the longest.
+    names = sorted(uris, key=lambda name: (name not in dead, name))
+
+    def ask_one(name: str) -> HostAnswer:
+        uri = uris[name]
+        ask_in_time = ask_dead_host if name in dead else _ask_in_time
+        return ask_in_time(uri, lambda: _ask_host(uri, open_host, uuids, identify), patience_seconds)
+
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(MAX_AT_ONCE, len(names)))) as pool:
-        return dict(zip(names, pool.map(lambda name: _ask_in_time(uris[name], open_host, uuids, patience_seconds, identify), names)))
+        return dict(zip(names, pool.map(ask_one, names)))
 
 
-def _ask_in_time(uri: str, open_host: t.Callable[[str], Host], uuids: t.Optional[t.Collection[str]], seconds: float, identify: bool) -> HostAnswer:
-    answer = answer_within(seconds, lambda: _ask_host(uri, open_host, uuids, identify))
-    return answer or silent_answer(Unreachable(f"libvirt at {uri} did not answer within {seconds:.0f} s."))
+def _ask_in_time(uri: str, ask: t.Callable[[], HostAnswer], seconds: float) -> HostAnswer:
+    return answer_within(seconds, ask) or _late_answer(uri, seconds)
+
+
+def _late_answer(uri: str, seconds: float) -> HostAnswer:
+    return silent_answer(Unreachable(f"libvirt at {uri} did not answer within {seconds:.0f} s."))
+
+
+def ask_dead_host(
+    uri: str, ask: t.Callable[[], HostAnswer], seconds: float, is_silent: t.Optional[t.Callable[[str], bool]] = None, least_seconds: float = SSH_SECONDS
+) -> HostAnswer:
+    """Return the answer of a host that is probably dead.
+
+    It is asked for C(seconds) as any other host, unless its port is silent. Libvirt needs 20 s and more to report that, so a host whose port is silent has
+    C(least_seconds), the time of one connection attempt.
+
+    :arg is_silent: whether the port of the URI is silent, L(is_port_silent) by default.
+    """
+    answer: t.List[HostAnswer] = []
+
+    def run() -> None:
+        with own_time_limit():
+            answer.append(ask())
+
+    begun = time.monotonic()
+    thread = threading.Thread(target=run, name="dead-host", daemon=True)
+    thread.start()
+    limit = least_seconds if (is_silent or is_port_silent)(uri) else seconds
+    thread.join(max(0.0, limit - (time.monotonic() - begun)))
+    return answer[0] if answer else _late_answer(uri, limit)
 
 
 def _ask_host(uri: str, open_host: t.Callable[[str], Host], uuids: t.Optional[t.Collection[str]], identify: bool) -> HostAnswer:
@@ -73,10 +116,9 @@ def _read_domains(host: Host, uuids: t.Optional[t.Collection[str]]) -> t.Dict[st
     return {uuid: view.active for uuid, view in views if view.present}
 
 
-SSH_ANSWERS, SSH_REFUSED, SSH_SILENT, SSH_UNKNOWN = "answers", "refused", "silent", "unknown"
-SSH_SECONDS = 5.0
 # Errors that come from a machine that is on and has the address.
 SSH_ALIVE = (SSH_ANSWERS, SSH_REFUSED)
+_LIBVIRT_PORTS = {"tcp": 16509, "tls": 16514}
 
 
 def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
@@ -90,6 +132,35 @@ def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
         return SSH_UNKNOWN
     except OSError:
         return SSH_SILENT
+
+
+def is_port_silent(uri: str) -> bool:
+    """Whether the port to which a libvirt URI leads has not answered. False if the port is not known, as that of a host behind a jump host."""
+    endpoint = _find_endpoint(uri)
+    return endpoint is not None and probe_ssh(*endpoint) == SSH_SILENT
+
+
+def _find_endpoint(uri: str) -> t.Optional[t.Tuple[str, int]]:
+    """Return address and port of a libvirt URI; null if it has none, or if they are not known."""
+    parts = urllib.parse.urlsplit(uri)
+    transport = parts.scheme.partition("+")[2]
+    if not parts.hostname or transport == "unix":
+        return None
+    if transport.endswith(("ssh", "ssh2")):
+        return read_ssh_endpoint(parts.hostname, parts.port)
+    return parts.hostname, parts.port or _LIBVIRT_PORTS.get(transport, _LIBVIRT_PORTS["tls"])
+
+
+def read_ssh_endpoint(address: str, port: t.Optional[int], program: str = "ssh") -> t.Optional[t.Tuple[str, int]]:
+    """Return where the SSH client of this user connects to for that address; null if it does so through another host, or if its configuration is unknown."""
+    command = [program, "-G", *(["-p", str(port)] if port else []), "--", address]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=SSH_SECONDS, check=True)
+        options = dict(line.lower().split(None, 1) for line in done.stdout.splitlines() if " " in line)
+        has_jump_host = any(options.get(name, "none").strip() != "none" for name in ("proxyjump", "proxycommand"))
+        return None if has_jump_host else (options["hostname"].strip(), int(options["port"]))
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError):
+        return None
 
 
 def probe_ssh_endpoints(doors: t.Sequence[SshEndpoint], ask: t.Callable[[str, int], str] = probe_ssh) -> t.Tuple[SshEndpoint, ...]:

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import ask_fleet
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import ask_dead_host, ask_fleet
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainPresence
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainPresence, HostAnswer
 
 WEB = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
 DB = "6f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a12"
@@ -109,3 +111,36 @@ def test_a_host_that_never_answers_counts_as_silent() -> None:
     assert not answers["kvm1"].answered
     assert answers["kvm1"].error_code == "unreachable"
     assert answers["kvm2"].answered
+
+
+def answer(seconds: float = 0.0) -> t.Callable[[], HostAnswer]:
+    def ask() -> HostAnswer:
+        time.sleep(seconds)
+        return HostAnswer(True)
+
+    return ask
+
+
+def test_a_dead_host_with_a_silent_port_has_the_time_of_one_attempt() -> None:
+    begun = time.monotonic()
+    found = ask_dead_host("qemu+tcp://192.0.2.1/system", answer(30.0), 90.0, lambda uri: True, least_seconds=0.2)
+    assert (found.answered, found.msg) == (False, "libvirt at qemu+tcp://192.0.2.1/system did not answer within 0 s.")
+    assert time.monotonic() - begun < 10
+
+
+def test_a_host_that_answers_meanwhile_has_answered_whatever_its_port_said() -> None:
+    """As behind a jump host that the SSH configuration does not show."""
+    assert ask_dead_host("qemu+ssh://kvm1/system", answer(), 90.0, lambda uri: True, least_seconds=5.0).answered
+
+
+def test_a_host_whose_port_answers_has_the_time_of_any_other() -> None:
+    assert ask_dead_host("qemu+tcp://kvm1/system", answer(0.3), 90.0, lambda uri: False, least_seconds=0.0).answered
+
+
+def test_only_the_dead_host_is_asked_in_this_way() -> None:
+    """The port of the other host is closed, and it answers nevertheless."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    uris = {name: f"qemu+tcp://127.0.0.1:{port}/{name}" for name in ("kvm1", "kvm2")}
+    answers = ask_fleet(uris, lambda uri: Host([entry(WEB)]), dead=["kvm1"])
+    assert [name for name in answers if answers[name].answered] == ["kvm1", "kvm2"]

@@ -4,16 +4,22 @@
 
 from __future__ import annotations
 
+import pathlib
 import socket
 import threading
 
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import peers
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import (
     SSH_ANSWERS,
     SSH_REFUSED,
     SSH_SILENT,
     SSH_UNKNOWN,
+    is_port_silent,
     probe_ssh,
     probe_ssh_endpoints,
+    read_ssh_endpoint,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SshEndpoint
 
@@ -41,3 +47,45 @@ def test_all_endpoints_are_probed_at_once_and_returned_in_order() -> None:
     doors = [SshEndpoint("192.0.2.1", 22), SshEndpoint("192.0.2.2", 2222)]
     assert probe_ssh_endpoints(doors, wait_for_the_other) == (SshEndpoint("192.0.2.1", 22, SSH_SILENT), SshEndpoint("192.0.2.2", 2222, SSH_REFUSED))
     assert probe_ssh_endpoints([], wait_for_the_other) == ()
+
+
+def ssh(folder: pathlib.Path, *options: str) -> str:
+    """Return an SSH client with this configuration."""
+    program = folder / "ssh"
+    lines = "\n".join(options)
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder}/arguments\ncat <<END\n{lines}\nEND\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_the_ssh_configuration_says_where_a_connection_leads(tmp_path: pathlib.Path) -> None:
+    assert read_ssh_endpoint("kvm1", None, ssh(tmp_path, "hostname 192.0.2.1", "port 2222", "proxycommand none")) == ("192.0.2.1", 2222)
+    assert (tmp_path / "arguments").read_text().split() == ["-G", "--", "kvm1"]
+    read_ssh_endpoint("kvm1", 22, ssh(tmp_path, "hostname kvm1", "port 22"))
+    assert (tmp_path / "arguments").read_text().split() == ["-G", "-p", "22", "--", "kvm1"]
+
+
+@pytest.mark.parametrize("options", [("hostname kvm1", "port 22", "proxyjump jump"), ("hostname kvm1", "port 22", "proxycommand nc %h %p"), ("port 22",), ()])
+def test_the_port_of_a_host_behind_a_jump_host_is_not_known(tmp_path: pathlib.Path, options: tuple[str, ...]) -> None:
+    assert read_ssh_endpoint("kvm1", None, ssh(tmp_path, *options)) is None
+
+
+def test_without_an_ssh_client_the_port_is_not_known(tmp_path: pathlib.Path) -> None:
+    assert read_ssh_endpoint("kvm1", None, str(tmp_path / "none")) is None
+
+
+def test_a_port_is_silent_only_if_it_is_known_and_nothing_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_port_silent(f"qemu+tcp://127.0.0.1:{port}/system")
+    assert not is_port_silent(f"qemu+tls://127.0.0.1:{port}/system")
+    assert not is_port_silent("qemu:///system")
+    assert not is_port_silent("qemu+tcp://no-such-host.invalid/system")
+
+
+def test_a_port_at_which_packets_are_lost_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[str, int]] = []
+    monkeypatch.setattr(peers, "probe_ssh", lambda *endpoint: tried.append(endpoint) or SSH_SILENT)
+    for uri in ("qemu+tcp://kvm1/system", "qemu+tls://kvm1/system", "qemu://kvm1/system", "qemu+tcp://kvm1:99/system"):
+        assert is_port_silent(uri)
+    assert tried == [("kvm1", 16509), ("kvm1", 16514), ("kvm1", 16514), ("kvm1", 99)]
