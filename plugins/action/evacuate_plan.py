@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import typing as t
 
 from ansible.utils.display import Display
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import (
     EVACUATE_ASSESS,
     EVACUATE_CHECK,
+    EVACUATE_PROBE,
     EVACUATE_PROVE,
     EVACUATE_SURVIVORS,
     Spec,
@@ -30,6 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import (
     EvacuationRequest,
     Shares,
+    has_recent_facts,
     plan_evacuation,
     refuse_missing_destination,
 )
@@ -55,17 +57,25 @@ class ActionModule(EvacuationAction):
         request.check_choice()
         if step == EVACUATE_CHECK:
             request.check_options()
-            return {"changed": False, "assess_first": request.must_assess_first(self.settings(task_vars).is_known(request.source))}
+            return {"changed": False, "assess_first": request.must_assess_first}
         if step == EVACUATE_SURVIVORS:
             return self._list_survivors(request, task_vars)
-        run = self.prepare_evacuation(task, task_vars)
+        if step == EVACUATE_PROBE:
+            return self._probe_source(request, task_vars)
+        run = self.prepare_evacuation(task, task_vars, connects_as_ansible=step in (EVACUATE_ASSESS, EVACUATE_PROVE))
         if step == EVACUATE_PROVE:
             run.context.options = dataclasses.replace(run.context.options, fencing=request.given_evidence(run.source.name, bool(self._task.check_mode)))
-        run.probe_fleet()
+        run.probe_fleet(asks_agent=step == EVACUATE_PROVE)
         refuse_missing_destination(run, request.destination, task.survivors or (), request.excluded)
         if step == EVACUATE_ASSESS:
             return self.with_warnings(run, {**encode(build_assessment(run)), "changed": False})
-        return self.with_warnings(run, self._take_evidence(run) if step == EVACUATE_PROVE else self._share_domains(run, task, request.excluded))
+        return self.with_warnings(run, self._take_evidence(run, task, request) if step == EVACUATE_PROVE else self._share_domains(run, task, request))
+
+    def _probe_source(self, request: EvacuationRequest, task_vars: Result) -> JsonObject:
+        """Try to connect to the source as Ansible does."""
+        with self.make_probe(request.source, task_vars) as probe:
+            probe.require_silence()
+        return {"changed": False}
 
     def _list_survivors(self, request: EvacuationRequest, task_vars: Result) -> JsonObject:
         """Return the hosts that share the work, and warn of those that answered and do not."""
@@ -78,25 +88,32 @@ class ActionModule(EvacuationAction):
             **({"warnings": warnings} if warnings else {}),
         }
 
-    def _take_evidence(self, run: Evacuation) -> JsonObject:
-        """Collect the evidence. A host is fenced only if that is necessary."""
+    def _take_evidence(self, run: Evacuation, task: EvacuationTask, request: EvacuationRequest) -> JsonObject:
+        """Collect the evidence, and make the plan unless the survivors have to be asked again first. A host is fenced only if that is necessary."""
         if run.open_jobs():
             run.prove_source_off(starts=False)
-        return {**encode(add_proof(run, boot_moment())), "changed": bool(run.proofs.all_evidence) and not run.check}
+        proof, changed = add_proof(run, boot_moment()), bool(run.proofs.all_evidence) and not run.check
+        names = list(task.survivors or ())
+        if names and run.open_jobs() and has_recent_facts(run, names):
+            return {**self._show_plan(run, plan_evacuation(run, names, None, request.destination), request), "since": encode(proof.since), "changed": changed}
+        return {**encode(proof), "changed": changed}
 
-    def _share_domains(self, run: Evacuation, task: EvacuationTask, excluded: Mapping[str, str]) -> JsonObject:
+    def _share_domains(self, run: Evacuation, task: EvacuationTask, request: EvacuationRequest) -> JsonObject:
         """Make the shares of the survivors, and show them."""
         shares = Shares({}, [])
         if run.open_jobs():
             run.reuse_evidence()
         if run.open_jobs():
-            names = task.survivors or [task.destination or run.context.target_host]
-            shares = plan_evacuation(run, names, read_moment(task.since or None), task.destination or "")
-        plan = dataclasses.replace(add_shares(run, shares), excluded=excluded or ABSENT)
+            names = task.survivors or [request.destination or run.context.target_host]
+            shares = plan_evacuation(run, names, read_moment(task.since or None), request.destination)
+        return {**self._show_plan(run, shares, request), "changed": False}
+
+    def _show_plan(self, run: Evacuation, shares: Shares, request: EvacuationRequest) -> JsonObject:
+        plan = dataclasses.replace(add_shares(run, shares), excluded=request.excluded or ABSENT)
         if not self._task.no_log:
             for line in plan_lines(plan):
                 Display().display(line)
-        return {**encode(plan), "changed": False}
+        return t.cast(JsonObject, encode(plan))
 
     def _refuse_free_strategy(self) -> None:
         if str(self._task.get_play().strategy).rpartition(".")[2] in ("free", "host_pinned"):

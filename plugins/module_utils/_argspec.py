@@ -170,7 +170,9 @@ def drain_verify_spec() -> Spec:
 
 
 STATE_AS_RECORDED, STATE_RUNNING, STATE_DEFINED = "as_recorded", "running", "defined"
-EVACUATE_CHECK, EVACUATE_SURVIVORS, EVACUATE_ASSESS, EVACUATE_PROVE, EVACUATE_PLAN = "check", "survivors", "assess", "prove", "plan"
+EVACUATE_CHECK, EVACUATE_SURVIVORS, EVACUATE_PROBE = "check", "survivors", "probe"
+EVACUATE_ASSESS, EVACUATE_PROVE, EVACUATE_PLAN = "assess", "prove", "plan"
+_EVACUATE_STEPS = [EVACUATE_CHECK, EVACUATE_SURVIVORS, EVACUATE_PROBE, EVACUATE_ASSESS, EVACUATE_PROVE, EVACUATE_PLAN]
 
 
 def evacuate_spec() -> Spec:
@@ -182,7 +184,7 @@ def evacuate_plan_spec() -> Spec:
     """Return the options of C(evacuate_plan)."""
     return {
         **_evacuation_spec(),
-        "step": {"type": "str", "choices": [EVACUATE_CHECK, EVACUATE_SURVIVORS, EVACUATE_ASSESS, EVACUATE_PROVE, EVACUATE_PLAN], "required": True},
+        "step": {"type": "str", "choices": _EVACUATE_STEPS, "required": True},
         "domains": {"type": "list", "elements": "str"},
         "destination": {"type": "str"},
         "survivors": {"type": "list", "elements": "str", "default": []},

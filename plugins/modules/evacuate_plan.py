@@ -21,14 +21,18 @@ options:
       - V(check) checks the request. It asks no host.
       - V(survivors) lists the hosts of the play that have answered M(kvmfleet.migration.host_facts), and fails if there are none, or if a domain or an image
         is in use twice on them. A host that answered to a user who is not root is not among them, and is named in a warning. It asks no host.
-      - V(assess) looks up the dead host in the ledger, asks all other hosts for its domains, and returns which of them would be started. It changes no host.
-      - V(prove) does the same, switches the dead host off unless evidence is given, and waits for the locks that it still holds on images.
-      - V(plan) does the same as V(assess), takes the evidence of V(prove), and distributes the domains among O(survivors). It switches nothing off. Facts of
+      - V(probe) tries to connect to the dead host as Ansible does, and fails if it answers. O(source) is its name in the inventory. It asks no other host, and
+        needs no ledger.
+      - V(assess) looks up the dead host in the ledger, tries to connect to it, over SSH, libvirt, and as Ansible does, asks all other hosts for its domains,
+        and returns which of them would be started. All of this happens at the same time; a port that does not answer has 5 s. It changes no host.
+      - V(prove) does the same, switches the dead host off unless evidence is given, and waits for the locks that it still holds on images. If O(survivors) is
+        given, and the facts of all of them are not older than 30 s, it also makes the plan, as V(plan) does. Otherwise there are no RV(shares).
+      - V(plan) asks all other hosts again, takes the evidence of V(prove), and distributes the domains among O(survivors). It switches nothing off. Facts of
         the survivors must have been gathered after the evidence was taken. The plan is shown line by line.
       - If O(destination) is not one of O(survivors), it did not answer. V(assess), V(prove) and V(plan) then refuse all domains. Such a refusal, and that of a
         domain for which V(plan) finds no survivor, leaves a record with the status C(conflict), except in check mode.
     type: str
-    choices: [check, survivors, assess, prove, plan]
+    choices: [check, survivors, probe, assess, prove, plan]
     required: true
   source:
     description: The dead host, by its name in the ledger or its C(host_id).
@@ -151,7 +155,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 assess_first:
-  description: Whether O(step=assess) has to come before O(step=prove), because tasks fence the host, or the inventory does not have its name.
+  description: Whether O(step=assess) has to come before O(step=prove), because tasks fence the host.
   returned: success with O(step=check)
   type: bool
   sample: false
@@ -225,14 +229,14 @@ since:
   sample: {boot_id: 0f7c9f0e-3a55-4b7c-8d5d-3f0a5b9f0a11, seconds: 4711.5}
 shares:
   description: The UUIDs of the domains that each survivor starts.
-  returned: success with O(step=plan)
+  returned: success with O(step=plan), and with O(step=prove) if it makes the plan
   type: dict
   sample: {kvm2: [5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11], kvm3: []}
 uncovered:
   description:
     - Domains for which no survivor was found; C(uuid), C(name), C(reason), and C(reasons) by host.
     - C(record) is the ID of the record of the refusal. It is missing in check mode, and if another record holds the domain.
-  returned: success with O(step=plan)
+  returned: success with O(step=plan), and with O(step=prove) if it makes the plan
   type: list
   elements: dict
   sample: []

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
+from .ansible_probe import AnsibleProbe, Connector
 from .evacuation import Evacuation, check_numbers
 from .job import EvacuationContext, EvacuationJob, EvacuationTask, ListedDomain
 from .plan import Shares
@@ -135,8 +136,11 @@ class EvacuationAction(FleetAction):
 
     _definitions: t.Mapping[str, Maybe[str]] = {}
 
-    def prepare_evacuation(self, task: EvacuationTask, task_vars: Result) -> Evacuation:
-        """Return the evacuation that a task asks for. Raises L(InvalidArgument) for invalid options, L(NotFound) for an unknown source."""
+    def prepare_evacuation(self, task: EvacuationTask, task_vars: Result, connects_as_ansible: bool = False) -> Evacuation:
+        """Return the evacuation that a task asks for. Raises L(InvalidArgument) for invalid options, L(NotFound) for an unknown source.
+
+        :arg connects_as_ansible: whether it tries to connect to the source as Ansible does, too.
+        """
         check_numbers(task.parallel, task.lock_wait_seconds)
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
@@ -151,8 +155,14 @@ class EvacuationAction(FleetAction):
             options=task.options,
             phase=lambda phase, work: self._run_evacuation_phase(phase, work, task.uri, task_vars),
             in_parent=lambda: os.getppid() == parent,
+            make_probe=(lambda host: self.make_probe(host, task_vars)) if connects_as_ansible else None,
         )
         return Evacuation(context, self._task.check_mode)
+
+    def make_probe(self, host: str, task_vars: Result) -> AnsibleProbe:
+        """Return an attempt to connect to a host of the inventory as Ansible does."""
+        connector = Connector(host, self.settings(task_vars), self._play_context, self._task, str(task_vars["inventory_hostname"]))
+        return AnsibleProbe(host, connector.connect, connector.read_user_seconds())
 
     def with_warnings(self, run: Evacuation, result: JsonObject) -> JsonObject:
         """Return the result of the task with all its warnings."""

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import itertools
 import time
 import typing as t
@@ -32,7 +33,17 @@ from .._migrate.fleet_view import FleetView, RecentMoves
 from .._settings.variables import read_facts
 from . import start_checks
 from .evidence import PowerOffEvidence
-from .fleet_answers import FleetAnswers, FoundLocks, LockState, SourceAnswers, SurvivorView, UnaccountedDomain, list_libvirt_uris, list_ssh_endpoints
+from .fleet_answers import (
+    FleetAnswers,
+    FoundLocks,
+    LockState,
+    SourceAnswers,
+    SurvivorView,
+    UnaccountedDomain,
+    list_libvirt_uris,
+    list_ssh_endpoints,
+    names_of_source,
+)
 from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain, wanted_state
 from .reservation import EvacuationReservation, build_request, record_refusal, saved_traits
 from .source import age_seconds, check_saved_values, check_still_not_granted, has_saved_disks, list_candidates, resolve_source, select_candidates
@@ -68,17 +79,17 @@ class Evacuation:
         self.acceptance = AcceptedLocks(context.options.accept_locked, context.by)
         self.damaged: list[str] = []
 
-    def probe_fleet(self) -> None:
-        """Determine the selected domains, the answers of the fleet, and what prevents each start; raises what prevents all starts. Changes nothing."""
+    def probe_fleet(self, asks_agent: bool = False) -> None:
+        """Determine the selected domains, the answers of the fleet, and what prevents each start; raises what prevents all starts. Changes nothing.
+
+        :arg asks_agent: whether the fence agent is asked for the power state meanwhile, because L(prove_source_off) will need it.
+        """
         self.probed_at = time.monotonic()
         self._select_domains()
         self.damaged = self.context.ledger.damaged_domains()
         uris = list_libvirt_uris(self.context.settings, self.entries, self.context.target_host, self.source)
         question = self._build_probe(uris)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            silence = pool.submit(self.proofs.check_silence)
-            seen = decode(SurvivorView, self.context.phase("look", question))
-            self.silence = silence.result()
+        seen = self._ask_side_by_side(question, asks_agent and self._has_to_fence() and bool(self.open_jobs()))
         # When the source was last silent; the agent is queried later.
         self.silent_at = time.monotonic()
         self.proofs.check_endpoints(seen.doors, self.context.target_host)
@@ -103,6 +114,24 @@ class Evacuation:
         held = {record.domain.uuid for record in self.context.ledger.list_records(unsettled_only=True)}
         self.unaccounted = self.fleet.list_unaccounted([document.domain for document in self.context.ledger.list_domains()], held)
         self._add_warnings()
+
+    def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> SurvivorView:
+        """Try to connect to the source, as Ansible does too, while the survivor asks the fleet. Nothing is judged before all of them have ended."""
+        make_probe, name = self.context.make_probe, self.source.name
+        # The probe forks a process, so it comes before the threads.
+        probe = make_probe(name) if make_probe and self.settings.is_known(name) else None
+        with probe or contextlib.nullcontext(), concurrent.futures.ThreadPoolExecutor(2) as pool:
+            power = self.proofs.begin_power_query(pool) if asks_agent else None
+            silence = pool.submit(self.proofs.check_silence)
+            seen = decode(SurvivorView, self.context.phase("look", question))
+            self.silence = silence.result()
+            if probe:
+                probe.require_silence()
+            self.proofs.asked_power = power.result() if power else None
+        return seen
+
+    def _has_to_fence(self) -> bool:
+        return not (self.check or self.context.options.fencing or self.context.options.force_down)
 
     def prove_source_off(self, starts: bool = True) -> None:
         """Prove that the source is off. Raises what L(PowerOffEvidence.collect_evidence) does. A domain whose image is still written is not started.
@@ -223,7 +252,8 @@ class Evacuation:
         domains = [encode(self._domain_to_probe(job)) for job in wanted]
         paths = list_images(job for job in wanted if job.wanted != domain_states.SHUTOFF)
         endpoints = list_ssh_endpoints(self.settings, self.source)
-        return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "knock": encode(endpoints), "domains": domains, "paths": paths}
+        dead = names_of_source(self.source, uris)
+        return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "dead": dead, "knock": encode(endpoints), "domains": domains, "paths": paths}
 
     def _domain_to_probe(self, job: EvacuationJob) -> DomainToProbe:
         fresh = tuple(file.path for file in job.fresh)

@@ -31,7 +31,7 @@ from .._ledger.documents import HostEntry
 from .._settings.variables import Settings
 from .fence_agent import PowerState
 from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, parse_fencing
-from .fencing import agent_evidence, check_evidence, confirm_evidence, fence_host, person_evidence, query_power
+from .fencing import PowerReply, agent_evidence, ask_power, check_evidence, confirm_evidence, fence_host, person_evidence, query_power
 from .fleet_answers import SourceAnswers, list_ssh_endpoints
 from .source import Source
 
@@ -45,6 +45,7 @@ class PowerOffEvidence:
     :arg entries: the ledger's hosts, which evidence may be about.
     :arg given: the evidence that the task was given: documents of earlier steps or of a tasks file, and a person's confirmation.
     :arg taken: the evidence that this task has taken from agents.
+    :arg asked_power: what the agent of the source has reported, if it was asked while the hosts were.
     """
 
     settings: Settings
@@ -55,6 +56,7 @@ class PowerOffEvidence:
     warnings: list[str] = field(default_factory=list)
     given: list[Evidence] = field(default_factory=list)
     taken: list[Evidence] = field(default_factory=list)
+    asked_power: PowerReply | None = None
 
     @property
     def all_evidence(self) -> list[Evidence]:
@@ -66,6 +68,11 @@ class PowerOffEvidence:
         endpoints = probe_ssh_endpoints(list_ssh_endpoints(self.settings, self.source), self.try_connection)
         self.check_endpoints(endpoints, "the control node")
         return SourceSilence(SILENCE, self.source.name, "control node", endpoints, utc_now())
+
+    def begin_power_query(self, pool: concurrent.futures.Executor) -> concurrent.futures.Future[PowerReply] | None:
+        """Ask the agent of the source for its power state in the background; None if the source has no agent. This changes nothing."""
+        config = self._fencing_config(self.source.name)
+        return pool.submit(ask_power, config) if config else None
 
     def check_endpoints(self, endpoints: Iterable[SshEndpoint], tried_from: str) -> None:
         """Raise L(Unsafe) if the source's SSH port accepts or refuses a connection; an unreachable address is a warning."""
@@ -103,15 +110,16 @@ class PowerOffEvidence:
         if force_down:
             options = {key: value for key, value in force_down.items() if value is not None}
             self.given.append(person_evidence(options, self.source.name, self.source.host_id, self.by))
-        self.taken += [evidence for evidence in map(self._query_agent, others) if evidence]
+        self.taken += self._query_agents(others)
         if self.of_source is None and may_fence:
             self.taken.append(self._fence_source())
 
     def confirm_all(self) -> list[Evidence]:
         """Query every agent again. Raises L(Unsafe) or L(Unreachable) if a host is no longer certainly off."""
         now = datetime.datetime.now(datetime.UTC)
-        self.given = [confirm_evidence(one, self._fencing_config(one.host), now) for one in self.given]
-        self.taken = [confirm_evidence(one, self._fencing_config(one.host), now) for one in self.taken]
+        known = [(one, self._fencing_config(one.host)) for one in self.all_evidence]
+        confirmed = _do_at_once(lambda one: confirm_evidence(one[0], one[1], now), known)
+        self.given, self.taken = confirmed[: len(self.given)], confirmed[len(self.given) :]
         return self.all_evidence
 
     def extend_evidence(self, seconds: float) -> None:
@@ -155,14 +163,17 @@ class PowerOffEvidence:
                 f"Nothing was started. Name its fence agent in {VARIABLE}; or give fencing, from a tasks file of your own; or, when a person has seen that"
                 " it is off, force_down with a reason.",
             )
-        return fence_host(config, self.source.host_id, self.by)
+        asked, self.asked_power = self.asked_power, None
+        return fence_host(config, self.source.host_id, self.by, asked)
 
-    def _query_agent(self, where: HostRef) -> t.Optional[Evidence]:
-        """Return the evidence of another host's agent, if it has one and the agent reports that the host is off; the fleet's answers prove its silence."""
-        entry = next((entry for entry in self.entries if where.host_id and entry.host_id == where.host_id), None)
-        config = self._fencing_config(entry.name) if entry and not self.has_proof_of(where) else None
-        if entry is None or config is None:
-            return None
+    def _query_agents(self, others: Iterable[HostRef]) -> list[Evidence]:
+        """Return the evidence of other hosts' agents, for those that have one. All agents are asked at once; the fleet's answers prove the silence."""
+        entries = [(where, next((entry for entry in self.entries if where.host_id and entry.host_id == where.host_id), None)) for where in others]
+        configs = [(entry, self._fencing_config(entry.name)) for where, entry in entries if entry and not self.has_proof_of(where)]
+        return _do_at_once(lambda one: self._query_agent(*one), [(entry, config) for entry, config in configs if config])
+
+    def _query_agent(self, entry: HostEntry, config: FencingConfig) -> Evidence:
+        """Return the evidence of an agent that reports its host as off. Raises L(Unsafe) if it does not."""
         reply = query_power(config)
         if reply.power is PowerState.OFF:
             return agent_evidence(config, str(entry.host_id), reply, self.by)
@@ -180,6 +191,18 @@ class PowerOffEvidence:
     def _add_warning(self, sentence: str) -> None:
         if sentence not in self.warnings:
             self.warnings.append(sentence)
+
+
+_Given = t.TypeVar("_Given")
+_Got = t.TypeVar("_Got")
+
+
+def _do_at_once(act: Callable[[_Given], _Got], given: Sequence[_Given]) -> list[_Got]:
+    """Return the results of all calls in order, once all have ended; raises the first error."""
+    if len(given) < 2:
+        return [act(one) for one in given]
+    with concurrent.futures.ThreadPoolExecutor(len(given)) as pool:
+        return [one.result() for one in [pool.submit(act, one) for one in given]]
 
 
 def _with_longer_ttl(evidence: Evidence, seconds: float) -> Evidence:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import time
 import typing as t
+from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
@@ -25,9 +26,22 @@ PERSON_TTL_SECONDS = MAX_SECONDS
 _CLOCK_SKEW_SECONDS = 5
 
 
-def agent_evidence(config: FencingConfig, host_id: str | None, reply: AgentReply, by: str, action: FenceAction = FenceAction.STATUS) -> Evidence:
-    """Return the evidence of an agent that has just reported "off"; C(action) is C(status) if the host was already off."""
-    return Evidence(AGENT, config.host, host_id, config.agent, action.value, "off", reply.output, utc_now(), by, config.ttl_seconds, None)
+@dataclass(frozen=True)
+class PowerReply:
+    """What an agent has reported, and at what time this was asked for."""
+
+    reply: AgentReply
+    at: str
+
+
+def agent_evidence(
+    config: FencingConfig, host_id: str | None, reply: AgentReply, by: str, action: FenceAction = FenceAction.STATUS, at: str | None = None
+) -> Evidence:
+    """Return the evidence of an agent that has reported "off"; C(action) is C(status) if the host was already off.
+
+    :arg at: the time of the report; None for now.
+    """
+    return Evidence(AGENT, config.host, host_id, config.agent, action.value, "off", reply.output, at or utc_now(), by, config.ttl_seconds, None)
 
 
 def person_evidence(force_down: Json, host: str, host_id: str | None, by: str) -> Evidence:
@@ -163,18 +177,25 @@ def query_power(config: FencingConfig) -> AgentReply:
     return call_agent(config, FenceAction.STATUS, config.status_timeout_seconds)
 
 
-def fence_host(config: FencingConfig, host_id: str | None, by: str) -> Evidence:
+def ask_power(config: FencingConfig) -> PowerReply:
+    """Query the agent as L(query_power) does, and note the time before the query."""
+    at = utc_now()
+    return PowerReply(query_power(config), at)
+
+
+def fence_host(config: FencingConfig, host_id: str | None, by: str, before: PowerReply | None = None) -> Evidence:
     """Switch the host off and return the evidence; if the host is already off, the agent is only queried. It takes C(timeout_seconds) at most.
 
     :arg host_id: the host's own id in the ledger, for the evidence.
     :arg by: who acts, e.g. C(root@control pid 4711).
+    :arg before: what the agent has reported a moment ago; None if it was not queried.
     :raises Unsafe: the agent reports that the host is still on.
     :raises Unreachable: the agent cannot determine the power state.
     """
     deadline = time.monotonic() + config.timeout_seconds
-    before = _query_power_before(config, deadline)
-    if before.power is PowerState.OFF:
-        return agent_evidence(config, host_id, before, by)
+    known = before or PowerReply(_query_power_before(config, deadline), utc_now())
+    if known.reply.power is PowerState.OFF:
+        return agent_evidence(config, host_id, known.reply, by, at=known.at)
     left = deadline - time.monotonic()
     sent = call_agent(config, FenceAction.OFF, max(left - config.status_timeout_seconds, left / 2))
     after = _wait_for_off(config, sent, deadline)

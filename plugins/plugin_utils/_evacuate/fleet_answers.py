@@ -36,6 +36,11 @@ def list_libvirt_uris(settings: Settings, entries: Iterable[HostEntry], querying
     return uris
 
 
+def names_of_source(source: Source, uris: Mapping[str, str]) -> list[str]:
+    """Return the names in L(list_libvirt_uris) that stand for the dead host."""
+    return [name for name in uris if name in (source.name, source.name + _SAVED_ADDRESS)]
+
+
 def list_ssh_endpoints(settings: Settings, source: Source) -> list[SshEndpoint]:
     """Return the addresses and ports at which the source would answer SSH: those of the inventory and those that were saved."""
     saved = source.entry.addresses or {}

@@ -27,6 +27,22 @@ from .source import Candidate, Source
 RunPhase = Callable[[str, JsonObject], JsonObject]
 
 
+class Probe(t.Protocol):
+    """An attempt to connect to the dead host, which begins when its context is entered."""
+
+    def __enter__(self) -> Probe:
+        """Begin the attempt, without waiting for it."""
+
+    def __exit__(self, *error: t.Any) -> None:
+        """End the attempt."""
+
+    def require_silence(self) -> None:
+        """Return if the host was silent; raise L(Unsafe) otherwise."""
+
+
+MakeProbe = Callable[[str], Probe]
+
+
 @dataclass(frozen=True)
 class ListedDomain:
     """A domain in a list of a result: without its definition.
@@ -142,6 +158,7 @@ class EvacuationContext:
     :arg target_host: inventory name of the host that starts the domains.
     :arg phase: runs a phase of the module there.
     :arg in_parent: whether the process that started this one still lives.
+    :arg make_probe: returns an attempt to connect to a host of the inventory as Ansible does; None for a task that makes no such attempt.
     """
 
     ledger: Ledger
@@ -153,6 +170,7 @@ class EvacuationContext:
     phase: RunPhase
     in_parent: Callable[[], bool]
     warnings: list[str] = field(default_factory=list)
+    make_probe: t.Optional[MakeProbe] = None
 
 
 @dataclass

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
@@ -159,12 +159,10 @@ class EvacuationRequest:
         earlier = {host: why for host, why in self.excluded.items() if host not in self.play}
         return Survivors(tuple(able), {host: NOT_ROOT for host in found if host not in able}, earlier)
 
-    def must_assess_first(self, is_known: bool) -> bool:
-        """Whether the source has to be assessed before it is proved to be off.
-
-        A tasks file fences before the proof, and the host may have another name in the inventory than in the ledger.
-        """
-        return bool(self.fence_tasks) or not is_known
+    @property
+    def must_assess_first(self) -> bool:
+        """Whether the source has to be assessed before it is proved to be off: a tasks file fences before the proof."""
+        return bool(self.fence_tasks)
 
     def given_evidence(self, name: str, check_mode: bool) -> list[Json] | None:
         """Return the evidence of the tasks, or else the given evidence, or None. Raises L(Unsafe) if tasks have left no evidence.
@@ -293,6 +291,17 @@ def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
         run.record_refusal(jobs[one.uuid], refused_host.host_ref, one.reason, refused_host.settings.filters_off)
     uncovered = [replace(one, record=job.stored.record.id if (job := jobs[one.uuid]).stored else ABSENT) for one in shares.uncovered]
     return replace(shares, uncovered=uncovered)
+
+
+# A plan is made from facts that are not older, even if they were received before the source was fenced: each survivor surveys itself again before it reserves.
+RECENT_SECONDS = 30.0
+
+
+def has_recent_facts(run: Evacuation, names: Iterable[str]) -> bool:
+    """Whether this control node received facts of all these hosts within L(RECENT_SECONDS)."""
+    now = boot_moment()
+    since = replace(now, seconds=now.seconds - RECENT_SECONDS)
+    return all(name == run.context.target_host or run.context.settings.facts_since(name, since) is not None for name in names)
 
 
 def refuse_missing_destination(run: Evacuation, destination: str, survivors: Sequence[str], excluded: Mapping[str, str]) -> None:

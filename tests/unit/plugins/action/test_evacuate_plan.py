@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.action.evacuate_plan import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import action as common
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import RECENT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site
@@ -24,6 +25,24 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._eva
 Body = dict[str, t.Any]
 TASKS = {"host": "kvm1", "action": "off", "status": "off"}
 PLAY = ["kvm2", "kvm3"]
+
+
+class FakeProbe:
+    """The attempt to connect to the dead host as Ansible does."""
+
+    def __init__(self, site: Site, host: str) -> None:
+        self._site = site
+        site.connected.append(host)
+
+    def __enter__(self) -> FakeProbe:
+        return self
+
+    def __exit__(self, *dummy: object) -> None:
+        pass
+
+    def require_silence(self) -> None:
+        if self._site.answers_ansible:
+            raise Unsafe("It answers Ansible.")
 
 
 class Node:
@@ -77,6 +96,7 @@ def make_node(site: Site, monkeypatch: pytest.MonkeyPatch) -> Node:
         return run
 
     monkeypatch.setattr(common, "Evacuation", evacuation)
+    monkeypatch.setattr(ActionModule, "make_probe", lambda action, host, variables: FakeProbe(site, host))
     monkeypatch.setattr(evacuate_plan, "Display", lambda: types.SimpleNamespace(display=print))
     return Node(site)
 
@@ -156,6 +176,48 @@ def test_the_fence_agent_proves_and_the_plan_distributes_the_domains(node: Node,
     node.no_log = True
     assert list(node.task("plan", fencing=proved["evidence"], since=proved["since"])["shares"]) == ["kvm2"]
     assert capsys.readouterr().out == ""
+
+
+def test_the_proof_has_the_plan_if_the_facts_are_recent(node: Node, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """Facts of half a minute ago are asked again by the role, which is no reason to end."""
+    agent = site.agent(power="on")
+    web = site.save("web")
+    done = node.task("prove", survivors=PLAY)
+    assert (done["shares"], done["uncovered"], done["changed"]) == ({"kvm2": [web], "kvm3": []}, [], True)
+    assert [one["action"] for one in done["evidence"]] == ["off"]
+    assert agent.asked() == ["status", "off", "status"]
+    assert "kvm2: web" in capsys.readouterr().out
+    site.received_ago = RECENT_SECONDS + 5
+    asked_again = node.task("prove", survivors=PLAY)
+    assert ("shares" in asked_again, [one["name"] for one in asked_again["domains"]]) == (False, ["web"])
+    site.received_ago = 0.0
+    planned = node.task("plan", fencing=asked_again["evidence"], survivors=PLAY, since=asked_again["since"])
+    assert planned["shares"] == done["shares"]
+
+
+def test_a_host_that_answers_ansible_is_not_fenced(node: Node, site: Site) -> None:
+    agent = site.agent(power="on")
+    site.save("web")
+    site.answers_ansible = True
+    with pytest.raises(Unsafe, match="answers Ansible"):
+        node.task("prove", survivors=PLAY)
+    with pytest.raises(Unsafe, match="answers Ansible"):
+        node.task("assess")
+    with pytest.raises(Unsafe, match="answers Ansible"):
+        node.task("probe")
+    assert (power(site), set(agent.asked())) == ("on", {"status"})
+    assert list(site.ledger.list_records()) == []
+
+
+def test_ansible_connects_to_hosts_of_the_inventory_alone_and_before_the_plan(node: Node, site: Site) -> None:
+    site.agent()
+    site.save("web")
+    proved = node.task("prove")
+    assert site.connected == ["kvm1"]
+    node.task("plan", fencing=proved["evidence"], since=proved["since"])
+    site.listed.remove("kvm1")
+    node.task("prove", force_down={"reason": "pulled"})
+    assert site.connected == ["kvm1"]
 
 
 def test_a_host_without_domains_is_not_fenced(node: Node, site: Site) -> None:

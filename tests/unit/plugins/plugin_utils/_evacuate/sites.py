@@ -60,8 +60,10 @@ class Site:
         self.without_root: set[str] = set()
         self.told_facts = set(HOSTS)
         self.leads_to: dict[str, str] = {}
-        # Whether something at the address of the dead host refuses connections.
+        # Whether something at the address of the dead host refuses connections, or answers Ansible; the hosts to which Ansible has tried to connect.
         self.refuses = False
+        self.answers_ansible = False
+        self.connected: list[str] = []
         self.locked: set[str] = set()
         self.waits: list[tuple[list[str], int]] = []
         self.uuids = {name: f.uuid_of(name) for name in self.hosts}

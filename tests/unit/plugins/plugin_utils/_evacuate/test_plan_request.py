@@ -76,10 +76,9 @@ def test_a_choice_of_domains_and_host_is_accepted() -> None:
         request(**given).check_options()
 
 
-def test_the_source_is_assessed_first_for_fence_tasks_or_an_unknown_name() -> None:
-    assert not request().must_assess_first(is_known=True)
-    assert request().must_assess_first(is_known=False)
-    assert request(work={"fence_tasks": "fence.yml"}).must_assess_first(is_known=True)
+def test_the_source_is_assessed_first_for_fence_tasks() -> None:
+    assert not request().must_assess_first
+    assert request(work={"fence_tasks": "fence.yml"}).must_assess_first
 
 
 def asked(**hosts: Body | None) -> Body:

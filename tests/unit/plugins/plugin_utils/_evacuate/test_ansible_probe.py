@@ -1,0 +1,123 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The attempt to connect to a dead host as Ansible does: what counts as silence, as an answer, and as neither."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import time
+import types
+import typing as t
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.playbook.play_context import PlayContext
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.ansible_probe import AnsibleProbe, Connector, try_connection
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fleet_answers import SourceAnswers
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+
+TIMED_OUT = "Failed to connect to the host via ssh: ssh: connect to host 192.0.2.1 port 22: Connection timed out"
+SLOW_LOGIN = "Failed to connect to the host via ssh: Connection timed out during banner exchange"
+
+
+class Tries:
+    """A connection plugin that fails in this order; none is a success."""
+
+    def __init__(self, *failures: Exception | None) -> None:
+        self._failures = list(failures)
+        self.seconds: list[float] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        failure = self._failures.pop(0)
+        if failure:
+            raise failure
+
+
+@pytest.mark.parametrize(
+    ("failures", "says", "seconds"),
+    [
+        ((None,), "answers", [5.0]),
+        ((AnsibleConnectionFailure(TIMED_OUT),), "silent", [5.0]),
+        ((AnsibleConnectionFailure(SLOW_LOGIN), AnsibleConnectionFailure(SLOW_LOGIN)), "silent", [5.0, 13.0]),
+        ((AnsibleConnectionFailure(SLOW_LOGIN), None), "answers", [5.0, 13.0]),
+        ((AnsibleError("sshpass is missing."),), "unknown", [5.0]),
+    ],
+)
+def test_a_login_that_has_begun_gets_the_limit_of_the_user(failures: tuple[Exception | None, ...], says: str, seconds: list[float]) -> None:
+    tries = Tries(*failures)
+    assert (try_connection(tries, 13.0)[0], tries.seconds) == (says, seconds)
+
+
+def test_a_short_limit_of_the_user_is_not_tried_again() -> None:
+    tries = Tries(AnsibleConnectionFailure(SLOW_LOGIN))
+    assert (try_connection(tries, 3.0)[0], tries.seconds) == ("silent", [5.0])
+
+
+def test_only_a_silent_host_passes() -> None:
+    with AnsibleProbe("kvm1", Tries(AnsibleConnectionFailure(TIMED_OUT)), 10.0) as probe:
+        probe.require_silence()
+    with AnsibleProbe("kvm1", Tries(None), 10.0) as probe, pytest.raises(SourceAnswers, match="kvm1 answers Ansible"):
+        probe.require_silence()
+    with AnsibleProbe("kvm1", Tries(AnsibleError("sshpass is missing.")), 10.0) as probe, pytest.raises(Unsafe, match="answers Ansible: sshpass is"):
+        probe.require_silence()
+    with AnsibleProbe("kvm1", Tries(), 10.0) as probe, pytest.raises(Unsafe, match="ended without a result"):
+        probe.require_silence()
+
+
+def test_an_attempt_that_hangs_is_ended_with_its_programs_and_is_not_silence(tmp_path: pathlib.Path) -> None:
+    started = tmp_path / "pid"
+
+    def hang(seconds: float) -> None:
+        subprocess.run(["sh", "-c", f"echo $$ > {started}.new; mv {started}.new {started}; exec sleep 300"], check=True)
+
+    with AnsibleProbe("kvm1", hang, 1.0, grace_seconds=1.0) as probe, pytest.raises(Unsafe, match="after 2 s, the connection was neither open nor refused"):
+        probe.require_silence()
+    pid = int(started.read_text())
+    end = time.monotonic() + 10
+    while pathlib.Path(f"/proc/{pid}").exists() and "Z" not in pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_the_attempt_prints_nothing_and_leaves_no_process(capfd: pytest.CaptureFixture[str]) -> None:
+    def shout(seconds: float) -> None:
+        os.write(1, b"shouted")
+        raise AnsibleConnectionFailure(TIMED_OUT)
+
+    with AnsibleProbe("kvm1", shout, 10.0) as probe:
+        probe.require_silence()
+    assert capfd.readouterr().out == ""
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def connector(tmp_path: pathlib.Path, **variables: t.Any) -> Connector:
+    """Return a connector whose SSH writes down its arguments, and fails as with a silent host."""
+    program = tmp_path / "ssh"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/arguments\necho "Connection timed out" >&2\nexit 255\n')
+    program.chmod(0o755)
+    hostvars = {"kvm1": {"ansible_ssh_executable": str(program), **variables}, "kvm2": {"ansible_password": "of kvm2"}}
+    task = types.SimpleNamespace(connection="ssh", dump_attrs=lambda: {"retries": 3, "timeout": 0})
+    context = PlayContext()
+    context.password = "of kvm2"
+    return Connector("kvm1", Settings({"hostvars": hostvars}), context, t.cast(t.Any, task), "kvm2")
+
+
+def test_the_connection_has_the_variables_of_the_host_and_none_is_kept(tmp_path: pathlib.Path) -> None:
+    made = connector(tmp_path, ansible_host="192.0.2.1", ansible_port=2222, ansible_user="ada", ansible_ssh_common_args="-J jump", ansible_ssh_timeout=40)
+    assert made.read_user_seconds() == 40
+    with pytest.raises(AnsibleConnectionFailure, match="Connection timed out"):
+        made.connect(5.0)
+    given = (tmp_path / "arguments").read_text().splitlines()
+    assert {"ConnectTimeout=5", "Port=2222", 'User="ada"', "jump", "192.0.2.1", 'ControlPath="none"'} <= set(given), given
+
+
+def test_the_timeout_of_ansible_applies_to_a_host_without_one(tmp_path: pathlib.Path) -> None:
+    assert connector(tmp_path).read_user_seconds() == 10
