@@ -42,6 +42,8 @@ TRIAL_PAUSE_SECONDS = 20.0
 SEEN_DECAY = 0.8
 # A link that carries this part of its known rate is full.
 FULL_SHARE = 0.8
+# A link that has carried more than it was told to, by this factor, has another rate.
+TRUSTED_FACTOR = 1.25
 
 QUEUED = "queued"
 CONNECTING = "connecting"
@@ -78,7 +80,9 @@ class SharedJob:
 class LinkState:
     """What is remembered from one decision to the next.
 
-    :arg link_bytes: what the link is known to carry, bytes a second; 0 if that is not known. C(seen_bytes) is what was seen of it lately.
+    :arg link_bytes: what the link is known to carry, bytes a second; 0 if that is not known. C(seen_bytes) is what was seen of it lately, and
+      C(best_bytes) the most that was ever seen.
+    :arg told_bytes: what a person has said that the link carries; 0 if nobody has.
     :arg width: how many quiet guests are sent at once.
     :arg senders: UUIDs of the jobs that are sent; the others that exist wait.
     :arg measured_from: since when these senders are measured; C(sent_then) and C(left_then) are what each had sent then, and had to send.
@@ -98,6 +102,8 @@ class LinkState:
     stuck: t.Tuple[str, ...] = ()
     rate_before: float = 0.0
     no_trial_before: float = 0.0
+    best_bytes: float = 0.0
+    told_bytes: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,9 +215,14 @@ def _divide_link(
 
 
 def _share_of_destination(job: SharedJob, link: _Link, sources: t.Mapping[str, int]) -> int:
-    """Return what this host may send to a destination that several hosts send to, in MiB/s. A link whose rate is not known is shared by TCP alone."""
-    hosts = sources.get(job.destination, 1)
-    return max(WAITING_MIB + 1, int(link.state.link_bytes / MIB / hosts)) if hosts > 1 and link.is_known else NO_LIMIT
+    """Return what this host may send to a destination that several hosts send to, in MiB/s.
+
+    What was measured while others send too is a share already. Without a rate that was told, or if more was seen, TCP alone shares the link.
+    """
+    hosts, told_bytes = sources.get(job.destination, 1), link.state.told_bytes
+    if hosts <= 1 or not told_bytes or link.state.best_bytes > TRUSTED_FACTOR * told_bytes:
+        return NO_LIMIT
+    return max(WAITING_MIB + 1, int(told_bytes / MIB / hosts))
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------
@@ -225,7 +236,7 @@ def _measure_rate(jobs: t.Sequence[SharedJob], state: LinkState, now: float) -> 
     is_capped = all(job.cap_mib for job in senders)
     seen = state.seen_bytes if is_capped else max(rate, SEEN_DECAY * state.seen_bytes)
     stuck = tuple(uuid for uuid, more in advanced.items() if more <= 0)
-    return dataclasses.replace(_begin_measuring(senders, state, now), rate_bytes=rate, seen_bytes=seen, stuck=stuck)
+    return dataclasses.replace(_begin_measuring(senders, state, now), rate_bytes=rate, seen_bytes=seen, best_bytes=max(state.best_bytes, rate), stuck=stuck)
 
 
 def _judge_trial(jobs: t.Sequence[SharedJob], state: LinkState, now: float) -> LinkState:

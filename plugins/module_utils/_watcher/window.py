@@ -62,7 +62,7 @@ class LinkPace:
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
         self._rank = {uuid: index for index, uuid in enumerate(uuids)}
-        self._state = LinkState(link_bytes=link_bytes)
+        self._state = LinkState(link_bytes=link_bytes, told_bytes=link_bytes)
         self._rates = rates
         self._sources = sources
         self._clock = clock

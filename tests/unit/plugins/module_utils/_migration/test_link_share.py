@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.link
 )
 
 LINK = 64
-KNOWN = LinkState(link_bytes=LINK * MIB)
+KNOWN = LinkState(link_bytes=LINK * MIB, told_bytes=LINK * MIB)
 
 
 def job(uuid: str, stage: str = READY, left: float = 200, dirty: float = 0, **more: t.Any) -> SharedJob:
@@ -99,11 +99,12 @@ def test_a_forced_job_keeps_what_it_has_and_delays_nobody() -> None:
 
 def test_a_destination_of_several_sources_gives_each_its_part() -> None:
     assert decide(job("a", destination="x"), sources={"x": 4}).mib == {"a": 16}
-    assert decide(job("a", destination="x"), state=LinkState(), sources={"x": 4}).mib == {"a": NO_LIMIT}, "the rate of the link is not known"
+    for state in (LinkState(), LinkState(link_bytes=LINK * MIB), dataclasses.replace(KNOWN, best_bytes=2 * LINK * MIB)):
+        assert decide(job("a", destination="x"), state=state, sources={"x": 4}).mib == {"a": NO_LIMIT}, "nobody has told the rate, or it is another one"
 
 
 def test_no_share_is_less_than_a_waiting_job_has() -> None:
-    shares = decide(job("a", destination="x"), state=LinkState(link_bytes=MIB), sources={"x": 100})
+    shares = decide(job("a", destination="x"), state=LinkState(link_bytes=MIB, told_bytes=MIB), sources={"x": 100})
     assert shares.mib["a"] > WAITING_MIB
 
 
@@ -151,11 +152,14 @@ class Guest:
 
 
 class Link:
-    """Carries C(mib) a second, and no stream more than C(stream_mib); C(change_to) is its rate from a second on."""
+    """Carries C(mib) a second, and no stream more than C(stream_mib); C(change_to) is its rate from a second on.
 
-    def __init__(self, mib: float, stream_mib: float = 10**6, known_mib: float = 0, change_to: t.Tuple[float, float] = (10**9, 0)) -> None:
-        self.mib, self.stream_mib, self.change_to = mib, stream_mib, change_to
-        self.state = LinkState(link_bytes=known_mib * MIB)
+    :arg sources: how many hosts send to the destination, which is told after 5 s.
+    """
+
+    def __init__(self, mib: float, stream_mib: float = 10**6, known_mib: float = 0, change_to: t.Tuple[float, float] = (10**9, 0), sources: int = 1) -> None:
+        self.mib, self.stream_mib, self.change_to, self.sources = mib, stream_mib, change_to, sources
+        self.state = LinkState(link_bytes=known_mib * MIB, told_bytes=known_mib * MIB)
         self.now = 0.0
         self.bytes = 0.0
 
@@ -165,7 +169,8 @@ class Link:
         while any(guest.ended is None for guest in guests):
             assert self.now < limit, [guest for guest in guests if guest.ended is None]
             moving = [guest for guest in guests if guest.ended is None]
-            shares, self.state = share_link([self._job_of(guest) for guest in moving], self.state, self.now)
+            told = {"x": self.sources} if self.now >= 5 else {}
+            shares, self.state = share_link([self._job_of(guest) for guest in moving], self.state, self.now, told)
             if shares.start:
                 next(guest for guest in moving if guest.uuid == shares.start).began = self.now
             self._send(moving, shares.mib, step)
@@ -175,7 +180,7 @@ class Link:
     def _job_of(self, guest: Guest) -> SharedJob:
         stage = QUEUED if guest.began is None else READY if self.now >= guest.began + guest.connect else CONNECTING
         dirty = int(guest.dirty * MIB) if guest.is_known or guest.iteration > 1 else 0
-        return SharedJob(guest.uuid, stage, int(guest.left * MIB), int(guest.sent * MIB), dirty, guest.iteration, guest.cap)
+        return SharedJob(guest.uuid, stage, int(guest.left * MIB), int(guest.sent * MIB), dirty, guest.iteration, guest.cap, destination="x")
 
     def _send(self, moving: t.Sequence[Guest], mib: t.Mapping[str, int], step: float) -> None:
         limits = {guest.uuid: min(self.stream_mib, mib[guest.uuid] or 10**6) for guest in moving if self._job_of(guest).stage == READY}
@@ -233,6 +238,12 @@ def test_capped_moves_fill_the_link_together() -> None:
 def test_a_link_that_drops_to_a_tenth_delays_no_guest_for_ever() -> None:
     bytes_after = 1456 - 5 * LINK
     assert Link(LINK, known_mib=LINK, change_to=(5.0, LINK / 10)).drain([*mixed()[2:]]) < 5 + 1.3 * bytes_after / (LINK / 10)
+
+
+@pytest.mark.parametrize("known_mib", [0, LINK, 10 * LINK, LINK / 10])
+def test_two_drains_over_one_cable_take_what_each_can_have_of_it(known_mib: float) -> None:
+    mine = LINK / 2
+    assert Link(mine, known_mib=known_mib, sources=2).drain([*mixed()[2:]]) < 1.25 * 1200 / mine
 
 
 def test_a_guest_that_never_ends_alone_lets_the_others_go() -> None:
