@@ -143,15 +143,16 @@ class _Link:
 
     def is_endless(self, job: SharedJob) -> bool:
         """Whether the guest was seen to write as fast as it is sent, so that others need not wait for its end."""
-        return job.may_wait and job.iteration > 2 and job.dirty_rate_bytes >= ENDLESS_SHARE * self.bytes
+        rate = min(self.bytes, job.cap_mib * MIB) if job.cap_mib else self.bytes
+        return job.may_wait and job.iteration > 2 and job.dirty_rate_bytes >= ENDLESS_SHARE * rate
 
     def is_sent(self, job: SharedJob) -> bool:
         """Whether the job was a sender at the last decision."""
         return job.uuid in self.state.senders
 
     def leaves_room(self, job: SharedJob) -> bool:
-        """Whether the cap of the job leaves much of a link whose rate is known."""
-        return self.is_known and bool(job.cap_mib) and job.cap_mib * MIB < FULL_SHARE * self.state.link_bytes
+        """Whether the cap of the job leaves much of the link."""
+        return bool(job.cap_mib) and job.cap_mib * MIB < FULL_SHARE * (self.state.link_bytes or self.bytes)
 
     def seconds_of(self, jobs: t.Iterable[SharedJob]) -> float:
         """How long these jobs take, one after another."""
@@ -203,7 +204,7 @@ def _divide_link(
     """Return the bandwidth of each job that exists or is started now, in MiB/s."""
     reserved_mib = sum(job.cap_mib for job in senders if link.is_busy(job) and link.leaves_room(job))
     quiet = [job for job in senders if not link.is_busy(job)]
-    rest_mib = max(WAITING_MIB + 1, (int(link.state.link_bytes / MIB) - reserved_mib) // max(1, len(quiet))) if reserved_mib else NO_LIMIT
+    rest_mib = max(WAITING_MIB + 1, (int(link.state.link_bytes / MIB) - reserved_mib) // max(1, len(quiet))) if reserved_mib and link.is_known else NO_LIMIT
     existing = [job for job in jobs if job.stage in (CONNECTING, READY) or job.uuid == start]
     # Nothing is sent yet: the first job need not wait for the next decision.
     sent = senders or existing[:1]

@@ -82,6 +82,14 @@ def test_the_rest_of_the_link_goes_to_quiet_guests_beside_a_capped_busy_one() ->
     assert decide(job("a", dirty=8, cap_mib=24), job("b"), state=sent("a")).mib == {"a": 24, "b": 40}
 
 
+def test_a_capped_busy_guest_does_not_hold_the_others_on_a_link_of_unknown_rate() -> None:
+    assert decide(job("a", dirty=28, cap_mib=24), job("b"), state=LinkState(senders=("a",))).mib == {"a": 24, "b": NO_LIMIT}
+
+
+def test_a_guest_that_writes_as_fast_as_its_cap_permits_waits_for_the_quiet_ones() -> None:
+    assert decide(job("a", dirty=28, cap_mib=24, iteration=4), job("b"), state=sent("a")).mib == {"a": WAITING_MIB, "b": NO_LIMIT}
+
+
 def test_the_cap_of_a_task_bounds_its_share() -> None:
     assert decide(job("a", cap_mib=16)).mib == {"a": 16}
 
