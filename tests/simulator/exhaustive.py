@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import pause_collector
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.base import Filter
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import check_host
-from ansible_collections.kvmfleet.migration.tests.simulator.fleets import Drain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import DEFAULT_FILTERS, check_host
+from ansible_collections.kvmfleet.migration.tests.simulator.fleets import Drain, Whole
 
 
 def requests_of(drain: Drain) -> list[Request]:
@@ -49,14 +50,31 @@ def is_allowed(fleet: Fleet, requests: Sequence[Request], hosts: Mapping[str, st
     return True
 
 
-def placement_of_all(fleet: Fleet, requests: Sequence[Request], hosts: Sequence[str]) -> dict[str, str] | None:
+def placement_of_all(fleet: Fleet, requests: Sequence[Request], hosts: Sequence[str], filters: Sequence[Filter] = DEFAULT_FILTERS) -> dict[str, str] | None:
     """Return a host for every domain, by its UUID, that no filter refuses; None where there is none. Tries everything that may work."""
     if not requests:
         return {}
     first, rest = requests[0], requests[1:]
     for host in hosts:
-        if check_host(first, fleet.states[host], fleet).passed:
-            found = placement_of_all(fleet.with_domain(first, host), rest, hosts)
+        if check_host(first, fleet.states[host], fleet, filters).passed:
+            found = placement_of_all(fleet.with_domain(first, host), rest, hosts, filters)
             if found is not None:
                 return {first.uuid: host, **found}
     return None
+
+
+@pause_collector()
+def whole_fleet_of(whole: Whole) -> Fleet:
+    """Return the fleet as it is."""
+    return Fleet({name: HostState.from_facts(name, decode(HostFacts, facts), settings=whole.settings.get(name)) for name, facts in whole.facts.items()})
+
+
+def placement_after_loss(whole: Whole, lost: Sequence[str], filters: Sequence[Filter]) -> dict[str, str] | None:
+    """Return a host for every guest of the lost hosts, by its UUID; None where there is none.
+
+    The fleet is made anew without these hosts' guests, so that nothing of the search that is judged has a part in it.
+    """
+    left = {name: {**facts, "domains": []} if name in lost else facts for name, facts in whole.facts.items()}
+    requests = [request for name in lost for request in requests_from(name, whole.facts[name])]
+    in_order = sorted(requests, key=lambda request: (-request.priority, -request.memory_mib, request.name))
+    return placement_of_all(whole_fleet_of(Whole(left, whole.settings)), in_order, sorted(set(left) - set(lost)), filters)

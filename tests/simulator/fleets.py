@@ -81,6 +81,35 @@ def bereft(hosts: int, domains: int, lost: int, filled: float = 0.5) -> Loss:
     return Loss({name: facts for name, facts in drain.facts.items() if name not in gone}, {name: drain.facts[name] for name in gone})
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A fleet in which every host has guests.
+
+    :arg settings: C(kvmfleet_scheduler) by host.
+    """
+
+    facts: dict[str, f.Document]
+    settings: dict[str, f.Document]
+
+
+def whole(seed: int) -> Whole:
+    """Return a fleet of up to 6 hosts with guests on all of them, and about as much free as some of them use: which hosts it can lose depends on chance."""
+    chance = random.Random(seed)
+    names = [f"kvm{number + 1}" for number in range(chance.randint(2, 6))]
+    spare = chance.choice([300, 1000, 2500, 5000])
+    mixed = chance.random() < 0.7
+    facts: dict[str, f.Document] = {}
+    settings: dict[str, f.Document] = {}
+    for name in names:
+        guests = [_guest(chance, f"{name}-{number}", mixed) for number in range(chance.randint(0, 3))]
+        if guests and chance.random() < 0.1:
+            guests[0]["request"]["disks"] = [f.disk("vda", shared=False)]
+        cpus = 64 if chance.random() < 0.7 else max(1, *(guest["vcpus"] for guest in guests), 1)
+        facts[name] = f.host(name, sum(guest["memory_mib"] for guest in guests) + chance.randint(0, spare), cpus, guests)
+        settings[name] = {"labels": ["ssd"] if chance.random() < 0.7 else [], "limits": {"domains": chance.randint(2, 6)} if chance.random() < 0.2 else {}}
+    return Whole(facts, settings)
+
+
 def large(hosts: int, domains: int, leaving: int, seed: int = 1, filled: float = 0.5) -> Drain:
     """Return a fleet of so many hosts and domains, each with an image of its own; the host to drain has C(leaving) of the domains.
 

@@ -26,19 +26,17 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 
 from .._ledger.documents import pause_collector
 from .._scheduler.fleet import Fleet
+from .._scheduler.loss_rules import LOSS_FILTERS
 from .._scheduler.planner import Placement, Prediction, plan_placements, predict_move, rate_mib, window_seconds
-from .._scheduler.repair import Assignment, Board, Unit, build_units, repair_assignment
+from .._scheduler.repair import Board, assign_first_fit, build_units, repair_assignment
 from .._scheduler.request import Request
-from .._scheduler.verdicts import DEFAULT_FILTERS, Verdict, best_verdict, check_host
+from .._scheduler.verdicts import Verdict, best_verdict, check_host
 from .._settings.scheduler import SchedulerSettings
 from .inputs import DrainInputs, DrainOptions
 from .order import order_moves
 from .saved_plan import PLAN_SCHEMA, DrainPlan, NPlusOne, PlannedMove, Rejection, UnplacedDomain, to_plain_object
 from .sorting import LeavingDomain, SortedDomains, sort_domains
 from .tables import summarize_rejections
-
-# Blockers of a live migration do not prevent a start elsewhere.
-LOSS_FILTERS = tuple(rule for rule in DEFAULT_FILTERS if rule.name not in ("max_moves", "migratable"))
 
 # The number of tries for the loss of one host before its domains count as not placed.
 MAX_NODES = 3000
@@ -78,7 +76,7 @@ class RemainingHosts:
         for request in (request for unit in units for request in unit.requests):
             fleet = fleet.without_domain(request.uuid, lost)
         board = Board(fleet, {unit.uuid: unit for unit in units}, [host for host in hosts if host != lost], LOSS_FILTERS, MAX_NODES)
-        placed = _assign_greedily(board, units)
+        placed = assign_first_fit(board, units)
         placed = placed if len(placed) == len(units) else repair_assignment(board, placed)
         return [request for unit in units if unit.uuid not in placed for request in unit.requests]
 
@@ -107,19 +105,6 @@ def _make_request(domain: DomainFacts, source: HostRef) -> Request:
     except KvmfleetError:
         needs = {"memory_mib": max(1, domain.memory_mib or 0), "vcpus": max(1, domain.vcpus or 0)}
         return Request.from_needs(needs, domain.uuid, domain.name, source.host or "", source.host_uuid or "", source_id=source.host_id)
-
-
-def _assign_greedily(board: Board, units: Sequence[Unit]) -> Assignment:
-    """Return for each unit the first host that it fits on, if any."""
-    assignment: Assignment = {}
-    fleet = board.base
-    for unit in units:
-        for host in board.hosts:
-            taken = unit.fleet_with_unit(fleet, host, board.filters)
-            if taken:
-                assignment[unit.uuid], fleet = host, taken
-                break
-    return assignment
 
 
 MIB = 1024**2

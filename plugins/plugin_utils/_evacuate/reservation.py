@@ -35,8 +35,9 @@ from .._migrate.fleet_view import FleetView
 from .._scheduler.filters.base import Filter, Finding
 from .._scheduler.filters.policy import Traits, trait_text
 from .._scheduler.fleet import Fleet, HostState
+from .._scheduler.loss_rules import LOSS_FILTERS
 from .._scheduler.request import Request
-from .._scheduler.verdicts import BYPASSED_PREFIX, DEFAULT_FILTERS, Verdict, check_host, describe_filters_off
+from .._scheduler.verdicts import BYPASSED_PREFIX, Verdict, check_host, describe_filters_off
 from .._settings.policies import merge_policy
 from .._settings.variables import Settings
 from .job import EvacuationContext, EvacuationJob
@@ -64,9 +65,8 @@ class KeptTraits(Traits):
         )
 
 
-# A start is not a move: no QEMU hands over to another, no device has to be migratable, and tokens prove more about storage than its names.
-_MOVE_FILTERS = ("max_moves", "migratable", "traits", "hypervisor", "cpu_threads", "storage")
-START_FILTERS: t.Final[tuple[Filter, ...]] = (*(rule for rule in DEFAULT_FILTERS if rule.name not in _MOVE_FILTERS), KeptTraits())
+# Tokens prove more about storage than its names.
+START_FILTERS: t.Final[tuple[Filter, ...]] = (*(rule for rule in LOSS_FILTERS if rule.name != "storage"), KeptTraits())
 # A domain that stays off needs no memory and CPUs.
 OFF_FILTERS: t.Final[tuple[Filter, ...]] = tuple(
     rule for rule in START_FILTERS if rule.name in ("not_source", "up", "enabled", "machine_type", "labels", "traits")

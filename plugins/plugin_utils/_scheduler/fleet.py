@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
@@ -207,6 +207,18 @@ class Fleet:
     def without_domain(self, uuid: str, host: str) -> Fleet:
         """Return the fleet with that domain no longer on that host."""
         return self._with_host(self.states[host], self.states[host].without_domain(uuid), uuid)
+
+    def without_guests(self, hosts: Iterable[str]) -> Fleet:
+        """Return the fleet with no guest on these hosts, which remain known as the hosts that their guests leave."""
+        empty = {name: replace(self.states[name], guests={}, used_mib=0, used_vcpus=0) for name in hosts}
+        groups = {guest.group.name for name in empty for guest in self.states[name].guests.values() if guest.group}
+        fleet = replace(self, states={**self.states, **empty})
+        fleet.__dict__["_by_key"] = self._by_key
+        fleet.__dict__["_groups"] = {**self._groups, **{group: self._members_elsewhere(group, empty) for group in groups}}
+        return fleet
+
+    def _members_elsewhere(self, group: str, hosts: Collection[str]) -> Mapping[str, Mapping[str, Guest]]:
+        return {host: members for host, members in self.group_members(group).items() if host not in hosts}
 
     def source_of(self, request: Request) -> t.Optional[HostState]:
         """Return the host that the domain leaves."""

@@ -102,7 +102,7 @@ EXACT_UNITS = 40
 Assignment = dict[str, str]
 
 
-class _OutOfNodesError(Exception):
+class OutOfNodesError(Exception):
     """The search has used up its budget."""
 
 
@@ -135,7 +135,7 @@ class Board:
     def _count_node(self) -> None:
         self.nodes -= 1
         if self.nodes < 0:
-            raise _OutOfNodesError
+            raise OutOfNodesError
 
     def places(self, unit: Unit) -> list[str]:
         """Return the hosts that could accept the unit if they had no other unit of the plan."""
@@ -150,6 +150,19 @@ class Board:
             for request in self.units[uuid].requests:
                 fleet = fleet.with_domain(request, host)
         return fleet
+
+
+def assign_first_fit(board: Board, units: Sequence[Unit]) -> Assignment:
+    """Return for each unit, in this order, the first of the hosts that it fits on, if any. No node is counted."""
+    assignment: Assignment = {}
+    fleet = board.base
+    for unit in units:
+        for host in board.hosts:
+            taken = unit.fleet_with_unit(fleet, host, board.filters)
+            if taken:
+                assignment[unit.uuid], fleet = host, taken
+                break
+    return assignment
 
 
 def repair_assignment(board: Board, assignment: Assignment) -> Assignment:
@@ -188,7 +201,7 @@ def _search_within(board: Board, nodes: int, search: Callable[[], t.Optional[Ass
     rest, board.nodes = board.nodes - share, share
     try:
         return search()
-    except _OutOfNodesError:
+    except OutOfNodesError:
         return None
     finally:
         board.nodes = rest + max(0, board.nodes)
@@ -227,13 +240,15 @@ class ExactSearch:
     """A complete search for hosts for a few units: the unit with the fewest possible hosts first, and for each unit the fullest host first.
 
     :arg wanted: the units; all or none of them are placed.
+    :arg kind_of: a text that is the same for units that every host treats alike.
     """
 
-    def __init__(self, board: Board, wanted: Sequence[Unit]) -> None:
+    def __init__(self, board: Board, wanted: Sequence[Unit], kind_of: Callable[[Unit], str] = Unit.signature) -> None:
         self.board = board
         self.wanted = {unit.uuid: unit for unit in wanted}
-        kinds = sorted({unit.signature() for unit in wanted})
-        self.kind = {unit.uuid: kinds.index(unit.signature()) for unit in wanted}
+        texts = {unit.uuid: kind_of(unit) for unit in wanted}
+        kinds = sorted(set(texts.values()))
+        self.kind = {uuid: kinds.index(text) for uuid, text in texts.items()}
         self.failed: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
 
     def find_assignment(self) -> t.Optional[Assignment]:

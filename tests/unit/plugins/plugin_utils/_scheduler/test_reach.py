@@ -1,0 +1,110 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.reach import REACH_FILTERS, Reach, find_reach
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import check_host
+from ansible_collections.kvmfleet.migration.tests.simulator import exhaustive, fleets
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import host, silent_host, uuid_of
+
+
+def requests(state: HostState) -> t.List[Request]:
+    domains = state.hardware.facts.domains or ()
+    return [Request.from_needs(domain.request, domain.uuid, domain.name, state.name, state.host_uuid) for domain in domains if domain.active]
+
+
+def reach_of(*hosts: HostState) -> t.List[Reach]:
+    return find_reach([request for state in hosts for request in requests(state)], Fleet({state.name: state for state in hosts}))
+
+
+def names(reach: Reach) -> t.List[str]:
+    return [request.name for request in reach.guests]
+
+
+def test_equal_guests_are_judged_together_on_all_hosts_that_answered() -> None:
+    disks = [[f.disk("vda", source=f"/srv/images/{name}.qcow2", store=f"nfs4:nas:/images/{name}.qcow2")] for name in ("a", "b")]
+    (reach,) = reach_of(host("kvm1", f.domain("web1", disks=disks[0])), host("kvm2", f.domain("web2", disks=disks[1])), silent_host("kvm3"))
+    assert names(reach) == ["web1", "web2"]
+    assert reach.hosts == ("kvm1", "kvm2")
+    assert (reach.refused, reach.unsure, reach.one_way) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("needs", "filters"),
+    [
+        ({"cpu": {"mode": "custom", "model": "Haswell", "features": {"avx512f": "require"}}}, "cpu_model"),
+        ({"networks": [{"type": "bridge", "source": "br20"}]}, "networks"),
+        ({"machine": "pc-q35-10.0"}, "machine_type"),
+        ({"disks": [f.disk("vda", source="/srv/images/1", store="nfs4:other:/db/1")]}, "storage"),
+        ({"devices": [{"kind": "pci", "address": "0000:06:12.0"}]}, "host_devices"),
+        ({"memory_mib": 100_000}, "memory"),
+    ],
+)
+def test_the_filter_that_blocks_a_guest_is_named(needs: t.Dict[str, t.Any], filters: str) -> None:
+    memory_mib = needs.pop("memory_mib", 1024)
+    (reach,) = reach_of(host("kvm1", f.domain("web1", memory_mib, **needs)), host("kvm2"), host("kvm3"))
+    (refusal,) = reach.refused
+    assert {"kvm2", "kvm3"} <= set(refusal.hosts)
+    assert refusal.filters == (filters,)
+    assert refusal.reason
+
+
+def test_what_else_runs_on_a_host_does_not_matter() -> None:
+    full = host("kvm2", f.domain("db1", 8192, group={"name": "set", "policy": "anti-affinity"}), entry={"name": "kvm2", "state": "maintenance"})
+    reach = {tuple(names(one)): one for one in reach_of(host("kvm1", f.domain("web1", group={"name": "set", "policy": "anti-affinity"})), full)}
+    assert reach["web1",].hosts == ("kvm1", "kvm2")
+
+
+def test_huge_pages_that_guests_hold_now_count() -> None:
+    cells = [{"id": 0, "total_mib": 8704, "free_mib": 8704, "cpus": [0], "pages": [{"size_kib": 2048, "total": 512, "free": 0}]}]
+    pages = {"hugepages": [{"size_kib": 2048, "mib": 1024}]}
+    here, there = host("kvm1", f.domain("web1", **pages), numa_cells=cells), host("kvm2", f.domain("db1", 1024, 2, **pages), numa_cells=cells)
+    assert [reach.hosts for reach in reach_of(here, there)] == [("kvm1", "kvm2"), ("kvm1", "kvm2")]
+
+
+def test_libvirts_comparison_divides_equal_hosts_and_equal_guests() -> None:
+    refused = CpuVerdict(False, "its CPU lacks avx2")
+    verdicts = {uuid_of("web1"): refused, uuid_of("web2"): CpuVerdict(True, None)}
+    found = reach_of(host("kvm1", f.domain("web1"), f.domain("web2")), host("kvm2", cpu_verdicts=verdicts), host("kvm3"))
+    assert {tuple(names(reach)): reach.hosts for reach in found} == {("web1",): ("kvm1", "kvm3"), ("web2",): ("kvm1", "kvm2", "kvm3")}
+
+
+def test_a_host_with_a_newer_qemu_is_a_one_way_street() -> None:
+    newer = host("kvm2", versions={"libvirt": 11003000, "hypervisor": 10_000_000})
+    slightly = host("kvm3", versions={"libvirt": 9000000, "hypervisor": f.HYPERVISOR + 9})
+    (reach,) = reach_of(host("kvm1", f.domain("web1")), newer, slightly)
+    assert reach.hosts == ("kvm1", "kvm2", "kvm3")
+    assert reach.one_way == ("kvm2",)
+
+
+def test_the_reason_for_several_guests_names_none_of_them() -> None:
+    cpu = {"mode": "custom", "model": "Haswell", "features": {"avx512f": "require"}}
+    (reach,) = reach_of(host("kvm1", f.domain("web1", cpu=cpu), f.domain("web2", cpu=cpu)), host("kvm2"))
+    assert reach.refused[0].reason == "Its CPU lacks avx512f, which the guest has been using."
+
+
+def test_what_is_not_known_is_listed_apart() -> None:
+    (reach,) = reach_of(host("kvm1", f.domain("web1")), host("kvm2", platforms=None))
+    assert reach.hosts == ("kvm1", "kvm2")
+    assert [unsure.hosts for unsure in reach.unsure] == [("kvm2",)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_grouping_changes_no_verdict(seed: int) -> None:
+    whole = fleets.whole(seed)
+    fleet = exhaustive.whole_fleet_of(whole)
+    empty = exhaustive.whole_fleet_of(fleets.Whole({name: {**facts, "domains": []} for name, facts in whole.facts.items()}, whole.settings))
+    wanted = [request for name, facts in whole.facts.items() for request in exhaustive.requests_from(name, facts)]
+    found = {request.uuid: reach.hosts for reach in find_reach(wanted, fleet) for request in reach.guests}
+    for request in wanted:
+        assert found[request.uuid] == tuple(sorted(name for name, state in empty.states.items() if check_host(request, state, empty, REACH_FILTERS).passed))
