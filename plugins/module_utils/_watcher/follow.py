@@ -79,14 +79,13 @@ class Follower:
         self._waited = 0.0
         self._polled_at = 0.0
 
-    def share_link(self, mib: int, is_applied: bool = False) -> None:
-        """Give the job that share of the link from the next poll on, 0 without a limit. A job that has C(WAITING_MIB) waits: none of its limits acts.
-
-        :arg is_applied: the job is started with that share.
-        """
+    def share_link(self, mib: int) -> None:
+        """Give the job that share of the link from the next poll on, 0 without a limit. A job that has C(WAITING_MIB) waits: none of its limits acts."""
         self._share_mib = mib
-        if is_applied:
-            self._applied_mib = mib
+
+    def note_start_share(self, mib: int) -> None:
+        """Note that the job is started with that share; the one that is due may be another already."""
+        self._applied_mib = mib
 
     @property
     def is_free(self) -> bool:
@@ -171,21 +170,24 @@ class Follower:
             self._handle_intent(host, self._asked.pop(0), in_post_copy)
         self.is_broken = reason == domain_states.POST_COPY_FAILED
         if not in_post_copy:
-            self._apply_share(host, elapsed)
+            self._apply_share(host, elapsed, is_sending=bool(stats.memory_total_bytes))
         if reason == domain_states.POST_COPY:
             self._watch_post_copy(host, stats, elapsed - self._waited)
         elif not in_post_copy and (self._overdue or not self._is_waiting):
             self._act_on_job(host, stats, elapsed - self._waited, state)
         self._journal.write_figures(stats, int(elapsed * 1000), self._allowed_ms())
 
-    def _apply_share(self, host: Host, elapsed: float) -> None:
-        """Set the bandwidth that is due, and count for how long the job has waited."""
+    def _apply_share(self, host: Host, elapsed: float, is_sending: bool) -> None:
+        """Set the bandwidth that is due, and count for how long the job has waited.
+
+        :arg is_sending: whether the hypervisor sends memory. Before that, libvirt would replace what is set now by the bandwidth of the migrate call.
+        """
         if self._is_waiting:
             self._waited += elapsed - self._polled_at
         self._polled_at = elapsed
         self._journal.wait_for(LINK_PHRASE if self._is_waiting else None)
         due = self._own_cap_mib() if self._share_mib is None else self._share_mib
-        if due is not None and due != self._applied_mib and not self.is_free and self._pilot.share_bandwidth(host, due):
+        if due is not None and due != self._applied_mib and is_sending and not self.is_free and self._pilot.share_bandwidth(host, due):
             self._applied_mib = due
 
     def _own_cap_mib(self) -> t.Optional[int]:

@@ -216,7 +216,7 @@ class Mover(threading.Thread):
         mib = self._share_mib
         if mib is None:
             return self.order
-        self._follower.share_link(mib, is_applied=True)
+        self._follower.note_start_share(mib)
         return dataclasses.replace(self.order, parameters={**self.order.parameters, "bandwidth": mib} if mib else self.order.parameters)
 
     def _prepare_job(self, host: Host, limits: Limits) -> None:

@@ -37,6 +37,8 @@ class FakeMigration:
         self.cap_bytes = cap_bytes
         self.is_over = False
         self.is_streaming = True
+        # A job whose hypervisors connect reports no memory.
+        self.is_connecting = False
         self.ended = threading.Event()
         self.error: t.Optional[KvmfleetError] = None
         self.caller = threading.current_thread()
@@ -73,7 +75,7 @@ class FakeMigration:
             downtime_ms=self._pause_ms(),
             setup_ms=int(SETUP_SECONDS * 1000),
             data_processed_bytes=self._sent,
-            memory_total_bytes=self._guest.memory_bytes,
+            memory_total_bytes=0 if self.is_connecting else self._guest.memory_bytes,
             memory_processed_bytes=self._sent,
             memory_remaining_bytes=self._remaining,
             bandwidth_bytes=self.rate_bytes,

@@ -638,6 +638,18 @@ def test_a_share_is_set_once_and_a_waiting_job_reports_what_it_waits_for(tmp_pat
     assert "waits_for" not in following.record
 
 
+def test_a_share_is_not_set_before_memory_is_sent_because_libvirt_would_replace_it(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.follower.note_start_share(1)
+    following.migration.is_connecting = True
+    following.follower.share_link(0)
+    following.poll_for(2)
+    assert bandwidths(following) == []
+    following.migration.is_connecting = False
+    following.poll_for(1)
+    assert bandwidths(following) == [0]
+
+
 def test_no_limit_of_a_move_acts_while_its_job_waits_for_the_link(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, timeout=30, stall=10)
     following.follower.share_link(1)
