@@ -21,7 +21,7 @@ WITH_TWO_HALVES = [
 ]
 
 
-@pytest.mark.parametrize("pipelining", ["true", "false"])
+@pytest.mark.parametrize("pipelining", ["true", pytest.param("false", marks=pytest.mark.long)])
 @pytest.mark.parametrize(("module", "arguments"), WITH_TWO_HALVES)
 def test_a_missing_python_is_named(control: Control, module: str, arguments: dict[str, t.Any], pipelining: str) -> None:
     done = control.task(1, module, arguments, "-e", f"ansible_python_interpreter={MISSING} ansible_ssh_pipelining={pipelining}")

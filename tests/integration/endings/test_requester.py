@@ -139,7 +139,7 @@ def test_a_move_that_ended_unseen_is_closed_and_no_move_is_started(lab: Lab, con
     assert control.abort(endless).refused() == "not_found"
 
 
-@pytest.mark.parametrize("how", ["abort", "settle"])
+@pytest.mark.parametrize("how", ["abort", pytest.param("settle", marks=pytest.mark.long)])
 def test_a_move_without_control_node_and_watcher_is_settled_by_asking_both_hosts(lab: Lab, control: Session, endless: str, how: str) -> None:
     running, state = begin(lab, control, endless)
     running.kill_with_workers()

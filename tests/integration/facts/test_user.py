@@ -39,6 +39,7 @@ ACTS: dict[str, dict[str, t.Any]] = {
     "domain_shutdown": {},
     "domain_start": {},
 }
+SHOWN_ACTS = ("live_migrate", "domain_shutdown")
 # What each names: a host to act on.
 PLAYBOOKS = {"drain": "target", "recover": "target", "evacuate": "source"}
 WITH_LEDGER = ("live_migrate", "migration_abort", "migration_force_complete", "scheduler_check")
@@ -134,7 +135,7 @@ def test_a_check_of_a_user_warns_of_everything_that_only_root_can_check(
     assert (lab.places(name), control.path.exists()) == ({1: "running"}, False)
 
 
-@pytest.mark.parametrize("module", ACTS)
+@pytest.mark.parametrize("module", [*SHOWN_ACTS, *(pytest.param(module, marks=pytest.mark.long) for module in ACTS if module not in SHOWN_ACTS)])
 def test_a_user_who_acts_is_forbidden_and_nothing_is_changed(lab: Lab, control: Control, user: Control, guest: Make, module: str) -> None:
     name = guest("web", "--mib", "32")
     given = {key: lab.host(2) if key == "destination" else value for key, value in ACTS[module].items()}
@@ -144,7 +145,9 @@ def test_a_user_who_acts_is_forbidden_and_nothing_is_changed(lab: Lab, control: 
     assert control.records() == []
 
 
-@pytest.mark.parametrize(("playbook", "variable"), PLAYBOOKS.items())
+@pytest.mark.parametrize(
+    ("playbook", "variable"), [pytest.param(*pair, marks=pytest.mark.long) if pair[0] == "recover" else pair for pair in PLAYBOOKS.items()]
+)
 def test_a_playbook_that_acts_is_forbidden_before_anything_is_changed(
     lab: Lab, control: Control, user: Control, guest: Make, playbook: str, variable: str
 ) -> None:
@@ -173,7 +176,12 @@ def test_a_drain_of_a_user_can_be_planned(lab: Lab, control: Control, user: Cont
 
 @pytest.mark.parametrize("module", ["migration_info", "scheduler_check"])
 @pytest.mark.parametrize(
-    ("given", "code"), [({"name": "nobody"}, "not_found"), ({"uuid": "no-uuid"}, "invalid_argument"), ({"name": "a/b"}, "invalid_argument")]
+    ("given", "code"),
+    [
+        ({"name": "nobody"}, "not_found"),
+        pytest.param({"uuid": "no-uuid"}, "invalid_argument", marks=pytest.mark.long),
+        pytest.param({"name": "a/b"}, "invalid_argument", marks=pytest.mark.long),
+    ],
 )
 def test_bad_options_of_a_user_are_refused(lab: Lab, user: Control, module: str, given: dict[str, str], code: str) -> None:
     more = {"destination": lab.host(2)} if module == "scheduler_check" else {}

@@ -25,7 +25,7 @@ WRITER = ("--mib", "96", "--dirty-mib", "32", "--rate", "2000")
     [
         ("none", []),
         pytest.param("bindfs", [], marks=pytest.mark.long),
-        ("nbd", []),
+        pytest.param("nbd", [], marks=pytest.mark.long),
         pytest.param("shared", ["--unsafe"], marks=pytest.mark.long),
         ("local", ["--copy-storage-all"]),
     ],

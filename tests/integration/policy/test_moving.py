@@ -128,7 +128,14 @@ def test_the_forced_pause_and_the_timeout_by_size_are_recorded_with_their_source
     assert policy["timeout_seconds"] == {"value": None, "source": "default"}
 
 
-@pytest.mark.parametrize("wrong", [{"timeout_seconds_per_gib": 0}, {"timeout_seconds_per_gib": "800"}, {"force_pause_max_seconds": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeout_seconds_per_gib": 0},
+        pytest.param({"timeout_seconds_per_gib": "800"}, marks=pytest.mark.long),
+        pytest.param({"force_pause_max_seconds": 0}, marks=pytest.mark.long),
+    ],
+)
 def test_invalid_defaults_of_the_host_move_nothing(lab: Lab, operator: Operator, web: str, wrong: dict[str, t.Any]) -> None:
     assert operator.move_with(web, {"kvmfleet_migration_policy": wrong}).refused() == "invalid_argument"
     assert operator.records() == []

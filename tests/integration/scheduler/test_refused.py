@@ -86,11 +86,11 @@ def test_without_a_destination_one_record_has_the_reasons_of_all_hosts(
     ("given", "code"),
     [
         ({"name": "nobody"}, "not_found"),
-        ({"force": True}, "invalid_argument"),
+        pytest.param({"force": True}, "invalid_argument", marks=pytest.mark.long),
         ({"destination": "no-such-host.invalid"}, "unreachable"),
-        ({"destination_uri": "xen+tcp://no-such-host.invalid/system"}, "invalid_argument"),
-        ({"destination": "SOURCE"}, "invalid_argument"),
-        ({"destination": "SECOND", "compression": "xbzrle", "parallel_connections": 2}, "not_supported"),
+        pytest.param({"destination_uri": "xen+tcp://no-such-host.invalid/system"}, "invalid_argument", marks=pytest.mark.long),
+        pytest.param({"destination": "SOURCE"}, "invalid_argument", marks=pytest.mark.long),
+        pytest.param({"destination": "SECOND", "compression": "xbzrle", "parallel_connections": 2}, "not_supported", marks=pytest.mark.long),
     ],
 )
 def test_bad_input_leaves_no_record_and_no_notice(lab: Lab, control: Desk, receiver: Receiver, web: str, given: dict[str, t.Any], code: str) -> None:
