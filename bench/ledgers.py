@@ -19,9 +19,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Sample
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import domain_index
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.folder import Folder
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.index import entries_path
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import closed_record_path
 from ansible_collections.kvmfleet.migration.tests.simulator import facts
 
 WAY = (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.COMPLETED)
@@ -48,10 +51,17 @@ class Filled:
         self.record_bytes = 0
         self._ledger = FileLedger(str(path))
         self._now = datetime.datetime.now(datetime.UTC)
+        self._index: dict[str, list[str]] = {}
         for ago in range(self.months):
             self._fill_month(ago)
+        self._write_index()
         for number in range(unsettled):
             self._ledger.open_record(_record(number))
+
+    @property
+    def moves_of_domain(self) -> int:
+        """How many closed records the domain has."""
+        return len(self._index[domain_index.index_key(self.domain)])
 
     def month(self, ago: int) -> tuple[str, str]:
         """Return the first moment of the month so many months ago, and that of the next one."""
@@ -106,6 +116,15 @@ class Filled:
             file = folder / f"{record.id}.json"
             file.write_bytes(data)
             os.utime(file, (at.timestamp(), at.timestamp()))
+            for key in domain_index.index_keys(record):
+                self._index.setdefault(key, []).append(f"{domain_index.make_entry(closed_record_path(record))}\n")
+
+    def _write_index(self) -> None:
+        for key, lines in self._index.items():
+            file = self.path.joinpath(*entries_path(key))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("".join(lines), encoding="ascii")
+        (self.path / domain_index.FOLDER / domain_index.BEGIN).write_text(domain_index.FROM_THE_FIRST, encoding="ascii")
 
 
 def _record(number: int) -> MoveRecord:

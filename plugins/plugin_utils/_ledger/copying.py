@@ -27,8 +27,8 @@ from .ledger import Ledger
 from .rules import OPEN, DocumentPath, refuse_unsettled
 
 _T = t.TypeVar("_T")
-# A transaction of etcd holds 128 changes and 1.5 MiB; each document takes up to three changes.
-_MAX_BATCH_DOCUMENTS = 40
+# A transaction of etcd holds 128 changes and 1.5 MiB; each document takes up to five changes.
+_MAX_BATCH_DOCUMENTS = 25
 _MAX_BATCH_BYTES = 2**19
 
 

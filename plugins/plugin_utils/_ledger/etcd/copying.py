@@ -20,13 +20,14 @@ from .. import audit
 from ..audit import ArchivedChain
 from ..contents import LedgerContents, RawDocument
 from ..copying import CopyTarget, TargetState, changed_error, split_batches, taken_over_error
+from ..domain_index import FOLDER, FROM_THE_FIRST, month_of, read_begin
 from ..identity import COPYING_NAME, IDENTITY_NAME, LedgerIdentity
 from ..rules import CLOSED, OPEN, DocumentPath, document_key, holds_domain
 from .client import Client
 from .connection import EtcdAddress, EtcdOptions
 from .messages import KeyValue, Message, delete_key, delete_prefix, has_value, is_empty, key_read, put_key, range_end
 from .reader import HEADS, LINES, Snapshot, describe_key, end_chains, head_key, join_path, verify_chains
-from .transaction import CLOSED_KEYS, HOLDERS, EtcdIdentity, check_identity, closed_keys, first_values, holder_key, read_prefix
+from .transaction import BEGIN_KEY, CLOSED_KEYS, HOLDERS, EtcdIdentity, check_identity, closed_keys, first_values, holder_key, read_prefix
 
 
 class EtcdContents(LedgerContents):
@@ -70,9 +71,13 @@ class EtcdContents(LedgerContents):
 
     def _expected_keys(self) -> Iterator[tuple[str, str, str]]:
         """Yield the keys that must exist in addition to the documents, with their values, and the consequence of a missing one."""
+        known = self._snapshot.get_key(BEGIN_KEY)
+        begin = read_begin(known.value if known else None)
         for entry in self.read_documents(CLOSED):
             if record := entry.record:
-                yield from ((key, value, "queries by it do not find the closed record") for key, value in closed_keys(entry.path, record).items())
+                is_indexed = begin is not None and month_of(entry.path) >= begin
+                keys = {key: value for key, value in closed_keys(entry.path, record).items() if is_indexed or not key.startswith(f"{FOLDER}/")}
+                yield from ((key, value, "queries by it do not find the closed record") for key, value in keys.items())
         for entry in self.read_documents(OPEN):
             if (record := entry.record) and holds_domain(record):
                 yield holder_key(record.domain.uuid.lower()), document_key(entry.path), "a second record of its domain could be opened"
@@ -137,7 +142,7 @@ class EtcdTarget(CopyTarget):
         self._write_messages([delete_prefix(f"{self._prefix}{LINES}/{name}/"), delete_key(f"{self._prefix}{head_key(name)}")])
 
     def finish_copy(self, identity: LedgerIdentity) -> None:
-        values = first_values(self._client, identity)
+        values = first_values(self._client, identity) | {BEGIN_KEY: FROM_THE_FIRST.encode("ascii")}
         acts = [*(self._put_message(key, value) for key, value in values.items()), delete_key(f"{self._prefix}{COPYING_NAME}")]
         if not self._send_messages(acts) and not self._has_value(IDENTITY_NAME, identity.data):
             raise taken_over_error(self.name)

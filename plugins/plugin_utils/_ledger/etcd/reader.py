@@ -28,6 +28,8 @@ from .client import Client
 from .messages import KeyValue, Message, delete_key, is_at_revision, is_unchanged, key_read, nested_read, put_key, range_end, range_read
 
 PAGE_KEYS = 500
+# A transaction of etcd has at most 128 reads.
+_BATCH_KEYS = 100
 
 
 class Snapshot:
@@ -139,6 +141,16 @@ class DocumentReader:
         :arg prefilter: excludes documents that need not be parsed.
         """
         return self._read_documents(self._snapshot.each_key(start, end, counts=False), prefilter)
+
+    def read_paths(self, paths: Iterable[DocumentPath], prefilter: PreFilter) -> Iterator[Document]:
+        """Yield those of these documents that exist and can be read, in few requests.
+
+        :arg prefilter: excludes documents that need not be parsed.
+        """
+        names = [join_path(path) for path in paths]
+        for batch in (names[first : first + _BATCH_KEYS] for first in range(0, len(names), _BATCH_KEYS)):
+            self._snapshot.fetch_keys(*batch)
+            yield from self._read_documents(((name, found) for name in batch if (found := self._snapshot.get_key(name))), prefilter)
 
     def _read_documents(self, keys: Iterable[tuple[str, KeyValue]], prefilter: PreFilter) -> Iterator[Document]:
         for key, found in keys:

@@ -22,11 +22,12 @@ from collections.abc import Callable, Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, TimedOut
 
+from .. import domain_index
 from ..contents import LedgerContents
 from ..documents import Document
 from ..identity import LedgerIdentity, refuse_moved
 from ..ledger import Ledger
-from ..rules import CLOSED, OPEN, check_lock_key, refuse_unsettled
+from ..rules import CLOSED, OPEN, DocumentPath, check_lock_key, refuse_unsettled
 from ..selection import Selection, make_selection
 from . import transaction
 from .client import Client
@@ -34,7 +35,7 @@ from .connection import EtcdAddress, EtcdOptions
 from .copying import EtcdContents
 from .messages import KeyValue, Message, Overtaken, Refused, TransactionResult, encode_bytes, is_created_at, key_read, nested_read, put_key, range_end
 from .reader import DocumentReader, Snapshot, join_path
-from .transaction import CLOSED_AT, MONTHS, EtcdTransaction, Fence, Writer
+from .transaction import BEGIN_KEY, CLOSED_AT, MONTHS, EtcdTransaction, Fence, Writer
 
 # The time after its last renewal when a lock of a dead control node expires.
 LOCK_SECONDS = 15
@@ -144,6 +145,14 @@ _FIRST_PAUSE_SECONDS = 0.002
 _LONGEST_PAUSE_SECONDS = 0.1
 
 
+def _find_paths(snapshot: Snapshot, selection: Selection, begin: str) -> list[DocumentPath]:
+    """Return the locations that the index by domain has for the selection, from its first month on."""
+    keys = snapshot.each_key(f"{domain_index.FOLDER}/{domain_index.index_key(str(selection.domain))}/", counts=False)
+    named = (f"{found.value.decode('utf-8', 'replace')}/{key.rpartition('/')[2]}" for key, found in keys)
+    paths = [path for path in map(domain_index.read_entry, named) if path]
+    return [path for path in paths if domain_index.month_of(path) >= begin and selection.includes_month(*path[2:4])]
+
+
 class EtcdLedger(Ledger):
     """:arg create: whether to create a missing ledger; otherwise L(NotFound) is raised.
 
@@ -196,10 +205,18 @@ class EtcdLedger(Ledger):
 
     def _read_closed(self, selection: Selection) -> Iterator[Document]:
         """Yield the closed records of the selected months. They never change, so that they need not be read at one revision."""
-        folder = join_path((*CLOSED, ""))
+        folder, snapshot = join_path((*CLOSED, "")), Snapshot(self._client, at_one_revision=False)
         start, end = (f"{folder}{at[:7].replace('-', '/')}/" if at else folder for at in (selection.since, selection.until))
-        reader = DocumentReader(self._client, Snapshot(self._client, at_one_revision=False), self.report_problem)
-        yield from reader.read_between(start, range_end(end), selection.prefilter)
+        reader, last = DocumentReader(self._client, snapshot, self.report_problem), range_end(end)
+        if selection.domain is not None and (begin := self._read_begin(snapshot)):
+            yield from reader.read_paths(_find_paths(snapshot, selection, begin), selection.prefilter)
+            last = min(last, f"{folder}{begin}/")
+        if start < last:
+            yield from reader.read_between(start, last, selection.prefilter)
+
+    def _read_begin(self, snapshot: Snapshot) -> t.Optional[str]:
+        found = snapshot.get_key(BEGIN_KEY)
+        return domain_index.read_begin(found.value if found else None)
 
     def list_closed_ids(self) -> set[str]:
         snapshot = Snapshot(self._client, at_one_revision=False)

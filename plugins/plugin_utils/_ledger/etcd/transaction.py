@@ -27,6 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
+from .. import domain_index
 from .. import identity as common
 from ..audit import AuditEntry
 from ..changes import DocumentWrite, Transaction
@@ -237,8 +238,9 @@ class Writer:
 HOLDERS = "holders"
 MONTHS = "months"
 CLOSED_AT = "closed.at"
+BEGIN_KEY = f"{domain_index.FOLDER}.{domain_index.BEGIN}"
 # The folders of the keys by which closed records are found.
-CLOSED_KEYS = (MONTHS, CLOSED_AT)
+CLOSED_KEYS = (MONTHS, CLOSED_AT, domain_index.FOLDER)
 
 
 class EtcdTransaction(Transaction):
@@ -252,6 +254,7 @@ class EtcdTransaction(Transaction):
     ) -> None:
         self.snapshot = Snapshot(client)
         self.reader = DocumentReader(client, self.snapshot, report, parsed)
+        self._client = client
         self._prefix = client.address.prefix
         self._writer = writer
         self._fences = fences
@@ -263,7 +266,7 @@ class EtcdTransaction(Transaction):
 
     def prefetch_documents(self, record_id: str, domain_uuid: str) -> None:
         paths = (document_path(OPEN, record_id), document_path(DOMAINS, domain_uuid))
-        self.snapshot.fetch_keys(*map(join_path, paths), month_key(record_id), holder_key(domain_uuid), head_key(chain_of_domain(domain_uuid)))
+        self.snapshot.fetch_keys(*map(join_path, paths), month_key(record_id), holder_key(domain_uuid), head_key(chain_of_domain(domain_uuid)), BEGIN_KEY)
 
     def read_document(self, path: DocumentPath) -> t.Optional[Document]:
         return self.reader.read_document(path)
@@ -318,11 +321,19 @@ class EtcdTransaction(Transaction):
 
     def _index_messages(self, path: DocumentPath, version: int, record: MoveRecord) -> list[Message]:
         """Return the index entries of a record: the holder of its domain, and the keys by which a closed record is found."""
-        acts = [self._put_message(*found_by) for found_by in closed_keys(path, record).items()] if path[:2] == CLOSED else []
+        acts = [self._put_message(*found_by) for found_by in (self._begin_index(path) | closed_keys(path, record)).items()] if path[:2] == CLOSED else []
         key = holder_key(record.domain.uuid.lower())
         if holds_domain(record):
             return [*acts, self._put_message(key, document_key(path))] if version == 1 else acts
         return [*acts, self._delete_message(key)] if self._read_text(key) == document_key(path) else acts
+
+    def _begin_index(self, path: DocumentPath) -> dict[str, str]:
+        """Return the key with which the index by domain begins, if there is none."""
+        if self._read_text(BEGIN_KEY) is not None:
+            return {}
+        folder = f"{self._prefix}{join_path((*CLOSED, ''))}"
+        closed = self._client.read_range(range_read(folder, range_end(folder), limit=1, keys_only=True)).found
+        return {BEGIN_KEY: domain_index.first_month(path, bool(closed))}
 
     def _read_text(self, key: str) -> t.Optional[str]:
         found = self.snapshot.get_key(key)
@@ -347,4 +358,6 @@ def month_key(record_id: str) -> str:
 
 def closed_keys(path: DocumentPath, record: MoveRecord) -> dict[str, str]:
     """Return the keys by which this closed record is found, with their values."""
-    return {month_key(document_key(path)): "/".join(path[2:4]), f"{CLOSED_AT}/{record.updated_at}/{document_key(path)}": ""}
+    key, month = document_key(path), domain_index.month_of(path)
+    by_domain = {f"{domain_index.FOLDER}/{domain}/{key}": month for domain in domain_index.index_keys(record)}
+    return {month_key(key): month, f"{CLOSED_AT}/{record.updated_at}/{key}": "", **by_domain}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import os
 import typing as t
 from collections.abc import Iterable, Iterator
@@ -20,16 +21,20 @@ from .. import audit
 from ..audit import ArchivedChain, AuditLink, read_link, verify_lines
 from ..contents import LedgerContents, RawDocument
 from ..copying import CopyTarget, TargetState, changed_error, split_batches, taken_over_error
+from ..domain_index import BEGIN, FOLDER, FROM_THE_FIRST, hole_problem, index_keys, month_of
 from ..identity import COPYING_NAME, IDENTITY_NAME, LedgerIdentity, decode_identity
 from ..rules import CLOSED, DocumentPath
 from . import folder
 from .folder import LOCK_NAME, LOCK_SECONDS, NOT_A_FILE, Folder, hold_file_lock, report_disk_errors, write_all
+from .index import DomainIndex, entries_path
 from .journal import AuditFile, Journal, read_lines
 
 ARCHIVE = "audit.archive"
 LINES = ".jsonl"
 ENDS = ".json"
 _OWN_CHAIN = "file"
+# The keys of the index that are kept in memory while all records are compared with it.
+_MAX_KEYS = 10_000
 
 
 class FileContents(LedgerContents):
@@ -63,6 +68,14 @@ class FileContents(LedgerContents):
             *(f"{self.describe_location((AuditFile.NAME,))}: {problem}" for problem in own),
             *audit.verify_archive(self._read_archive(), self._read_archived_lines, self._identity.seal),
         ]
+
+    def index_problems(self) -> Iterator[str]:
+        index = DomainIndex(self._root)
+        begin, known = index.read_begin(), functools.lru_cache(maxsize=_MAX_KEYS)(lambda key: frozenset(index.read_paths(key)))
+        for entry in self.read_documents(CLOSED) if begin else ():
+            if (record := entry.record) and month_of(entry.path) >= str(begin):
+                missing = [key for key in index_keys(record) if entry.path not in known(key)]
+                yield from (hole_problem(self.describe_location(entries_path(key)), entry.path, self.describe_location((FOLDER, BEGIN))) for key in missing)
 
     def describe_location(self, path: DocumentPath) -> str:
         return os.path.join(self._root.path, *path)
@@ -142,6 +155,7 @@ class FileTarget(CopyTarget):
         for batch in split_batches(entries, lambda entry: len(entry.data)):
             with self._hold_copy() as root:
                 for entry in batch:
+                    _index_document(root, entry)
                     _write_parts(root, entry.path, [entry.data], _closed_at(entry))
 
     def write_chain(self, chain: ArchivedChain, lines: Iterable[bytes]) -> None:
@@ -162,6 +176,7 @@ class FileTarget(CopyTarget):
         with self._hold_copy() as root:
             # The files that were written so far were not synced one by one.
             os.sync()
+            DomainIndex(root).write_begin(FROM_THE_FIRST)
             root.write_file(IDENTITY_NAME, identity.data)
             root.remove_file(COPYING_NAME)
             root.sync_names()
@@ -180,6 +195,12 @@ class FileTarget(CopyTarget):
             return TargetState(identity=decode_identity(data, folder.identity_source(self.name)))
         foreign = sorted(set(root.list_names()) - _ALLOWED_BEFORE) if copying is None else []
         return TargetState(copying=copying, foreign=foreign[0] if foreign else None)
+
+
+def _index_document(root: Folder, entry: RawDocument) -> None:
+    record = entry.record if entry.path[:2] == CLOSED else None
+    if record:
+        DomainIndex(root).add_record(entry.path, record, sync=False)
 
 
 def _closed_at(entry: RawDocument) -> t.Optional[float]:

@@ -66,6 +66,14 @@ class DocumentReader:
                     if document:
                         yield document
 
+    def read_selected(self, path: DocumentPath, prefilter: PreFilter) -> t.Optional[Document]:
+        """Return the document; None if it does not exist, was damaged, is newer, or is excluded."""
+        try:
+            with self._root.open_folder(*path[:-1]) as folder:
+                return self._read_or_newer(folder, path, None, prefilter)
+        except FileNotFoundError:
+            return None
+
     def _read_or_newer(self, folder: Folder, path: DocumentPath, newer: t.Optional[list[JsonObject]], prefilter: PreFilter) -> t.Optional[Document]:
         try:
             return self._read_from(folder, path, prefilter)
@@ -124,13 +132,16 @@ def open_records(reader: DocumentReader) -> list[Document]:
     return list(reader.read_all(OPEN))
 
 
-def closed_records(path: str, selection: Selection, report: Callable[[str], None]) -> Iterator[Document]:
-    """Yield the documents of the selected closed records, and read no other months."""
+def closed_records(path: str, selection: Selection, report: Callable[[str], None], before: t.Optional[str] = None) -> Iterator[Document]:
+    """Yield the documents of the selected closed records, and read no other months.
+
+    :arg before: as yyyy/mm; only earlier months are read.
+    """
     with Folder.open_path(path) as root:
         reader = DocumentReader(root, report)
         for year in reader.list_folder(CLOSED):
             for month in reader.list_folder((*CLOSED, year)):
-                if selection.includes_month(year, month):
+                if selection.includes_month(year, month) and (before is None or f"{year}/{month}" < before):
                     found = reader.read_all((*CLOSED, year, month), None, selection.prefilter)
                     yield from (document for document in found if selection.matches(document.record))
 

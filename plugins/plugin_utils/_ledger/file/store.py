@@ -20,17 +20,18 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ..audit import AuditEntry, make_audit_line, read_link
 from ..changes import DocumentWrite, Transaction
 from ..contents import LedgerContents
-from ..documents import Document, Stored, encode_document
+from ..documents import Document, Stored, decode_document, encode_document
 from ..identity import IDENTITY_NAME, LedgerIdentity, refuse_moved
 from ..ledger import Ledger
 from ..parsed import ParsedDocuments
-from ..rules import SET_ASIDE, DocumentPath, check_lock_key, refuse_unsettled
+from ..rules import CLOSED, SET_ASIDE, DocumentPath, check_lock_key, refuse_unsettled
 from ..selection import Selection, make_selection
 from . import folder, reader
 from .copying import FileContents
 from .folder import GATE_NAME, LOCK_NAME, LOCK_SECONDS, Folder, hold_file_lock, report_disk_errors
+from .index import DomainIndex, closed_records_of
 from .journal import AuditFile, Journal, JournalUnit, JournalWrite
-from .reader import DocumentReader, closed_ids_since, closed_records, open_records
+from .reader import DocumentReader, closed_ids_since, open_records
 
 Step = Callable[[str], None]
 
@@ -43,6 +44,7 @@ class FileTransaction(Transaction):
         self.reader = DocumentReader(root, report, parsed)
         self.journal = Journal(root)
         self.audit = AuditFile(root, report)
+        self.index = DomainIndex(root)
         self._genesis = identity.genesis_hash
         self._step = step
 
@@ -80,6 +82,9 @@ class FileTransaction(Transaction):
             line = make_audit_line(audited, self._last_hash(line))[0]
         texts = tuple(JournalWrite(tuple(write.path), write.version, encode_document(write.content, write.version).decode("ascii")) for write in writes)
         unit = JournalUnit(texts, tuple(tuple(path) for path in removes), line)
+        for write in writes:
+            if write.path[:2] == CLOSED:
+                self.index.ensure_begin(write.path)
         self._step("begin")
         self.journal.write_unit(unit)
         self._step("journal")
@@ -97,6 +102,7 @@ class FileTransaction(Transaction):
 
     def _apply_unit(self, unit: JournalUnit) -> None:
         for write in unit.writes:
+            self._index_write(write)
             self._apply_write(write)
             self._step(f"write {write.path[0]}")
         for path in unit.removes:
@@ -109,6 +115,12 @@ class FileTransaction(Transaction):
             self._step("audit")
         self.journal.mark_applied()
         self._step("applied")
+
+    def _index_write(self, write: JournalWrite) -> None:
+        """Add the index entries of a record that is closed. A unit that a version without an index has left was begun before the index."""
+        if write.path[:2] == CLOSED and self.index.read_begin() is not None:
+            self.index.add_record(write.path, decode_document(write.text.encode("ascii")).record)
+            self._step("index")
 
     def _apply_write(self, write: JournalWrite) -> None:
         # If a mark did not reach the disk, a unit is applied again: later writes must stay.
@@ -214,7 +226,7 @@ class FileLedger(Ledger):
             # Closed records never change and need no lock. A record that was closed in the meantime was read as an open one.
             seen = {document.record.id for document in found}
             with report_disk_errors(self.path):
-                yield from (document for document in closed_records(self.path, selection, self.report_problem) if document.record.id not in seen)
+                yield from (document for document in closed_records_of(self.path, selection, self.report_problem) if document.record.id not in seen)
 
     def list_closed_ids(self) -> set[str]:
         with report_disk_errors(self.path):

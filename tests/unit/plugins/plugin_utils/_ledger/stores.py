@@ -28,6 +28,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.me
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.transaction import closed_keys
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.copying import FileTarget
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.folder import Folder
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.index import DomainIndex
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import closed_record_path
@@ -98,6 +100,12 @@ class FileStore(Store):
 
     def remove(self, path: str) -> None:
         (self.folder / path).unlink()
+
+    def put_closed(self, record: MoveRecord, at: str) -> MoveRecord:
+        kept = super().put_closed(record, at)
+        with Folder.open_path(str(self.folder)) as root:
+            DomainIndex(root).add_record(closed_record_path(kept), kept)
+        return kept
 
     def names(self, folder: str = "") -> list[str]:
         return sorted(str(file.relative_to(self.folder)) for file in (self.folder / folder).rglob("*") if file.is_file())

@@ -118,6 +118,8 @@ def test_a_closed_record_leaves_no_holder_key(store: EtcdStore, ledger: EtcdLedg
     assert {name.split("/")[0] for name in store.names()} == {
         "audit",
         "audit.heads",
+        "by_domain",
+        "by_domain.begin",
         "closed.at",
         "cluster",
         "domains",

@@ -25,7 +25,7 @@ AdvanceRecord = Callable[..., Stored]
 NewMove = Callable[..., MoveRecord]
 Act = Callable[[FileLedger], None]
 STEPS_OF_OPEN = ["begin", "journal", "write migrations", "write domains", "audit", "applied"]
-STEPS_OF_CLOSE = ["begin", "journal", "write migrations", "write domains", "remove migrations", "audit", "applied"]
+STEPS_OF_CLOSE = ["begin", "journal", "index", "write migrations", "write domains", "remove migrations", "audit", "applied"]
 
 
 @pytest.fixture
@@ -85,6 +85,9 @@ def test_closing_a_record_is_atomic_at_every_step(
     )
     assert after == ((s.RUNNING, "kvm1", 1) if step == "begin" else (s.COMPLETED, "kvm2", 0))
     assert len(list(ledger.list_records())) == 1
+    # The index by domain has the record, and nothing else.
+    assert [record.id for record in ledger.list_records(domain=domain_uuid)] == [stored.record.id]
+    assert ledger.examine_contents(lambda contents: list(contents.index_problems())) == []
     assert ledger.verify_audit() == []
     if step != "begin":
         assert FileLedger(path).open_record(new_move(domain_uuid=domain_uuid)).record.generation == 2
