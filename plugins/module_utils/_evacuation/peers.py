@@ -16,6 +16,7 @@ import time
 import typing as t
 import urllib.parse
 
+from .._logins import spread_logins
 from .._model.clock import BootMoment, boot_moment
 from .._model.errors import KvmfleetError, Unreachable
 from .._model.evidence import SshEndpoint
@@ -52,11 +53,12 @@ def ask_fleet(
     """
     # The dead host first, because it takes the longest.
     names = sorted(uris, key=lambda name: (name not in dead, name))
+    open_in_slot = spread_logins(open_host, [uri for name, uri in uris.items() if name not in dead])
 
     def ask_one(name: str) -> HostAnswer:
         uri = uris[name]
         ask_in_time = ask_dead_host if name in dead else _ask_in_time
-        return ask_in_time(uri, lambda: _ask_host(uri, open_host, uuids, identify), patience_seconds)
+        return ask_in_time(uri, lambda: _ask_host(uri, open_in_slot, uuids, identify), patience_seconds)
 
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(MAX_AT_ONCE, len(names)))) as pool:
         return dict(zip(names, pool.map(ask_one, names)))

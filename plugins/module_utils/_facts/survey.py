@@ -16,6 +16,7 @@ import typing as t
 
 from .._libvirt.host import LibvirtHost, open_host, open_reader
 from .._libvirt.interface import Host
+from .._logins import spread_logins
 from .._migration.outcome import is_running
 from .._migration.shared_storage import inspect_images
 from .._model import domain_states
@@ -84,8 +85,9 @@ def survey_hosts(
     :arg examine: called for C(storage) if a move has C(copy_storage), once for each destination that can accept the domain.
     """
     uris = sorted({uri for question in questions for uri in question.destination_uris})
+    open_in_slot = spread_logins(open_host, uris)
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
-        destinations = dict(zip(uris, pool.map(lambda uri: _survey_in_time(uri, open_host, describe), uris)))
+        destinations = dict(zip(uris, pool.map(lambda uri: _survey_in_time(uri, open_in_slot, describe), uris)))
     try:
         source_facts = describe_host(source, describe)
         domains = tuple(_survey_domain(source, source_facts, question, destinations, is_shared, examine) for question in questions)

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""When a host that asks many others logs in to each of them.
+
+In an evacuation and in a drain of many hosts, each host asks all others at the same moment, so that each host receives as many logins as there are hosts.
+OpenSSH drops logins at random above 10 that are not authenticated yet (MaxStartups). Each login therefore begins at a random moment of a period that grows with
+the number of hosts. A login that is dropped nevertheless is repeated (L(open_connection)).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import typing as t
+
+# OpenSSH accepts so many unauthenticated logins before it drops some; two are left for people and for Ansible.
+FREE_LOGINS = 8
+# A server authenticates about so many in a second on a slow or busy host.
+LOGINS_PER_SECOND = 30.0
+_RANDOM = random.SystemRandom()
+
+H = t.TypeVar("H")
+Open = t.Callable[[str], H]
+
+
+def spread_logins(open_host: Open[H], uris: t.Collection[str], sleep: t.Callable[[float], None] = time.sleep) -> Open[H]:
+    """Return a function that opens one of these hosts as C(open_host) does, the first time in a slot of the host's own.
+
+    :arg uris: of all hosts that are asked at once; without SSH, and for few hosts, nothing waits.
+    """
+    remote = [uri for uri in sorted(set(uris)) if is_over_ssh(uri)]
+    seconds = spread_seconds(len(remote))
+    if not seconds:
+        return open_host
+    slots = {uri: _RANDOM.uniform(0, seconds) for uri in remote}
+    taking = threading.Lock()
+
+    def open_in_slot(uri: str) -> H:
+        with taking:
+            wait = slots.pop(uri, 0.0)
+        if wait:
+            sleep(wait)
+        return open_host(uri)
+
+    return open_in_slot
+
+
+def spread_seconds(hosts: int) -> float:
+    """Return the length of the period in which the logins at so many hosts begin, if all of them ask each other."""
+    return max(0, hosts - FREE_LOGINS) / LOGINS_PER_SECOND
+
+
+def is_over_ssh(uri: str) -> bool:
+    """Whether libvirt logs in over SSH for this URI."""
+    return uri.partition(":")[0].endswith("+ssh")
