@@ -14,28 +14,26 @@ import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import size_gib
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import resolve_policy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
 
 from .._ledger.documents import pause_collector
 from .._scheduler.fleet import Fleet
 from .._scheduler.loss_rules import LOSS_FILTERS
-from .._scheduler.planner import Placement, Prediction, plan_placements, predict_move, rate_mib, window_seconds
+from .._scheduler.planner import Placement, plan_placements
 from .._scheduler.repair import Board, assign_first_fit, build_units, repair_assignment
 from .._scheduler.request import Request
 from .._scheduler.verdicts import Verdict, best_verdict, check_host
 from .._settings.scheduler import SchedulerSettings
 from .inputs import DrainInputs, DrainOptions
 from .order import order_moves
+from .prediction import SourcePrediction, find_capacity, predict_alone, predict_source, stream_rate
 from .saved_plan import PLAN_SCHEMA, DrainPlan, NPlusOne, PlannedMove, Rejection, UnplacedDomain, to_plain_object
-from .sorting import LeavingDomain, SortedDomains, sort_domains
+from .sorting import SortedDomains, sort_domains
 from .tables import summarize_rejections
 
 # The number of tries for the loss of one host before its domains count as not placed.
@@ -107,19 +105,16 @@ def _make_request(domain: DomainFacts, source: HostRef) -> Request:
         return Request.from_needs(needs, domain.uuid, domain.name, source.host or "", source.host_uuid or "", source_id=source.host_id)
 
 
-MIB = 1024**2
 ON_ITS_WAY = "The domain is already moving there."
 
 
-def describe_move(order: int, placement: Placement, leaver: LeavingDomain, rate: float) -> PlannedMove:
-    """Return the move of a domain that has a destination.
+def describe_move(order: int, placement: Placement) -> PlannedMove:
+    """Return the move of a domain that has a destination, without a prediction.
 
     :arg order: its position among the moves of the plan, from 1.
-    :arg rate: of its stream, in MiB/s.
     """
     request = placement.request
     chosen = next((verdict for verdict in placement.verdicts if verdict.host == placement.destination), None)
-    expected = _predict_move(leaver, rate)
     return PlannedMove(
         order=order,
         name=request.name,
@@ -128,10 +123,10 @@ def describe_move(order: int, placement: Placement, leaver: LeavingDomain, rate:
         destination=placement.destination or "",
         memory_mib=request.memory_mib,
         priority=SignedInt(request.priority),
-        predicted_seconds=expected.seconds,
-        predicted_downtime_ms=expected.downtime_ms,
+        predicted_seconds=0.0,
+        predicted_downtime_ms=None,
         reason=_reason_chosen(placement, chosen) if chosen else ON_ITS_WAY,
-        warnings=(*(chosen.warnings if chosen else ()), *_slow_warnings(expected, leaver.policy)),
+        warnings=tuple(chosen.warnings) if chosen else (),
         rejected=_list_rejected(placement, chosen),
         request=to_plain_object(request.as_json()),
     )
@@ -144,24 +139,6 @@ def describe_unplaced(placement: Placement) -> UnplacedDomain:
     whys = "; ".join(f"{hosts}: {reason.rstrip('.')}" for hosts, reason in summarize_rejections(rejected))
     reason = f"No host can accept it{_group_text(placement)}. {whys}." if rejected else "There is no other host."
     return UnplacedDomain(request.name, request.uuid, request.source, request.memory_mib, reason, rejected)
-
-
-def _predict_move(leaver: LeavingDomain, rate: float) -> Prediction:
-    memory_mib = leaver.request.memory_mib
-    gib = size_gib(memory_mib * MIB, [size for size in leaver.request.copied.values() if size])
-    policy = resolve_policy(leaver.policy, gib)
-    copied_mib = sum(leaver.request.copied.values()) // MIB
-    # Without a ramp: whether its iterations shrink is known once all of its memory has been sent.
-    ramp = policy.ramp if policy.is_stepped else (policy.ramp[0], (memory_mib / rate, policy.downtime_ms))
-    return predict_move(memory_mib, rate, leaver.dirty_rate_mib, ramp, policy.timeout_seconds, copied_mib)
-
-
-def _slow_warnings(expected: Prediction, policy: GivenPolicy) -> list[str]:
-    if expected.converges is not False:
-        return []
-    allowed = policy.features
-    what = "According to its measured dirty rate, it writes memory too fast to finish within its limits on this link"
-    return [f"{what}: it depends on {' or '.join(allowed)}." if allowed else f"{what}: allow post_copy or auto_converge, or a longer pause."]
 
 
 def _reason_chosen(placement: Placement, chosen: Verdict) -> str:
@@ -210,9 +187,8 @@ def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[
     hosts = {*candidates, *sources}
     placements = plan_placements(requests, fleet, find_pinned_hosts(found, fleet, hosts), cost=survivors.unplaced_mib if survivors else None, hosts=hosts)
     placed = [placement for placement in placements if placement.destination]
-    rates = {source: _stream_rate(inputs, wanted, placed, source) for source in sources}
-    described = [describe_move(order, one, found.leavers[one.request.uuid], rates[one.request.source]) for order, one in enumerate(placed, 1)]
-    moves = order_moves(described, found.leavers, rates)
+    predicted = predict_in_order([describe_move(order, one) for order, one in enumerate(placed, 1)], found, inputs, wanted, sources)
+    moves = sorted((move for one in predicted.values() for move in one.moves), key=lambda move: move.order)
     return DrainPlan(
         schema=PLAN_SCHEMA,
         digest="",
@@ -226,8 +202,20 @@ def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[
         unplaced=(*found.stuck, *(describe_unplaced(placement) for placement in placements if not placement.destination)),
         skipped=tuple(found.skipped),
         n_plus_one=survivors.judge_losses(_fleet_after(fleet, placements), {move.uuid: move.destination for move in moves}) if survivors else None,
-        predicted_seconds={source: _predict_window(moves, source, wanted.window) for source in sources},
+        predicted_seconds={source: one.seconds for source, one in predicted.items()},
+        predicted_ranges={source: (one.low, one.high) for source, one in predicted.items()},
     ).seal()
+
+
+def predict_in_order(
+    moves: Sequence[PlannedMove], found: SortedDomains, inputs: DrainInputs, wanted: DrainOptions, sources: Sequence[str]
+) -> dict[str, SourcePrediction]:
+    """Return the moves of each source in the order in which they start, with their predictions."""
+    of_source = {source: [move for move in moves if move.source == source] for source in sources}
+    rates = {source: stream_rate(find_capacity(source, own, inputs, wanted), len(own), wanted.bandwidth_mib) for source, own in of_source.items()}
+    alone = [replace(move, predicted_seconds=predict_alone(found.leavers[move.uuid], rates[move.source])) for move in moves]
+    ordered = order_moves(alone, found.leavers, rates)
+    return {source: predict_source(source, [move for move in ordered if move.source == source], found.leavers, inputs, wanted) for source in sources}
 
 
 def check_sources(inputs: DrainInputs, sources: Sequence[str]) -> None:
@@ -266,17 +254,8 @@ def read_scheduler_settings(inputs: DrainInputs, sources: Sequence[str], candida
     return {host: to_plain_object(SchedulerSettings.from_variable(inputs.scheduler[host], host).as_json()) for host in given}
 
 
-def _stream_rate(inputs: DrainInputs, options: DrainOptions, placed: Sequence[Placement], source: str) -> float:
-    together = min(options.window, sum(1 for placement in placed if placement.request.source == source))
-    return rate_mib(inputs.history, options.bandwidth_mib, options.link_mib, together)
-
-
 def _fleet_after(fleet: Fleet, placements: Sequence[Placement]) -> Fleet:
     for placement in placements:
         if placement.destination and placement.destination in fleet.states:
             fleet = fleet.with_domain(placement.request, placement.destination)
     return fleet
-
-
-def _predict_window(moves: Sequence[PlannedMove], source: str, parallel: int) -> float:
-    return window_seconds([move.predicted_seconds for move in moves if move.source == source], parallel)

@@ -65,6 +65,7 @@ def build_host_result(
         blockers=tuple(blockers),
         problems=tuple(problems),
         predicted_seconds=share.predicted_seconds,
+        predicted_range=share.predicted_range,
         actual_seconds=_span_seconds([by_uuid[entry.uuid] for entry in judged if entry.uuid in by_uuid]),
     )
 
@@ -77,6 +78,7 @@ def _find_share(source: str, plan: DrainPlan) -> HostShare:
         skipped=tuple(entry for entry in plan.skipped if entry.source == source),
         created_at=plan.created_at,
         predicted_seconds=plan.predicted_seconds.get(source, 0),
+        predicted_range=(plan.predicted_ranges or {}).get(source, ABSENT),
     )
 
 
@@ -117,6 +119,7 @@ def _judge_move(move: PlannedMove, facts: Mapping[str, HostFacts], record: t.Opt
         status=record.status if record else "not started",
         destination=destination,
         predicted_seconds=move.predicted_seconds,
+        predicted_range=move.predicted_range,
         actual_seconds=_elapsed_seconds(record),
         downtime_ms=record.result.downtime_ms if record else None,
     )

@@ -54,6 +54,8 @@ class PlannedMove:
 
     :arg order: its position among the moves of the plan, from 1.
     :arg predicted_downtime_ms: null if its dirty rate is not known.
+    :arg predicted_range: between how many seconds the duration is predicted to be. Plans of earlier versions have none.
+    :arg sends_mib: how much it is predicted to send in its first pass.
     :arg request: what the domain needs of a host.
     """
 
@@ -70,6 +72,8 @@ class PlannedMove:
     warnings: tuple[str, ...]
     rejected: tuple[Rejection, ...]
     request: JsonObject
+    predicted_range: t.Union[tuple[float, ...], Absent] = ABSENT
+    sends_mib: t.Union[int, Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:
@@ -172,6 +176,7 @@ class DrainPlan:
     :arg settings: C(kvmfleet_scheduler) of the hosts that have one.
     :arg n_plus_one: null if it was not requested.
     :arg predicted_seconds: of each source.
+    :arg predicted_ranges: between how many seconds. Plans of earlier versions have none.
     """
 
     schema: int
@@ -187,6 +192,7 @@ class DrainPlan:
     skipped: tuple[SkippedDomain, ...]
     n_plus_one: t.Optional[NPlusOne]
     predicted_seconds: Mapping[str, float]
+    predicted_ranges: t.Union[Mapping[str, tuple[float, ...]], Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:

@@ -33,6 +33,7 @@ ARRIVING = "It is still arriving here: wait until that migration ends, then run 
 class LeavingDomain:
     """A domain for which the plan has to find a destination.
 
+    :arg used_mib: how much of its memory it has written; None if that is not known.
     :arg destination: where it is already moving; None if it is not.
     :arg reserved: whether the destination is a reservation of a move that has not begun. It is valid only while that host still passes.
     """
@@ -40,6 +41,7 @@ class LeavingDomain:
     request: Request
     policy: GivenPolicy
     dirty_rate_mib: t.Optional[float] = None
+    used_mib: t.Optional[int] = None
     destination: t.Optional[str] = None
     reserved: bool = False
 
@@ -103,10 +105,11 @@ def _make_leaving_domain(domain: DomainFacts, source: str, inputs: DrainInputs, 
     destination = _find_destination(record, inputs)
     if is_leaving(domain):
         others = inputs.hosts_where_active(request.uuid, but=source_ref)
-        return LeavingDomain(request, policy.moves, destination=destination or (others[0] if len(others) == 1 else None))
+        return LeavingDomain(request, policy.moves, used_mib=domain.used_mib or None, destination=destination or (others[0] if len(others) == 1 else None))
     reserved = record is not None and record.status in BEFORE_JOB
     dirty_rate_mib = None if domain.dirty_rate_mib is ABSENT else domain.dirty_rate_mib
-    return LeavingDomain(request, policy.moves, dirty_rate_mib, destination if reserved else None, reserved)
+    used_mib = None if domain.used_mib is ABSENT else domain.used_mib
+    return LeavingDomain(request, policy.moves, dirty_rate_mib, used_mib, destination if reserved else None, reserved)
 
 
 def _find_destination(record: t.Optional[MoveRecord], inputs: DrainInputs) -> t.Optional[str]:

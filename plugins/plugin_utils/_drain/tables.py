@@ -29,6 +29,7 @@ class HostShare:
     skipped: tuple[SkippedDomain, ...]
     created_at: str
     predicted_seconds: float
+    predicted_range: t.Union[tuple[float, ...], Absent] = ABSENT
 
     @property
     def active_uuids(self) -> set[str]:
@@ -49,6 +50,7 @@ class DomainOutcome:
     status: str
     destination: Maybe[str] = ABSENT
     predicted_seconds: t.Union[float, Absent] = ABSENT
+    predicted_range: t.Union[tuple[float, ...], Absent] = ABSENT
     actual_seconds: Maybe[float] = ABSENT
     downtime_ms: Maybe[int] = ABSENT
     error: t.Union[str, Absent] = ABSENT
@@ -82,6 +84,7 @@ class HostDrain:
     problems: tuple[str, ...]
     predicted_seconds: float
     actual_seconds: float
+    predicted_range: t.Union[tuple[float, ...], Absent] = ABSENT
 
 
 # From this number of hosts on, the text groups the hosts that were not chosen by reason.
@@ -112,9 +115,14 @@ def plan_lines(plan: DrainPlan) -> list[str]:
     lines += [f"STOPS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.shutdowns]
     lines += [f"STAYS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.unplaced]
     lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
-    lines += [f"{source}: about {_seconds_text(seconds)}, {_window_text(plan.options.parallel)}." for source, seconds in plan.predicted_seconds.items() if rows]
+    lines += [_source_line(source, plan) for source in plan.predicted_seconds if rows]
     lines += [_n_plus_one_line(plan.n_plus_one)] if plan.n_plus_one else []
     return [printable_line(line) for line in lines]
+
+
+def _source_line(source: str, plan: DrainPlan) -> str:
+    span = (plan.predicted_ranges or {}).get(source, ABSENT)
+    return f"{source}: about {_span_text(plan.predicted_seconds[source], span)}, {_window_text(plan.options.parallel)}."
 
 
 def _window_text(parallel: Json) -> str:
@@ -122,7 +130,7 @@ def _window_text(parallel: Json) -> str:
 
 
 def _move_row(move: PlannedMove) -> list[str]:
-    seconds, downtime = _seconds_text(move.predicted_seconds), _downtime_text(move.predicted_downtime_ms)
+    seconds, downtime = _span_text(move.predicted_seconds, move.predicted_range), _downtime_text(move.predicted_downtime_ms)
     return [str(move.order), move.name, f"{move.memory_mib} MiB", move.source, move.destination, seconds, downtime, move.reason]
 
 
@@ -148,7 +156,7 @@ def result_lines(result: Mapping[str, HostDrain]) -> list[str]:
 
 
 def _outcome_row(host: str, entry: DomainOutcome) -> list[str]:
-    times = [_seconds_text(entry.predicted_seconds), _seconds_text(entry.actual_seconds), _downtime_text(entry.downtime_ms)]
+    times = [_span_text(entry.predicted_seconds, entry.predicted_range), _seconds_text(entry.actual_seconds), _downtime_text(entry.downtime_ms)]
     return [entry.name, host, entry.destination or "-", entry.status, *times]
 
 
@@ -170,6 +178,11 @@ def align_columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[
 
 def _seconds_text(seconds: Maybe[float]) -> str:
     return "-" if seconds is None or seconds is ABSENT else f"{seconds} s"
+
+
+def _span_text(seconds: Maybe[float], span: t.Union[tuple[float, ...], Absent]) -> str:
+    """Return a predicted time with its range, e.g. C(6.2 s (4.4 to 8.8))."""
+    return f"{_seconds_text(seconds)} ({span[0]} to {span[-1]})" if span else _seconds_text(seconds)
 
 
 def _downtime_text(milliseconds: Maybe[int]) -> str:

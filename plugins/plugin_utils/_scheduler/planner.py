@@ -3,21 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Places many domains at once, by priority and then by size, and predicts how long the moves of a plan will last."""
+"""Places many domains at once, by priority and then by size."""
 
 from __future__ import annotations
 
 import functools
-import heapq
 import itertools
-import statistics
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import SWITCHOVER_MS, DowntimeStep, downtime_at
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
 
 from .._ledger.documents import pause_collector
 from .filters.base import Filter
@@ -25,89 +19,6 @@ from .fleet import Fleet, PlanReplay, Step
 from .repair import Assignment, Board, Unit, build_units, repair_assignment
 from .request import Request
 from .verdicts import DEFAULT_FILTERS, Verdict, hosts_by_weight, rank_hosts
-
-# The time of a move in addition to its stream: connecting, the switch-over, and ending the process on the source.
-OVERHEAD_SECONDS = 1.5
-# The rate of a link of 1 Gbit/s, if nothing else is known.
-DEFAULT_RATE_MIB = 110.0
-# Sampled dirty rates come out too low: guests under load wrote up to this many times as much.
-DIRTY_FACTOR = 2.5
-
-_MAX_ROUNDS = 1000
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The prediction for one move.
-
-    :arg downtime_ms: the downtime of the guest; None if nothing was measured, or if it never converges.
-    :arg converges: whether it finishes within its limits without force; None if nothing was measured.
-    """
-
-    seconds: float
-    downtime_ms: t.Optional[int] = None
-    converges: t.Optional[bool] = None
-
-
-def rate_mib(history: Iterable[MoveRecord], cap_mib: int = 0, link_mib: t.Optional[int] = None, together: int = 1) -> float:
-    """Return MiB of one guest's memory a second: its share of the link if that is known, else the median of completed moves, else a share of 1 Gbit/s.
-
-    :arg cap_mib: what a move may use at most; 0 is no cap.
-    :arg together: how many moves share the link.
-    """
-    rates = [] if link_mib else [rate for rate in map(_record_rate, history) if rate]
-    rate = statistics.median(rates) if rates else (link_mib or DEFAULT_RATE_MIB) / max(1, together)
-    return min(rate, float(cap_mib)) if cap_mib > 0 else rate
-
-
-def predict_move(
-    memory_mib: int, rate: float, dirty_rate_mib: t.Optional[float], ramp: Sequence[DowntimeStep], timeout_seconds: int = 0, copied_mib: int = 0
-) -> Prediction:
-    """Return how long a move lasts.
-
-    :arg rate: of the stream, MiB/s.
-    :arg dirty_rate_mib: what was measured, MiB/s; None: not measured, so what the guest writes during the move is not counted.
-    :arg ramp: the downtimes that are allowed, see L(downtime_steps).
-    :arg timeout_seconds: the move's own limit; 0 is none.
-    :arg copied_mib: disks that are copied first, over the same link.
-    """
-    if dirty_rate_mib is None:
-        return Prediction(move_seconds(memory_mib + copied_mib, rate))
-    dirty = dirty_rate_mib * DIRTY_FACTOR
-    left, seconds = float(memory_mib), copied_mib / rate
-    for _round in range(_MAX_ROUNDS):
-        seconds += left / rate
-        left = min(float(memory_mib), dirty * left / rate)
-        if timeout_seconds and seconds > timeout_seconds:
-            break
-        if left * 1000 / rate <= downtime_at(ramp, seconds):
-            pause_ms = SWITCHOVER_MS + int(left * 1000 / rate)
-            return Prediction(round(OVERHEAD_SECONDS + seconds + left / rate, 1), pause_ms, converges=True)
-        if dirty >= rate and seconds > ramp[-1][0]:
-            break
-    return Prediction(round(OVERHEAD_SECONDS + (timeout_seconds or seconds), 1), None, converges=False)
-
-
-def move_seconds(memory_mib: int, rate: float) -> float:
-    """Return the duration of one move if the guest writes nothing during it."""
-    return round(OVERHEAD_SECONDS + memory_mib / rate, 1)
-
-
-def window_seconds(durations: Sequence[float], parallel: int) -> float:
-    """Return the duration of moves in this order, with that number at the same time."""
-    lanes = [0.0] * max(1, parallel)
-    for duration in durations:
-        heapq.heappush(lanes, heapq.heappop(lanes) + duration)
-    return round(max(lanes), 1)
-
-
-def _record_rate(record: MoveRecord) -> t.Optional[float]:
-    elapsed_ms, memory_bytes = record.result.elapsed_ms, record.memory_bytes
-    if record.status != COMPLETED or not elapsed_ms or not memory_bytes:
-        return None
-    seconds = max(0.5, elapsed_ms / 1000 - OVERHEAD_SECONDS)
-    return memory_bytes / 1024**2 / seconds
-
 
 # How many other plans are tried to reduce C(cost), for a few hosts; fewer for more hosts, because each takes longer.
 ALTERNATIVES = 60
