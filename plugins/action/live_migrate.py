@@ -12,8 +12,9 @@ import typing as t
 from ansible.utils.display import Display
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, internal_spec, live_migrate_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, ProgressLines, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override, keep_override_decision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
@@ -46,7 +47,7 @@ class ActionModule(FleetAction):
         # Domains are shut down before others are moved, by a task of their own.
         if share["shutdowns"] or not share["moves"]:
             return planned
-        own = {"moves": share["moves"], "parallel": planned["plan"]["options"]["parallel"], "_work": {**work, "plan": None}}
+        own = {"moves": share["moves"], "parallel": planned["plan"]["options"]["parallel"], "_work": {**work, "plan": None, "predicted": share["predicted"]}}
         self._task.args = {**self._task.args, **own}
         try:
             moved = super().run_with_options(task_vars)
@@ -85,7 +86,8 @@ class ActionModule(FleetAction):
         silent = self._task.no_log or options["progress"] == "none"
         warnings = [] if self._task.check_mode else keep_override_decision(ledger, settings, source.name, describe_actor(task_vars))
         check_override(ledger, settings, source.name, any(request.override for request in requests))
-        context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars), warnings=warnings)
+        predicted = decode(dict[str, PredictedMove], (options["_work"] or {}).get("predicted") or {})
+        context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars), warnings=warnings, predicted=predicted)
         run = MoveRun(context, parallel, (lambda record, waits_for: None) if silent else lines.show_record)
         jobs = run.predict_moves(requests) if self._task.check_mode else run.run_moves(requests)
         result = make_result(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)

@@ -24,6 +24,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.eta import estimate_rest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Internal,
@@ -35,6 +36,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     printable_text,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FINAL
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import Notices, open_notices
@@ -220,10 +222,11 @@ EVERY_PERCENT = 10
 EVERY_WAITING_SECONDS = 30.0
 
 
-def progress_line(record: MoveRecord, waits_for: str | None = None) -> str:
+def progress_line(record: MoveRecord, waits_for: str | None = None, rest: str = "") -> str:
     """Return one line on a move, e.g. C(kvm1 -> kvm2  web1  running  62 %  312 MiB left  940 MiB/s  dirty 210 MiB/s  pause <= 95 ms  eta 8 s).
 
     :arg waits_for: what the move waits for, a phrase.
+    :arg rest: about all moves of the run that are left, e.g. C(5 moves left: eta 34 s).
     """
     parts = [f"{record.source.label} -> {record.destination.label}", record.domain.name or record.domain.uuid, record.status]
     if record.reason:
@@ -239,6 +242,8 @@ def progress_line(record: MoveRecord, waits_for: str | None = None) -> str:
         parts.append(f"waits for its turn{until}: {record.turn.waits_for}")
     if record.result.downtime_ms is not None:
         parts.append(f"paused {record.result.downtime_ms} ms")
+    if rest:
+        parts.append(rest)
     return printable_line("  ".join(parts))
 
 
@@ -255,6 +260,14 @@ def _figure_texts(record: MoveRecord) -> list[str]:
     return parts
 
 
+def describe_rest(records: t.Sequence[MoveRecord]) -> str:
+    """Return how long the moves of a run that are left will last, by the rate that they reach now; empty for a single one, whose line has its own eta."""
+    if len(records) < len(("this", "another")):
+        return ""
+    seconds = estimate_rest(records)
+    return f"{len(records)} moves left: eta {'unknown' if seconds is None else f'{seconds} s'}"
+
+
 class ProgressLines:
     """Decides which states become lines, and passes these to C(show)."""
 
@@ -262,12 +275,17 @@ class ProgressLines:
         self._show = show
         self._clock = clock
         self._last: dict[str, tuple[tuple[str, int, bool], float]] = {}
+        # The newest record of each move that has not ended.
+        self._open: dict[str, MoveRecord] = {}
 
     def show_record(self, record: MoveRecord, waits_for: str | None = None) -> None:
         """Print a line on this record if one is due.
 
         :arg waits_for: what the move waits for, a phrase.
         """
+        self._open[record.record_id] = record
+        if record.status in FINAL:
+            del self._open[record.record_id]
         now, waits = self._clock(), bool(record.turn or waits_for)
         shown = (record.status, record.progress.percent // EVERY_PERCENT, waits)
         every = EVERY_SECONDS if record.status.startswith("running") else EVERY_WAITING_SECONDS if waits else math.inf
@@ -275,4 +293,4 @@ class ProgressLines:
         if last and last[0] == shown and now - last[1] < every:
             return
         self._last[record.record_id] = (shown, now)
-        self._show(progress_line(record, waits_for))
+        self._show(progress_line(record, waits_for, describe_rest(list(self._open.values()))))

@@ -74,6 +74,22 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True)
+class PredictedMove:
+    """The prediction for a move, made before it began (seconds, milliseconds, bytes).
+
+    :arg downtime_ms: null if no dirty rate was measured, or if the move is not expected to converge.
+    :arg bytes: what it sends in its first pass.
+    """
+
+    seconds: float
+    low_seconds: float
+    high_seconds: float
+    downtime_ms: t.Optional[int]
+    bytes: int
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Sample:
     """The figures of one poll, kept thinned (bytes, bytes a second, milliseconds, percent)."""
 

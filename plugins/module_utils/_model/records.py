@@ -18,7 +18,7 @@ from . import statuses as s
 from .clock import utc_now
 from .codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode
 from .errors import Internal
-from .record_parts import NO_PROGRESS, NO_RESULT, Act, Before, Connection, CopiedStorage, DiskCopy, HistoryLine, Progress, Result, Sample, Turn
+from .record_parts import NO_PROGRESS, NO_RESULT, Act, Before, Connection, CopiedStorage, DiskCopy, HistoryLine, PredictedMove, Progress, Result, Sample, Turn
 from .references import DomainRef, HostRef
 from .statuses import check_transition
 
@@ -39,6 +39,7 @@ class MoveRecord:
     :arg ledger_id: the ledger that opened it.
     :arg wanted_state: of an evacuation: the state that the domain is to have.
     :arg turn: of a queued move: what its run reports about its waiting.
+    :arg predicted: what was predicted before it began; absent if nothing was.
     :arg filters_off: names of the scheduler's filters that were switched off at the destination; absent if none was.
     """
 
@@ -72,6 +73,7 @@ class MoveRecord:
     wanted_state: t.Union[str, Absent, None] = ABSENT
     turn: t.Union[Turn, Absent, None] = ABSENT
     filters_off: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
+    predicted: t.Union[PredictedMove, Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._files import publish_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._ledger.host_entries import list_entries
@@ -36,7 +37,7 @@ from .preparation import (
     read_unsettled,
     readable_facts,
 )
-from .saved_plan import DrainPlan
+from .saved_plan import DrainPlan, PlannedMove
 
 # The options that the plan itself sets for each move.
 _PLANNED_OPTIONS = ("name", "uuid", "destination", "moves", "parallel")
@@ -47,6 +48,7 @@ class Share:
     """The part of a plan that one host carries out.
 
     :arg moves: for C(live_migrate).
+    :arg predicted: what the plan predicts for the moves, by UUID of the domain.
     :arg shutdowns: UUIDs of domains to shut down.
     :arg ends: the hosts to query afterwards for their domains. The first source queries the destinations.
     """
@@ -54,6 +56,7 @@ class Share:
     moves: tuple[JsonObject, ...]
     shutdowns: tuple[str, ...]
     ends: tuple[str, ...]
+    predicted: Mapping[str, PredictedMove]
 
 
 def build_shares(plan: DrainPlan, records: Sequence[MoveRecord], is_known: Callable[[str], bool], check_mode: bool) -> dict[str, Share]:
@@ -70,9 +73,18 @@ def build_shares(plan: DrainPlan, records: Sequence[MoveRecord], is_known: Calla
             (*list_moves(plan, source, plan.options.moves), *list_unfinished_moves(plan, source, begun)),
             _list_shutdowns(plan, source),
             (source, *(host for host in destinations if host != source and source == plan.sources[0])),
+            {move.uuid: predicted for move in plan.moves if move.source == source and (predicted := _read_prediction(move))},
         )
         for source in plan.sources
     }
+
+
+def _read_prediction(move: PlannedMove) -> PredictedMove | None:
+    """Return what the plan predicts for a move, as its record keeps it; None for the plan of an earlier version."""
+    if not move.predicted_range or move.sends_mib is ABSENT:
+        return None
+    low, high = move.predicted_range
+    return PredictedMove(move.predicted_seconds, low, high, move.predicted_downtime_ms, move.sends_mib * 1024**2)
 
 
 def list_moves(plan: DrainPlan, source: str, options: JsonObject | None = None) -> list[JsonObject]:

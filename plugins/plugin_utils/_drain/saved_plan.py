@@ -81,6 +81,8 @@ class PlannedMove:
         _check_uuid(self.uuid)
         if not 0 <= self.predicted_seconds < _MAX_SECONDS:
             raise ShapeError("predicted_seconds", "a number of seconds", self.predicted_seconds)
+        if self.predicted_range is not ABSENT and len(self.predicted_range) != len(("low", "high")):
+            raise ShapeError("predicted_range", "two numbers of seconds", list(self.predicted_range))
 
 
 @dataclass(frozen=True)

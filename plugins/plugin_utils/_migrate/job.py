@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.streams import StreamChoice
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, StartOrder, SurveyedDomain, Watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
@@ -110,6 +111,7 @@ class RunContext:
 
     :arg uri: of the source's own libvirt.
     :arg by: who acts, for histories.
+    :arg predicted: what was predicted for the moves, by UUID of the domain.
     """
 
     ledger: Ledger
@@ -120,6 +122,7 @@ class RunContext:
     run_id: str = field(default_factory=lambda: str(uuid_module.uuid4()))
     warnings: list[str] = field(default_factory=list)
     missing: list[RememberedMove] = field(default_factory=list)
+    predicted: t.Mapping[str, PredictedMove] = field(default_factory=dict)
 
 
 @dataclass

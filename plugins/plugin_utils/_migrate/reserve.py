@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import prefer_feature
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import DomainInfo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, KvmfleetError, NotSupported, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
@@ -256,7 +256,8 @@ class Reservations:
             forced=FORCED_MIGRATE if request.force else None,
         )
         connection = Connection(request.uris[host], request.options.bandwidth_mib, request.link_mib)
-        return replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection)
+        predicted = self.context.predicted.get(info.uuid, ABSENT)
+        return replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection, predicted=predicted)
 
     def _write_scheduled(self, stored: Stored, job: MoveJob, judge: CandidateJudge, verdict: Verdict) -> Stored:
         """Write the reservation of the host that passed, which may differ from the one in the opened record."""

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Sample, Turn
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import NO_PROGRESS, Sample, Turn
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import ProgressLines, progress_line
@@ -125,3 +125,20 @@ def test_waiting_for_an_answer_of_a_host_is_shown_at_once_and_repeated() -> None
     shown.new(moving())
     why = "is being settled: no answer from the destination kvm2"
     assert [shown.new(moving(), after=seconds, waits_for=why) for seconds in (1, 1, 10)] == [1, 0, 1]
+
+
+def left(record: MoveRecord, mib: int) -> MoveRecord:
+    return dataclasses.replace(record, progress=dataclasses.replace(record.progress, memory_remaining_bytes=mib * MIB))
+
+
+def test_lines_of_several_moves_have_the_eta_of_all_that_are_left() -> None:
+    shown = Shown()
+    shown.new(dataclasses.replace(moving(0, "queued"), progress=NO_PROGRESS, request={"memory_mib": 500}), "r1")
+    assert shown.lines[-1].endswith("queued")
+    shown.new(left(moving(10, rate_mib=100, dirty_mib=0), 300), "r2")
+    assert shown.lines[-1].endswith("eta 3 s  2 moves left: eta 9 s")
+    shown.new(left(moving(10, rate_mib=100, dirty_mib=0), 700), "r3")
+    assert shown.lines[-1].endswith("eta 7 s  3 moves left: eta 9 s")
+    shown.new(moving(100, "completed"), "r2")
+    shown.new(moving(100, "completed"), "r3")
+    assert shown.lines[-1].endswith("completed")

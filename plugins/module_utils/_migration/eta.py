@@ -1,0 +1,48 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""How long the moves of a run that are left will last: what they still have to send, over the rate that they reach now."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+from .._model.record_parts import PredictedMove
+from .._model.records import MoveRecord
+from .._model.statuses import BEFORE_JOB
+from .prediction import SETUP_SECONDS
+
+# What a guest writes while it is sent prolongs its move by at most this factor: nearer to the rate of the link, the quotient means nothing.
+_MOST_GROWTH = 4.0
+
+
+def estimate_rest(records: t.Sequence[MoveRecord]) -> t.Optional[int]:
+    """Return the seconds until all of these moves will have ended; null while none of them sends, or if no memory size is known.
+
+    :arg records: the newest record of each move that has not ended.
+    """
+    rate = sum(record.progress.bandwidth_bytes for record in records if _is_sending(record))
+    if rate <= 0:
+        return None
+    left = sum(map(_left_bytes, records))
+    beside = max(1, sum(map(_is_sending, records)))
+    waiting = sum(record.status in BEFORE_JOB for record in records)
+    return math.ceil(left / rate + SETUP_SECONDS * math.ceil(waiting / beside))
+
+
+def _is_sending(record: MoveRecord) -> bool:
+    return record.status not in BEFORE_JOB and record.progress.bandwidth_bytes > 0
+
+
+def _left_bytes(record: MoveRecord) -> float:
+    """Return what a move still has to send; of one that has not begun what was predicted, else the size of its memory and disks."""
+    progress = record.progress
+    if progress.memory_total_bytes:
+        left = float(progress.memory_remaining_bytes + progress.disk_remaining_bytes)
+        net = progress.bandwidth_bytes - progress.dirty_rate_bytes
+        return left * min(_MOST_GROWTH, progress.bandwidth_bytes / net) if net > 0 and progress.bandwidth_bytes else left
+    predicted = record.predicted
+    return float(predicted.bytes if isinstance(predicted, PredictedMove) else record.memory_bytes + sum(record.copied_bytes))
