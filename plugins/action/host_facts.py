@@ -49,4 +49,4 @@ class ActionModule(NormalAction):
 
 def _with_names(facts: Result, names: dict[str, str]) -> Result:
     links = facts.get("links")
-    return {**facts, "links": {names.get(uri, uri): rate for uri, rate in links.items()}} if isinstance(links, dict) else facts
+    return {**facts, "links": {names.get(str(uri), str(uri)): rate for uri, rate in links.items()}} if isinstance(links, dict) else facts

@@ -14,7 +14,11 @@ import dataclasses
 import math
 import typing as t
 
+from .._model.watched_moves import AUTO_PARALLEL
 from .downtime import SWITCHOVER_MS, DowntimeStep, downtime_at
+from .link_share import ALWAYS_PREPARED, BUSY_SHARE, ENDING_SECONDS, MAX_PREPARED, PREPARE_SECONDS, WAITING_MIB
+
+AUTO = AUTO_PARALLEL
 
 # The time of a move besides its stream on an idle machine: until the destination has started QEMU and the stream begins; and after the guest has arrived,
 # until QEMU has ended on the source. The second does not count for the move, but takes processors from others. Measured: 0.5 to 0.6 and 0.4 to 0.5.
@@ -23,7 +27,7 @@ END_SECONDS = 0.5
 # How fast QEMU finds pages of zeros.
 SCAN_MIB = 4000.0
 # The part of a link that carries memory; the rest are headers, and waiting between iterations.
-PAYLOAD = 0.95
+PAYLOAD = 0.93
 # The ends of the range are this factor below and above the value. Their ratio is 2.
 SPREAD = math.sqrt(2)
 
@@ -64,7 +68,7 @@ class Capacity:
     """What the moves of one source share.
 
     :arg link_mib: the rate of the link.
-    :arg window: the maximum number of moves at the same time.
+    :arg window: the number of moves at the same time, or C(AUTO) for the rule of C(link_share.py).
     :arg cpus: of the smaller of the hosts: starting and ending many QEMUs at once takes longer on few processors.
     :arg setup_seconds: the time of a move besides its stream.
     """
@@ -115,6 +119,7 @@ class _Job:
         self.number, self.load, self.begins = number, load, begins
         self.phase, self.left = _SETUP, setup_seconds
         self.rounds, self.round_began = 0, begins
+        self.pause_ms: t.Optional[int] = None
         self.result: t.Optional[Prediction] = None
 
     def wanted_mib(self) -> float:
@@ -133,17 +138,19 @@ class _Job:
             self.left = 0.0
 
     def _finish_round(self, now: float, rate: float) -> None:
-        """Decide after an iteration whether the rest fits into the allowed downtime, as the hypervisor does."""
+        """Decide after an iteration whether the rest fits into the allowed downtime, as the hypervisor does. The guest is paused for this rest."""
         load, elapsed = self.load, now - self.begins
+        is_measured = load.dirty_mib is not None
+        if self.pause_ms is not None:
+            self._end(elapsed, self.pause_ms if is_measured else None, True if is_measured else None)
+            return
         rest = min(load.used_mib, load.written_mib * (now - self.round_began))
         self.rounds, self.round_began = self.rounds + 1, now
+        self.left = max(rest, _TINY)
         if rest * 1000 / rate <= downtime_at(load.ramp, elapsed):
-            downtime_ms = None if load.dirty_mib is None else SWITCHOVER_MS + int(rest * 1000 / rate)
-            self._end(elapsed + rest / rate, downtime_ms, None if load.dirty_mib is None else True)
+            self.pause_ms = SWITCHOVER_MS + int(rest * 1000 / rate)
         elif (load.timeout_seconds and elapsed > load.timeout_seconds) or self.rounds >= _MAX_ROUNDS:
             self._end(load.timeout_seconds or elapsed, None, False)
-        else:
-            self.left = max(rest, _TINY)
 
     def _end(self, seconds: float, downtime_ms: t.Optional[int], converges: t.Optional[bool]) -> None:
         self.phase, self.left = _END, END_SECONDS
@@ -151,44 +158,112 @@ class _Job:
 
 
 def predict_moves(loads: t.Sequence[MoveLoad], capacity: Capacity) -> t.List[Prediction]:
-    """Return a prediction for each of these moves of one source, which begin in this order.
-
-    As many moves run at once as the window has slots; a guest that has arrived frees its slot. Streams share the link equally, and a stream with a limit
-    leaves the rest to the others.
-    """
+    """Return a prediction for each of these moves of one source, which begin in this order, as far as its window permits."""
+    pace = _SharedLink(capacity) if capacity.window == AUTO else _FixedWindow(capacity)
+    waiting, now = list(range(len(loads))), 0.0
     jobs: t.List[_Job] = []
     results: t.Dict[int, Prediction] = {}
-    now, begun = 0.0, 0
-    while begun < len(loads) or jobs:
-        while begun < len(loads) and sum(job.phase != _END for job in jobs) < max(1, capacity.window):
-            jobs.append(_Job(begun, loads[begun], now, capacity.setup_seconds))
-            begun += 1
-        speeds = _share_speeds(jobs, capacity)
-        step = min(job.left / speed for job, speed in zip(jobs, speeds))
+    while waiting or jobs:
+        while (number := pace.choose_next([loads[one] for one in waiting], _under_way(jobs))) is not None:
+            jobs.append(_Job(waiting[number], loads[waiting.pop(number)], now, capacity.setup_seconds))
+        speeds = _find_speeds(jobs, pace, capacity)
+        step = min([job.left / speed for job, speed in zip(jobs, speeds)] + ([pace.next_change(_under_way(jobs))] if waiting else []))
         now += step
         for job, speed in zip(jobs, speeds):
             job.left -= step * speed
+        for job, speed in zip(list(jobs), speeds):
             if job.left <= _TINY:
-                job.finish_phase(now, _next_rate(job, speed, jobs, capacity))
+                job.finish_phase(now, speed if job.phase == _STREAM else pace.find_rates([*_streams(jobs), job])[-1])
         results.update({job.number: job.result for job in jobs if job.result})
         jobs = [job for job in jobs if job.phase != _END or job.left > _TINY]
     return [results[number] for number in range(len(loads))]
 
 
-def _share_speeds(jobs: t.Sequence[_Job], capacity: Capacity) -> t.List[float]:
+def _under_way(jobs: t.Sequence[_Job]) -> t.List[_Job]:
+    return [job for job in jobs if job.phase != _END]
+
+
+def _streams(jobs: t.Sequence[_Job]) -> t.List[_Job]:
+    return [job for job in jobs if job.phase == _STREAM]
+
+
+def _find_speeds(jobs: t.Sequence[_Job], pace: _Pace, capacity: Capacity) -> t.List[float]:
     """Return how fast each job gets on: MiB/s in its stream, otherwise seconds in a second, fewer than one if the processors are not sufficient."""
     beside = sum(job.phase != _STREAM for job in jobs)
-    shares = share_link([job.wanted_mib() for job in jobs if job.phase == _STREAM], capacity.link_mib * PAYLOAD)
-    rates = iter(shares)
+    rates = iter(pace.find_rates(_streams(jobs)))
     return [next(rates) if job.phase == _STREAM else min(1.0, capacity.cpus / beside) for job in jobs]
 
 
-def _next_rate(job: _Job, speed: float, jobs: t.Sequence[_Job], capacity: Capacity) -> float:
-    """Return the rate of the stream of a job that ends a phase: its present one, or its share if its stream begins."""
-    if job.phase == _STREAM:
-        return speed
-    streams = [job, *(other for other in jobs if other.phase == _STREAM)]
-    return share_link([one.wanted_mib() for one in streams], capacity.link_mib * PAYLOAD)[0]
+class _Pace(t.Protocol):
+    """When moves begin, and how they share the link."""
+
+    def choose_next(self, waiting: t.Sequence[MoveLoad], jobs: t.Sequence[_Job]) -> t.Optional[int]:
+        """Return which of the waiting moves begins now, beside these jobs."""
+
+    def find_rates(self, streams: t.Sequence[_Job]) -> t.List[float]:
+        """Return the rates of these streams."""
+
+    def next_change(self, jobs: t.Sequence[_Job]) -> float:
+        """Return after how many seconds another move may begin, although no job has ended a phase."""
+
+
+class _FixedWindow:
+    """A fixed number of moves at once. A guest that has arrived frees its slot. Streams share the link equally."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        self._slots = capacity.window
+        self._link_mib = capacity.link_mib * PAYLOAD
+
+    def choose_next(self, waiting: t.Sequence[MoveLoad], jobs: t.Sequence[_Job]) -> t.Optional[int]:
+        return 0 if waiting and len(jobs) < self._slots else None
+
+    def find_rates(self, streams: t.Sequence[_Job]) -> t.List[float]:
+        return share_link([job.wanted_mib() for job in streams], self._link_mib)
+
+    def next_change(self, jobs: t.Sequence[_Job]) -> float:
+        return math.inf
+
+
+class _SharedLink:
+    """The rule of C(link_share.py): one guest is sent at a time, a busy one first, and the next ones are prepared and wait."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        self._link_mib = capacity.link_mib * PAYLOAD
+
+    def choose_next(self, waiting: t.Sequence[MoveLoad], jobs: t.Sequence[_Job]) -> t.Optional[int]:
+        senders = self._choose_senders(_streams(jobs))
+        prepared = [job for job in jobs if job not in senders]
+        sending, all_of_them = self._seconds_of(senders), self._seconds_of(jobs)
+        if len(prepared) >= MAX_PREPARED or sending >= PREPARE_SECONDS or (len(prepared) >= ALWAYS_PREPARED and all_of_them >= PREPARE_SECONDS):
+            return None
+        has_busy = any(self._is_busy(job.load) for job in jobs)
+        return next((number for number, load in enumerate(waiting) if not (has_busy and self._is_busy(load))), None)
+
+    def find_rates(self, streams: t.Sequence[_Job]) -> t.List[float]:
+        senders = self._choose_senders(streams)
+        return share_link([job.wanted_mib() if job in senders else WAITING_MIB for job in streams], self._link_mib)
+
+    def next_change(self, jobs: t.Sequence[_Job]) -> float:
+        ahead = self._seconds_of(self._choose_senders(_streams(jobs))) - PREPARE_SECONDS
+        return ahead + _TINY if ahead > 0 else math.inf
+
+    def _choose_senders(self, streams: t.Sequence[_Job]) -> t.List[_Job]:
+        ordered = sorted(streams, key=lambda job: (not self._is_busy(job.load), job.number))
+        senders, free = [], self._link_mib
+        for job in ordered:
+            if free <= 0:
+                break
+            senders.append(job)
+            # What a stream with a limit leaves, others use; and a quiet one that ends leaves the link to the next one already.
+            is_ending = not self._is_busy(job.load) and self._seconds_of([job]) < ENDING_SECONDS
+            free -= 0 if is_ending else job.wanted_mib()
+        return senders
+
+    def _is_busy(self, load: MoveLoad) -> bool:
+        return load.written_mib >= BUSY_SHARE * self._link_mib
+
+    def _seconds_of(self, jobs: t.Iterable[_Job]) -> float:
+        return sum(job.left if job.phase == _STREAM else job.load.memory_mib for job in jobs) / self._link_mib
 
 
 def share_link(wanted: t.Sequence[float], link_mib: float) -> t.List[float]:

@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.pred
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_WINDOW
 
 from .inputs import DrainInputs, DrainOptions
 from .preparation import parse_timestamp
@@ -38,6 +39,8 @@ DEFAULT_LINK_MIB = 117.0
 CPU_MIB = 180.0
 # The time of a drain besides its moves: reserving the destinations, starting the watcher, and closing the records.
 DRAIN_SECONDS = 1.0
+# And for each of them: the turn of the window, and writing the record.
+TURN_SECONDS = 0.15
 
 # A move teaches the rate of a link if it sent at least this much.
 _LEAST_MIB = 64
@@ -70,7 +73,7 @@ def predict_source(
     capacity = find_capacity(source, moves, inputs, wanted)
     loads = [make_load(leavers[move.uuid], capacity.link_mib, wanted.bandwidth_mib) for move in moves]
     found = predict_moves(loads, capacity)
-    seconds = round(drain_seconds(found) + DRAIN_SECONDS, 1) if moves else 0.0
+    seconds = round(drain_seconds(found) + DRAIN_SECONDS + TURN_SECONDS * len(moves), 1) if moves else 0.0
     low, high = range_of(seconds)
     predicted = tuple(_with_prediction(*one, leavers) for one in zip(moves, loads, found, strict=True))
     return SourcePrediction(predicted, seconds, low, high)
@@ -83,7 +86,7 @@ def find_capacity(source: str, moves: Sequence[PlannedMove], inputs: DrainInputs
     counts = [facts.cpus for host in (source, *destinations) if (facts := inputs.hosts.get(host)) and facts.cpus]
     cpus = min(counts, default=64)
     link = wanted.link_mib or _measured_link(source, destinations, inputs, history) or DEFAULT_LINK_MIB
-    return Capacity(min(float(link), cpus * CPU_MIB), wanted.window, cpus, learn_setup_seconds(history))
+    return Capacity(min(float(link), cpus * CPU_MIB), wanted.parallel, cpus, learn_setup_seconds(history))
 
 
 def _measured_link(source: str, destinations: set[str], inputs: DrainInputs, history: Sequence[MoveRecord]) -> float | None:
@@ -179,5 +182,5 @@ def predict_alone(leaver: LeavingDomain, rate_mib: float) -> float:
 
 def stream_rate(capacity: Capacity, moves: int, cap_mib: float) -> float:
     """Return the rate of one of so many moves of a source in MiB/s."""
-    rate = capacity.link_mib / max(1, min(capacity.window, moves))
+    rate = capacity.link_mib / max(1, min(capacity.window or AUTO_WINDOW, moves))
     return min(rate, cap_mib) if cap_mib else rate

@@ -70,7 +70,16 @@ def test_a_plan_is_shown_and_the_hosts_stay_in_maintenance(node: Node, capsys: p
     done = node.task()
     assert not done["changed"]
     assert [(move["name"], move["destination"]) for move in done["plan"]["moves"]] == [("web1", "kvm2")]
-    assert done["shares"] == {"kvm1": {"moves": [{"uuid": uuid_of("web1"), "destination": "kvm2"}], "shutdowns": [], "ends": ["kvm1", "kvm2"]}}
+    share = done["shares"]["kvm1"]
+    assert {**share, "predicted": 0} == {
+        "moves": [{"uuid": uuid_of("web1"), "destination": "kvm2"}],
+        "shutdowns": [],
+        "ends": ["kvm1", "kvm2"],
+        "predicted": 0,
+    }
+    predicted = share["predicted"][uuid_of("web1")]
+    assert 0 < predicted["low_seconds"] < predicted["seconds"] < predicted["high_seconds"]
+    assert predicted["bytes"] == 512 * 1024**2
     assert "ansible_stats" not in done
     assert "web1" in capsys.readouterr().out
     assert node.entry[0] == "maintenance"

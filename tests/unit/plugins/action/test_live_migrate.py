@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 Result = dict[str, t.Any]
 MOVE = {"uuid": "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", "destination": "kvm2"}
 OPTIONS = {"sources": ["kvm1"]}
+PREDICTED = {MOVE["uuid"]: {"seconds": 2.0}}
 
 
 class Task(types.SimpleNamespace):
@@ -29,7 +30,7 @@ class Step:
     """The step on kvm1; C(error) is what the moves, or the plan, fail with."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.share: Result = {"moves": [MOVE], "shutdowns": [], "ends": ["kvm1", "kvm2"]}
+        self.share: Result = {"moves": [MOVE], "shutdowns": [], "ends": ["kvm1", "kvm2"], "predicted": PREDICTED}
         self.warnings: list[str] = []
         self.plan_error: KvmfleetError | None = None
         self.move_error: KvmfleetError | None = None
@@ -71,7 +72,7 @@ def test_the_moves_of_the_plan_are_carried_out_in_the_same_step(step: Step) -> N
     step.warnings = ["old"]
     done = step.run(plan=OPTIONS, look=True)
     assert step.planned == [OPTIONS]
-    assert step.moved == [{"_work": {"plan": None, "look": True}, "progress": "none", "moves": [MOVE], "parallel": 3}]
+    assert step.moved == [{"_work": {"plan": None, "look": True, "predicted": PREDICTED}, "progress": "none", "moves": [MOVE], "parallel": 3}]
     assert (done["changed"], done["_moved"], done["warnings"]) == (True, True, ["old", "new"])
     assert done["shares"]["kvm1"] == step.share
     assert "failed" not in done

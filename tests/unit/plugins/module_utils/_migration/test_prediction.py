@@ -119,3 +119,38 @@ def test_hundreds_of_moves_are_predicted_quickly() -> None:
     found = predict(*[load(100 + number, number % 40) for number in range(400)], window=4)
     assert len(found) == 400
     assert [one.begins for one in found] == sorted(one.begins for one in found)
+
+
+BUSY = {"dirty_mib": 28, "memory_mib": 128, "ramp": [(0, 500)]}
+
+
+def shared(*loads: p.MoveLoad) -> list[p.Prediction]:
+    return predict(*loads, link=64, window=p.AUTO)
+
+
+def test_a_busy_guest_is_sent_alone_and_others_wait_for_it() -> None:
+    busy, first, second = shared(load(128, **BUSY), load(200), load(200))
+    assert busy.seconds == pytest.approx(predict(load(128, **BUSY), link=62)[0].seconds, abs=0.3)
+    assert first.begins == 0
+    assert first.seconds == pytest.approx(busy.seconds + 200 / 64, abs=0.3)
+    assert p.drain_seconds([busy, first, second]) == pytest.approx(busy.seconds + 400 / 64, abs=0.5)
+
+
+def test_a_second_busy_guest_begins_when_the_first_has_ended() -> None:
+    first, quiet, second = shared(load(128, **BUSY), load(10), load(128, **BUSY))
+    assert quiet.begins == 0
+    assert second.begins == pytest.approx(first.seconds, abs=0.1)
+
+
+def test_guests_that_share_the_link_take_it_one_after_the_other() -> None:
+    found = shared(*[load(640)] * 3)
+    assert p.drain_seconds(found) == pytest.approx(SETUP + 30, abs=0.5)
+    assert found[0].seconds == pytest.approx(SETUP + 10, abs=0.3)
+    # The second is prepared while the first connects, the third while the first has 5 s to go.
+    assert (found[1].begins, found[2].begins) == (0, pytest.approx(SETUP + 5, abs=0.3))
+
+
+def test_a_capped_guest_leaves_the_rest_of_a_shared_link() -> None:
+    capped, free = shared(load(64, cap_mib=16), load(192))
+    assert capped.seconds == pytest.approx(SETUP + 4, abs=0.2)
+    assert free.seconds == pytest.approx(SETUP + 4, abs=0.2)

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.prediction import PAYLOAD, SETUP_SECONDS
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.prediction import PAYLOAD, SCAN_MIB, SETUP_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import prediction as p
@@ -40,9 +40,10 @@ def seconds_of(*domains: dict[str, t.Any], **known: t.Any) -> float:
 
 def test_the_used_memory_counts_and_not_the_size() -> None:
     link = {"link_mib": 100}
-    assert seconds_of(domain("web", 8192, used_mib=950), options=link) == pytest.approx(10 + 1.8 + SETUP_SECONDS, abs=0.2)
-    assert seconds_of(domain("web", 950), options=link) == pytest.approx(10 + SETUP_SECONDS, abs=0.2)
-    assert seconds_of(domain("web", 950, used_mib=None), options=link) == pytest.approx(10 + SETUP_SECONDS, abs=0.2)
+    alone = SETUP_SECONDS + 950 / (100 * PAYLOAD)
+    assert seconds_of(domain("web", 8192, used_mib=950), options=link) == pytest.approx(alone + (8192 - 950) / SCAN_MIB, abs=0.1)
+    assert seconds_of(domain("web", 950), options=link) == pytest.approx(alone, abs=0.1)
+    assert seconds_of(domain("web", 950, used_mib=None), options=link) == pytest.approx(alone, abs=0.1)
 
 
 def test_moves_and_drains_have_a_range_and_moves_what_they_send() -> None:
@@ -65,12 +66,12 @@ def test_a_plan_without_moves_takes_no_time() -> None:
         (p.DEFAULT_LINK_MIB, {}),
         (50, {"links": {"kvm2": 50.0}}),
         (50, {"links": {"kvm9": 70.0, "kvm8": 50.0}}),
-        (30, {"options": {"link_mib": 30}, "links": {"kvm2": 50.0}, "history": [done(570, 10 + SETUP_SECONDS)]}),
-        (60, {"history": [done(570, 10 + SETUP_SECONDS)]}),
-        (60, {"history": [done(570, 10 + SETUP_SECONDS)], "links": {"kvm2": 100.0}}),
-        (20, {"history": [done(570, 10 + SETUP_SECONDS)], "links": {"kvm2": 20.0}}),
-        (600, {"history": [done(570, 10 + SETUP_SECONDS)], "links": {"kvm2": 600.0}}),
-        (p.DEFAULT_LINK_MIB, {"history": [done(570, 10 + SETUP_SECONDS, to="kvm7")]}),
+        (30, {"options": {"link_mib": 30}, "links": {"kvm2": 50.0}, "history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS)]}),
+        (60, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS)]}),
+        (60, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS)], "links": {"kvm2": 100.0}}),
+        (20, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS)], "links": {"kvm2": 20.0}}),
+        (600, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS)], "links": {"kvm2": 600.0}}),
+        (p.DEFAULT_LINK_MIB, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS, to="kvm7")]}),
         (2 * p.CPU_MIB, {"links": {"kvm2": 5000.0}, "cpus": 2}),
     ],
 )
