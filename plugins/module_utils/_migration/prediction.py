@@ -16,7 +16,7 @@ import typing as t
 
 from .._model.watched_moves import AUTO_PARALLEL
 from .downtime import SWITCHOVER_MS, DowntimeStep, downtime_at
-from .link_share import ALWAYS_PREPARED, BUSY_SHARE, ENDING_SECONDS, MAX_PREPARED, PREPARE_SECONDS, WAITING_MIB
+from .link_share import ALWAYS_PREPARED, BUSY_SHARE, ENDING_SECONDS, ENDLESS_SHARE, MAX_PREPARED, PREPARE_SECONDS, WAITING_MIB
 
 AUTO = AUTO_PARALLEL
 
@@ -248,7 +248,7 @@ class _SharedLink:
         return ahead + _TINY if ahead > 0 else math.inf
 
     def _choose_senders(self, streams: t.Sequence[_Job]) -> t.List[_Job]:
-        ordered = sorted(streams, key=lambda job: (not self._is_busy(job.load), job.number))
+        ordered = sorted(streams, key=self._rank)
         senders, free = [], self._link_mib
         for job in ordered:
             if free <= 0:
@@ -258,6 +258,11 @@ class _SharedLink:
             is_ending = not self._is_busy(job.load) and self._seconds_of([job]) < ENDING_SECONDS
             free -= 0 if is_ending else job.wanted_mib()
         return senders
+
+    def _rank(self, job: _Job) -> t.Tuple[int, int]:
+        """Return the place of a stream: busy guests first, and those last that were seen to write as fast as they are sent."""
+        is_endless = job.rounds > 1 and job.load.written_mib >= ENDLESS_SHARE * self._link_mib
+        return 2 if is_endless else 0 if self._is_busy(job.load) else 1, job.number
 
     def _is_busy(self, load: MoveLoad) -> bool:
         return load.written_mib >= BUSY_SHARE * self._link_mib

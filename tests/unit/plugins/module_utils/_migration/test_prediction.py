@@ -154,3 +154,9 @@ def test_a_capped_guest_leaves_the_rest_of_a_shared_link() -> None:
     capped, free = shared(load(64, cap_mib=16), load(192))
     assert capped.seconds == pytest.approx(SETUP + 4, abs=0.2)
     assert free.seconds == pytest.approx(SETUP + 4, abs=0.2)
+
+
+def test_a_guest_that_does_not_converge_holds_no_other_up_for_long() -> None:
+    wild, calm = shared(load(640, 900, timeout_seconds=600), load(640, 2))
+    assert (wild.converges, calm.converges) == (False, True)
+    assert calm.seconds < 60
