@@ -93,7 +93,9 @@ def _measured_link(source: str, destinations: set[str], inputs: DrainInputs, his
     facts = inputs.hosts.get(source)
     links = (facts.links or {}) if facts else {}
     probed = [links[host] for host in destinations if host in links] or list(links.values())
-    return choose_link(learn_link_mib([record for record in history if record.destination.host in destinations]), min(probed, default=None))
+    # If no guest has moved between these hosts yet, other moves of the source tell what its own side carries.
+    learned = learn_link_mib([record for record in history if record.destination.host in destinations]) or learn_link_mib(history)
+    return choose_link(learned, min(probed, default=None))
 
 
 def choose_link(learned: float | None, probed: float | None) -> float | None:

@@ -71,7 +71,8 @@ def test_a_plan_without_moves_takes_no_time() -> None:
         (60, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS)], "links": {"kvm2": 100.0}}),
         (20, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS)], "links": {"kvm2": 20.0}}),
         (600, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS)], "links": {"kvm2": 600.0}}),
-        (p.DEFAULT_LINK_MIB, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS, to="kvm7")]}),
+        (60, {"history": [done(600 * PAYLOAD, 10 + SETUP_SECONDS, to="kvm7")]}),
+        (60, {"history": [done(900 * PAYLOAD, 10 + SETUP_SECONDS, to="kvm7"), done(600 * PAYLOAD, 10 + SETUP_SECONDS)]}),
         (2 * p.CPU_MIB, {"links": {"kvm2": 5000.0}, "cpus": 2}),
     ],
 )
