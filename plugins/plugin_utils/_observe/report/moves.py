@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection, HistoryLine, Sample
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection, HistoryLine, PredictedMove, Sample
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 
@@ -59,6 +59,7 @@ class ReportedMove:
     :arg why: the record's detail about its status; C(forced_detail) about the filters that were overridden.
     :arg source: the inventory name, as C(destination).
     :arg link_mib: the capacity of the link that the task was given (MiB/s).
+    :arg predicted_ms: the duration that was predicted before the move, between C(predicted_low_ms) and C(predicted_high_ms).
     :arg policy: field to value and source.
     :arg samples: each with the keys of C(SAMPLE_KEYS).
     """
@@ -91,6 +92,9 @@ class ReportedMove:
     vcpus: Json
     link_mib: t.Optional[int]
     superseded_by: t.Optional[str]
+    predicted_ms: t.Optional[int]
+    predicted_low_ms: t.Optional[int]
+    predicted_high_ms: t.Optional[int]
     policy: Mapping[str, JsonObject]
     acts: tuple[JsonObject, ...]
     history: tuple[JsonObject, ...]
@@ -127,12 +131,19 @@ def describe_move(record: MoveRecord) -> ReportedMove:
         vcpus=_plain_value(record.request.get("vcpus")),
         link_mib=_link_mib(record),
         superseded_by=record.superseded_by,
+        **_predicted_times(record),
         policy={field: _policy_choice(value) for field, value in record.policy.items()},
         acts=tuple({"at": act.at, "act": act.act} for act in record.acts),
         history=tuple(map(_describe_line, history)),
         samples=tuple(map(_describe_sample, record.samples)),
         evidence=tuple({key: _plain_value(value) for key, value in one.items()} for one in record.evidence),
     )
+
+
+def _predicted_times(record: MoveRecord) -> dict[str, t.Optional[int]]:
+    known = record.predicted if isinstance(record.predicted, PredictedMove) else None
+    seconds = {"predicted_ms": "seconds", "predicted_low_ms": "low_seconds", "predicted_high_ms": "high_seconds"}
+    return {key: round(getattr(known, name) * 1000) if known else None for key, name in seconds.items()}
 
 
 def _link_mib(record: MoveRecord) -> t.Optional[int]:

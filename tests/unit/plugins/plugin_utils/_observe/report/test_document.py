@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import (
@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report
     gather_records,
     summary_text,
 )
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.moves import describe_move
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.conftest import report_of
@@ -135,3 +136,11 @@ def test_values_of_another_form_in_a_record_do_not_break_a_report(empty: Ledger)
     assert move["policy"] == {"timeout_seconds": {"value": 7, "source": None}, "strange": {"value": "['a']", "source": None}}
     assert move["samples"][0]["remaining_bytes"] is move["samples"][0]["elapsed_ms"] is None
     assert move["evidence"] == [{"kind": "{'a': 1}"}]
+
+
+def test_a_move_of_a_drain_has_its_prediction_and_others_have_none(ledger: Ledger) -> None:
+    move = next(iter(ledger.list_records()))
+    predicted = dataclasses.replace(move, predicted=PredictedMove(4.2, 3.0, 5.9, 60, 1024))
+    keys = ("predicted_ms", "predicted_low_ms", "predicted_high_ms")
+    assert [vars(describe_move(predicted))[key] for key in keys] == [4200, 3000, 5900]
+    assert [vars(describe_move(move))[key] for key in keys] == [None, None, None]
