@@ -19,6 +19,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.guests import STARTED_STATUSES, parse_timestamp
 
 COUNT_SECONDS = 5.0
+# A ledger that cannot be read is waited for, and the source gets no heartbeat meanwhile.
+RETRY_SECONDS = 120.0
 # A record is written when its status changes. One that has not changed for longer may be that of a move whose control node is dead: it takes no share then.
 COUNTED_SECONDS = 900.0
 
@@ -44,7 +46,7 @@ class SharedLinks:
     def count_sources(self, moves: Sequence[MoveRecord]) -> dict[str, int]:
         """Return the number of sources by libvirt URI of the destination; empty as long as this run has had no link with others.
 
-        The ledger is read every C(COUNT_SECONDS); if it cannot be read, the last numbers hold.
+        The ledger is read every C(COUNT_SECONDS); if it cannot be read, the last numbers hold, and it is read again after C(RETRY_SECONDS).
 
         :arg moves: the open moves of this run.
         """
@@ -54,6 +56,7 @@ class SharedLinks:
             try:
                 found = count_sources(moves, self._ledger.list_records(unsettled_only=True), self._now())
             except KvmfleetError:
+                self._count_at = self._clock() + RETRY_SECONDS
                 return self._sources
             # A number that has been told is taken back as 1, and not left out.
             self._sources = found if self._sources or any(number > 1 for number in found.values()) else {}

@@ -17,7 +17,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.shared_links import COUNT_SECONDS, COUNTED_SECONDS, SharedLinks, count_sources
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.shared_links import (
+    COUNT_SECONDS,
+    COUNTED_SECONDS,
+    RETRY_SECONDS,
+    SharedLinks,
+    count_sources,
+)
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import uuid_of
 
@@ -98,6 +104,7 @@ def test_the_ledger_is_read_every_few_seconds_and_its_last_numbers_hold() -> Non
     ledger.records = None
     assert count() == {TO_3: 2}
     ledger.records = [OWN]
+    assert (count(), ledger.reads) == ({TO_3: 2}, 3), "a ledger that does not answer would delay each heartbeat"
     # A number that was told is taken back.
-    assert (count(), count()) == ({TO_3: 1}, {TO_3: 1})
+    assert (count(RETRY_SECONDS), count()) == ({TO_3: 1}, {TO_3: 1})
     assert ledger.reads == 5
