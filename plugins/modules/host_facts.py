@@ -32,6 +32,7 @@ options:
     type: list
     elements: str
     default: []
+    version_added: 0.2.0
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.action

@@ -364,6 +364,11 @@ migrations:
       description: Figures of the completed move, in milliseconds and bytes.
       type: dict
       sample: {elapsed_ms: 1423, downtime_ms: 96, predicted_downtime_ms: null, setup_ms: 2, bytes: 151238656, iterations: 3, mode: pre-copy, rung: null}
+    predicted:
+      description: What was predicted before the move, in seconds, milliseconds and bytes. Missing for moves that are not part of a drain.
+      type: dict
+      sample: {seconds: 2.0, low_seconds: 1.4, high_seconds: 2.8, downtime_ms: 96, bytes: 357564416}
+      version_added: 0.2.0
     history:
       description: Every change of the record, with time, author and detail.
       type: list

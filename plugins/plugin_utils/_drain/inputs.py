@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, read_copy_mode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL, AUTO_WINDOW
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL
 
 from .._ledger.documents import HostEntry, pause_collector
 from .._scheduler.fleet import HostState, find_entry
@@ -74,11 +74,6 @@ class DrainOptions:
     def for_plan(self) -> PlanOptions:
         """Return the options as the plan keeps them."""
         return PlanOptions(parallel_value(self.parallel), self.n_plus_one, self.moves)
-
-    @property
-    def window(self) -> int:
-        """How many moves of one source run at the same time at most."""
-        return self.parallel or AUTO_WINDOW
 
     @property
     def bandwidth_mib(self) -> int:
