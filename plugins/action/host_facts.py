@@ -10,13 +10,14 @@ from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import MAX_LINKS
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._kept_modules import KeptModuleAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings, with_receipt
 
 Result = dict[str, Json]
 FACTS_KEY = "kvmfleet_host"
 
 
-class ActionModule(NormalAction):
+class ActionModule(KeptModuleAction, NormalAction):
     """Action plugin of the module of the same name."""
 
     # The hosts to which the link is probed, by URI: a task that is tried again has their URIs already.

@@ -21,7 +21,6 @@ import typing as t
 from collections.abc import Iterator
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.eta import estimate_rest
@@ -37,6 +36,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FINAL
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._kept_modules import KeptModuleAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import Notices, open_notices
@@ -54,7 +54,7 @@ _NO_TEMPORARY_FOLDER = re.compile(r"No usable temporary directory found")
 _SSH_MESSAGE = re.compile(r"(?:Shared c|C)onnection to \S+ closed\.?$")
 
 
-class FleetAction(ActionBase):
+class FleetAction(KeptModuleAction):
     """An action plugin whose class names its C(MODULE) and returns the module's C(spec); C(act) does the work.
 
     Each host-side step of a module is a phase: the module itself, called with C(_work).

@@ -16,10 +16,9 @@ import random
 import time
 import typing as t
 import uuid as uuid_module
-from xml.sax.saxutils import escape
 
 from .._model.errors import Conflict, Internal, KvmfleetError, NotFound, Unreachable
-from .._model.libvirt_formats import parse_libvirt_xml, parse_number
+from .._model.libvirt_formats import escape_text, parse_libvirt_xml, parse_number
 from .connection import libvirt_binding, libvirt_errors, translate_error
 from .interface import Volume
 
@@ -99,7 +98,7 @@ class _SharedPool:
             return active
         pool = self._find_inactive()
         if pool is None:
-            pool = self._connection.storagePoolCreateXML(_POOL.format(name=uuid_module.uuid4(), path=escape(self._path)))
+            pool = self._connection.storagePoolCreateXML(_POOL.format(name=uuid_module.uuid4(), path=escape_text(self._path)))
         else:
             pool.create()
         self._started.append(pool)
@@ -182,7 +181,7 @@ class LibvirtFolder:
 
     def create_image(self, name: str, image_format: str, capacity_bytes: int) -> None:
         self.refresh_listing()
-        xml = _VOLUME.format(name=escape(name), capacity=capacity_bytes, format=escape(image_format))
+        xml = _VOLUME.format(name=escape_text(name), capacity=capacity_bytes, format=escape_text(image_format))
         try:
             self._pool.call_active(lambda pool: pool.createXML(xml))
         except libvirt_binding().libvirtError as error:

@@ -1,0 +1,204 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Modules that are kept on hosts: the first call leaves the module there, compiled, and later calls send their options alone.
+
+Ansible packs a module, sends it, and compiles it on the host for each task. Here it does so once for each version of the module. The rest of the call is
+Ansible's: environment, interpreter, privileges, and reading the answer. In any other than the plain case the module is sent as usual: without pipelining, as
+another user than root, in the background, with extensions of Ansible for debugging, with overridden module utilities, and with a version of Ansible whose
+inner functions have another form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import inspect
+import json
+import os
+import re
+import types
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _kept_module as program
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER
+
+Result = dict[str, t.Any]
+
+COLLECTION = "kvmfleet.migration."
+_PROFILE = "legacy"
+_PAYLOAD = re.compile(rb"^zip_data='([A-Za-z0-9+/=]+)',$", re.MULTILINE)
+_RUN_PARAMETERS = ["json_params", "profile", "module_fqn", "modlib_path", "extensions", "init_globals"]
+_MODULE_UTILS = os.path.dirname(program.__file__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """One call of a kept module.
+
+    :arg path: of the module on the control node.
+    :arg keeps: whether the call sends the module, to keep it.
+    """
+
+    module: str
+    path: str
+    shebang: str
+    rlimit_nofile: int
+    keeps: bool = False
+
+    def script(self, params: str, payload: str | None, folder: str = RUN_FOLDER) -> bytes:
+        """Return the program for the host, with the options of the module, and with Ansible's payload if the host is to keep it."""
+        name = f"{self.module}-{checksum_module(self.path)}"
+        module_fqn = f"ansible_collections.{COLLECTION}plugins.modules.{self.module}"
+        call = f"run_kept_module({folder!r}, {name!r}, {module_fqn!r}, {params!r}, {_PROFILE!r}, {self.rlimit_nofile!r}, {payload!r})"
+        return _read_program() + f"\n\n{call}\n".encode()
+
+
+class KeptModuleAction(ActionBase):
+    """An action plugin whose modules are kept on the hosts."""
+
+    _launch: Launch | None = None
+
+    def _execute_module(
+        self, module_name: str | None = None, module_args: t.Mapping[str, t.Any] | None = None, task_vars: Result | None = None, **more: t.Any
+    ) -> Result:
+        """Run the module as Ansible does, if possible from what the host has kept of it."""
+        launch = None if any(more.values()) else self._find_launch(module_name or self._task.action, task_vars or {})
+        args = self._task.args if module_args is None else module_args
+        for keeps in (False, True) if launch else ():
+            self._launch = dataclasses.replace(t.cast(Launch, launch), keeps=keeps)
+            try:
+                result: Result = super()._execute_module(module_name=module_name, module_args=dict(args), task_vars=task_vars)
+            finally:
+                self._launch = None
+            if program.ANSWER not in result:
+                return result
+            if result[program.ANSWER] != program.MISSING:
+                break
+        return t.cast(Result, super()._execute_module(module_name=module_name, module_args=module_args, task_vars=task_vars, **more))
+
+    def _configure_module(self, module_name: str, module_args: Result, task_vars: Result) -> t.Any:
+        """Return what Ansible sends: of a kept module the program that runs it."""
+        launch, internals = self._launch, load_internals()
+        if launch is None or internals is None:
+            return super()._configure_module(module_name, module_args, task_vars)
+        params = json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=internals.encoder)
+        if not launch.keeps:
+            parts = {"module_style": "new", "shebang": launch.shebang, "serialization_profile": _PROFILE}
+            return internals.built_module(b_module_data=launch.script(params, None), **parts), launch.path
+        built, path = super()._configure_module(module_name, module_args, task_vars)
+        payload = _PAYLOAD.search(built.b_module_data)
+        if payload is None or built.serialization_profile != _PROFILE:
+            return built, path
+        return dataclasses.replace(built, b_module_data=launch.script(params, payload[1].decode())), path
+
+    def _find_launch(self, name: str, task_vars: Result) -> Launch | None:
+        """Return the call of the module if it can be kept on the host; None if it is sent as usual."""
+        internals = load_internals()
+        if internals is None or not name.startswith(COLLECTION) or self._task.async_val or not self._is_pipelining_enabled("new"):
+            return None
+        if not self._is_root() or internals.extensions(task_vars=task_vars).extension_names or _has_own_utilities():
+            return None
+        found = self._shared_loader_obj.module_loader.find_plugin_with_context(name, ".py")
+        limit = internals.config("PYTHON_MODULE_RLIMIT_NOFILE", variables=task_vars)
+        shebang = self._find_shebang(internals, task_vars)
+        if not found.plugin_resolved_path or shebang is None or not isinstance(limit, int):
+            return None
+        return Launch(name.removeprefix(COLLECTION), found.plugin_resolved_path, shebang, limit)
+
+    def _is_root(self) -> bool:
+        become = self._connection.become
+        return bool((self.get_become_option("become_user") if become else self._get_remote_user()) == "root")
+
+    def _find_shebang(self, internals: Internals, task_vars: Result) -> str | None:
+        """Return the first line that Ansible would give the module; None if it does not know the interpreter of the host yet, and has to find it."""
+        delegated = self._task.delegate_to
+        use_vars = (task_vars.get("ansible_delegated_vars") or {}).get(delegated) if delegated else task_vars
+        is_local = bool(getattr(self._connection, "_remote_is_local", False))
+        try:
+            return str(internals.shebang("/usr/bin/python", use_vars, self._templar, (), remote_is_local=is_local)[0])
+        except internals.discovery_required:
+            return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Internals:
+    """The inner functions of Ansible that are used."""
+
+    built_module: t.Any
+    shebang: t.Callable[..., tuple[str, str]]
+    discovery_required: type[Exception]
+    encoder: type[json.JSONEncoder]
+    extensions: t.Callable[..., t.Any]
+    config: t.Callable[..., t.Any]
+
+
+@functools.cache
+def load_internals() -> Internals | None:
+    """Return the inner functions of Ansible; None in a version where they are missing or have another form."""
+    try:
+        common, discovery, encoders, builder, loader, constants = map(importlib.import_module, _INTERNAL_MODULES)
+        internals = Internals(
+            common._BuiltModule,
+            common._get_shebang,
+            discovery.InterpreterDiscoveryRequiredError,
+            encoders.get_module_encoder(_PROFILE, encoders.Direction.CONTROLLER_TO_MODULE),
+            builder.ExtensionManager.create,
+            constants.config.get_config_value,
+        )
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return None
+    return internals if _has_known_form(common, loader) else None
+
+
+_INTERNAL_MODULES = (
+    "ansible.executor.module_common",
+    "ansible.executor.interpreter_discovery",
+    "ansible.module_utils.common.json",
+    "ansible._internal._ansiballz._builder",
+    "ansible.module_utils._internal._ansiballz._loader",
+    "ansible.constants",
+)
+
+
+def _has_known_form(common: types.ModuleType, loader: types.ModuleType) -> bool:
+    fields = [field.name for field in dataclasses.fields(common._BuiltModule)]
+    known_fields = ["b_module_data", "module_style", "shebang", "serialization_profile"]
+    return fields == known_fields and list(inspect.signature(loader.run_module).parameters) == _RUN_PARAMETERS
+
+
+def _has_own_utilities() -> bool:
+    """Whether Ansible is configured to look for module utilities elsewhere: they may replace its own in a module."""
+    loader = importlib.import_module("ansible.plugins.loader").module_utils_loader
+    own = importlib.import_module("ansible.module_utils").__path__[0]
+    return any(os.path.realpath(path) != os.path.realpath(own) for path in loader._get_paths(subdirs=False) if os.path.isdir(path))
+
+
+@functools.cache
+def _read_program() -> bytes:
+    with open(program.__file__, "rb") as stream:
+        return stream.read()
+
+
+@functools.cache
+def checksum_module(path: str) -> str:
+    """Return a checksum of the module with all that may be sent with it: utilities of the collection, and those of Ansible by version, name and size."""
+    digest = hashlib.sha256(str(importlib.import_module("ansible.release").__version__).encode())
+    for name, file in [(os.path.basename(path), path), *_list_files(_MODULE_UTILS)]:
+        with open(file, "rb") as stream:
+            digest.update(f"{name}\0".encode() + stream.read())
+    for name, file in _list_files(importlib.import_module("ansible.module_utils").__path__[0]):
+        digest.update(f"{name}\0{os.path.getsize(file)}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def _list_files(folder: str) -> list[tuple[str, str]]:
+    """Return the Python files in a folder, by their path there, in order."""
+    found = [os.path.join(parent, name) for parent, _folders, names in os.walk(folder) for name in names if name.endswith(".py")]
+    return sorted((os.path.relpath(file, folder), file) for file in found)

@@ -1,0 +1,189 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Modules that hosts keep: when they are used, and what is sent otherwise."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import types
+import typing as t
+
+import pytest
+from ansible.executor.interpreter_discovery import InterpreterDiscoveryRequiredError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _kept_module as program
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils import _kept_modules as kept
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._kept_modules import KeptModuleAction, Launch, load_internals
+
+Result = dict[str, t.Any]
+NAME = "kvmfleet.migration.host_facts"
+ORDINARY = b"wrapper(\nzip_data='UEsDBA==',\n)"
+
+
+def find(name: str, suffix: str) -> types.SimpleNamespace:
+    assert (name, suffix) == (NAME, ".py")
+    return types.SimpleNamespace(plugin_resolved_path=str(pathlib.Path(program.__file__).parents[1] / "modules/host_facts.py"))
+
+
+class Action(KeptModuleAction):
+    """An action on a host that answers C(answers), in turn; C(sent) is what it was sent."""
+
+    def __init__(self, answers: list[Result]) -> None:
+        self.answers = answers
+        self.sent: list[tuple[bytes, Result]] = []
+        self.pipelining = True
+        self.become_user = "root"
+        self.payload = ORDINARY
+        self._task = types.SimpleNamespace(async_val=0, action=NAME, args={}, delegate_to=None)  # type: ignore[assignment]
+        self._connection = types.SimpleNamespace(become=True)
+        self._shared_loader_obj = types.SimpleNamespace(module_loader=types.SimpleNamespace(find_plugin_with_context=find))
+        self._templar = types.SimpleNamespace(_engine=types.SimpleNamespace(template=lambda text, options: text))
+
+    def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
+        return self._execute_module(NAME, {"uri": "qemu:///system"}, task_vars={"ansible_python_interpreter": "/usr/bin/python3", **(task_vars or {})})
+
+    def _is_pipelining_enabled(self, module_style: str, wrap_async: bool = False) -> bool:
+        return self.pipelining
+
+    def get_become_option(self, option: str, default: t.Any = None) -> str:
+        return self.become_user
+
+
+def build(action: Action, *_args: t.Any) -> tuple[t.Any, str]:
+    internals = load_internals()
+    assert internals
+    made = internals.built_module(b_module_data=action.payload, module_style="new", shebang="#!/usr/bin/python3", serialization_profile="legacy")
+    return made, "/path"
+
+
+def execute(action: Action, module_name: str, module_args: Result, task_vars: Result, **more: t.Any) -> Result:
+    made, _path = action._configure_module(module_name, module_args, task_vars)
+    action.sent.append((made.b_module_data, module_args))
+    return action.answers.pop(0)
+
+
+@pytest.fixture(autouse=True)
+def ansible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ActionBase, "_execute_module", execute)
+    monkeypatch.setattr(ActionBase, "_configure_module", build)
+    monkeypatch.setattr(kept, "_has_own_utilities", lambda: False)
+
+
+def last_call(script: bytes) -> str:
+    return script.decode().rstrip().rpartition("\n")[2]
+
+
+def test_the_inner_functions_of_this_ansible_are_known() -> None:
+    assert load_internals() is not None
+
+
+def test_a_host_that_has_the_module_gets_its_options_alone() -> None:
+    action = Action([{"changed": False}])
+    assert action.run() == {"changed": False}
+    call = last_call(action.sent[0][0])
+    assert call.startswith("run_kept_module('/run/kvmfleet', 'host_facts-")
+    assert call.endswith("'legacy', 0, None)")
+    assert '"uri": "qemu:///system"' in call
+
+
+def test_a_host_that_does_not_have_it_gets_it_once() -> None:
+    action = Action([{program.ANSWER: program.MISSING}, {"changed": True}])
+    assert action.run() == {"changed": True}
+    assert last_call(action.sent[1][0]).endswith("'legacy', 0, 'UEsDBA==')")
+
+
+@pytest.mark.parametrize("answers", [[program.UNUSABLE], [program.MISSING, program.UNUSABLE], [program.MISSING, program.MISSING]])
+def test_where_nothing_can_be_kept_the_module_is_sent_as_usual(answers: list[str]) -> None:
+    action = Action([*({program.ANSWER: answer} for answer in answers), {"changed": True}])
+    assert action.run() == {"changed": True}
+    assert action.sent[-1][0] == ORDINARY
+
+
+def test_a_payload_of_an_unknown_form_is_sent_as_it_is() -> None:
+    action = Action([{program.ANSWER: program.MISSING}, {"changed": True}])
+    action.payload = b"something else"
+    assert action.run() == {"changed": True}
+    assert action.sent[-1][0] == b"something else"
+
+
+def test_options_that_ansible_adds_are_added_to_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    action = Action([{"changed": False}])
+    given = {"uri": "qemu:///system"}
+    action._execute_module(NAME, given, task_vars={"ansible_python_interpreter": "/usr/bin/python3"})
+    assert action.sent[0][1] == given
+    assert action.sent[0][1] is not given
+
+
+def no_pipelining(action: Action, monkeypatch: pytest.MonkeyPatch) -> None:
+    action.pipelining = False
+
+
+def another_user(action: Action, monkeypatch: pytest.MonkeyPatch) -> None:
+    action.become_user = "operator"
+
+
+def in_the_background(action: Action, monkeypatch: pytest.MonkeyPatch) -> None:
+    action._task.async_val = 30
+
+
+def own_utilities(action: Action, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_has_own_utilities", lambda: True)
+
+
+def another_ansible(action: Action, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "load_internals", lambda: None)
+
+
+def unknown_interpreter(action: Action, monkeypatch: pytest.MonkeyPatch) -> None:
+    def discover(*_args: t.Any, **_more: t.Any) -> None:
+        raise InterpreterDiscoveryRequiredError("needed", interpreter_name="python", discovery_mode="auto")
+
+    monkeypatch.setattr("ansible.executor.module_common._get_shebang", discover)
+    monkeypatch.setattr(kept, "load_internals", kept.load_internals.__wrapped__)
+
+
+@pytest.mark.parametrize("unusual", [no_pipelining, another_user, in_the_background, own_utilities, another_ansible, unknown_interpreter])
+def test_in_an_unusual_case_the_module_is_sent_as_usual(unusual: t.Callable[[Action, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    action = Action([{"changed": True}])
+    unusual(action, monkeypatch)
+    assert action.run() == {"changed": True}
+    assert [script for script, _args in action.sent] == [ORDINARY]
+
+
+def test_a_task_in_the_background_and_other_collections_modules_are_sent_as_usual() -> None:
+    action = Action([{"changed": True}, {"changed": True}])
+    action._execute_module(NAME, {}, task_vars={}, wrap_async=True)
+    action._execute_module("ansible.builtin.ping", {}, task_vars={})
+    assert [script for script, _args in action.sent] == [ORDINARY, ORDINARY]
+
+
+def test_an_ansible_whose_inner_functions_have_another_form_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = kept.load_internals.__wrapped__
+    monkeypatch.setattr("ansible.module_utils._internal._ansiballz._loader.run_module", lambda json_params, profile: None)
+    assert load() is None
+    monkeypatch.delattr("ansible.executor.module_common._BuiltModule")
+    assert load() is None
+
+
+def test_the_checksum_changes_with_the_module(tmp_path: pathlib.Path) -> None:
+    module = tmp_path / "host_facts.py"
+    module.write_text("one")
+    first = kept.checksum_module.__wrapped__(str(module))
+    assert kept.checksum_module.__wrapped__(str(module)) == first
+    module.write_text("two")
+    assert kept.checksum_module.__wrapped__(str(module)) != first
+
+
+def test_options_are_passed_as_they_are(tmp_path: pathlib.Path) -> None:
+    module = tmp_path / "host_facts.py"
+    module.write_text("one")
+    text = json.dumps({"quotes": "'\"\\", "lines": "a\nb", "sign": "\u00fc\ud83d"})
+    script = Launch("host_facts", str(module), "#!", 5).script(text, None)
+    found: list[t.Any] = []
+    exec(last_call(script), {"run_kept_module": lambda *given: found.append(given)})
+    assert found[0][3] == text
+    assert found[0][5] == 5
