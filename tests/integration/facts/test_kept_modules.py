@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 
 LOADER = "ansible/module_utils/_internal/_ansiballz/_loader.py"
 # What differs from one call to the next.
-PASSING = {"gathered_at", "received", "memory", "numa_cells", "pools"}
+PASSING = {"gathered_at", "received", "memory", "numa_cells", "pools", "mounts"}
 
 
 def folder_of(lab: Lab) -> pathlib.Path:
