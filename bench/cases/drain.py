@@ -124,8 +124,8 @@ class _Drained:
         span = _span(self._control.records()[-len(self._guests) :])
         self.moves.append(span)
         self.added.append(seconds - span)
-        self._return_guests()
         self._control.task(1, "host", {"state": "enabled"})
+        self._return_guests()
         return seconds
 
     def by_xargs(self) -> Seconds:
