@@ -81,7 +81,7 @@ class WideFleet:
         settings = settings_of(self._world)
         context = RunContext(ledger, settings, source, "qemu:///system", BY)
         guests = self._world.guests_on(0)[:moves]
-        requests = read_requests(_arguments([self._move(guest, index) for index, guest in enumerate(guests)]), settings, source.name)
+        requests = read_requests(move_arguments([self._move(guest, index) for index, guest in enumerate(guests)], 1), settings, source.name)
         view, jobs = survey_moves(context, requests)
         reservations = Reservations(context, view)
         begin = time.monotonic()
@@ -149,6 +149,7 @@ class WideFleet:
         file.write_bytes(encode_document(document, 1))
 
 
-def _arguments(moves: list[Body]) -> t.Any:
+def move_arguments(moves: list[Body], parallel: int) -> t.Any:
+    """Return the options of a task that moves these domains."""
     defaults = {option: spec.get("default") for option, spec in live_migrate_spec().items()}
-    return {**defaults, "parallel": 1, "moves": [{**dict.fromkeys(move_spec()), **move} for move in moves]}
+    return {**defaults, "parallel": parallel, "moves": [{**dict.fromkeys(move_spec()), **move} for move in moves]}

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import typing as t
 
-from ansible_collections.kvmfleet.migration.bench import ledgers
+from ansible_collections.kvmfleet.migration.bench import etcd_drain, ledgers
 from ansible_collections.kvmfleet.migration.bench.figures import Effort, Figure, Section
 from ansible_collections.kvmfleet.migration.bench.timing import Series, in_turn, seconds_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
@@ -45,6 +45,13 @@ _LOOKUP = (
 )
 _MEMORY = "Memory is the peak of a separate process that imports the ledger, queries it once and keeps nothing. Ansible keeps the result of a lookup."
 
+_ETCD = (
+    "A change of etcd is one transaction that its members commit to their disks. The seven of a move: its record is opened, the lock of the destination is "
+    "taken and given back, and the record becomes scheduled, queued, running and completed; preparing is an eighth if a poll sees it. Under limits, preparing "
+    "is always written, because it is the admission, and the lock of the turns is taken and given back for each round of admissions: half a change here, where "
+    "four moves are admitted at once. The index, the audit and the document of the domain are part of the transactions of the record. Moves are simulated."
+)
+
 
 def run(effort: Effort) -> Section:
     """Measure a ledger with 100,000 closed records beside one with 1,000."""
@@ -55,12 +62,13 @@ def run(effort: Effort) -> Section:
         # What is still to be written to the disk would be waited for by the first fsync that is measured.
         os.sync()
         section.figures += [_open_query(many, few, effort), _transition(many, effort), _month(many, effort)]
-        section.figures += [*_past(many, effort), *_memory(many, few, effort)]
+        section.figures += [*_past(many, effort), *_memory(many, few, effort), *_etcd(pathlib.Path(folder), effort)]
     section.notes += [
         f"Records have {many.record_bytes} bytes, like those of real moves; {many.months} months, {OPEN} unsettled ones. The disk's cache holds them.",
         _TRANSITION,
         _LOOKUP,
         _MEMORY,
+        _ETCD,
     ]
     return section
 
@@ -125,6 +133,13 @@ def _memory(many: ledgers.Filled, few: ledgers.Filled, effort: Effort) -> list[F
         beside = f"{found['few'].told('MiB', 1)} with {few.closed:,}"
         figures.append(Figure(f"{what}: peak memory with {many.closed:,} closed records", found["many"].told("MiB", 1), beside, ratio, 1.1))
     return figures
+
+
+def _etcd(folder: pathlib.Path, effort: Effort) -> list[Figure]:
+    guests = effort.size(24, 4)
+    without, under = (etcd_drain.count_changes(folder / name, guests, limits) for name, limits in (("free", False), ("limited", True)))
+    what = f"Drain of {guests} guests with the ledger in etcd, window {etcd_drain.WINDOW}: changes of etcd for each move"
+    return [Figure(what, f"{without:.1f}", f"{under:.1f} under `limits`")]
 
 
 def _peak_mib(path: pathlib.Path, domain: str) -> float:
