@@ -32,6 +32,8 @@ ADAPTIVE, STEPPED, FIXED, OVIRT = "adaptive", "stepped", "best fixed", "oVirt"
 # Pauses of a few pages differ by chance.
 CHANCE = 1.25
 GOALS = {FIXED: 1.15, STEPPED: 0.5, OVIRT: 0.7}
+# A small set beside the firmware of a guest needs one more iteration, which is a fifth of D: see the notes.
+SMALL_GOALS = {**GOALS, FIXED: 1.3}
 
 NOTES = [
     f"""Guests of the lab between two hosts under a cap of {CAP_MIB} MiB/s, longest downtime D = {DOWNTIME_MS} ms, timeout {TIMEOUT_SECONDS} s. Each writes
@@ -115,7 +117,7 @@ def _busy(section: Section, control: Control, share: float, cold_mib: int, other
     for name in (FIXED, *others):
         if name in found:
             what = f"needs {share:g} D{beside}: adaptive to {name}" + (f" ({best} ms)" if name == FIXED else "")
-            section.figures.append(_compared(what, trial, found, name))
+            section.figures.append(_compared(what, trial, found, name, SMALL_GOALS if share == SHARES[0] else GOALS))
     return trial.pauses.get(ADAPTIVE, [])
 
 
@@ -123,9 +125,9 @@ def _set_mib(share: float) -> int:
     return round(share * DOWNTIME_MS / 1000 * CAP_MIB)
 
 
-def _compared(what: str, trial: Trial, found: Mapping[str, Series], name: str) -> Figure:
+def _compared(what: str, trial: Trial, found: Mapping[str, Series], name: str, goals: Mapping[str, float] = GOALS) -> Figure:
     ratio = found[ADAPTIVE].median / found[name].median
-    return Figure(what, trial.told(ADAPTIVE, found[ADAPTIVE]), trial.told(name, found[name]), ratio, GOALS[name])
+    return Figure(what, trial.told(ADAPTIVE, found[ADAPTIVE]), trial.told(name, found[name]), ratio, goals[name])
 
 
 def _converging(section: Section, control: Control, effort: Effort) -> list[float]:
