@@ -15,18 +15,33 @@ from .rules import HOSTS, OPEN, DocumentPath
 _FOLDERS = (HOSTS, OPEN)
 
 
+class Parsed(t.NamedTuple):
+    """A document with the bytes that it was parsed from.
+
+    :arg revision: at which these bytes were written; 0 in a store without revisions.
+    """
+
+    data: bytes
+    document: Document
+    revision: int
+
+
 class ParsedDocuments:
     """What one task has read of a ledger. Its documents must not be modified."""
 
     def __init__(self) -> None:
-        self._found: dict[DocumentPath, tuple[bytes, Document]] = {}
+        self._found: dict[DocumentPath, Parsed] = {}
 
     def find(self, path: DocumentPath, data: bytes) -> t.Optional[Document]:
         """Return the document that was parsed from exactly these bytes, or None."""
         known = self._found.get(path)
-        return known[1] if known is not None and known[0] == data else None
+        return known.document if known is not None and known.data == data else None
 
-    def keep(self, path: DocumentPath, data: bytes, document: Document) -> None:
+    def keep(self, path: DocumentPath, data: bytes, document: Document, revision: int = 0) -> None:
         """Keep a document, if it is of a kind that is read often."""
         if path[:-1] in _FOLDERS:
-            self._found[path] = (data, document)
+            self._found[path] = Parsed(data, document, revision)
+
+    def list_folder(self, folder: t.Sequence[str]) -> dict[DocumentPath, Parsed]:
+        """Return what was read of a folder, each as it was read last."""
+        return {path: known for path, known in self._found.items() if path[:-1] == tuple(folder)}

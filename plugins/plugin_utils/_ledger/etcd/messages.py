@@ -114,9 +114,13 @@ def key_read(key: str, revision: int = 0) -> Message:
     return {"key": encode_bytes(key), "revision": str(revision)}
 
 
-def range_read(start: str, end: str, revision: int = 0, limit: int = 0, keys_only: bool = False) -> Message:
-    """Read the keys from C(start) to before C(end)."""
-    return {"key": encode_bytes(start), "range_end": encode_bytes(end), "revision": str(revision), "limit": str(limit), "keys_only": keys_only}
+def range_read(start: str, end: str, revision: int = 0, limit: int = 0, keys_only: bool = False, written_since: int = 0) -> Message:
+    """Read the keys from C(start) to before C(end).
+
+    :arg written_since: only keys that were written at this revision or later.
+    """
+    bounds = {"key": encode_bytes(start), "range_end": encode_bytes(end), "revision": str(revision), "min_mod_revision": str(written_since)}
+    return {**bounds, "limit": str(limit), "keys_only": keys_only}
 
 
 def put_key(key: str, value: Data, lease: int = 0) -> Message:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import time
 import typing as t
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA
@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ..audit import ArchivedChain, AuditEntry, is_archived, lost_end_problems, make_audit_line, read_link, verify_lines
 from ..audit import archived_name as name_in_archive
 from ..documents import Damaged, Document, Newer, Unreadable, compute_digest, decode_document, decode_envelope, encode_document, open_envelope
-from ..parsed import ParsedDocuments
+from ..parsed import Parsed, ParsedDocuments
 from ..rules import SET_ASIDE, DocumentPath, aside_name, check_document, may_be_selected
 from ..selection import PreFilter
 from .client import Client
@@ -30,6 +30,8 @@ from .messages import KeyValue, Message, delete_key, is_at_revision, is_unchange
 PAGE_KEYS = 500
 # A transaction of etcd has at most 128 reads.
 _BATCH_KEYS = 100
+# For so many keys at most, the names of all are read in one request.
+_MAX_KNOWN_KEYS = 5_000
 
 
 class Snapshot:
@@ -77,6 +79,33 @@ class Snapshot:
             yield found.key[len(self._prefix) :], found
         if counts:
             self._ranges.append(is_unchanged(self._prefix + start, last, self._revision))
+
+    def each_known_key(self, start: str, known: Mapping[str, Parsed], counts: bool = True) -> Iterator[tuple[str, KeyValue]]:
+        """Yield the keys that begin with C(start), as L(each_key) does, but read only those values that have changed.
+
+        :arg known: by key, what was read before; not empty.
+        """
+        first, last = self._prefix + start, range_end(self._prefix + start)
+        since = 1 + max(parsed.revision for parsed in known.values())
+        reads = [range_read(first, last, self._revision, keys_only=True), range_read(first, last, self._revision, written_since=since)]
+        done = self._client.run_transaction([], [nested_read(read) for read in reads], [])
+        if self._is_fixed:
+            self._revision = self._revision or done.revision
+        there, written = done.found
+        values = {found.key: found for found in written}
+        for found in there:
+            key = found.key[len(self._prefix) :]
+            before = known.get(key)
+            if before is not None and before.revision == found.mod_revision:
+                yield key, found._replace(value=before.data)
+            elif found.key in values:
+                yield key, values[found.key]
+            else:
+                # It could not be read before.
+                self.fetch_keys(key)
+                yield key, self._known[key] or found
+        if counts:
+            self._ranges.append(is_unchanged(first, last, self._revision))
 
     def _read_pages(self, first: str, last: str, keys_only: bool) -> Iterator[KeyValue]:
         more = True
@@ -133,7 +162,10 @@ class DocumentReader:
 
         :arg counts: whether the folder counts as read from here on.
         """
-        return self._read_documents(self._snapshot.each_key(f"{join_path(parts)}/", counts=counts), _EVERYTHING)
+        start, known = f"{join_path(parts)}/", {join_path(path): parsed for path, parsed in self._parsed.list_folder(parts).items()}
+        is_known = 0 < len(known) <= _MAX_KNOWN_KEYS
+        keys = self._snapshot.each_known_key(start, known, counts) if is_known else self._snapshot.each_key(start, counts=counts)
+        return self._read_documents(keys, _EVERYTHING)
 
     def read_between(self, start: str, end: str, prefilter: PreFilter) -> Iterator[Document]:
         """Yield the documents from a key to before another that can be read.
@@ -165,6 +197,7 @@ class DocumentReader:
 
     def _read_document(self, path: DocumentPath, found: KeyValue, prefilter: PreFilter = _EVERYTHING) -> t.Optional[Document]:
         if known := self._parsed.find(path, found.value):
+            self._parsed.keep(path, found.value, known, found.mod_revision)
             return known
         try:
             envelope = open_envelope(found.value)
@@ -172,7 +205,7 @@ class DocumentReader:
                 return None
             document = decode_envelope(envelope) if envelope else decode_document(found.value)
             check_document(path, document)
-            self._parsed.keep(path, found.value, document)
+            self._parsed.keep(path, found.value, document, found.mod_revision)
             return document
         except Damaged as error:
             self._set_aside(path, found, str(error))

@@ -13,9 +13,10 @@ from collections.abc import Callable
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import decode_document, encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.transaction import EtcdTransaction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileTransaction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
@@ -203,3 +204,42 @@ def test_a_host_is_parsed_again_only_if_it_has_changed(ledger: Ledger, store: St
     after = ledger.list_hosts()
     assert [one is other for one, other in zip(first, after, strict=True)] == [True, False, True]
     assert (entry.state, after[1].host.state) == ("enabled", "maintenance")
+
+
+def test_hosts_that_others_write_add_and_remove_are_seen(ledger: Ledger, store: Store) -> None:
+    put_fleet(ledger)
+    states = [entry.state for entry in list_entries(ledger)]
+    other = store.open()
+    second = other.list_hosts()[1]
+    other.put_host(host_entry({**second.body, "state": "maintenance"}), second.version)
+    store.remove(f"hosts/{THREE}.json")
+    after = [(entry.name, entry.state) for entry in list_entries(ledger)]
+    put_host(other, THREE, state="fenced")
+    last = [(entry.name, entry.state) for entry in list_entries(ledger)]
+    assert states == ["enabled"] * 3
+    assert after == [("kvm1", "enabled"), ("kvm2", "maintenance")]
+    assert last == [("kvm1", "enabled"), ("kvm2", "maintenance"), ("kvm3", "fenced")]
+
+
+def test_a_host_that_could_not_be_read_is_read_again(ledger: Ledger, store: Store) -> None:
+    put_fleet(ledger)
+    path = f"hosts/{TWO}.json"
+    document = decode_document(store.read(path) or b"")
+    store.write(path, encode_document({**document.body, "schema": 9}, document.version))
+    reader = store.open()
+    assert [entry.name for entry in list_entries(reader)] == ["kvm1", "kvm3"]
+    assert [entry.name for entry in list_entries(reader)] == ["kvm1", "kvm3"]
+    assert len(reader.problems) == 1
+
+
+def test_a_change_after_a_cached_read_is_refused_like_any_other(ledger: Ledger, store: Store) -> None:
+    """Two processes cordon one host after both had read it twice."""
+    put_fleet(ledger)
+    other = store.open()
+    for one in (ledger, other):
+        one.list_hosts()
+        one.list_hosts()
+    known = ledger.list_hosts()[0]
+    other.put_host(host_entry({**known.body, "state": "maintenance"}), known.version)
+    with pytest.raises(Conflict):
+        ledger.put_host(host_entry({**known.body, "state": "fenced"}), known.version)
