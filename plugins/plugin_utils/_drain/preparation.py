@@ -55,6 +55,9 @@ def parse_timestamp(stamp: str) -> datetime.datetime:
 
 # Facts that this control node received longer ago are gathered again.
 MAX_AGE_SECONDS = 60
+# Gathering the facts of a large fleet takes longer than that. The first ones must not be out of date for this reason: they would be gathered one by one.
+SECONDS_FOR_EACH_HOST = 0.3
+LONGEST_AGE_SECONDS = 300
 
 FactsOf = Callable[[str], JsonObject | None]
 
@@ -152,14 +155,24 @@ def collect_facts(names: Iterable[str], facts_of: FactsOf, answers: Mapping[str,
     return {name: facts for name, facts in found.items() if facts}
 
 
-def fresh_hosts(names: Iterable[str], facts_of: FactsOf, moves: Sequence[MoveRecord], undisputed_by: Collection[str] = ()) -> set[str]:
+def max_age_seconds(hosts: int) -> float:
+    """Return how old facts may be that were gathered for this drain, from so many hosts.
+
+    The ledger has the moves since then (L(is_settled)), and a destination is verified again before it is reserved.
+    """
+    return min(max(MAX_AGE_SECONDS, SECONDS_FOR_EACH_HOST * hosts), LONGEST_AGE_SECONDS)
+
+
+def fresh_hosts(
+    names: Iterable[str], facts_of: FactsOf, moves: Sequence[MoveRecord], undisputed_by: Collection[str] = (), max_age: float = MAX_AGE_SECONDS
+) -> set[str]:
     """Return the hosts whose facts are still valid.
 
-    Root has read them, they were received within the last minute, agree with the results of the moves in the ledger, and claim no domain that one of the
+    Root has read them, they were received within C(max_age) seconds, agree with the results of the moves in the ledger, and claim no domain that one of the
     hosts in C(undisputed_by) claims.
     """
     claimed = {uuid for name in undisputed_by if (facts := facts_of(name)) for uuid in active_uuids(read_facts(facts))}
-    recent = {name: read_facts(facts) for name in names if (facts := facts_of(name)) and _is_recent(facts)}
+    recent = {name: read_facts(facts) for name in names if (facts := facts_of(name)) and _is_recent(facts, max_age)}
     recent = {name: facts for name, facts in recent.items() if facts.is_read_by_root}
     return {name for name, facts in recent.items() if not active_uuids(facts) & claimed and is_settled(name, facts, moves)}
 
@@ -179,9 +192,9 @@ def active_uuids(facts: HostFacts) -> set[str]:
     return {domain.uuid for domain in facts.domains or () if domain.active}
 
 
-def _is_recent(facts: JsonObject) -> bool:
+def _is_recent(facts: JsonObject, max_age: float) -> bool:
     age = age_seconds(facts)
-    return age is not None and age <= MAX_AGE_SECONDS
+    return age is not None and age <= max_age
 
 
 def _names_host(record: MoveRecord, name: str, facts: HostFacts) -> bool:
@@ -293,7 +306,8 @@ def prepare_host(request: PreparationRequest, facts_of: FactsOf, ledger: Ledger 
     """
     ended, unsettled = read_completed(ledger, ENDED_SECONDS), read_unsettled(ledger)
     is_fresh = request.just_asked and _is_measured(request, facts_of) and bool(fresh_hosts([request.host], facts_of, ended + unsettled))
-    fresh = fresh_hosts(request.candidates, facts_of, ended, undisputed_by=request.play)
+    max_age = max_age_seconds(len(request.candidates)) if request.just_asked else MAX_AGE_SECONDS
+    fresh = fresh_hosts(request.candidates, facts_of, ended, undisputed_by=request.play, max_age=max_age)
     stale = tuple(candidate for candidate in request.candidates if candidate not in fresh and candidate not in request.play)
     return HostPreparation(() if is_fresh else (request.host,), stale, _list_arrivals(request.host, unsettled, is_known))
 

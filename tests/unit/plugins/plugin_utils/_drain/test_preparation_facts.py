@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparat
     collect_facts,
     fresh_hosts,
     is_settled,
+    max_age_seconds,
     read_answers,
     read_silence,
     readable_facts,
@@ -57,6 +58,13 @@ def test_hosts_without_facts_are_omitted() -> None:
 
 def test_old_facts_and_those_of_unknown_age_do_not_count() -> None:
     assert fresh_hosts(NAMES, known().get, []) == {"kvm1", "kvm5"}
+
+
+@pytest.mark.parametrize(("hosts", "seconds"), [(1, 60), (200, 60), (500, 150), (1000, 300), (5000, 300)])
+def test_facts_of_a_large_fleet_may_be_as_old_as_gathering_them_takes(hosts: int, seconds: int) -> None:
+    assert max_age_seconds(hosts) == pytest.approx(seconds)
+    aged = {"kvm1": gathered("kvm1", seconds - 5), "kvm2": gathered("kvm2", seconds + 5)}
+    assert fresh_hosts(["kvm1", "kvm2"], aged.get, [], max_age=max_age_seconds(hosts)) == {"kvm1"}
 
 
 def test_facts_that_another_user_than_root_read_do_not_count() -> None:
