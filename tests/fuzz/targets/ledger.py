@@ -23,8 +23,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import source
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import audit, documents, query
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import audit, contents, documents, query
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import list_sights_of, with_protect_times, write_sights
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import HostState
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
@@ -74,6 +77,8 @@ def pristine() -> dict[str, bytes]:
     _led(ledger, _record(MAIL, "mail", s.EVACUATION), s.PRE_MIGRATING, s.DONE)
     for where in (KVM1, KVM2):
         ledger.put_host(host_entry({"name": where.host, "state": "enabled", "reason": "", "host_id": where.host_id, "host_uuid": where.host_uuid}), None)
+    write_sights(ledger, str(KVM1.host_id), {str(KVM2.host_id): {"/srv": "nonce"}})
+    ledger.put_protect_time(ProtectTime(str(KVM1.host_id), "2026-11-21T03:00:00.000Z", BY))
     present = t.cast("t.Any", ledger.read_domain(MAIL))
     ledger.put_domain(domain_entry({**present.body, "protected": _SAVED}), present.version)
     return {name: data for name, data in sandbox.contents(root).items() if not name.endswith(".lock")}
@@ -161,6 +166,10 @@ def _reads(path: str) -> Iterator[Callable[[], object]]:
         for wanted in _WANTED:
             yield lambda term=term, wanted=wanted: query.read_term(ledger, term, wanted)  # type: ignore[misc]
     yield lambda: list(ledger.list_records(domain="web", since="2020-01-01", until="2999-01-01", statuses=[s.CANCELLED, s.RUNNING]))
+    yield lambda: list(ledger.list_records(domain=DB))
+    yield lambda: list_sights_of(ledger, list_entries(ledger), KVM2.host_id)
+    yield lambda: with_protect_times(ledger, list_entries(ledger))
+    yield lambda: ledger.examine_contents(contents.find_problems)
     yield lambda: ledger.find_unsettled(WEB)
     yield lambda: ledger.find_unsettled(MAIL)
     yield lambda: ledger.find_host(name="kvm1")
@@ -190,6 +199,8 @@ def _writes(path: str) -> Iterator[Callable[[], object]]:
     yield lambda: _advanced(FileLedger(path, create=False))
     yield lambda: FileLedger(path).put_host(host_entry({"name": "kvm1", "state": "maintenance", "host_id": KVM1.host_id, "host_uuid": KVM1.host_uuid}), 1)
     yield lambda: FileLedger(path).put_domain(domain_entry({"uuid": MAIL, "name": "mail", "possible_hosts": [encode(KVM2)]}), 3)
+
+    yield lambda: write_sights(FileLedger(path, create=False), str(KVM1.host_id), {str(KVM2.host_id): {"/srv": "another"}})
 
 
 def _advanced(ledger: FileLedger) -> None:
