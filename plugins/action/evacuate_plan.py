@@ -17,14 +17,15 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
     EVACUATE_CHECK,
     EVACUATE_PROBE,
     EVACUATE_PROVE,
+    EVACUATE_QUERY,
     EVACUATE_SURVIVORS,
     Spec,
     evacuate_plan_spec,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment, read_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotSupported
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import Result
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
@@ -37,6 +38,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan 
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import plan_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
+
+FACTS_KEY = "kvmfleet_host"
 
 
 class ActionModule(EvacuationAction):
@@ -53,11 +57,13 @@ class ActionModule(EvacuationAction):
         self._refuse_free_strategy()
         with readable_results():
             task = decode(EvacuationTask, args)
-        step, request = task.step, EvacuationRequest.from_task(task)
+            step, request = task.step, EvacuationRequest.from_task(task)
         request.check_choice()
         if step == EVACUATE_CHECK:
             request.check_options()
             return {"changed": False, "assess_first": request.must_assess_first}
+        if step == EVACUATE_QUERY:
+            return self._query_host(task, request, task_vars)
         if step == EVACUATE_SURVIVORS:
             return self._list_survivors(request, task_vars)
         if step == EVACUATE_PROBE:
@@ -65,11 +71,28 @@ class ActionModule(EvacuationAction):
         run = self.prepare_evacuation(task, task_vars, connects_as_ansible=step in (EVACUATE_ASSESS, EVACUATE_PROVE))
         if step == EVACUATE_PROVE:
             run.context.options = dataclasses.replace(run.context.options, fencing=request.given_evidence(run.source.name, bool(self._task.check_mode)))
-        run.probe_fleet(asks_agent=step == EVACUATE_PROVE)
+        run.probe_fleet(step == EVACUATE_PROVE, request.first_round)
         refuse_missing_destination(run, request.destination, task.survivors or (), request.excluded)
         if step == EVACUATE_ASSESS:
             return self.with_warnings(run, {**encode(build_assessment(run)), "changed": False})
         return self.with_warnings(run, self._take_evidence(run, task, request) if step == EVACUATE_PROVE else self._share_domains(run, task, request))
+
+    def _query_host(self, task: EvacuationTask, request: EvacuationRequest, task_vars: Result) -> JsonObject:
+        """Gather the facts of the host. The first host of the play asks for all that has to be known before the fencing, at the same time."""
+        if self.target_host(task_vars) == request.play[0]:
+            try:
+                asked = self.prepare_evacuation(task, task_vars, connects_as_ansible=True).ask_first_round()
+                warnings = {"warnings": list(asked.facts_warnings)} if asked.facts_warnings else {}
+                return {"changed": False, "ansible_facts": {FACTS_KEY: with_receipt(asked.seen.facts)}, "first_round": encode(asked), **warnings}
+            except KvmfleetError:
+                # The step that judges the answers asks again, and reports this.
+                pass
+        # Not the method of this class, whose modules have the options of an evacuation.
+        done: Result = FleetAction._execute_module(self, module_name="kvmfleet.migration.host_facts", module_args={"uri": task.uri}, task_vars=task_vars)
+        facts = done.get("ansible_facts")
+        if isinstance(facts, dict) and isinstance(facts.get(FACTS_KEY), dict):
+            done["ansible_facts"] = {**facts, FACTS_KEY: with_receipt(facts[FACTS_KEY])}
+        return done
 
     def _probe_source(self, request: EvacuationRequest, task_vars: Result) -> JsonObject:
         """Try to connect to the source as Ansible does."""

@@ -19,8 +19,11 @@ options:
   step:
     description:
       - V(check) checks the request. It asks no host.
-      - V(survivors) lists the hosts of the play that have answered M(kvmfleet.migration.host_facts), and fails if there are none, or if a domain or an image
-        is in use twice on them. A host that answered to a user who is not root is not among them, and is named in a warning. It asks no host.
+      - V(query) gathers the facts of the host on which the task runs, as M(kvmfleet.migration.host_facts) does, so it is run on all hosts of the play. On the
+        first of them, it also asks for all that V(prove) judges before it fences. V(prove) then uses these answers if they are not older than 30 s, and if
+        neither the ledger nor the inventory have changed meanwhile.
+      - V(survivors) lists the hosts of the play that have answered V(query) or M(kvmfleet.migration.host_facts), and fails if there are none, or if a domain or
+        an image is in use twice on them. A host that answered to a user who is not root is not among them, and is named in a warning. It asks no host.
       - V(probe) tries to connect to the dead host as Ansible does, and fails if it answers. O(source) is its name in the inventory. It asks no other host, and
         needs no ledger.
       - V(assess) looks up the dead host in the ledger, tries to connect to it, over SSH, libvirt, and as Ansible does, asks all other hosts for its domains,
@@ -32,7 +35,7 @@ options:
       - If O(destination) is not one of O(survivors), it did not answer. V(assess), V(prove) and V(plan) then refuse all domains. Such a refusal, and that of a
         domain for which V(plan) finds no survivor, leaves a record with the status C(conflict), except in check mode.
     type: str
-    choices: [check, survivors, probe, assess, prove, plan]
+    choices: [check, query, survivors, probe, assess, prove, plan]
     required: true
   source:
     description: The dead host, by its name in the ledger or its C(host_id).
@@ -159,6 +162,20 @@ assess_first:
   returned: success with O(step=check)
   type: bool
   sample: false
+ansible_facts:
+  description: The facts of the host.
+  returned: success with O(step=query)
+  type: dict
+  contains:
+    kvmfleet_host:
+      description: See RV(kvmfleet.migration.host_facts#module:ansible_facts.kvmfleet_host).
+      type: dict
+      sample: {host_id: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01}
+first_round:
+  description: What the dead host and all other hosts have answered, for the later steps of the same play. It may change between releases.
+  returned: success with O(step=query) on the first host of the play, unless the dead host has answered
+  type: dict
+  sample: {host: kvm2}
 survivors:
   description: The hosts that share the work.
   returned: success with O(step=survivors)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import qemu_locks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import accept_silence
@@ -33,13 +33,16 @@ from .._migrate.fleet_view import FleetView, RecentMoves
 from .._settings.variables import read_facts
 from . import start_checks
 from .evidence import PowerOffEvidence
+from .fencing import PowerReply
 from .fleet_answers import (
+    FirstRound,
     FleetAnswers,
     FoundLocks,
     LockState,
     SourceAnswers,
     SurvivorView,
     UnaccountedDomain,
+    digest_question,
     list_libvirt_uris,
     list_ssh_endpoints,
     names_of_source,
@@ -79,17 +82,26 @@ class Evacuation:
         self.acceptance = AcceptedLocks(context.options.accept_locked, context.by)
         self.damaged: list[str] = []
 
-    def probe_fleet(self, asks_agent: bool = False) -> None:
+    def ask_first_round(self) -> FirstRound:
+        """Ask what L(probe_fleet) judges, with the fence agent. Raises an error if the source has answered, or this survivor has not. Changes nothing."""
+        self._select_domains()
+        return self._ask_side_by_side(self._build_probe(self._list_uris()), asks_agent=True)
+
+    def probe_fleet(self, asks_agent: bool = False, earlier: FirstRound | None = None) -> None:
         """Determine the selected domains, the answers of the fleet, and what prevents each start; raises what prevents all starts. Changes nothing.
 
         :arg asks_agent: whether the fence agent is asked for the power state meanwhile, because L(prove_source_off) will need it.
+        :arg earlier: what L(ask_first_round) has returned; it is used if it is recent and answers the same question.
         """
         self.probed_at = time.monotonic()
         self._select_domains()
         self.damaged = self.context.ledger.damaged_domains()
-        uris = list_libvirt_uris(self.context.settings, self.entries, self.context.target_host, self.source)
+        uris = self._list_uris()
         question = self._build_probe(uris)
-        seen = self._ask_side_by_side(question, asks_agent and self._has_to_fence() and bool(self.open_jobs()))
+        is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), _FRESH_SECONDS)
+        asked = earlier if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
+        seen, self.silence = asked.seen, asked.silence
+        self.proofs.asked_power = PowerReply.from_json(asked.power) if asked.power else None
         # When the source was last silent; the agent is queried later.
         self.silent_at = time.monotonic()
         self.proofs.check_endpoints(seen.doors, self.context.target_host)
@@ -115,23 +127,28 @@ class Evacuation:
         self.unaccounted = self.fleet.list_unaccounted([document.domain for document in self.context.ledger.list_domains()], held)
         self._add_warnings()
 
-    def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> SurvivorView:
+    def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> FirstRound:
         """Try to connect to the source, as Ansible does too, while the survivor asks the fleet. Nothing is judged before all of them have ended."""
         make_probe, name = self.context.make_probe, self.source.name
+        needs_agent = asks_agent and bool(self.open_jobs()) and not (self.check or self.context.options.fencing or self.context.options.force_down)
         # The probe forks a process, so it comes before the threads.
         probe = make_probe(name) if make_probe and self.settings.is_known(name) else None
         with probe or contextlib.nullcontext(), concurrent.futures.ThreadPoolExecutor(2) as pool:
-            power = self.proofs.begin_power_query(pool) if asks_agent else None
+            power = self.proofs.begin_power_query(pool) if needs_agent else None
             silence = pool.submit(self.proofs.check_silence)
             seen = decode(SurvivorView, self.context.phase("look", question))
-            self.silence = silence.result()
+            silent = silence.result()
             if probe:
                 probe.require_silence()
-            self.proofs.asked_power = power.result() if power else None
-        return seen
+            reply = power.result().as_json() if power else None
+        warnings = tuple(str(one) for one in t.cast("t.Sequence[object]", seen.extra.get("warnings") or ()))
+        return FirstRound(self.context.target_host, self._digest(question), boot_moment(), replace(seen, extra={}), silent, warnings, reply)
 
-    def _has_to_fence(self) -> bool:
-        return not (self.check or self.context.options.fencing or self.context.options.force_down)
+    def _digest(self, question: JsonObject) -> str:
+        return digest_question(self.source, question)
+
+    def _list_uris(self) -> dict[str, str]:
+        return list_libvirt_uris(self.context.settings, self.entries, self.context.target_host, self.source)
 
     def prove_source_off(self, starts: bool = True) -> None:
         """Prove that the source is off. Raises what L(PowerOffEvidence.collect_evidence) does. A domain whose image is still written is not started.

@@ -33,6 +33,17 @@ class PowerReply:
     reply: AgentReply
     at: str
 
+    def as_json(self) -> JsonObject:
+        """Return it for a later task of the same play."""
+        reply = self.reply
+        return {"exit_code": reply.exit_code, "output": reply.output, "power": reply.power.value, "at": self.at}
+
+    @classmethod
+    def from_json(cls, given: JsonObject) -> PowerReply:
+        """Return what L(as_json) has returned."""
+        code = t.cast("int | None", given["exit_code"])
+        return cls(AgentReply(FenceAction.STATUS, code, str(given["output"]), PowerState(given["power"])), str(given["at"]))
+
 
 def agent_evidence(
     config: FencingConfig, host_id: str | None, reply: AgentReply, by: str, action: FenceAction = FenceAction.STATUS, at: str | None = None

@@ -7,13 +7,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SshEndpoint
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SourceSilence, SshEndpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef
 
@@ -90,6 +93,40 @@ class SurvivorView:
     unseen: Mapping[str, Mapping[str, str]]
     cpu: Mapping[str, t.Optional[JsonObject]]
     extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FirstRound:
+    """What was asked side by side before anything was judged. It was asked while the facts of the survivors were gathered.
+
+    :arg host: the survivor that was asked.
+    :arg question: the digest of what it was asked, see L(digest_question).
+    :arg moment: when everything had been answered.
+    :arg seen: what it sees.
+    :arg silence: the silence of the source, also to Ansible.
+    :arg facts_warnings: those of the facts of the survivor.
+    :arg power: the power state of the source, null if its agent was not asked.
+    """
+
+    host: str
+    question: str
+    moment: BootMoment
+    seen: SurvivorView
+    silence: SourceSilence
+    facts_warnings: tuple[str, ...]
+    power: t.Optional[JsonObject] = None
+    extra: JsonObject = field(default_factory=dict)
+
+    def is_answer_to(self, host: str, question: str, now: BootMoment, max_seconds: float) -> bool:
+        """Whether this host was asked exactly this, not longer ago than that."""
+        age = now.seconds_since(self.moment)
+        return self.host == host and self.question == question and age is not None and 0 <= age <= max_seconds
+
+
+def digest_question(source: Source, question: JsonObject) -> str:
+    """Return a digest of the source and the question: another answer is needed if the ledger or the inventory have changed meanwhile."""
+    text = json.dumps([source.name, source.host_id, encode(question)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ class EvacuationWork:
     :arg asked: by host of the play, what C(host_facts) has returned.
     :arg excluded: hosts that an earlier step has excluded, with the reason.
     :arg twice: two variables that both name domains.
+    :arg first_round: what the step C(query) has returned, see L(FirstRound).
     """
 
     play: Maybe[tuple[str, ...]] = ABSENT
@@ -104,6 +105,7 @@ class EvacuationWork:
     asked: Maybe[Mapping[str, t.Optional[AskedHost]]] = ABSENT
     excluded: Maybe[Mapping[str, str]] = ABSENT
     twice: Maybe[tuple[str, ...]] = ABSENT
+    first_round: Maybe[JsonObject] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

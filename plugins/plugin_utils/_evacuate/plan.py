@@ -11,10 +11,11 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import EVACUATE_ASSESS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -32,6 +33,7 @@ from .._scheduler.verdicts import check_host
 from .._settings.variables import read_facts
 from . import start_checks
 from .evacuation import Evacuation
+from .fleet_answers import FirstRound
 from .job import AskedHost, EvacuationJob, EvacuationTask, EvacuationWork
 from .reservation import OFF_FILTERS, START_FILTERS, build_request
 from .result import UncoveredDomain
@@ -71,6 +73,7 @@ class EvacuationRequest:
     :arg destination: the survivor that starts them all, empty for any.
     :arg excluded: hosts that were excluded earlier, with the reason.
     :arg twice: two variables that both name domains; empty if only one does.
+    :arg first_round: what the source and the fleet have answered while the facts of the survivors were gathered; None for a step that has to ask itself.
     """
 
     source: str
@@ -86,6 +89,7 @@ class EvacuationRequest:
     force: bool = False
     excluded: Mapping[str, str] = field(default_factory=dict)
     twice: tuple[str, ...] = ()
+    first_round: FirstRound | None = None
 
     @classmethod
     def from_task(cls, task: EvacuationTask) -> EvacuationRequest:
@@ -105,6 +109,8 @@ class EvacuationRequest:
             force=task.force,
             excluded=work.excluded or {},
             twice=work.twice or (),
+            # What was asked before tasks of the user have fenced the source shows nothing afterwards.
+            first_round=decode(FirstRound, work.first_round) if work.first_round and (not work.fence_tasks or task.step == EVACUATE_ASSESS) else None,
         )
 
     def check_options(self) -> None:

@@ -47,7 +47,8 @@ def test_a_host_behind_a_dead_network_is_judged_in_seconds_and_a_silent_survivor
     code, text = site.playbook("evacuate", source=site.name(1), ansible_timeout=OPENING_SECONDS)
     assert code == 0, text
     assert int(fenced_at.read_text()) - begun < JUDGED_WITHIN_SECONDS
-    assert text.count("Query the domains and the capacity of the host") == 1, text
+    # Recent facts are not gathered again.
+    assert "Query the domains and the capacity of the host" not in text
     there = site.fleet()
     assert sorted([*there[2], *there[3]]) == names
     assert {line[:2] for line in site.record_summaries()} == {(name, "done") for name in names}
@@ -68,6 +69,6 @@ def test_a_silent_survivor_that_is_accepted_gets_no_share(site: Site, guest: Mak
     assert code == 0, text
     site.lab("heal", site.lab.host(3))
     there = site.fleet()
-    assert (sorted(there[2]), there[3]) == (names, set())
+    assert (sorted(there[2]), there.get(3, set())) == (names, set())
     assert {line[:2] for line in site.record_summaries()} == {(name, "done") for name in names}
     site.verify_audit()

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import types
 import typing as t
@@ -20,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacu
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import RECENT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site, host_id
 
 Body = dict[str, t.Any]
 TASKS = {"host": "kvm1", "action": "off", "status": "off"}
@@ -96,6 +97,8 @@ def make_node(site: Site, monkeypatch: pytest.MonkeyPatch) -> Node:
         return run
 
     monkeypatch.setattr(common, "Evacuation", evacuation)
+    facts = {"changed": False, "ansible_facts": {"kvmfleet_host": site.facts("kvm2")}}
+    monkeypatch.setattr(evacuate_plan.FleetAction, "_execute_module", lambda action, module_name, **given: facts)
     monkeypatch.setattr(ActionModule, "make_probe", lambda action, host, variables: FakeProbe(site, host))
     monkeypatch.setattr(evacuate_plan, "Display", lambda: types.SimpleNamespace(display=print))
     return Node(site)
@@ -193,6 +196,59 @@ def test_the_proof_has_the_plan_if_the_facts_are_recent(node: Node, site: Site, 
     site.received_ago = 0.0
     planned = node.task("plan", fencing=asked_again["evidence"], survivors=PLAY, since=asked_again["since"])
     assert planned["shares"] == done["shares"]
+
+
+def test_what_is_asked_while_facts_are_gathered_is_judged_by_the_proof(node: Node, site: Site) -> None:
+    agent = site.agent(power="on")
+    web = site.save("web")
+    found = node.task("query")
+    assert (found["ansible_facts"]["kvmfleet_host"]["host_id"], site.phases, site.connected) == (host_id("kvm2"), [("kvm2", "look")], ["kvm1"])
+    assert "received" in found["ansible_facts"]["kvmfleet_host"]
+    assert (agent.asked(), power(site)) == (["status"], "on")
+    round_one = json.loads(json.dumps(found["first_round"]))
+    done = node.task("prove", {"first_round": round_one}, survivors=PLAY)
+    assert (done["shares"], site.phases, site.connected) == ({"kvm2": [web], "kvm3": []}, [("kvm2", "look"), ("kvm2", "locks")], ["kvm1"])
+    assert agent.asked() == ["status", "off", "status"]
+
+
+@pytest.mark.parametrize("change", ["another question", "another host", "too old", "another boot", "tasks have fenced"])
+def test_answers_to_another_question_are_not_used(node: Node, site: Site, change: str) -> None:
+    site.agent()
+    site.save("web")
+    round_one = json.loads(json.dumps(node.task("query")["first_round"]))
+    work: Body = {}
+    if change == "another question":
+        site.save("db")
+    elif change == "another host":
+        round_one["host"] = "kvm3"
+    elif change == "too old":
+        round_one["moment"]["seconds"] -= RECENT_SECONDS + 5
+    elif change == "another boot":
+        round_one["moment"]["boot_id"] = "00000000-0000-4000-8000-000000000000"
+    else:
+        work = {"fence_tasks": "fence.yml", "evidence": {**TASKS, "at": site.gathered_at}}
+    site.phases.clear()
+    node.task("prove", {"first_round": round_one, **work}, survivors=PLAY)
+    assert ("kvm2", "look") in site.phases
+
+
+def test_a_source_that_answers_is_reported_by_the_proof_and_not_by_the_query(node: Node, site: Site) -> None:
+    agent = site.agent(power="on")
+    site.save("web")
+    site.answers_ansible = True
+    found = node.task("query")
+    assert "first_round" not in found
+    assert found["ansible_facts"]["kvmfleet_host"]["host_id"] == host_id("kvm2")
+    with pytest.raises(Unsafe, match="answers Ansible"):
+        node.task("prove", survivors=PLAY)
+    assert (power(site), "off" in agent.asked()) == ("on", False)
+
+
+def test_only_the_first_host_of_the_play_asks_the_fleet(node: Node, site: Site) -> None:
+    site.save("web")
+    found = node.task("query", {"play": ["kvm3", "kvm2"]})
+    assert ("first_round" in found, site.phases, site.connected) == (False, [], [])
+    assert "received" in found["ansible_facts"]["kvmfleet_host"]
 
 
 def test_a_host_that_answers_ansible_is_not_fenced(node: Node, site: Site) -> None:
