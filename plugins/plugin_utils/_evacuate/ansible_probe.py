@@ -60,7 +60,9 @@ class Connector:
         self._context.remote_addr = str(settings.of(host, "ansible_host", host))
         if any(settings.of(task_host, variable) is not None for variable in C.MAGIC_VARIABLE_MAPPING["password"]):
             self._context.password = None
-        self._keywords = {**task.dump_attrs(), "timeout": context.timeout}
+        # The play context has the variables of the host of the task, and the connection plugin does not read this one.
+        general = C.DEFAULT_TIMEOUT if settings.of(task_host, "ansible_timeout") is not None else context.timeout
+        self._keywords = {**task.dump_attrs(), "timeout": settings.of(host, "ansible_timeout", general)}
         del self._keywords["retries"]
         if self._context.password:
             self._keywords["password"] = self._context.password

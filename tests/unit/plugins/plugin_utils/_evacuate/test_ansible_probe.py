@@ -121,3 +121,5 @@ def test_the_connection_has_the_variables_of_the_host_and_none_is_kept(tmp_path:
 
 def test_the_timeout_of_ansible_applies_to_a_host_without_one(tmp_path: pathlib.Path) -> None:
     assert connector(tmp_path).read_user_seconds() == 10
+    assert connector(tmp_path, ansible_timeout=30).read_user_seconds() == 30
+    assert connector(tmp_path, ansible_timeout=30, ansible_ssh_timeout=20).read_user_seconds() == 20
