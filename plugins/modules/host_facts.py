@@ -21,6 +21,7 @@ options:
         C(dirty_rate_mib). V(0) measures nothing.
       - The other facts are gathered at the same time.
       - A domain with a job, such as a migration, is never measured. The value is null for a domain that cannot be measured.
+      - The rate of a domain whose virtual processors hardly run is 0, without waiting for its measurement.
       - libvirt samples pages for this, so the figure counts pages that changed and not how often. During the measurement, a guest is slightly slower.
     type: int
     default: 0

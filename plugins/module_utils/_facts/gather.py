@@ -68,9 +68,9 @@ def gather_facts(host: Host, dirty_rate_seconds: int = 0, link_to: t.Sequence[st
     :arg link_to: libvirt URIs of hosts; the rate of the link to them is probed.
     """
     roll = host.list_definitions()
-    running = [definition.info.uuid for definition in roll.definitions if _is_measurable(definition.info.view)]
+    running = {definition.info.uuid: definition.info.name for definition in roll.definitions if _is_measurable(definition.info.view)}
     # Everything else is read while the guests are measured.
-    rates = DirtyRates(host, running, dirty_rate_seconds)
+    rates = DirtyRates(host, list(running), dirty_rate_seconds, names=running if is_local(host.uri) else None)
     facts, warnings = _gather_domains(host, roll, bool(dirty_rate_seconds and running))
     links = probe_links(host, link_to, open_host) if link_to else ABSENT
     measured = rates.collect_rates()

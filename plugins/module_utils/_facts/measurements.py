@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 import typing as t
 
@@ -26,23 +27,82 @@ Clock = t.Callable[[], float]
 
 
 class DirtyRates:
-    """Measures the dirty rates of domains while the caller does something else."""
+    """Measures the dirty rates of domains while the caller does something else.
 
-    def __init__(self, host: Host, uuids: t.Sequence[str], seconds: int, clock: Clock = time.monotonic, sleep: t.Callable[[float], None] = time.sleep) -> None:
+    :arg names: of domains of this host, by UUID. One whose processors hardly run writes nothing worth measuring, and is not waited for.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        uuids: t.Sequence[str],
+        seconds: int,
+        clock: Clock = time.monotonic,
+        sleep: t.Callable[[float], None] = time.sleep,
+        names: t.Optional[t.Mapping[str, str]] = None,
+    ) -> None:
         self._host, self._clock, self._sleep = host, clock, sleep
         self._uuids = host.start_dirty_rates(uuids, seconds) if seconds and uuids else []
-        self._ready_at = clock() + seconds
+        self._begun_at = clock()
+        self._ready_at = self._begun_at + seconds
+        self._names = {uuid: name for uuid, name in (names or {}).items() if uuid in self._uuids}
+        self._used = self._read_processor_times()
 
     def collect_rates(self) -> t.Dict[str, float]:
         """Wait for the end of the measurements, and return the rates in MiB/s by UUID; domains that could not be measured are omitted."""
         if not self._uuids:
             return {}
+        idle = self._find_idle()
+        waiting = [uuid for uuid in self._uuids if uuid not in idle]
+        return {**dict.fromkeys(idle, 0.0), **(self._wait_for_rates(waiting) if waiting else {})}
+
+    def _wait_for_rates(self, uuids: t.Sequence[str]) -> t.Dict[str, float]:
         self._sleep(max(0.0, self._ready_at - self._clock()))
         while True:
-            rates = self._host.read_dirty_rates(self._uuids)
-            if len(rates) == len(self._uuids) or self._clock() > self._ready_at + _SLACK_SECONDS:
+            rates = self._host.read_dirty_rates(uuids)
+            if len(rates) == len(uuids) or self._clock() > self._ready_at + _SLACK_SECONDS:
                 return {uuid: rate / MIB for uuid, rate in rates.items()}
             self._sleep(_POLL_SECONDS)
+
+    def _find_idle(self) -> t.List[str]:
+        if not self._used:
+            return []
+        self._sleep(max(0.0, self._begun_at + _IDLE_SECONDS - self._clock()))
+        seconds, used = self._clock() - self._begun_at, self._read_processor_times()
+        return [uuid for uuid, before in self._used.items() if uuid in used and used[uuid] - before < seconds * _IDLE_SHARE]
+
+    def _read_processor_times(self) -> t.Dict[str, float]:
+        times = {uuid: read_processor_seconds(name) for uuid, name in self._names.items()}
+        return {uuid: seconds for uuid, seconds in times.items() if seconds is not None}
+
+
+# For how long the processors of a guest are observed at least, and the share of one core below which the guest is idle: a Linux without work uses more.
+_IDLE_SECONDS = 0.2
+_IDLE_SHARE = 0.001
+_TASKS_FOLDER = "/proc/{}/task"
+# QEMU names the threads of processors "CPU 0/KVM" and so on. The first number of schedstat is the time on a core, in nanoseconds.
+_PROCESSOR = "CPU "
+
+
+def read_processor_seconds(name: str) -> t.Optional[float]:
+    """Return how long the virtual processors of a running domain of this host have run so far; null if that cannot be read."""
+    try:
+        folder = _TASKS_FOLDER.format(_read_pid(name))
+        tasks = [os.path.join(folder, task) for task in os.listdir(folder)]
+        processors = [task for task in tasks if _read_text(os.path.join(task, "comm")).startswith(_PROCESSOR)]
+        used = [int(_read_text(os.path.join(task, "schedstat")).split()[0]) for task in processors]
+    except (OSError, ValueError, IndexError):
+        return None
+    return sum(used) / 1e9 if used else None
+
+
+def _read_pid(name: str) -> int:
+    return int(_read_text(_PID_FILE.format(name)))
+
+
+def _read_text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        return stream.read()
 
 
 _PID_FILE = "/run/libvirt/qemu/{}.pid"
@@ -59,11 +119,8 @@ def read_used_mib(name: str, memory_mib: int) -> t.Optional[int]:
     Null if the process of the domain cannot be read.
     """
     try:
-        with open(_PID_FILE.format(name), encoding="ascii") as stream:
-            pid = int(stream.read())
-        with open(_STATUS_FILE.format(pid), encoding="ascii", errors="replace") as stream:
-            fields = (line.partition(":") for line in stream)
-            used_kib = sum(int(value.split()[0]) for key, _colon, value in fields if key in _GUEST_LINES)
+        fields = (line.partition(":") for line in _read_text(_STATUS_FILE.format(_read_pid(name))).splitlines())
+        used_kib = sum(int(value.split()[0]) for key, _colon, value in fields if key in _GUEST_LINES)
     except (OSError, ValueError, IndexError):
         return None
     return min(memory_mib, max(0, used_kib // 1024 - _OWN_MIB))

@@ -145,3 +145,59 @@ def test_facts_have_the_links_only_if_they_were_requested(fleet: FakeFleet) -> N
     facts = encode(gather_facts(fleet.open(LOCAL_URI), 0, [URI], lambda uri, seconds=None: fleet.open(uri))[0])
     assert facts["links"][URI] > 0
     assert facts["domains"][0]["used_mib"] is None
+
+
+class Processors:
+    """The threads of a QEMU; C(used) is what each virtual processor has used, in milliseconds."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        (folder / "web1.pid").write_text("4711\n")
+
+    def use(self, *used: int) -> None:
+        for number, milliseconds in enumerate(used):
+            self._write(str(number), f"CPU {number}/KVM", milliseconds)
+        self._write("99", "IO mon_iothread", 5000 + used[0] * 10)
+
+    def _write(self, task: str, name: str, milliseconds: int) -> None:
+        folder = self.folder / "4711" / task
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "comm").write_text(f"{name}\n")
+        (folder / "schedstat").write_text(f"{milliseconds * 1_000_000} 7 8\n")
+
+
+@pytest.fixture
+def processors(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Processors:
+    monkeypatch.setattr(m, "_PID_FILE", str(tmp_path / "{}.pid"))
+    monkeypatch.setattr(m, "_TASKS_FOLDER", str(tmp_path / "{}"))
+    return Processors(tmp_path)
+
+
+@pytest.mark.parametrize(("later", "rates", "seconds"), [((20, 30), {UUID: 0.0}, 0.2), ((20, 31), {UUID: 40.0}, 1)])
+def test_a_guest_whose_processors_hardly_run_is_not_waited_for(
+    later: tuple[int, int], rates: dict[str, float], seconds: float, fleet: FakeFleet, clock: FakeClock, processors: Processors
+) -> None:
+    fleet.guest(dirty_rate_bytes=40 * MIB)
+    processors.use(20, 30)
+    measured = m.DirtyRates(fleet.open(LOCAL_URI), [UUID], 1, clock, clock.sleep, {UUID: "web1"})
+    begun = clock()
+    processors.use(*later)
+    assert measured.collect_rates() == rates
+    assert clock() - begun == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("name", ["comm", "schedstat"])
+def test_a_guest_whose_processors_cannot_be_read_is_measured(name: str, fleet: FakeFleet, clock: FakeClock, processors: Processors) -> None:
+    fleet.guest(dirty_rate_bytes=40 * MIB)
+    processors.use(20)
+    (processors.folder / "4711/0" / name).write_text("")
+    assert m.DirtyRates(fleet.open(LOCAL_URI), [UUID], 1, clock, clock.sleep, {UUID: "web1", GONE: "gone"}).collect_rates() == {UUID: 40.0}
+
+
+def test_the_processors_of_a_guest_on_another_host_are_not_read_here(fleet: FakeFleet, processors: Processors, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.guest(dirty_rate_bytes=40 * MIB)
+    processors.use(20)
+    host = fleet.open(LOCAL_URI)
+    monkeypatch.setattr(host, "uri", "qemu+ssh://kvm9/system", raising=False)
+    facts, _warnings = gather_facts(host, 1)
+    assert [domain.dirty_rate_mib for domain in facts.domains or ()] == [40.0]
