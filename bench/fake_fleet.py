@@ -36,9 +36,10 @@ cat "$answer"
 
 
 class Cost(t.NamedTuple):
-    """What a playbook cost its control node: seconds, the memory of its largest process, and what went to and came from the hosts."""
+    """What a playbook cost its control node: seconds, CPU seconds, the memory of its largest process, and what went to and came from the hosts."""
 
     seconds: float
+    cpu_seconds: float
     peak_mib: float
     modules: int
     sent_bytes: int
@@ -87,12 +88,14 @@ class FakeFleet:
         counts.unlink(missing_ok=True)
         command = ["ansible-playbook", "-i", str(self.folder / "hosts.yml"), "-f", str(self.forks), *arguments]
         begin = time.monotonic()
-        code, peak_mib, text = _run(command, {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": str(self.folder / "home")}, self.folder)
+        code, usage, text = _run(command, {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": str(self.folder / "home")}, self.folder)
         seconds = time.monotonic() - begin
         if code:
             raise RuntimeError(f"{' '.join(command)} failed: {text[-4000:]}")
         numbers = [tuple(map(int, line.split())) for line in counts.read_text(encoding="ascii").splitlines()] if counts.exists() else []
-        return Cost(seconds, peak_mib, len(numbers), sum(one[0] for one in numbers), sum(one[1] for one in numbers), text)
+        return Cost(
+            seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, len(numbers), sum(one[0] for one in numbers), sum(one[1] for one in numbers), text
+        )
 
     def _answer(self, module: str, host: str, answer: f.Document) -> None:
         file = self.folder / "answers" / module / host
@@ -100,14 +103,10 @@ class FakeFleet:
         file.write_text(json.dumps(answer), encoding="utf-8")
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], folder: pathlib.Path) -> tuple[int, float, str]:
-    """Return the code of a process, the memory of the largest process among it and its children, and its output."""
+def _run(command: Sequence[str], env: Mapping[str, str], folder: pathlib.Path) -> tuple[int, resource.struct_rusage, str]:
+    """Return the code of a process, what it and its children have used, and its output."""
     output = folder / "output"
     with output.open("w", encoding="utf-8") as file, subprocess.Popen(command, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=file, stderr=file) as run:
         _pid, status, usage = os.wait4(run.pid, 0)
         run.returncode = os.waitstatus_to_exitcode(status)
-    return run.returncode, _mib(usage), output.read_text(encoding="utf-8")
-
-
-def _mib(usage: resource.struct_rusage) -> float:
-    return usage.ru_maxrss / 1024
+    return run.returncode, usage, output.read_text(encoding="utf-8")

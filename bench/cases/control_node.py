@@ -62,6 +62,7 @@ def _figures(hosts: int, ours: Cost, bare: Cost) -> list[Figure]:
     sent, received = (f"{ours.sent_bytes / MIB:.1f} MiB in {ours.modules:,} modules", f"{ours.received_bytes / MIB:.1f} MiB")
     return [
         Figure(f"{what}: seconds", f"{ours.seconds:.1f} s", f"{bare.seconds:.1f} s {_PING}", ours.seconds / bare.seconds),
+        Figure(f"{what}: CPU seconds", f"{ours.cpu_seconds:.1f} s", f"{bare.cpu_seconds:.1f} s {_PING}", ours.cpu_seconds / bare.cpu_seconds),
         Figure(f"{what}: memory", f"{ours.peak_mib:.0f} MiB", f"{bare.peak_mib:.0f} MiB {_PING}", ours.peak_mib / bare.peak_mib),
         Figure(f"{what}: sent", sent, f"{bare.sent_bytes / MIB:.1f} MiB {_PING}", ours.sent_bytes / bare.sent_bytes),
         Figure(f"{what}: received", received, f"{bare.received_bytes / MIB:.2f} MiB {_PING}"),

@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, read_schema
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
@@ -288,6 +289,13 @@ def test_an_old_protection_is_a_finding(tmp_path: pathlib.Path, hours: float, li
     seen = desk.show(protect_max_hours=limit)
     assert len(seen["attention"]) == findings
     assert all("kvmfleet.migration.protect -e target=kvm2" in finding for finding in seen["attention"])
+
+
+def test_a_protection_that_found_nothing_new_counts(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", hours=100)
+    desk.ledger.put_protect_time(ProtectTime(HOST_IDS["kvm1"], datetime.datetime.now(datetime.UTC).isoformat(), "somebody"))
+    assert desk.show()["protected_hours"] == {"kvm1": 0}
 
 
 def test_hosts_that_were_never_protected_are_a_finding_only_where_others_were(tmp_path: pathlib.Path) -> None:

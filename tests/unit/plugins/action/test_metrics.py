@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.action.metrics import Action
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.metrics_records import ended
@@ -81,6 +82,8 @@ def fill_ledger(node: Node) -> None:
 
 def test_the_metrics_match_the_ledger(node: Node) -> None:
     fill_ledger(node)
+    # The last protect of the first host has found nothing new.
+    node.ledger.put_protect_time(ProtectTime(str(node.ledger.list_hosts()[0].host.host_key), "2026-11-22T03:00:00.000Z", "me"))
     result = node.task()
     values = node.values()
     assert (result["changed"], result["path"], result["series"]) == (True, str(node.path), len(values))
@@ -93,7 +96,7 @@ def test_the_metrics_match_the_ledger(node: Node) -> None:
     assert values['kvmfleet_moves_open{status="running"}'] == values['kvmfleet_moves_open{status="error"}'] == 1
     assert values['kvmfleet_evacuations_open{status="done"}'] == values['kvmfleet_evacuations_total{outcome="done"}'] == 1
     assert [values[f'kvmfleet_hosts{{state="{state}"}}'] for state in ("enabled", "maintenance", "fenced")] == [1, 1, 1]
-    assert values["kvmfleet_newest_protect_timestamp_seconds"] - values["kvmfleet_oldest_protect_timestamp_seconds"] == 86400
+    assert values["kvmfleet_newest_protect_timestamp_seconds"] - values["kvmfleet_oldest_protect_timestamp_seconds"] == 2 * 86400
     assert 0 <= time.time() - values["kvmfleet_oldest_open_record_timestamp_seconds"] < 600
     assert 0 <= values["kvmfleet_export_timestamp_seconds"] - values["kvmfleet_oldest_open_record_timestamp_seconds"] < 600
     assert values["kvmfleet_ledger_problems"] == 0
