@@ -79,7 +79,7 @@ class ActionModule(EvacuationAction):
 
     def _query_host(self, task: EvacuationTask, request: EvacuationRequest, task_vars: Result) -> JsonObject:
         """Gather the facts of the host. The first host of the play asks for all that has to be known before the fencing, at the same time."""
-        if self.target_host(task_vars) == request.play[0]:
+        if self.target_host(task_vars) in request.play[:1]:
             try:
                 asked = self.prepare_evacuation(task, task_vars, connects_as_ansible=True).ask_first_round()
                 warnings = {"warnings": list(asked.facts_warnings)} if asked.facts_warnings else {}
