@@ -62,7 +62,7 @@ def test_maintenance_stops_at_a_host_that_does_not_return_and_resumes_there(lab:
     two = guest("two", on=2)
     run = maintain(operator, lab_task(lab, "poweroff"), wait_seconds=5)
     assert run.code != 0
-    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "failed: return awaited", lab.host(2): "not begun"}
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "failed: recover", lab.host(2): "not begun"}
     assert "did not return within 5 s" in run.text
     assert (operator.entry(1)["state"], lab.places(two)) == ("maintenance", {2: "running"})
 

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A maintenance run on real hosts: paused, stopped, killed and continued, and with a host that fails."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator, Run, lab_task
+from ansible_collections.kvmfleet.migration.tests.integration.recover.test_rolling import boots, maintain
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+Make = t.Callable[..., str]
+NOTHING = "- name: Do it\n  ansible.builtin.command: 'true'\n  changed_when: false\n"
+
+
+def control(operator: Operator, request: str, **variables: t.Any) -> Run:
+    """Control the only open run from another terminal."""
+    return operator.playbook("maintenance", request=request, **variables)
+
+
+def runs(operator: Operator) -> list[dict[str, t.Any]]:
+    return [document.body for document in operator.ledger.list_maintenance_runs()]
+
+
+def states(run: dict[str, t.Any]) -> list[str]:
+    return [host["status"] for host in run["hosts"]]
+
+
+def killed_in(operator: Operator, point: str) -> str:
+    """Return tasks that kill ansible-playbook with SIGKILL the first time they run: the worker's parent is the playbook itself."""
+    mark, script = operator.folder / f"killed-{point}", operator.folder / f"kill-{point}.py"
+    script.write_text(
+        "import os, pathlib, sys, time\n"
+        f"mark = pathlib.Path({str(mark)!r})\n"
+        "if mark.exists():\n    sys.exit(0)\n"
+        "mark.touch()\n"
+        "pid = os.getpid()\n"
+        "while pid > 1:\n"
+        "    command = pathlib.Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\\0')\n"
+        "    playbook = pid if any(b'ansible-playbook' in word for word in command[:3]) else 0\n"
+        "    parent = int(pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[1])\n"
+        "    above = pathlib.Path(f'/proc/{parent}/cmdline').read_bytes() if parent > 1 else b''\n"
+        "    if playbook and b'ansible-playbook' not in above:\n        os.kill(playbook, 9)\n        time.sleep(60)\n"
+        "    pid = parent\n",
+        encoding="utf-8",
+    )
+    return f"- name: Kill the playbook once\n  ansible.builtin.command: python3 {script}\n  delegate_to: localhost\n  changed_when: false\n"
+
+
+def test_a_killed_run_continues_in_the_step_where_it_stood(lab: Lab, operator: Operator, guest: Make) -> None:
+    one, two = guest("one"), guest("two", on=2)
+    run = maintain(operator, killed_in(operator, "maintain"))
+    assert run.code != 0
+    (left,) = runs(operator)
+    assert (left["state"], states(left), left["hosts"][0]["steps"][-1]["step"]) == ("running", ["in progress", "waiting"], "maintain")
+    assert "is gone" in control(operator, "show").text or "is gone" in operator.playbook("status").text
+    run = maintain(operator, killed_in(operator, "maintain"), rolling_maintenance_home=True)
+    assert run.code == 0, run.text
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "done", lab.host(2): "done"}
+    (done,) = runs(operator)
+    assert (done["id"], done["state"], done["term"], states(done)) == (left["id"], "finished", 2, ["done", "done"])
+    assert (lab.places(one), lab.places(two)) == ({1: "running"}, {2: "running"})
+    assert {operator.entry(number)["state"] for number in (1, 2)} == {"enabled"}
+
+
+@pytest.mark.long
+def test_a_pause_and_a_stop_from_another_terminal(lab: Lab, operator: Operator, guest: Make) -> None:
+    two = guest("two", on=2)
+    pause = operator.folder / "pause.yml"
+    pause.write_text(
+        "---\n- name: Pause the run once from another terminal\n  kvmfleet.migration.maintenance_run:\n    state: paused\n    reason: alarm\n",
+        encoding="utf-8",
+    )
+    run = maintain(operator, NOTHING, rolling_maintenance_before_drain_tasks=str(pause), rolling_maintenance_pause_seconds=5)
+    assert run.code != 0
+    (left,) = runs(operator)
+    assert (left["state"], states(left)) == ("paused", ["in progress", "waiting"])
+    assert "alarm" in left["reason"]
+    assert operator.entry(1)["state"] == "enabled"
+    assert control(operator, "stop", reason="enough").code == 0
+    (closed,) = runs(operator)
+    assert (closed["state"], closed["holder"], states(closed)) == ("stopped", None, ["failed", "waiting"])
+    run = maintain(operator, NOTHING, rolling_maintenance_run=closed["id"])
+    assert run.code == 0, run.text
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "done", lab.host(2): "done"}
+    assert lab.places(two).values()
+
+
+@pytest.mark.long
+def test_a_host_that_fails_before_its_drain_is_passed_over_within_max_failures(lab: Lab, operator: Operator, guest: Make) -> None:
+    guest("one")
+    fails = operator.folder / "fails.yml"
+    condition = f"inventory_hostname == '{lab.host(1)}'"
+    task = {"name": "Fail on the first host", "ansible.builtin.fail": {"msg": "The disk array is being rebuilt"}, "when": condition}
+    fails.write_text(json.dumps([task]), encoding="utf-8")
+    run = maintain(operator, NOTHING, rolling_maintenance_before_drain_tasks=str(fails), rolling_maintenance_max_failures=1)
+    assert run.code != 0
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "failed: before_drain", lab.host(2): "done"}
+    assert "The disk array is being rebuilt" in run.text
+    assert {operator.entry(number)["state"] for number in (1, 2)} == {"enabled"}
+    run = maintain(operator, NOTHING, rolling_maintenance_before_drain_tasks=str(fails))
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "failed: before_drain", lab.host(2): "not begun"}
+
+
+@pytest.mark.long
+def test_a_host_is_rebooted_once_although_the_run_was_killed_after_it(lab: Lab, operator: Operator, guest: Make) -> None:
+    guest("one")
+    operator.protect()
+    before = boots(lab)
+    reboot, verify = operator.folder / "reboot.yml", operator.folder / "verify.yml"
+    reboot.write_text("---\n" + lab_task(lab, "poweroff") + lab_task(lab, "poweron") + killed_in(operator, "reboot"), encoding="utf-8")
+    verify.write_text("---\n" + NOTHING, encoding="utf-8")
+    options = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": str(reboot), "rolling_maintenance_verify_tasks": str(verify)}
+    assert maintain(operator, NOTHING, **options).code != 0
+    once = boots(lab)
+    assert once[1] != before[1]
+    run = maintain(operator, NOTHING, **options)
+    assert run.code == 0, run.text
+    after = boots(lab)
+    assert (after[1] == once[1], after[2] != before[2]) == (True, True)
+
+
+@pytest.mark.long
+def test_what_cannot_be_is_refused_and_no_host_is_put_into_maintenance(lab: Lab, operator: Operator, guest: Make) -> None:
+    guest("one")
+    refusals = {
+        "in the past": {"rolling_maintenance_until": "2020-01-01T00:00:00Z"},
+        "max_unavailable is 5": {"rolling_maintenance_max_unavailable": 5},
+        "does not exist on the control node": {"rolling_maintenance_verify_tasks": "/nowhere.yml"},
+    }
+    for text, given in refusals.items():
+        run = maintain(operator, NOTHING, **given)
+        assert (run.code != 0, text in run.text) == (True, True), run.text
+    assert runs(operator) == [] if operator.path.exists() else True

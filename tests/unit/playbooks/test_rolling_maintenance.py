@@ -1,0 +1,180 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbook rolling_maintenance with its real role, decisions and ledger, over hosts that only write down what is done to them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, HOSTS, Outcome, Stage, build_collection
+
+# The two roles that act on hosts, each as one line of the log; a host that is named in FAIL_<what> fails.
+ROLE = """\
+- name: Write down what is done
+  ansible.builtin.shell: "echo '{what} {{{{ inventory_hostname }}}}' >> {{{{ stage_log }}}}"
+  delegate_to: localhost
+  when: not ansible_check_mode
+- name: Fail where the test says so
+  ansible.builtin.fail:
+    msg: "{what} failed"
+  when: inventory_hostname in stage_failures.{key} | default([])
+- name: Return the result
+  ansible.builtin.set_fact:
+    drain_host_result: "{{{{ dict(ansible_play_batch | product([{{'predicted_seconds': 30.5}}])) }}}}"
+"""
+DRAIN = "{{ 'plan' if drain_host_plan_only | bool else 'drain' }}"
+
+
+@pytest.fixture(scope="module")
+def collections(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = build_collection(tmp_path_factory.mktemp("collections"), "host", "host_facts")
+    roles = folder / "ansible_collections/kvmfleet/migration/roles"
+    roles.unlink()
+    roles.mkdir()
+    (roles / "rolling_maintenance").symlink_to(COLLECTION / "roles/rolling_maintenance")
+    for name, what, key in (("drain_host", DRAIN, DRAIN), ("recover_host", "recover", "recover")):
+        (roles / name / "tasks").mkdir(parents=True)
+        key = "get('" + key + "')" if key == "recover" else "get('plan' if drain_host_plan_only | bool else 'drain')"
+        (roles / name / "tasks/main.yml").write_text(ROLE.format(what=what, key=f"{key}").replace("| default([])", "| default([], true)"))
+    return folder
+
+
+class Desk(Stage):
+    """An operator with tasks files of one line each."""
+
+    def __init__(self, collections: pathlib.Path, folder: pathlib.Path) -> None:
+        super().__init__(collections, folder)
+        self.answers["host_facts"] = {}
+        self.answers["host"] = {host: {"changed": False, "host": {"state": "enabled", "reason": None}} for host in HOSTS}
+        self.log = folder / "log"
+        self.failures: dict[str, list[str]] = {}
+
+    def hook(self, what: str, *more: dict[str, t.Any]) -> str:
+        """Return a tasks file that writes a word to the log, and then does more."""
+        path = self.folder / f"{what}.yml"
+        write = {"name": "Write", "ansible.builtin.shell": f"echo '{what} {{{{ inventory_hostname }}}}' >> {self.log}", "delegate_to": "localhost"}
+        path.write_text(json.dumps([write, *more]))
+        return str(path)
+
+    def maintain(self, *options: str, **variables: t.Any) -> Outcome:
+        given = {"target": "kvmfleet_hosts", "stage_log": str(self.log), "stage_failures": self.failures, "rolling_maintenance_tasks": self.hook("maintain")}
+        given["ansible_python_interpreter"] = "/usr/bin/python3"
+        self.log.write_text("")
+        return self.play("rolling_maintenance", *options, **{**given, **variables})
+
+    @property
+    def lines(self) -> list[str]:
+        """What was done, without the plans of the beginning."""
+        return self.log.read_text().splitlines()
+
+    def done_to(self, host: str) -> list[str]:
+        return [line.split()[0] for line in self.lines if line.split()[1] == host]
+
+    @property
+    def runs(self) -> list[dict[str, t.Any]]:
+        return [document.body for document in FileLedger(str(self.ledger)).list_maintenance_runs()] if self.ledger.exists() else []
+
+
+@pytest.fixture
+def desk(collections: pathlib.Path, tmp_path: pathlib.Path) -> Desk:
+    return Desk(collections, tmp_path)
+
+
+WHOLE = ["plan", "plan", "before", "drain", "maintain", "verify", "recover"]
+
+
+def test_each_host_takes_its_steps_after_the_one_before_is_back(desk: Desk) -> None:
+    done = desk.maintain(rolling_maintenance_before_drain_tasks=desk.hook("before"), rolling_maintenance_verify_tasks=desk.hook("verify"))
+    assert done.code == 0, done.text
+    assert [desk.done_to(host) for host in HOSTS] == [WHOLE] * 3
+    acts = [line for line in desk.lines if not line.startswith("plan")]
+    assert [line.split()[1] for line in acts] == [host for host in HOSTS for _step in range(5)]
+    (run,) = desk.runs
+    assert (run["state"], [host["status"] for host in run["hosts"]]) == ("finished", ["done"] * 3)
+    assert [host["predicted_seconds"] for host in run["hosts"]] == [31] * 3
+
+
+def test_hosts_of_a_batch_are_out_of_service_together(desk: Desk) -> None:
+    done = desk.maintain(rolling_maintenance_max_unavailable=2, rolling_maintenance_canary=True, rolling_maintenance_canary_minutes="0")
+    assert done.code == 0, done.text
+    acts = [line for line in desk.lines if not line.startswith("plan")]
+    assert acts[:3] == ["drain kvm1", "maintain kvm1", "recover kvm1"]
+    assert sorted(acts[3:5]) == ["drain kvm2", "drain kvm3"]
+    assert desk.runs[0]["state"] == "finished"
+
+
+def test_a_host_that_fails_ends_the_run_and_is_named(desk: Desk) -> None:
+    desk.failures = {"recover": ["kvm2"]}
+    done = desk.maintain()
+    assert done.code != 0
+    (run,) = desk.runs
+    assert (run["state"], [host["status"] for host in run["hosts"]]) == ("stopped", ["done", "failed", "waiting"])
+    assert "Failed: kvm2 (recover: recover failed)" in done.text
+    assert "Out of service: kvm2" in done.text
+    assert desk.done_to("kvm3") == ["plan"]
+    desk.failures = {}
+    again = desk.maintain(rolling_maintenance_run=run["id"])
+    assert again.code == 0, again.text
+    assert (desk.done_to("kvm1"), desk.done_to("kvm2"), desk.done_to("kvm3")) == ([], ["recover"], ["plan", "plan", "drain", "maintain", "recover"])
+
+
+def test_a_host_that_fails_before_its_drain_is_passed_over_and_named(desk: Desk) -> None:
+    fails = {"name": "Fail", "ansible.builtin.fail": {"msg": "a disk is being rebuilt"}, "when": "inventory_hostname == 'kvm1'"}
+    done = desk.maintain(rolling_maintenance_max_failures=1, rolling_maintenance_before_drain_tasks=desk.hook("before", fails))
+    assert done.code != 0
+    assert [host["status"] for host in desk.runs[0]["hosts"]] == ["failed", "done", "done"]
+    assert "kvm1 (before_drain: a disk is being rebuilt)" in done.text
+
+
+def test_hosts_with_nothing_to_do_are_passed_over(desk: Desk) -> None:
+    nothing = {"name": "Look", "ansible.builtin.set_fact": {"rolling_maintenance_nothing_to_do": True}, "when": "inventory_hostname != 'kvm3'"}
+    # An earlier run has left kvm1 in maintenance.
+    desk.answers["host"]["kvm1"] = {"changed": False, "host": {"state": "maintenance", "reason": "Rolling maintenance"}}
+    done = desk.maintain(rolling_maintenance_check_tasks=desk.hook("look", nothing))
+    assert done.code == 0, done.text
+    assert [host["status"] for host in desk.runs[0]["hosts"]] == ["done", "nothing to do", "done"]
+    assert (desk.done_to("kvm1"), desk.done_to("kvm2")) == (["look", "recover"], ["look"])
+
+
+def test_check_mode_shows_the_plans_and_writes_nothing(desk: Desk) -> None:
+    done = desk.maintain("--check")
+    assert done.code == 0, done.text
+    assert (desk.lines, desk.runs) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"rolling_maintenance_until": "2020-01-01T00:00:00Z"}, "in the past"),
+        ({"rolling_maintenance_max_unavailable": 9}, "max_unavailable is 9"),
+        ({"rolling_maintenance_verify_tasks": "/nowhere.yml"}, "/nowhere.yml does not exist"),
+        ({"stage_failures": {"plan": ["kvm3"]}}, "plan failed"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_changed(desk: Desk, variables: dict[str, t.Any], text: str) -> None:
+    done = desk.maintain(**variables)
+    assert done.code != 0
+    assert text in done.text
+    assert (desk.runs, [line for line in desk.lines if not line.startswith("plan")]) == ([], [])
+
+
+def test_a_paused_run_is_left_open_and_the_same_command_continues_it(desk: Desk) -> None:
+    pause = {"name": "Pause", "kvmfleet.migration.maintenance_run": {"state": "paused", "reason": "alarm"}, "when": "inventory_hostname == 'kvm2'"}
+    done = desk.maintain(rolling_maintenance_tasks=desk.hook("pause", pause), rolling_maintenance_pause_seconds=5)
+    assert done.code != 0
+    (run,) = desk.runs
+    assert (run["state"], [host["status"] for host in run["hosts"]]) == ("paused", ["done", "in progress", "waiting"])
+    assert run["hosts"][1]["steps"][-1]["step"] == "maintain"
+    control = desk.play("maintenance", request="resume")
+    assert control.code == 0, control.text
+    again = desk.maintain()
+    assert again.code == 0, again.text
+    assert desk.done_to("kvm2") == ["recover"]
+    assert (desk.runs[0]["state"], desk.runs[0]["term"]) == ("finished", 2)
