@@ -39,8 +39,9 @@ class ActionModule(FleetAction):
 
     def run_with_options(self, task_vars: Result) -> JsonObject:
         """Move the domains; if the role C(drain_host) requests that, make the plan for its only host first, and move what it says."""
-        work = t.cast("dict[str, t.Any]", self._task.args.get("_work") or {})
-        if not work.get("plan"):
+        work = self._task.args.get("_work")
+        # What is no dictionary is refused with the other options.
+        if not isinstance(work, dict) or not isinstance(work.get("plan"), dict):
             return super().run_with_options(task_vars)
         planned = self._make_plan(work["plan"], task_vars)
         share = planned["shares"][self.target_host(task_vars)]
