@@ -390,6 +390,23 @@ def maintenance_run_spec() -> Spec:
     }
 
 
+FLEET_CHECK_KINDS = ("capacity", "reach", "cpu", "network", "protection", "clock", "silent")
+
+
+def fleet_check_spec() -> Spec:
+    """Return the options of C(fleet_check)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        **internal_spec(),
+        "fleet": {"type": "list", "elements": "str", "default": []},
+        "hosts_lost": {"type": "int", "default": 1},
+        "ignore": {"type": "list", "elements": "str", "choices": list(FLEET_CHECK_KINDS), "default": []},
+        "max_clock_skew_seconds": {"type": "int", "default": 2},
+        "protect_max_hours": {"type": "int", "default": 24},
+    }
+
+
 REPORT_FORMATS = ("html", "json", "csv", "markdown", "junit")
 
 

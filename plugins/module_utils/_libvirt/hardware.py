@@ -16,6 +16,7 @@ from xml.etree.ElementTree import Element
 
 from .._model.errors import Conflict, KvmfleetError
 from .._model.facts import CpuFacts, GuestPlatform, HardwareFacts, HostDevice, HugepagePool, LibvirtNetwork, NumaCell, Platform, StoragePool, Surroundings
+from .._model.fleet_cpus import CpuFeatures
 from .._model.libvirt_formats import format_pci_address, parse_libvirt_xml, parse_number
 from .._model.watched_moves import CpuVerdict
 from .connection import libvirt_binding, libvirt_errors
@@ -84,6 +85,17 @@ def compare_cpu(connection: libvirt.virConnect, uri: str, platform: GuestPlatfor
     if result <= 0:
         return CpuVerdict(False, _explain_refusal(connection, arguments, cpu_xml, able, "libvirt calls the CPU of the host incompatible."))
     return CpuVerdict(True, None)
+
+
+def find_baseline_cpu(connection: libvirt.virConnect, uri: str, platform: GuestPlatform, cpus: t.Sequence[str]) -> CpuFeatures:
+    """Return the best CPU that all of these have in common, limited to what this host knows. Raises L(KvmfleetError) if libvirt finds none."""
+    arguments: _GuestKind = (None, platform.arch, platform.machine, platform.virt_type)
+    with libvirt_errors(f"compute a common CPU on {uri}"):
+        plain = connection.baselineHypervisorCPU(*arguments, list(cpus), 0)
+        expanded = parse_libvirt_xml(connection.baselineHypervisorCPU(*arguments, list(cpus), _EXPAND_FEATURES), "a CPU")
+    features, disabled = _list_features(expanded, _REQUIRED), _list_features(expanded, _ABSENT)
+    given = set().union(*(_list_features(parse_libvirt_xml(cpu, "a CPU"), _ABSENT) for cpu in cpus))
+    return CpuFeatures(expanded.findtext("model"), plain.strip(), tuple(sorted(features)), tuple(sorted(disabled - given)))
 
 
 def _explain_refusal(connection: libvirt.virConnect, arguments: _GuestKind, cpu_xml: str, able: t.Sequence[str], otherwise: str) -> str:

@@ -18,6 +18,7 @@ from .._model import domain_states
 from .._model.codec import JsonObject
 from .._model.domain_states import DomainInfo, DomainView, JobStats
 from .._model.facts import GuestPlatform, HardwareFacts, Surroundings
+from .._model.fleet_cpus import CpuFeatures
 from .._model.watched_moves import CpuVerdict
 
 
@@ -245,6 +246,9 @@ class Host(t.Protocol):
 
     def compare_cpu(self, platform: GuestPlatform, cpu_xml: str) -> CpuVerdict:
         """Whether the host can run a guest with that CPU. Raises L(KvmfleetError) if that is unknown."""
+
+    def baseline_cpu(self, platform: GuestPlatform, cpus: t.Sequence[str]) -> CpuFeatures:
+        """The best CPU that all of these have in common, and that this host knows. Raises L(KvmfleetError) if there is none."""
 
     def carry_padding(self, length: int) -> None:
         """Send so many bytes to the host in a query that changes nothing, and wait for its answer. At most 4 MiB are possible."""

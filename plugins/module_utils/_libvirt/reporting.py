@@ -16,11 +16,12 @@ from xml.etree import ElementTree
 from .._model import domain_states
 from .._model.errors import KvmfleetError, NotFound, Unreachable
 from .._model.facts import GuestPlatform, HardwareFacts, Surroundings
+from .._model.fleet_cpus import CpuFeatures
 from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.watched_moves import CpuVerdict
 from .connection import Opened, libvirt_errors
 from .folders import HostPaths, LibvirtFolder, open_folder
-from .hardware import compare_cpu, read_hardware, read_surroundings
+from .hardware import compare_cpu, find_baseline_cpu, read_hardware, read_surroundings
 from .interface import Definition, DefinitionList, Image
 from .reading import LibvirtReader, parse_domain_xml, read_domain_info, state_words
 
@@ -64,6 +65,10 @@ class LibvirtReporter(LibvirtReader):
         kinds = [kind for kind in self.read_hardware().platforms if (kind.arch, kind.virt_type) == (platform.arch, platform.virt_type)]
         able = next((kind.cpu.features or () for kind in kinds if kind.cpu), ())
         return compare_cpu(self._connection, self.uri, platform, cpu_xml, able)
+
+    def baseline_cpu(self, platform: GuestPlatform, cpus: t.Sequence[str]) -> CpuFeatures:
+        """Return the CPU that all of these have in common; see L(hardware.find_baseline_cpu)."""
+        return find_baseline_cpu(self._connection, self.uri, platform, cpus)
 
     def list_definitions(self) -> DefinitionList:
         with libvirt_errors(f"list the domains of {self.uri}"):

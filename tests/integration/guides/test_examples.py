@@ -22,6 +22,7 @@ READING: dict[str, tuple[str, ...]] = {
     "domain_policy": ("Read what holds for a domain, and where each value comes from",),
     "drain_plan": (ALL,),
     "fleet_scan": (ALL,),
+    "fleet_check": (ALL,),
     "fleet_status": (ALL,),
     "host": ("Read the entry",),
     "host_facts": (ALL,),

@@ -26,7 +26,8 @@ BIN = pathlib.Path(sys.executable).parent
 PLAYBOOK = "kvmfleet.migration.awx_setup"
 PLAYBOOK_VARIABLE = re.compile(r"\b([a-z_]+) \| default\(")
 PLAYBOOKS = {
-    "abort.yml", "check.yml", "drain.yml", "evacuate.yml", "force_complete.yml", "migrate.yml", "policy.yml", "protect.yml", "recover.yml", "status.yml",
+    "abort.yml", "check.yml", "drain.yml", "evacuate.yml", "fleet_check.yml", "force_complete.yml",
+    "migrate.yml", "policy.yml", "protect.yml", "recover.yml", "status.yml",
 }  # fmt: skip
 
 GIVEN = {

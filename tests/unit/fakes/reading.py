@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition, DefinitionList, DomainSize, DomainState, Folder, Image
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import GuestPlatform, HardwareFacts, Surroundings
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import CpuFeatures
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
 from .machine import FakeMachine
@@ -106,6 +107,16 @@ class FakeReader:
     def has_path(self, path: str) -> t.Optional[bool]:
         machine = self._there("has_path")
         return None if machine.is_read_only else machine.paths.get(path)
+
+    def baseline_cpu(self, platform: GuestPlatform, cpus: t.Sequence[str]) -> CpuFeatures:
+        """The features that all of the CPUs name; without one, they have nothing in common."""
+        self._refuse_if_read_only("baseline_cpu")
+        self._there("baseline_cpu")
+        sets = [{feature.get("name", "") for feature in ElementTree.fromstring(cpu).findall("feature")} for cpu in cpus]
+        common = set.intersection(*sets)
+        if not common:
+            raise Conflict("the CPUs are incompatible")
+        return CpuFeatures("common", f"<cpu>{len(common)}</cpu>", tuple(sorted(common)), ())
 
     def compare_cpu(self, platform: GuestPlatform, cpu_xml: str) -> CpuVerdict:
         self._refuse_if_read_only("compare_cpu")

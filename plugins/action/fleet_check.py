@@ -1,0 +1,205 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""C(fleet_check) judges the whole fleet on the control node.
+
+The tasks file runs it three times: C(ask) returns what the hosts are to be asked, C(answer) asks one host, and the last one makes the verdict.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, fleet_check_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, SignedInt, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import FleetAnswers
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import TaskResult, read_unsettled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.cpus import make_questions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.differences import ClockOffset, Finding, find_clock_skew, find_old_protection
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.inputs import FleetView, view_fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.texts import list_lines
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.verdict import FleetVerdict, judge_fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import SCHEMA, CheckedFleet, keep_check
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import age_seconds as facts_age_seconds
+
+ASK, ANSWER = "ask", "answer"
+# A check may take minutes in a large fleet. Older facts are not of this run.
+FACTS_MAX_AGE_SECONDS = 900
+MOST_HOSTS_LOST = 4
+
+
+@dataclass(frozen=True)
+class _Answered(TaskResult):
+    """What C(answer) has returned for one host: nothing if it did not answer."""
+
+    answers: Maybe[FleetAnswers] = ABSENT
+    clock: Maybe[JsonObject] = ABSENT
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What the tasks file passes.
+
+    :arg step: C(ask) or C(answer); absent for the verdict.
+    :arg questions: for one host.
+    :arg answers: of C(answer), by host; C(silence) is why C(host_facts) has returned nothing.
+    """
+
+    step: Maybe[str] = ABSENT
+    questions: Maybe[JsonObject] = ABSENT
+    answers: Maybe[Mapping[str, _Answered]] = ABSENT
+    silence: Maybe[Mapping[str, str]] = ABSENT
+
+
+@dataclass(frozen=True)
+class _CheckTask:
+    """The options of C(fleet_check)."""
+
+    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
+
+    uri: str
+    ledger: t.Optional[str]
+    fleet: tuple[str, ...]
+    hosts_lost: SignedInt
+    ignore: tuple[str, ...]
+    max_clock_skew_seconds: SignedInt
+    protect_max_hours: SignedInt
+    work: Json
+
+
+@dataclass(frozen=True)
+class _Ledger:
+    """What the ledger says of the fleet; nothing if there is none."""
+
+    ledger: Ledger | None = None
+    entries: Sequence[HostEntry] = ()
+    domains: Sequence[DomainEntry] = field(default_factory=tuple)
+
+
+class ActionModule(FleetAction):
+    """Action plugin of the module of the same name."""
+
+    MODULE = "fleet_check"
+
+    def argument_spec(self) -> Spec:
+        """Return the module's options."""
+        return fleet_check_spec()
+
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Judge the fleet. Raises L(InvalidArgument) for invalid options, and for a fleet without facts."""
+        task = decode(_CheckTask, to_plain(args))
+        with readable_results():
+            work = decode(_Work, task.work or {}, "_work")
+        if work.step == ANSWER:
+            return self._ask_host(work.questions or {}, task.uri, task_vars)
+        settings = self.settings(task_vars)
+        fleet = list(dict.fromkeys(task.fleet)) or settings.fleet()
+        _check_options(task, fleet)
+        known = _read_ledger(open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger)))
+        view = view_fleet(fleet, _read_inputs(fleet, settings, known, work), known.domains)
+        if work.step == ASK:
+            return {"changed": False, **_describe_questions(view)}
+
+        answered = {host: one for host, one in (work.answers or {}).items() if one.answers}
+        clocks = {host: decode(ClockOffset, one.clock) for host, one in answered.items() if one.clock}
+        others = [*find_clock_skew(clocks, task.max_clock_skew_seconds), *self._find_old_protection(fleet, known, task.protect_max_hours)]
+        verdict = judge_fleet(view, task.hosts_lost, {host: one.answers for host, one in answered.items() if one.answers}, others, task.ignore)
+        return self._describe(verdict, known.ledger)
+
+    def _ask_host(self, questions: JsonObject, uri: str, task_vars: Result) -> JsonObject:
+        """Return the answers of the host, and how much its clock is ahead of that of the control node, in seconds, at least and at most."""
+        begin = time.time()
+        answers = t.cast(JsonObject, self.run_phase(ANSWER, {"questions": questions}, uri, task_vars)["answers"])
+        end, seconds = time.time(), t.cast(float, answers["seconds"])
+        return {"changed": False, "answers": answers, "clock": {"least": seconds - end, "most": seconds - begin}}
+
+    def _find_old_protection(self, fleet: Sequence[str], known: _Ledger, max_hours: int) -> list[Finding]:
+        ages = {entry.name: age_seconds((entry.protected and entry.protected.at) or None) for entry in known.entries if entry.name in fleet}
+        return find_old_protection(fleet, known.entries, {host: None if age is None else age // 3600 for host, age in ages.items()}, max_hours)
+
+    def _describe(self, verdict: FleetVerdict, ledger: Ledger | None) -> JsonObject:
+        at, lines = utc_now(), list_lines(verdict)
+        problem = keep_check(_make_summary(verdict, ledger.ledger_id, at, lines)) if ledger and not self._task.check_mode else None
+        warnings = [*(ledger.problems if ledger else ()), *([problem] if problem else ())]
+        result = {"changed": False, "at": at, **t.cast("dict[str, Json]", encode(verdict)), "lines": lines}
+        return {**result, "warnings": warnings} if warnings else result
+
+
+def _check_options(task: _CheckTask, fleet: Sequence[str]) -> None:
+    """Raise L(InvalidArgument) for an invalid option."""
+    if not 1 <= task.hosts_lost <= MOST_HOSTS_LOST:
+        raise InvalidArgument(f"hosts_lost is {task.hosts_lost}.", f"Give the number of hosts that are lost at the same time, 1 to {MOST_HOSTS_LOST}.")
+    if len(fleet) <= task.hosts_lost:
+        raise InvalidArgument(
+            f"The fleet has {len(fleet)} {'host' if len(fleet) == 1 else 'hosts'}, and hosts_lost is {task.hosts_lost}.", "Check more hosts, or lose fewer."
+        )
+    if task.protect_max_hours < 1:
+        raise InvalidArgument(f"protect_max_hours is {task.protect_max_hours}.", "Give a number of hours from 1.")
+    if task.max_clock_skew_seconds < 1:
+        raise InvalidArgument(f"max_clock_skew_seconds is {task.max_clock_skew_seconds}.", "Give a number of seconds from 1.")
+
+
+def _read_ledger(ledger: Ledger | None) -> _Ledger:
+    if ledger is None:
+        return _Ledger()
+    return _Ledger(ledger, list_entries(ledger), [document.domain for document in ledger.list_domains()])
+
+
+def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work: _Work) -> DrainInputs:
+    """Return the facts of the hosts, with what the inventory and the ledger say of them."""
+    silence = dict(work.silence or {})
+    facts: dict[str, JsonObject] = {}
+    for host in fleet:
+        gathered = settings.facts(host)
+        age = facts_age_seconds(gathered) if gathered else None
+        if host in silence:
+            continue
+        if gathered is None or age is None or age > FACTS_MAX_AGE_SECONDS:
+            silence[host] = "no facts of it were gathered in this run"
+        else:
+            facts[host] = gathered
+    variables = ("kvmfleet_scheduler", "kvmfleet_migration_policy", "kvmfleet_profiles")
+    scheduler, policies, profiles = ({host: settings.of(host, variable, {}) for host in fleet if settings.is_known(host)} for variable in variables)
+    return DrainInputs(facts, known.entries, read_unsettled(known.ledger), silence, scheduler, policies=policies, profiles=profiles)
+
+
+def _describe_questions(view: FleetView) -> JsonObject:
+    """Return the questions: those about CPUs are the same for all hosts."""
+    questions = make_questions(view)
+    cpus: Json = next((encode(one.cpus) for one in questions.values()), [])
+    return {"cpus": cpus, "baselines": {host: encode(one.baselines) for host, one in questions.items() if one.baselines}}
+
+
+def _make_summary(verdict: FleetVerdict, ledger_id: str, at: str, lines: Sequence[str]) -> CheckedFleet:
+    kinds: dict[str, int] = {}
+    for finding in verdict.findings:
+        kinds[finding.kind] = kinds.get(finding.kind, 0) + 1
+    return CheckedFleet(
+        schema=SCHEMA,
+        ledger_id=ledger_id,
+        at=at,
+        met=verdict.met,
+        hosts_lost=verdict.hosts_lost,
+        sets=verdict.sets,
+        hosts={host: one.alone for host, one in verdict.hosts.items()},
+        findings=kinds,
+        attention=tuple(finding.msg for finding in verdict.findings),
+        lines=tuple(lines),
+    )

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What differs between the hosts of a fleet and should not: networks, clocks, and the age of their protection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import InterfaceFacts
+
+from .._ledger.documents import HostEntry
+from .._scheduler.filters.base import names_text
+from .._scheduler.fleet import HostState
+from .inputs import FleetView
+
+CAPACITY, REACH, CPU, NETWORK, PROTECTION, CLOCK, SILENT = "capacity", "reach", "cpu", "network", "protection", "clock", "silent"
+KINDS = (CAPACITY, REACH, CPU, NETWORK, PROTECTION, CLOCK, SILENT)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that needs a person.
+
+    :arg kind: one of L(KINDS).
+    """
+
+    kind: str
+    hosts: tuple[str, ...]
+    msg: str
+
+
+def find_network_differences(view: FleetView) -> list[Finding]:
+    """Return the interfaces of equal names with other MTUs, the bridges with other VLANs, and the bridges of guests that some hosts lack."""
+    states = {name: state for name, state in sorted(view.fleet.states.items()) if state.unanswered is None}
+    details = {name: {one.name: one for one in state.hardware.facts.interface_details or ()} for name, state in states.items()}
+    return [*_find_mtus(details), *_find_vlans(details), *_find_missing_bridges(view, states)]
+
+
+# Interfaces whose names mean the same on each host. The others are the ends of pairs and tunnels.
+_NAMED_KINDS = ("", "bridge", "openvswitch", "vlan", "bond")
+_LOOPBACK = "lo"
+
+
+def _find_mtus(details: Mapping[str, Mapping[str, InterfaceFacts]]) -> list[Finding]:
+    names = sorted({one.name for there in details.values() for one in there.values() if one.kind in _NAMED_KINDS and one.name != _LOOPBACK})
+    findings = []
+    for name in names:
+        groups = _group({host: there[name].mtu for host, there in details.items() if name in there and there[name].mtu})
+        if len(groups) > 1:
+            findings.append(Finding(NETWORK, _hosts_of(groups), f"The MTU of {name} differs: {_groups_text(groups)}."))
+    return findings
+
+
+def _find_vlans(details: Mapping[str, Mapping[str, InterfaceFacts]]) -> list[Finding]:
+    bridges = sorted({one.name for there in details.values() for one in there.values() if one.kind in ("bridge", "openvswitch")})
+    findings = []
+    for bridge in bridges:
+        vlans = {
+            host: ", ".join(sorted(str(one.vlan) for one in there.values() if one.controller == bridge and one.vlan)) or "none"
+            for host, there in details.items()
+            if bridge in there
+        }
+        groups = _group(vlans)
+        if len(groups) > 1:
+            findings.append(Finding(NETWORK, _hosts_of(groups), f"The VLANs of the bridge {bridge} differ: {_groups_text(groups)}."))
+    return findings
+
+
+def _find_missing_bridges(view: FleetView, states: Mapping[str, HostState]) -> list[Finding]:
+    wanted = sorted({network.source for request in view.requests for network in request.networks if network.type == "bridge" and network.source})
+    findings = []
+    for bridge in wanted:
+        lacking = [name for name, state in states.items() if state.hardware.bridges is not None and not _has_bridge(state, bridge)]
+        if lacking:
+            findings.append(Finding(NETWORK, tuple(lacking), f"{names_text(lacking)}: there is no bridge {bridge}, which guests of the fleet use."))
+    return findings
+
+
+def _has_bridge(state: HostState, bridge: str) -> bool:
+    return bridge in (state.hardware.bridges or ()) or bridge in state.hardware.network_bridges
+
+
+def _group(values: Mapping[str, object]) -> dict[str, list[str]]:
+    """Return the hosts by value, the most frequent value first."""
+    groups: dict[str, list[str]] = {}
+    for host, value in values.items():
+        groups.setdefault(str(value), []).append(host)
+    return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
+
+
+def _hosts_of(groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the hosts that do not have the most frequent value."""
+    return tuple(sorted(host for hosts in list(groups.values())[1:] for host in hosts))
+
+
+def _groups_text(groups: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{value} on {names_text(hosts)}" for value, hosts in groups.items())
+
+
+@dataclass(frozen=True)
+class ClockOffset:
+    """How much the clock of a host is ahead of that of the control node, in seconds: at least and at most, because the answer takes time."""
+
+    least: float
+    most: float
+
+
+def find_clock_skew(clocks: Mapping[str, ClockOffset], limit_seconds: float) -> list[Finding]:
+    """Return the hosts whose clocks certainly differ by more than the limit, whatever time the answers took."""
+    if not clocks:
+        return []
+    first, last = min(clocks, key=lambda host: (clocks[host].most, host)), max(clocks, key=lambda host: (clocks[host].least, host))
+    skew = clocks[last].least - clocks[first].most
+    if skew <= limit_seconds:
+        return []
+    text = f"The clock of {last} is at least {skew:.1f} s ahead of that of {first}. Check the time service on both."
+    return [Finding(CLOCK, tuple(sorted((first, last))), text)]
+
+
+def find_old_protection(hosts: Iterable[str], entries: Iterable[HostEntry], ages_hours: Mapping[str, int | None], max_hours: int) -> list[Finding]:
+    """Return the hosts that were never protected, and those whose protection is old.
+
+    :arg ages_hours: by the name of a host; null for one that was never protected.
+    """
+    known = {entry.name for entry in entries}
+    never = sorted(host for host in hosts if host not in known or ages_hours.get(host) is None)
+    old = sorted(host for host in hosts if (age := ages_hours.get(host)) is not None and age >= max_hours)
+    findings = []
+    if never:
+        findings.append(Finding(PROTECTION, tuple(never), f"{names_text(never)}: never protected. After a loss, what is not protected cannot be evacuated."))
+    if old:
+        oldest = max(ages_hours[host] or 0 for host in old)
+        findings.append(Finding(PROTECTION, tuple(old), f"{names_text(old)}: protected {oldest} h ago. An evacuation would start the definitions saved then."))
+    return findings

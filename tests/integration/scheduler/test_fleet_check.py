@@ -1,0 +1,63 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbook C(fleet_check) on three hosts: it ends with 0 if any of them can be lost, and with 2 if a guest or a host needs a person."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+Believe = t.Callable[..., None]
+MET, NOT_MET = 0, 2
+# The scenario protects no host.
+IGNORED = ["protection"]
+
+
+def check(control: Desk, **variables: t.Any) -> tuple[int, str]:
+    process = control.popen(control.playbook_command("fleet_check", {"fleet_check_ignore": IGNORED, **variables}))
+    text = process.communicate(timeout=300)[0]
+    return process.returncode, " ".join(text.split())
+
+
+def test_a_fleet_whose_hosts_are_equal_can_lose_any_of_them(lab: Lab, control: Desk, web: str) -> None:
+    code, text = check(control)
+    assert code == MET, text
+    assert "The fleet can lose any host." in text
+    assert f"can be lost alone: {lab.host(1)}, {lab.host(2)}, {lab.host(3)}" in text
+    assert f"{web}: 3 of 3 hosts" in text
+    assert f"for {lab.host(1)}, {lab.host(2)}, {lab.host(3)}" in text
+    assert "never protected" in text
+    assert check(control, fleet_check_hosts_lost=2)[0] == MET
+
+
+def test_a_guest_with_a_feature_that_others_lack_is_named(lab: Lab, control: Desk, web: str, believing: Believe) -> None:
+    believing(2, "--without-feature", "cx16")
+    believing(3, "--without-feature", "cx16")
+    code, text = check(control)
+    assert code == NOT_MET, text
+    assert f"cannot be lost alone: {lab.host(1)}" in text
+    assert f"can be lost alone: {lab.host(2)}, {lab.host(3)}" in text
+    assert f"blocked on {lab.host(2)}, {lab.host(3)} by cpu_model: According to libvirt's comparison" in text
+    assert "use CPU features that not all hosts have: cx16." in text
+    assert lab.places(web) == {1: "running"}
+
+
+def test_another_mtu_and_a_silent_host_are_found(lab: Lab, control: Desk, stopped: t.Callable[[int], None]) -> None:
+    lab.on(3, "ip", "link", "set", "br0", "mtu", "1400")
+    try:
+        code, text = check(control)
+        assert code == NOT_MET, text
+        assert f"The MTU of br0 differs: 1500 on {lab.host(1)}, {lab.host(2)}; 1400 on {lab.host(3)}." in text
+        assert check(control, fleet_check_ignore=[*IGNORED, "network"])[0] == MET
+    finally:
+        lab.on(3, "ip", "link", "set", "br0", "mtu", "1500")
+    stopped(3)
+    code, text = check(control)
+    assert code == NOT_MET, text
+    assert f"{lab.host(3)} did not answer" in text
+    assert f"can be lost alone: {lab.host(1)}, {lab.host(2)}" in text
+    assert f"not known whether it can be lost alone: {lab.host(3)}" in text

@@ -1,0 +1,223 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module fleet_check: what hosts are asked, the verdict on the whole fleet, and what the control node keeps of it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action.fleet_check import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import read_check
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
+
+Result = dict[str, t.Any]
+UNPROTECTED = ["protection"]
+
+
+class Desk:
+    """A control node that knows the facts of three hosts."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.ledger = FileLedger(str(folder / "ledger"))
+        self.facts: dict[str, Result] = {name: f.host(name, 8192) for name in ("kvm1", "kvm2", "kvm3")}
+        self.answers: dict[str, Result] = {}
+        self.silence: dict[str, str] = {}
+        self.check_mode = False
+        self.phases: list[Result] = []
+
+    def task(self, **args: t.Any) -> Result:
+        action = ActionModule.__new__(ActionModule)
+        action._loader = None
+        action._task = types.SimpleNamespace(async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
+        work = {"answers": self.answers, "silence": self.silence, **args.pop("work", {})}
+        action._task.args = {"fleet": list(self.facts), "ignore": UNPROTECTED, "_work": work, **args}
+        action.run_phase = self.answer  # type: ignore[method-assign]
+        hosts = {name: {"inventory_hostname": name, "ansible_facts": {"kvmfleet_host": with_receipt(known)}} for name, known in self.facts.items()}
+        own = {**hosts.pop("kvm1"), "kvmfleet_ledger": self.ledger.name}
+        return t.cast(Result, action.run_with_options(task_vars("kvm1", own, hosts)))
+
+    def answer(self, phase: str, work: Result, uri: str, variables: Result) -> Result:
+        self.phases.append({"phase": phase, **work})
+        return {"answers": {"seconds": 1.0, "verdicts": [], "baselines": []}}
+
+
+@pytest.fixture
+def desk(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Desk(tmp_path)
+
+
+def kinds(result: Result) -> list[str]:
+    return [finding["kind"] for finding in result["findings"]]
+
+
+def test_a_fleet_that_can_lose_any_host_is_as_it_should_be(desk: Desk) -> None:
+    desk.facts["kvm1"]["domains"] = [f.domain("web1")]
+    found = desk.task()
+    assert (found["met"], found["changed"], found["sets"]) == (True, False, {"can": 3, "unknown": 0, "cannot": 0})
+    assert found["hosts"]["kvm1"] == {"alone": "can", "with_others": "can"}
+    assert kinds(found) == ["protection"]
+    assert found["lines"][0] == "The fleet can lose any host. 1 finding for a person."
+    assert desk.task(ignore=[])["met"] is False
+    (guests,) = found["guests"]
+    assert (guests["guests"], guests["on"], guests["hosts"], guests["of"]) == (["web1"], ["kvm1"], ["kvm1", "kvm2", "kvm3"], 3)
+
+
+def test_hosts_that_can_be_lost_alone_and_not_together_are_named_with_their_guests(desk: Desk) -> None:
+    for name in ("kvm1", "kvm2"):
+        desk.facts[name]["domains"] = [f.domain(f"web-{name}", 6000)]
+    assert desk.task()["met"]
+    found = desk.task(hosts_lost=2)
+    assert not found["met"]
+    assert found["hosts"] == {
+        "kvm1": {"alone": "can", "with_others": "cannot"},
+        "kvm2": {"alone": "can", "with_others": "cannot"},
+        "kvm3": {"alone": "can", "with_others": "cannot"},
+    }
+    assert found["losses"][0]["hosts"] == ["kvm1", "kvm2"]
+    assert found["losses"][0]["guests"][0]["refused"][0]["filters"] == ["memory"]
+    assert any("MiB are needed" in line for line in found["lines"])
+    assert "capacity" in kinds(found)
+    assert desk.task(hosts_lost=2, ignore=["protection", "capacity", "reach"])["met"]
+
+
+def test_a_guest_that_only_its_own_host_can_run_is_found(desk: Desk) -> None:
+    desk.facts["kvm1"]["domains"] = [f.domain("db1", networks=[{"type": "bridge", "source": "br20"}])]
+    desk.facts["kvm1"]["bridges"] = ["br0", "br20"]
+    found = desk.task()
+    assert {"reach", "capacity", "network"} <= set(kinds(found))
+    (guests,) = found["guests"]
+    assert guests["hosts"] == ["kvm1"]
+    assert (guests["refused"][0]["hosts"], guests["refused"][0]["filters"]) == (["kvm2", "kvm3"], ["networks"])
+
+
+def test_a_silent_host_is_unknown_and_one_that_is_empty_in_maintenance_is_not(desk: Desk) -> None:
+    desk.silence["kvm3"] = "Connection refused."
+    found = desk.task()
+    assert (found["met"], found["hosts"]["kvm3"]["alone"], found["hosts"]["kvm1"]["alone"]) == (False, "unknown", "can")
+    assert "silent" in kinds(found)
+    desk.ledger.put_host(host_entry({"name": "kvm3", "host_key": f.uuid_of("ID"), "host_id": f.uuid_of("ID"), "state": "maintenance"}), None)
+    found = desk.task()
+    assert (found["met"], found["hosts"]["kvm3"]["alone"]) == (True, "can")
+
+
+def test_a_guest_without_readable_requirements_makes_its_host_unknown(desk: Desk) -> None:
+    desk.facts["kvm1"]["domains"] = [{**f.domain("web1"), "request": {"memory_mib": 0}}]
+    found = desk.task()
+    assert found["hosts"]["kvm1"]["alone"] == "unknown"
+    assert "what web1 needs is not known" in found["losses"][0]["reason"]
+
+
+def test_hosts_are_asked_about_the_cpus_of_all_guests_and_one_about_all_hosts(desk: Desk) -> None:
+    for name in desk.facts:
+        desk.facts[name]["domains"] = [f.domain(f"web-{name}")]
+        desk.facts[name]["platforms"][0]["cpu"]["description"] = f"<cpu>{name}</cpu>"
+    desk.facts["kvm2"]["versions"]["libvirt"] = 8000000
+    asked = desk.task(work={"step": "ask"})
+    (cpu,) = asked["cpus"]
+    assert (cpu["arch"], cpu["virt_type"], cpu["machine"]) == ("x86_64", "kvm", f.MACHINE)
+    ((host, (question,)),) = asked["baselines"].items()
+    assert (host, question["cpus"], question["guests"]) == ("kvm2", [f"<cpu>kvm{number}</cpu>" for number in (1, 2, 3)], [cpu["xml"]])
+
+
+def test_what_libvirt_says_of_cpus_counts(desk: Desk) -> None:
+    desk.facts["kvm1"]["domains"] = [f.domain("web1")]
+    for facts in desk.facts.values():
+        facts["platforms"][0]["cpu"]["description"] = "<cpu/>"
+    refused = {"passed": False, "reason": "its CPU lacks avx2"}
+    common = {"model": "IvyBridge", "xml": "<cpu>IvyBridge</cpu>", "features": ["aes"], "disabled": []}
+    baseline = {"arch": "x86_64", "virt_type": "kvm", "common": common, "problem": None, "guests": [["aes", "avx2"]]}
+    for name in desk.facts:
+        verdict = None if name == "kvm1" else refused
+        answers = {"seconds": 1.0, "verdicts": [verdict], "baselines": [baseline] if name == "kvm1" else []}
+        desk.answers[name] = {"answers": answers, "clock": {"least": 0.0, "most": 1.0}}
+    found = desk.task()
+    assert found["hosts"]["kvm1"]["alone"] == "cannot"
+    assert found["guests"][0]["refused"][0]["filters"] == ["cpu_model"]
+    (cpu,) = found["cpus"]
+    assert (cpu["model"], cpu["hosts"], cpu["computed_by"]) == ("IvyBridge", ["kvm1", "kvm2", "kvm3"], "kvm1")
+    assert cpu["exceeded_by"] == [{"guests": ["web1"], "features": ["avx2"]}]
+    assert "cpu" in kinds(found)
+
+
+def test_a_clock_that_is_wrong_is_found(desk: Desk) -> None:
+    for name, offset in {"kvm1": 0.0, "kvm2": 30.0}.items():
+        desk.answers[name] = {"answers": {"seconds": 1.0, "verdicts": [], "baselines": []}, "clock": {"least": offset, "most": offset + 1}}
+    assert "clock" in kinds(desk.task())
+    assert "clock" not in kinds(desk.task(max_clock_skew_seconds=60))
+
+
+def test_one_host_answers_with_its_clock(desk: Desk) -> None:
+    seen = desk.task(work={"step": "answer", "questions": {"cpus": [], "baselines": []}})
+    assert desk.phases == [{"phase": "answer", "questions": {"cpus": [], "baselines": []}}]
+    assert seen["clock"]["least"] <= seen["clock"]["most"] < 0
+
+
+def test_protected_images_count_and_so_does_the_age_of_the_protection(desk: Desk) -> None:
+    ids = {name: f.uuid_of(f"ID {name}") for name in desk.facts}
+    for name, facts in desk.facts.items():
+        facts["host_id"] = ids[name]
+        entry = {"name": name, "host_key": ids[name], "host_id": ids[name], "host_uuid": facts["host_uuid"], "state": "enabled"}
+        desk.ledger.put_host(host_entry({**entry, "protected": {"at": "2020-01-01T00:00:00Z"}}), None)
+    disk = f.disk("vda", shared=False)
+    desk.facts["kvm1"]["domains"] = [f.domain("web1", disks=[disk])]
+    assert desk.task()["hosts"]["kvm1"]["alone"] == "cannot"
+    seen = {"target": "vda", "kind": "file", "path": disk["source"], "readonly": False, "optional": False, "folders": [], "seen_by": [ids["kvm1"], ids["kvm2"]]}
+    protected = {"at": "2020-01-01T00:00:00Z", "host": {"host": "kvm1", "host_id": ids["kvm1"]}, "disks": [seen], "files": [], "definition": "<domain/>"}
+    desk.ledger.put_domain(domain_entry({"uuid": f.uuid_of("web1"), "name": "web1", "possible_hosts": [], "protected": protected}), None)
+    found = desk.task(ignore=[])
+    assert found["hosts"]["kvm1"]["alone"] == "can"
+    assert (found["met"], kinds(found)) == (False, ["protection"])
+
+
+def test_the_result_is_kept_for_this_ledger_unless_in_check_mode(desk: Desk) -> None:
+    desk.check_mode = True
+    desk.task()
+    assert read_check(desk.ledger.ledger_id) is None
+    desk.check_mode = False
+    found = desk.task()
+    kept = read_check(desk.ledger.ledger_id)
+    assert kept is not None
+    assert (kept.at, kept.met, kept.sets, kept.findings) == (found["at"], True, {"can": 3, "unknown": 0, "cannot": 0}, {"protection": 1})
+    assert read_check("another") is None
+
+
+def test_a_check_that_cannot_be_kept_is_a_warning(desk: Desk, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "state").write_text("in the way", encoding="utf-8")
+    assert "Status, report and metrics do not show it." in desk.task()["warnings"][0]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", json.dumps({"schema": 99})])
+def test_a_damaged_check_is_none(desk: Desk, tmp_path: pathlib.Path, text: str) -> None:
+    desk.task()
+    (file,) = (tmp_path / "state/kvmfleet/fleet-check").iterdir()
+    file.write_text(text, encoding="utf-8")
+    assert read_check(desk.ledger.ledger_id) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"hosts_lost": 0}, "hosts_lost is 0"),
+        ({"hosts_lost": 5}, "hosts_lost is 5"),
+        ({"hosts_lost": 3}, "The fleet has 3 hosts"),
+        ({"protect_max_hours": 0}, "protect_max_hours is 0"),
+        ({"max_clock_skew_seconds": 0}, "max_clock_skew_seconds is 0"),
+        ({"ignore": ["everything"]}, "everything"),
+    ],
+)
+def test_invalid_options_are_refused(desk: Desk, options: Result, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        desk.task(**options)
