@@ -109,6 +109,7 @@ class ReportedMove:
 def describe_move(record: MoveRecord) -> ReportedMove:
     """Return the part of a record for a report."""
     outcome, history, figures = outcome_of(record.status), record.history, vars(record.result)
+    predicted_ms, low_ms, high_ms = _predicted_times(record)
     return ReportedMove(
         id=record.record_id,
         type=record.type,
@@ -131,7 +132,9 @@ def describe_move(record: MoveRecord) -> ReportedMove:
         vcpus=_plain_value(record.request.get("vcpus")),
         link_mib=_link_mib(record),
         superseded_by=record.superseded_by,
-        **_predicted_times(record),
+        predicted_ms=predicted_ms,
+        predicted_low_ms=low_ms,
+        predicted_high_ms=high_ms,
         policy={field: _policy_choice(value) for field, value in record.policy.items()},
         acts=tuple({"at": act.at, "act": act.act} for act in record.acts),
         history=tuple(map(_describe_line, history)),
@@ -140,10 +143,12 @@ def describe_move(record: MoveRecord) -> ReportedMove:
     )
 
 
-def _predicted_times(record: MoveRecord) -> dict[str, t.Optional[int]]:
+def _predicted_times(record: MoveRecord) -> tuple[t.Optional[int], t.Optional[int], t.Optional[int]]:
+    """Return the predicted milliseconds of the move, and the range around them; null if nothing was predicted."""
     known = record.predicted if isinstance(record.predicted, PredictedMove) else None
-    seconds = {"predicted_ms": "seconds", "predicted_low_ms": "low_seconds", "predicted_high_ms": "high_seconds"}
-    return {key: round(getattr(known, name) * 1000) if known else None for key, name in seconds.items()}
+    if known is None:
+        return None, None, None
+    return round(known.seconds * 1000), round(known.low_seconds * 1000), round(known.high_seconds * 1000)
 
 
 def _link_mib(record: MoveRecord) -> t.Optional[int]:
