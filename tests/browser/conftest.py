@@ -15,15 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import ReportData, Scope, build_document, gather_records
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report, ReportData, Scope, build_document, gather_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import as_html
 from ansible_collections.kvmfleet.migration.tests.browser.window import Window
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.nights import Body
 
 MANY = 10_000
+DEMO = Path(__file__).resolve().parents[2] / "docs" / "demo"
 
 
 @dataclass
@@ -60,8 +61,16 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Page:
 @pytest.fixture(scope="session")
 def demo() -> Page:
     """The report of a real night that is kept with the documentation."""
-    folder = Path(__file__).resolve().parents[2] / "docs" / "demo"
-    return Page(folder / "report.html", json.loads((folder / "report.json").read_text(encoding="utf-8"))["moves"])
+    return Page(DEMO / "report.html", json.loads((DEMO / "report.json").read_text(encoding="utf-8"))["moves"])
+
+
+@pytest.fixture(scope="session")
+def slow_drain(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The report of a real drain over a slow cable, which is kept with the documentation."""
+    document = json.loads((DEMO / "rates.json").read_text(encoding="utf-8"))
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(as_html(decode(Report, document)), encoding="utf-8")
+    return Page(path, document["moves"])
 
 
 @pytest.fixture(scope="session")

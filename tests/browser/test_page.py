@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._obs
 
 NOT_MOVED = ("conflict", "cancelled", "failed", "error")
 # What README and docs/report.md show of a page.
-PICTURE = (960, 1060)
+PICTURE, RATES_PICTURE = (960, 1060), (960, 880)
 CHARTS = ("timeline-chart", "rates-chart", "convergence-chart", "downtimes-chart")
 
 
@@ -179,6 +179,20 @@ def test_another_drain_can_be_chosen_and_its_bytes_are_those_of_its_readings(win
     assert rate_rows(window)[0][3] == f"{formats.format_bytes(mean)}/s"
     window.run("document.querySelector('#rates-tables details').open = true")
     assert len(window.texts("#rates-tables details tbody tr")) == 60
+
+
+def test_the_rates_of_a_drain_over_a_slow_cable_stay_at_the_rate_of_the_cable(window: Window, slow_drain: Page) -> None:
+    window.look(RATES_PICTURE)
+    window.open(slow_drain.path)
+    window.scroll_to("#rates-chart")
+    window.until("return document.querySelectorAll('#rates-chart svg path').length > 8")
+    window.run("document.querySelector('.jump').hidden = true; window.scrollBy(0, document.querySelector('#rates').getBoundingClientRect().top - 16)")
+    window.photograph("rates", whole=False)
+    assert {row[0] for row in rate_rows(window)} == {record["domain"]["name"] for record in slow_drain.records}
+    label = window.find("#rates-chart").get_attribute("aria-label") or ""
+    assert "The link carries 64.0 MiB/s." in label
+    shares = dict(zip(window.texts("#rates-figures dt"), window.texts("#rates-figures dd"), strict=True))
+    assert 80 < int(shares["Share of the link"].removesuffix(" %")) <= 102
 
 
 def test_a_report_without_readings_has_no_rates(window: Window, unread: Page) -> None:
