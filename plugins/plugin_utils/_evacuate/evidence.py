@@ -118,7 +118,7 @@ class PowerOffEvidence:
         """Query every agent again. Raises L(Unsafe) or L(Unreachable) if a host is no longer certainly off."""
         now = datetime.datetime.now(datetime.UTC)
         known = [(one, self._fencing_config(one.host)) for one in self.all_evidence]
-        confirmed = _do_at_once(lambda one: confirm_evidence(one[0], one[1], now), known)
+        confirmed = do_at_once(lambda one: confirm_evidence(one[0], one[1], now), known)
         self.given, self.taken = confirmed[: len(self.given)], confirmed[len(self.given) :]
         return self.all_evidence
 
@@ -170,7 +170,7 @@ class PowerOffEvidence:
         """Return the evidence of other hosts' agents, for those that have one. All agents are asked at once; the fleet's answers prove the silence."""
         entries = [(where, next((entry for entry in self.entries if where.host_id and entry.host_id == where.host_id), None)) for where in others]
         configs = [(entry, self._fencing_config(entry.name)) for where, entry in entries if entry and not self.has_proof_of(where)]
-        return _do_at_once(lambda one: self._query_agent(*one), [(entry, config) for entry, config in configs if config])
+        return do_at_once(lambda one: self._query_agent(*one), [(entry, config) for entry, config in configs if config])
 
     def _query_agent(self, entry: HostEntry, config: FencingConfig) -> Evidence:
         """Return the evidence of an agent that reports its host as off. Raises L(Unsafe) if it does not."""
@@ -197,7 +197,7 @@ _Given = t.TypeVar("_Given")
 _Got = t.TypeVar("_Got")
 
 
-def _do_at_once(act: Callable[[_Given], _Got], given: Sequence[_Given]) -> list[_Got]:
+def do_at_once(act: Callable[[_Given], _Got], given: Sequence[_Given]) -> list[_Got]:
     """Return the results of all calls in order, once all have ended; raises the first error."""
     if len(given) < 2:
         return [act(one) for one in given]

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import SILENCE_FRESH_SECONDS, SilenceRenewal
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import SILENCE_FRESH_SECONDS, SilenceRenewal, do_at_once
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 
 
@@ -78,3 +78,20 @@ def test_a_dropped_probe_does_not_run() -> None:
     renewal.start_proof(3600)
     renewal.cancel_proof()
     assert door.knocks == 0
+
+
+def test_agents_are_asked_at_once_and_all_have_ended_before_an_error_is_raised() -> None:
+    """Each call waits until the other one has started."""
+    both, ended = threading.Barrier(2, timeout=30), list[str]()
+
+    def ask(host: str) -> str:
+        both.wait()
+        ended.append(host)
+        if host == "kvm1":
+            raise Unsafe("It is on.")
+        return host
+
+    with pytest.raises(Unsafe, match="It is on"):
+        do_at_once(ask, ["kvm1", "kvm2"])
+    assert sorted(ended) == ["kvm1", "kvm2"]
+    assert (do_at_once(str.upper, ["a"]), do_at_once(str.upper, [])) == (["A"], [])

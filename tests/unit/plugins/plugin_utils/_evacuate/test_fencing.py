@@ -18,6 +18,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import (
     EVIDENCE_KEYS,
+    PowerReply,
+    ask_power,
     check_evidence,
     confirm_evidence,
     fence_host,
@@ -61,6 +63,20 @@ def test_a_host_that_is_off_already_is_not_switched(tmp_path: pathlib.Path) -> N
     agent = Agent(tmp_path, power="off")
     assert fence_host(agent.config(), None, BY).action == "status"
     assert agent.asked() == ["status"]
+
+
+def test_a_status_that_was_asked_before_is_not_asked_again(tmp_path: pathlib.Path) -> None:
+    """Evidence has the time before the question, and passes from one task to the next as JSON."""
+    agent = Agent(tmp_path, power="off")
+    before = PowerReply.from_json(json.loads(json.dumps(ask_power(agent.config()).as_json())))
+    evidence = fence_host(agent.config(), "id-1", BY, before)
+    assert (evidence.action, evidence.at, agent.asked()) == ("status", before.at, ["status"])
+
+
+def test_a_host_that_was_on_a_moment_ago_is_switched_off(tmp_path: pathlib.Path) -> None:
+    agent = Agent(tmp_path, power="on")
+    assert fence_host(agent.config(), "id-1", BY, ask_power(agent.config())).action == "off"
+    assert agent.asked() == ["status", "off", "status"]
 
 
 def test_a_slow_switch_off_is_awaited(tmp_path: pathlib.Path) -> None:
