@@ -20,7 +20,7 @@ options:
     description:
       - V(check) checks the request. It asks no host.
       - V(query) gathers the facts of the host on which the task runs, as M(kvmfleet.migration.host_facts) does, so it is run on all hosts of the play. On the
-        first of them, it also asks for all that V(prove) judges before it fences. V(prove) then uses these answers if they are not older than 30 s, and if
+        first of them, it also asks for all that V(prove) judges before it fences. V(prove) then uses these answers if they are not older than 5 s, and if
         neither the ledger nor the inventory have changed meanwhile.
       - V(survivors) lists the hosts of the play that have answered V(query) or M(kvmfleet.migration.host_facts), and fails if there are none, or if a domain or
         an image is in use twice on them. A host that answered to a user who is not root is not among them, and is named in a warning. It asks no host.

@@ -32,7 +32,7 @@ from .._ledger.remembered import RememberedMove, check_known, find_missing_recor
 from .._migrate.fleet_view import FleetView, RecentMoves
 from .._settings.variables import read_facts
 from . import start_checks
-from .evidence import PowerOffEvidence
+from .evidence import SILENCE_FRESH_SECONDS, PowerOffEvidence
 from .fencing import PowerReply
 from .fleet_answers import (
     FirstRound,
@@ -91,14 +91,14 @@ class Evacuation:
         """Determine the selected domains, the answers of the fleet, and what prevents each start; raises what prevents all starts. Changes nothing.
 
         :arg asks_agent: whether the fence agent is asked for the power state meanwhile, because L(prove_source_off) will need it.
-        :arg earlier: what L(ask_first_round) has returned; it is used if it is recent and answers the same question.
+        :arg earlier: what L(ask_first_round) has returned; it is used if it answers the same question and is as recent as silence has to be.
         """
         self.probed_at = time.monotonic()
         self._select_domains()
         self.damaged = self.context.ledger.damaged_domains()
         uris = self._list_uris()
         question = self._build_probe(uris)
-        is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), _FRESH_SECONDS)
+        is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), SILENCE_FRESH_SECONDS)
         asked = earlier if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
         seen, self.silence = asked.seen, asked.silence
         self.proofs.asked_power = PowerReply.from_json(asked.power) if asked.power else None

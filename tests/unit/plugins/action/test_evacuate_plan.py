@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.action.evacuate_plan import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import action as common
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import SILENCE_FRESH_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import RECENT_SECONDS
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -222,7 +223,7 @@ def test_answers_to_another_question_are_not_used(node: Node, site: Site, change
     elif change == "another host":
         round_one["host"] = "kvm3"
     elif change == "too old":
-        round_one["moment"]["seconds"] -= RECENT_SECONDS + 5
+        round_one["moment"]["seconds"] -= SILENCE_FRESH_SECONDS + 1
     elif change == "another boot":
         round_one["moment"]["boot_id"] = "00000000-0000-4000-8000-000000000000"
     else:
