@@ -16,13 +16,24 @@ import typing as t
 
 from .._model.watched_moves import AUTO_PARALLEL
 from .downtime import SWITCHOVER_MS, DowntimeStep, downtime_at
-from .link_share import ALWAYS_PREPARED, BUSY_SHARE, ENDING_SECONDS, ENDLESS_SHARE, MAX_PREPARED, PREPARE_SECONDS, WAITING_MIB
+from .link_share import (
+    ALWAYS_PREPARED,
+    ASSUMED_BYTES,
+    BUSY_SHARE,
+    ENDING_SECONDS,
+    ENDLESS_SHARE,
+    MAX_PREPARED,
+    MEASURE_SECONDS,
+    MIB,
+    PREPARE_SECONDS,
+    WAITING_MIB,
+)
 
 AUTO = AUTO_PARALLEL
 
 # The time of a move besides its stream on an idle machine: until the destination has started QEMU and the stream begins; and after the guest has arrived,
-# until QEMU has ended on the source. The second does not count for the move, but takes processors from others. Measured: 0.5 to 0.6 and 0.4 to 0.5.
-SETUP_SECONDS = 0.6
+# until QEMU has ended on the source. The second does not count for the move, but takes processors from others. Measured: 0.5 and 0.4 to 0.5.
+SETUP_SECONDS = 0.5
 END_SECONDS = 0.5
 # How fast QEMU finds pages of zeros.
 SCAN_MIB = 4000.0
@@ -71,12 +82,14 @@ class Capacity:
     :arg window: the number of moves at the same time, or C(AUTO) for the rule of C(link_share.py).
     :arg cpus: of the smaller of the hosts: starting and ending many QEMUs at once takes longer on few processors.
     :arg setup_seconds: the time of a move besides its stream.
+    :arg is_link_set: whether the source knows the link from its operator.
     """
 
     link_mib: float
     window: int
     cpus: int = 64
     setup_seconds: float = SETUP_SECONDS
+    is_link_set: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +135,13 @@ class _Job:
         self.pause_ms: t.Optional[int] = None
         self.result: t.Optional[Prediction] = None
 
+    @property
+    def remaining_mib(self) -> float:
+        """What the hypervisor reports as remaining: all of the memory at first, pages of zeros included."""
+        if self.phase != _STREAM:
+            return self.load.memory_mib
+        return self.left + (max(0.0, self.load.memory_mib - self.load.used_mib) if self.rounds == 0 else 0.0)
+
     def wanted_mib(self) -> float:
         """The most that its stream can use of the link."""
         return self.load.cap_mib or math.inf
@@ -164,7 +184,7 @@ def predict_moves(loads: t.Sequence[MoveLoad], capacity: Capacity) -> t.List[Pre
     jobs: t.List[_Job] = []
     results: t.Dict[int, Prediction] = {}
     while waiting or jobs:
-        while (number := pace.choose_next([loads[one] for one in waiting], _under_way(jobs))) is not None:
+        while (number := pace.choose_next([loads[one] for one in waiting], _under_way(jobs), now)) is not None:
             jobs.append(_Job(waiting[number], loads[waiting.pop(number)], now, capacity.setup_seconds))
         speeds = _find_speeds(jobs, pace, capacity)
         step = min([job.left / speed for job, speed in zip(jobs, speeds)] + ([pace.next_change(_under_way(jobs))] if waiting else []))
@@ -197,7 +217,7 @@ def _find_speeds(jobs: t.Sequence[_Job], pace: _Pace, capacity: Capacity) -> t.L
 class _Pace(t.Protocol):
     """When moves begin, and how they share the link."""
 
-    def choose_next(self, waiting: t.Sequence[MoveLoad], jobs: t.Sequence[_Job]) -> t.Optional[int]:
+    def choose_next(self, waiting: t.Sequence[MoveLoad], jobs: t.Sequence[_Job], now: float) -> t.Optional[int]:
         """Return which of the waiting moves begins now, beside these jobs."""
 
     def find_rates(self, streams: t.Sequence[_Job]) -> t.List[float]:
@@ -214,7 +234,7 @@ class _FixedWindow:
         self._slots = capacity.window
         self._link_mib = capacity.link_mib * PAYLOAD
 
-    def choose_next(self, waiting: t.Sequence[MoveLoad], jobs: t.Sequence[_Job]) -> t.Optional[int]:
+    def choose_next(self, waiting: t.Sequence[MoveLoad], jobs: t.Sequence[_Job], now: float) -> t.Optional[int]:
         return 0 if waiting and len(jobs) < self._slots else None
 
     def find_rates(self, streams: t.Sequence[_Job]) -> t.List[float]:
@@ -229,11 +249,16 @@ class _SharedLink:
 
     def __init__(self, capacity: Capacity) -> None:
         self._link_mib = capacity.link_mib * PAYLOAD
+        self._is_known = capacity.is_link_set
+        self._measured_at = capacity.setup_seconds + MEASURE_SECONDS
 
-    def choose_next(self, waiting: t.Sequence[MoveLoad], jobs: t.Sequence[_Job]) -> t.Optional[int]:
+    def choose_next(self, waiting: t.Sequence[MoveLoad], jobs: t.Sequence[_Job], now: float) -> t.Optional[int]:
         senders = self._choose_senders(_streams(jobs))
         prepared = [job for job in jobs if job not in senders]
-        sending, all_of_them = self._seconds_of(senders), self._seconds_of(jobs)
+        # Until the source has measured a link that nobody has set, it assumes a rate.
+        is_measured = self._is_known or now >= self._measured_at
+        faster = 1.0 if is_measured else max(1.0, ASSUMED_BYTES / MIB / self._link_mib)
+        sending, all_of_them = self._seconds_of(senders) / faster, self._seconds_of(jobs) / faster
         if len(prepared) >= MAX_PREPARED or sending >= PREPARE_SECONDS or (len(prepared) >= ALWAYS_PREPARED and all_of_them >= PREPARE_SECONDS):
             return None
         has_busy = any(self._is_busy(job.load) for job in jobs)
@@ -268,7 +293,7 @@ class _SharedLink:
         return load.written_mib >= BUSY_SHARE * self._link_mib
 
     def _seconds_of(self, jobs: t.Iterable[_Job]) -> float:
-        return sum(job.left if job.phase == _STREAM else job.load.memory_mib for job in jobs) / self._link_mib
+        return sum(job.remaining_mib for job in jobs) / self._link_mib
 
 
 def share_link(wanted: t.Sequence[float], link_mib: float) -> t.List[float]:

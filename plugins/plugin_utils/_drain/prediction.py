@@ -38,7 +38,7 @@ DEFAULT_LINK_MIB = 117.0
 # What one processor sends or receives.
 CPU_MIB = 180.0
 # The time of a drain besides its moves: reserving the destinations, starting the watcher, and closing the records.
-DRAIN_SECONDS = 1.0
+DRAIN_SECONDS = 0.8
 # And for each of them: the turn of the window, and writing the record.
 TURN_SECONDS = 0.15
 
@@ -86,7 +86,7 @@ def find_capacity(source: str, moves: Sequence[PlannedMove], inputs: DrainInputs
     counts = [facts.cpus for host in (source, *destinations) if (facts := inputs.hosts.get(host)) and facts.cpus]
     cpus = min(counts, default=64)
     link = wanted.link_mib or _measured_link(source, destinations, inputs, history) or DEFAULT_LINK_MIB
-    return Capacity(min(float(link), cpus * CPU_MIB), wanted.parallel, cpus, learn_setup_seconds(history))
+    return Capacity(min(float(link), cpus * CPU_MIB), wanted.parallel, cpus, learn_setup_seconds(history), bool(wanted.link_mib))
 
 
 def _measured_link(source: str, destinations: set[str], inputs: DrainInputs, history: Sequence[MoveRecord]) -> float | None:

@@ -138,7 +138,7 @@ def test_lines_of_several_moves_have_the_eta_of_all_that_are_left() -> None:
     shown.new(left(moving(10, rate_mib=100, dirty_mib=0), 300), "r2")
     assert shown.lines[-1].endswith("eta 3 s  2 moves left: eta 9 s")
     shown.new(left(moving(10, rate_mib=100, dirty_mib=0), 700), "r3")
-    assert shown.lines[-1].endswith("eta 7 s  3 moves left: eta 9 s")
+    assert shown.lines[-1].endswith("eta 7 s  3 moves left: eta 8 s")
     shown.new(moving(100, "completed"), "r2")
     shown.new(moving(100, "completed"), "r3")
     assert shown.lines[-1].endswith("completed")

@@ -26,12 +26,12 @@ def predict(*loads: p.MoveLoad, link: float = 100.0, window: int = 1, **more: t.
 
 def test_a_resting_guest_takes_its_used_memory_over_the_link() -> None:
     (found,) = predict(load(1000))
-    assert found == p.Prediction(0.0, 10.6, SWITCHOVER_MS, converges=True)
+    assert found == p.Prediction(0.0, 10 + SETUP, SWITCHOVER_MS, converges=True)
 
 
 def test_a_guest_that_was_not_measured_has_no_downtime() -> None:
     (found,) = predict(load(1000, None))
-    assert (found.seconds, found.downtime_ms, found.converges) == (10.6, None, None)
+    assert (found.seconds, found.downtime_ms, found.converges) == (10 + SETUP, None, None)
 
 
 def test_pages_of_zeros_take_time_to_find_and_none_on_the_link() -> None:
