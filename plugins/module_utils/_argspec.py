@@ -10,9 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ._model.libvirt_formats import TRANSPORTS
-from ._model.maintenance_runs import STEPS
 from ._model.policies import COMPRESSIONS, COPY_CHOICES, DRAIN_ACTIONS, GROUP_POLICIES, NO_COPY, POLICY_FIELDS, STRATEGIES, TIMEOUT_ACTIONS
-from ._model.saved_domains import REPLACEABLE
 from ._model.statuses import HOST_STATES
 
 
@@ -198,6 +196,9 @@ def evacuate_verify_spec() -> Spec:
 
 
 def _evacuation_spec() -> Spec:
+    # Every module on a host imports this file, but not the nouns of an evacuation.
+    from ._model.saved_domains import REPLACEABLE
+
     return {
         **libvirt_spec(),
         **ledger_spec(),
@@ -368,6 +369,8 @@ RUN_TASK_STATES = (RUN_INFO, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED, RUN_CHECKED, 
 
 def maintenance_run_spec() -> Spec:
     """Return the options of C(maintenance_run)."""
+    from ._model.maintenance_runs import STEPS
+
     return {
         **ledger_spec(),
         "state": {"type": "str", "choices": list(RUN_TASK_STATES), "default": RUN_INFO},

@@ -15,13 +15,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound
 
 from .copying import CopyTarget
-from .etcd import connection
-from .etcd.connection import read_options
-from .etcd.copying import EtcdTarget
-from .etcd.store import EtcdLedger
 from .file.copying import FileTarget
 from .file.store import FileLedger
 from .ledger import Ledger
+
+if t.TYPE_CHECKING:
+    from .etcd.connection import EtcdAddress  # pragma: no cover
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN = "a folder on the control node, or to etcd://host:2379/prefix"
@@ -48,16 +47,25 @@ def open_ledger(location: t.Optional[str] = None, etcd: Json = None, *, create: 
     where = _parse_location(location)
     if isinstance(where, str):
         return FileLedger(where, create, moved=moved)
+    # A ledger in a folder needs none of this.
+    from .etcd.connection import read_options
+    from .etcd.store import EtcdLedger
+
     return EtcdLedger(where, read_options(etcd, where), create, moved)
 
 
 def open_target(location: str, etcd: Json = None) -> CopyTarget:
     """Return the folder or prefix to which a ledger is copied. Raises as L(open_ledger); nothing is read or created yet."""
     where = _parse_location(location, "to")
-    return FileTarget(where) if isinstance(where, str) else EtcdTarget(where, read_options(etcd, where))
+    if isinstance(where, str):
+        return FileTarget(where)
+    from .etcd.connection import read_options
+    from .etcd.copying import EtcdTarget
+
+    return EtcdTarget(where, read_options(etcd, where))
 
 
-def _parse_location(location: t.Optional[str], option: str = "ledger") -> t.Union[str, connection.EtcdAddress]:
+def _parse_location(location: t.Optional[str], option: str = "ledger") -> t.Union[str, EtcdAddress]:
     """Return the folder or the address in a location. Raises L(InvalidArgument) for anything else."""
     if location is None:
         return state_path("ledger")
@@ -66,7 +74,9 @@ def _parse_location(location: t.Optional[str], option: str = "ledger") -> t.Unio
         raise InvalidArgument(f"The ledger {location!r} is not the path of a folder.", f"Set {set_it} to {_KNOWN}.")
     scheme = _SCHEME.match(location)
     if scheme and scheme.group(1).lower() == "etcd":
-        return connection.parse_address(location)
+        from .etcd.connection import parse_address
+
+        return parse_address(location)
     if scheme:
         raise InvalidArgument(
             f"The ledger {location} cannot be used: there is no store for '{scheme.group(1)}://'.",
