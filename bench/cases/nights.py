@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import pathlib
 import tempfile
 
@@ -18,6 +19,8 @@ from ansible_collections.kvmfleet.migration.tests.simulator.nights import Night
 from ..figures import Effort, Figure, Section
 
 NIGHTS = 100
+# The disk is not what is measured.
+SHM = "/dev/shm"
 _NOTE = f"""{nights.HOSTS} simulated hosts, one seed for each night; faults in {nights.FAULTY_SHARE:.0%} of the steps: the step fails, takes very long, or
 its process is killed in it or soon after. The decisions and the ledger are those of the collection; an independent model of the fleet judges what was
 done. After the end of a run that was stopped, a person has repaired what failed and continues it, at most {nights.MAX_CONTINUATIONS} times."""
@@ -28,7 +31,7 @@ def run(effort: Effort) -> Section:
     counts: collections.Counter[str] = collections.Counter()
     number = effort.size(NIGHTS, 5)
     for seed in range(number):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=SHM if os.path.isdir(SHM) else None) as folder:
             counts.update(judge_night(Night(seed, FileLedger(str(pathlib.Path(folder) / "ledger")))))
     what = f"{number} nights, {counts['kills']} kills, {counts['faults']} faults, {counts['done']} hosts maintained"
     section = Section("Nights of maintenance", notes=[_NOTE])

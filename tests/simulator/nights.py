@@ -35,7 +35,7 @@ FAULTS = (FAILS, IS_SLOW, IS_KILLED) = ("fails", "slow", "killed")
 STEP_SECONDS = 300
 HOST_CAPACITY = 16
 # How often a person repairs what failed and continues the run.
-MAX_CONTINUATIONS = 12
+MAX_CONTINUATIONS = 4
 # Waiting longer than this, the night has hung.
 MAX_WAITS = 500
 
