@@ -45,7 +45,7 @@ class Log:
 def settings_of(world: World) -> Settings:
     """Return the inventory: all hosts with the same variables."""
     hosts = [world.size.host(number) for number in range(world.size.hosts)]
-    variables = {"kvmfleet_transport": "tcp", "kvmfleet_scheduler": {"limits": world.size.limits}}
+    variables: t.Any = {"kvmfleet_transport": "tcp", "kvmfleet_scheduler": {"limits": world.size.limits}}
     return Settings({"hostvars": dict.fromkeys(hosts, variables), "groups": {"all": hosts, "kvmfleet_hosts": hosts}})
 
 
@@ -106,7 +106,7 @@ class Control:
         return found + (found >= source)
 
 
-def _arguments(moves: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+def _arguments(moves: list[dict[str, t.Any]]) -> t.Any:
     defaults = {option: spec.get("default") for option, spec in live_migrate_spec().items()}
     return {**defaults, "parallel": PARALLEL, "moves": [{**dict.fromkeys(move_spec()), **move} for move in moves]}
 
