@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,6 +43,8 @@ TURN_SECONDS = 0.15
 
 # A move teaches the rate of a link if it sent at least this much.
 _LEAST_MIB = 64
+# A move that sent less than this tells the time of the setup, if there are at least so many of them.
+_TINY_MIB, _LEAST_TINY = 8, 3
 _MOST_RECORDS = 40
 # The rate that a probe finds counts if it is lower than the learned one by this factor, or higher by that one: a fast link cannot be probed exactly.
 _SLOWER, _FASTER = 1.5, 3.0
@@ -106,22 +107,31 @@ def choose_link(learned: float | None, probed: float | None) -> float | None:
 
 
 def learn_link_mib(history: Iterable[MoveRecord]) -> float | None:
-    """Return the rate of the link that earlier moves between the same hosts have reached together; None if none of them sent enough without a limit."""
-    streams = [stream for record in history if (stream := _Stream.from_record(record))][-_MOST_RECORDS:]
-    rates = sorted(sum(other.sent_between(one.begun, one.ended) for other in streams) / one.seconds for one in streams if one.mib >= _LEAST_MIB)
+    """Return the rate of the link that earlier moves between the same hosts have reached; None if they did not send enough without a limit.
+
+    Moves that ran at the same time count together: what one of them had of the link at each moment is not known, because it may have waited for its share.
+    """
+    streams = sorted((stream for record in history if (stream := _Stream.from_record(record))), key=lambda one: one.ended)[-_MOST_RECORDS:]
+    together: list[_Stream] = []
+    for stream in sorted(streams, key=lambda one: one.begun):
+        if together and stream.begun < together[-1].ended:
+            together[-1] = together[-1].join(stream)
+        else:
+            together.append(stream)
+    rates = sorted(one.mib / one.seconds for one in together if one.mib >= _LEAST_MIB)
     return rates[len(rates) * 3 // 4] / PAYLOAD if rates else None
 
 
 def learn_setup_seconds(history: Iterable[MoveRecord]) -> float:
-    """Return the time of a move besides its stream: what moves took that sent next to nothing, the shorter ones, because others ran beside the longer ones."""
-    tiny = [record.result for record in history if record.result.elapsed_ms and record.result.bytes and record.result.bytes < 8 * MIB]
+    """Return the time of a move besides its stream: what the shortest of the moves took that sent next to nothing. Others waited, or ran beside more."""
+    tiny = [record.result for record in history if record.result.elapsed_ms and record.result.bytes and record.result.bytes < _TINY_MIB * MIB]
     seconds = [(result.elapsed_ms or 0) / 1000 for result in tiny][-_MOST_RECORDS:]
-    return min(max(statistics.quantiles(seconds, n=4)[0], SETUP_SECONDS / 2), 5 * SETUP_SECONDS) if len(seconds) > 1 else SETUP_SECONDS
+    return min(max(min(seconds), SETUP_SECONDS / 2), 5 * SETUP_SECONDS) if len(seconds) >= _LEAST_TINY else SETUP_SECONDS
 
 
 @dataclass(frozen=True)
 class _Stream:
-    """What a completed move has sent, and when, in seconds since the epoch."""
+    """What a completed move has sent, or several at the same time, and when, in seconds since the epoch."""
 
     begun: float
     ended: float
@@ -142,9 +152,8 @@ class _Stream:
     def seconds(self) -> float:
         return self.ended - self.begun
 
-    def sent_between(self, begun: float, ended: float) -> float:
-        """Return the MiB that it sent in that time."""
-        return self.mib * max(0.0, min(ended, self.ended) - max(begun, self.begun)) / self.seconds
+    def join(self, later: _Stream) -> _Stream:
+        return _Stream(self.begun, max(self.ended, later.ended), self.mib + later.mib)
 
 
 def make_load(leaver: LeavingDomain, link_mib: float, cap_mib: float = 0.0) -> MoveLoad:
