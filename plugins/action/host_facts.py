@@ -37,12 +37,14 @@ class ActionModule(KeptModuleAction, NormalAction):
 
     def _resolve_links(self, task_vars: Result) -> dict[str, str]:
         """Replace the names in C(link_to) by URIs, and return them by these. What is no list, and what is a URI, is left for the module to judge."""
-        wanted = self._task.args.get("link_to")
+        given = self._task.args.get("link_to")
+        # As Ansible reads a list in text, which ad hoc commands have.
+        wanted = given.split(",") if isinstance(given, str) else given
         if not isinstance(wanted, list):
             return {}
         settings = TaskSettings(task_vars, self._loader, self._task.delegate_to)
         source = str(self._task.delegate_to or task_vars["inventory_hostname"])
-        others = [host for host in map(str, wanted) if host != source][:MAX_LINKS]
+        others = [host for host in (str(name).strip() for name in wanted) if host != source][:MAX_LINKS]
         uris = {host: settings.libvirt_uri(host, source) for host in others if settings.is_known(host)}
         self._task.args["link_to"] = [uris.get(host, host) for host in others]
         return {uri: host for host, uri in uris.items()}

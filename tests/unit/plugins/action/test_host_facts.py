@@ -44,6 +44,13 @@ def test_links_are_probed_by_uri_and_returned_by_name_on_a_retry_too(monkeypatch
     assert probing._task.args["link_to"] == ["qemu+ssh://10.0.0.2/system?no_tty=1", "qemu+tcp://kvm9/system", "qemu+ssh://kvm3/system?no_tty=1"]
 
 
+def test_links_can_be_given_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.NormalAction, "run", lambda self, tmp=None, task_vars=None: {})
+    probing = action(link_to="kvm2, kvm3")
+    probing.run(None, dict(VARIABLES))
+    assert probing._task.args["link_to"] == ["qemu+ssh://10.0.0.2/system?no_tty=1", "qemu+ssh://kvm3/system?no_tty=1"]
+
+
 def test_a_link_that_has_no_valid_uri_is_an_error() -> None:
     variables = {**VARIABLES, "kvmfleet_transport": "odd"}
     result = action(link_to=["kvm2"]).run(None, variables)
