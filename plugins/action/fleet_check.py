@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import SCHEMA, CheckedFleet, keep_check
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
@@ -159,7 +160,7 @@ def _check_options(task: _CheckTask, fleet: Sequence[str]) -> None:
 def _read_ledger(ledger: Ledger | None) -> _Ledger:
     if ledger is None:
         return _Ledger()
-    return _Ledger(ledger, list_entries(ledger), [document.domain for document in ledger.list_domains()])
+    return _Ledger(ledger, with_protect_times(ledger, list_entries(ledger)), [document.domain for document in ledger.list_domains()])
 
 
 def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work: _Work) -> DrainInputs:

@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import list_open_runs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.texts import attention_text, run_line
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, attention_line, check_line, read_check
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import FoundAct, HostLook, name_hosts, record_foreign_acts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 
@@ -103,6 +104,7 @@ class LedgerContent:
     """What the ledger says of the present; C(error) if it cannot be read.
 
     :arg records: that are open, of moves and of evacuations; C(runs) are the open maintenance runs.
+    :arg check: the last fleet check on this control node.
     """
 
     error: t.Optional[str] = None
@@ -112,6 +114,7 @@ class LedgerContent:
     documents: Mapping[str, Document] = dataclasses.field(default_factory=dict)
     problems: tuple[str, ...] = ()
     runs: tuple[MaintenanceRun, ...] = ()
+    check: t.Optional[CheckedFleet] = None
 
     @property
     def name(self) -> str | None:
@@ -195,7 +198,7 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
         damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
-        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged), tuple(list_open_runs(ledger)))
+        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged), tuple(list_open_runs(ledger)), read_check(ledger.ledger_id))
     except InvalidArgument:
         raise
     except KvmfleetError as error:
@@ -283,6 +286,8 @@ class StatusReport:
             yield from self._move_texts(move)
         yield from self._evacuated_texts()
         yield from filter(None, map(attention_text, self._content.runs))
+        if self._content.check and (line := attention_line(self._content.check)):
+            yield line
         yield from self._protection_texts()
 
     def _silent_text(self, host: str, why: str) -> str:
@@ -343,6 +348,7 @@ class StatusReport:
             *_section("MAINTENANCE", [run_line(run) for run in self._content.runs]),
             *_section("HOSTS", list(self._host_lines())),
             *_section("PROTECTION", list(self._protection_lines())),
+            *_section("FLEET CHECK", [check_line(self._content.check)] if self._content.check else []),
         ]
 
     def _act_lines(self) -> Iterator[str]:

@@ -16,6 +16,7 @@ description:
   - A move, stop or start of a domain that was done without this collection since it was seen last is written to the document of the domain and to the audit,
     and sent as a notice, as by M(kvmfleet.migration.protect). The module changes nothing else.
   - A host that does not answer, and a ledger that cannot be read, are findings. The rest is shown all the same, and the task does not fail.
+  - Shows the result of the last M(kvmfleet.migration.fleet_check) on this control node.
   - What needs a person are silent hosts, records whose result is not proved or that nobody follows any more, moves without limits, hosts that were evacuated
     and must be recovered, damaged documents, and hosts whose protection is old.
 options:

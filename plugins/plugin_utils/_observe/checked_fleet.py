@@ -20,6 +20,9 @@ from .._ledger.file.folder import Folder
 from .._ledger.locate import state_path
 
 SCHEMA = 1
+# The verdicts on the loss of hosts, as a fleet check returns them.
+_CAN = "can"
+VERDICTS = (_CAN, "unknown", "cannot")
 _FOLDER = "fleet-check"
 
 
@@ -64,6 +67,28 @@ def read_check(ledger_id: str) -> t.Optional[CheckedFleet]:
         saved = decode(CheckedFleet, json.loads(root.read_file(_file_name(ledger_id))))
         return saved if saved.schema == SCHEMA and saved.ledger_id == ledger_id else None
     return None
+
+
+def check_line(check: CheckedFleet) -> str:
+    """Return the result as one line."""
+    what = "any host" if check.hosts_lost == 1 else f"any {check.hosts_lost} hosts"
+    sets = ", ".join(f"{count} {verdict}" for verdict, count in check.sets.items() if count)
+    answer = f"can lose {what}" if set(check.hosts.values()) <= {_CAN} and not any(count for verdict, count in check.sets.items() if verdict != _CAN) else sets
+    findings = ", ".join(f"{count} {kind}" for kind, count in check.findings.items()) or "no findings"
+    return f"{_time_text(check.at)}: {answer} ({findings})"
+
+
+def attention_line(check: CheckedFleet) -> str:
+    """Return what needs a person; empty if the fleet is as it should be."""
+    if check.met:
+        return ""
+    first = check.attention[0].rstrip(".") if check.attention else "the fleet is not as it should be"
+    more = f" (and {len(check.attention) - 1} more)" if len(check.attention) > 1 else ""
+    return f"Fleet check of {_time_text(check.at)}: {first}{more}. To check again: kvmfleet.migration.fleet_check"
+
+
+def _time_text(at: str) -> str:
+    return f"{at[:16].replace('T', ' ')} UTC"
 
 
 def _file_name(ledger_id: str) -> str:

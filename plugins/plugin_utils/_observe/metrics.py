@@ -17,6 +17,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import FLEET_CHECK_KINDS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._files import publish_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument
@@ -25,6 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.sights import with_protect_times
+from .checked_fleet import VERDICTS, CheckedFleet, read_check
 from .metrics_totals import Histogram, Totals
 
 MOVE_STATUSES = (s.ACCEPTED, s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY, s.ERROR)
@@ -185,6 +187,7 @@ def build_metrics(totals: Totals, present: PresentState, notices_waiting: int | 
         histogram_of("kvmfleet_move_downtime_seconds", "Downtime of guests in completed live migrations.", totals.downtimes),
         values_by_label("kvmfleet_evacuations_total", "counter", "Evacuations of a domain that have ended, cleaned up or not.", "outcome", totals.evacuations),
         *_present_metrics(present),
+        *_check_metrics(read_check(ledger.ledger_id)),
         single_value("kvmfleet_notices_waiting", "gauge", "Notices on this control node that are not sent yet.", notices_waiting),
         single_value("kvmfleet_ledger_problems", "gauge", "Documents of the ledger that could not be read.", len(ledger.problems)),
     ]
@@ -204,6 +207,23 @@ def _present_metrics(present: PresentState) -> list[MetricFamily]:
         ),
         single_value("kvmfleet_oldest_open_record_timestamp_seconds", "gauge", "When the oldest unsettled record was opened.", present.oldest_open),
     ]
+
+
+def _check_metrics(check: CheckedFleet | None) -> list[MetricFamily]:
+    """Return the metrics of the last fleet check on this control node; without samples if there is none."""
+    sets = _count_known(VERDICTS, check.sets) if check else {}
+    findings = _count_known(FLEET_CHECK_KINDS, check.findings) if check else {}
+    return [
+        single_value("kvmfleet_fleet_check_timestamp_seconds", "gauge", "When the fleet was checked last.", _parse_time(check.at) if check else None),
+        single_value("kvmfleet_fleet_check_met", "gauge", "Whether the last fleet check was met, 1 or 0.", int(check.met) if check else None),
+        single_value("kvmfleet_fleet_check_hosts_lost", "gauge", "How many lost hosts the check is about.", check.hosts_lost if check else None),
+        values_by_label("kvmfleet_fleet_check_sets", "gauge", "Sets of so many hosts, by the verdict whether they can be lost.", "verdict", sets),
+        values_by_label("kvmfleet_fleet_check_findings", "gauge", "Findings of the last fleet check, by kind.", "kind", findings),
+    ]
+
+
+def _count_known(words: t.Sequence[str], counts: t.Mapping[str, int]) -> dict[str, int]:
+    return {word: counts.get(word, 0) for word in words}
 
 
 def build_export_metrics(began: float) -> list[MetricFamily]:

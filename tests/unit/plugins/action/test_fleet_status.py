@@ -26,6 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, keep_check
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, read_schema
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
@@ -324,3 +325,17 @@ def test_many_hosts_stay_on_one_line(desk: Desk) -> None:
 def test_bad_input_is_refused(desk: Desk, args: Result) -> None:
     with pytest.raises(InvalidArgument):
         desk.show(**args)
+
+
+def test_the_last_fleet_check_is_shown_and_is_a_finding_if_it_is_not_met(desk: Desk, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert "FLEET CHECK" not in desk.show()["lines"]
+    hosts = {"kvm1": "cannot", "kvm2": "can"}
+    sets, findings = {"can": 1, "unknown": 0, "cannot": 1}, ("The fleet cannot lose 1 of 2 hosts.",)
+    check = CheckedFleet(1, desk.ledger.ledger_id, "2026-11-21T03:00:00.000Z", False, 1, sets, hosts, {"capacity": 1}, findings, ())
+    keep_check(check)
+    seen = desk.show()
+    assert seen["lines"][-2:] == ["FLEET CHECK", "  2026-11-21 03:00 UTC: 1 can, 1 cannot (1 capacity)"]
+    assert any(line.startswith("Fleet check of 2026-11-21 03:00 UTC: The fleet cannot lose 1 of 2 hosts.") for line in seen["attention"])
+    keep_check(dataclasses.replace(check, met=True))
+    assert not any("Fleet check" in line for line in desk.show()["attention"])

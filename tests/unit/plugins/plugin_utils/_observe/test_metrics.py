@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -19,6 +20,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, attention_line, check_line, keep_check
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics import build_export_metrics, build_metrics, read_present
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics_totals import Totals
 
@@ -36,7 +38,18 @@ def promtool(*words: str | Path) -> None:
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> dict[str, set[str]]:
+def checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CheckedFleet:
+    """A fleet check on this control node."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ledger_id = FileLedger(str(tmp_path / "ledger")).ledger_id
+    sets, hosts = {"can": 2, "unknown": 0, "cannot": 1}, {"kvm1": "cannot", "kvm2": "can", "kvm3": "can"}
+    check = CheckedFleet(1, ledger_id, "2026-11-21T03:00:00.000Z", False, 1, sets, hosts, {"capacity": 1}, ("The fleet cannot lose 1 of 3 hosts.",), ())
+    assert keep_check(check) is None
+    return check
+
+
+@pytest.fixture
+def written(tmp_path: Path, checked: CheckedFleet) -> dict[str, set[str]]:
     """Return what is written: each name of a series, and its labels."""
     ledger = FileLedger(str(tmp_path / "ledger"))
     families = [*build_metrics(Totals(), read_present(ledger, []), 0, ledger), *build_export_metrics(0)]
@@ -115,3 +128,29 @@ def test_the_model_of_grafana_keeps_every_key_of_the_dashboard() -> None:
 def test_alerts_are_valid_rules_and_pass_their_tests() -> None:
     promtool("check", "rules", ALERTS)
     promtool("test", "rules", ALERTS.parent / "alerts_test.yml")
+
+
+def test_a_fleet_check_is_exported_with_every_verdict_and_kind(tmp_path: Path, checked: CheckedFleet) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"))
+    families = {family.name: family for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger)}
+    assert [value for _suffix, _labels, value in families["kvmfleet_fleet_check_sets"].samples] == [2, 0, 1]
+    kinds = {labels["kind"]: value for _suffix, labels, value in families["kvmfleet_fleet_check_findings"].samples}
+    assert (len(kinds), kinds["capacity"], kinds["clock"]) == (7, 1, 0)
+    assert families["kvmfleet_fleet_check_met"].samples == [("", {}, 0)]
+    assert families["kvmfleet_fleet_check_timestamp_seconds"].samples == [("", {}, 1795230000.0)]
+
+
+def test_without_a_fleet_check_there_are_no_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ledger = FileLedger(str(tmp_path / "ledger"))
+    families = build_metrics(Totals(), read_present(ledger, []), 0, ledger)
+    assert [family.samples for family in families if "_fleet_check_" in family.name] == [[]] * 5
+
+
+def test_a_fleet_check_is_one_line_of_the_status_and_a_finding_if_it_is_not_met(checked: CheckedFleet) -> None:
+    assert check_line(checked) == "2026-11-21 03:00 UTC: 2 can, 1 cannot (1 capacity)"
+    assert attention_line(checked) == (
+        "Fleet check of 2026-11-21 03:00 UTC: The fleet cannot lose 1 of 3 hosts. To check again: kvmfleet.migration.fleet_check"
+    )
+    met = dataclasses.replace(checked, met=True, sets={"can": 3}, hosts=dict.fromkeys(checked.hosts, "can"), findings={}, attention=())
+    assert (check_line(met), attention_line(met)) == ("2026-11-21 03:00 UTC: can lose any host (no findings)", "")
