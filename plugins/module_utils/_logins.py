@@ -5,7 +5,8 @@
 
 """When a host that asks many others logs in to each of them.
 
-In an evacuation and in a drain of many hosts, each host asks all others at the same moment, so that each host receives as many logins as there are hosts.
+In an evacuation, each survivor asks all others at the same moment, so that each host receives as many logins as there are hosts; in a drain of many hosts,
+each of them asks the same destinations.
 OpenSSH drops logins at random above 10 that are not authenticated yet (MaxStartups). Each login therefore begins at a random moment of a period that grows with
 the number of hosts. A login that is dropped nevertheless is repeated (L(open_connection)).
 """
@@ -27,13 +28,14 @@ H = t.TypeVar("H")
 Open = t.Callable[[str], H]
 
 
-def spread_logins(open_host: Open[H], uris: t.Collection[str], sleep: t.Callable[[float], None] = time.sleep) -> Open[H]:
+def spread_logins(open_host: Open[H], uris: t.Collection[str], longest_seconds: float = 60.0, sleep: t.Callable[[float], None] = time.sleep) -> Open[H]:
     """Return a function that opens one of these hosts as C(open_host) does, the first time in a slot of the host's own.
 
     :arg uris: of all hosts that are asked at once; without SSH, and for few hosts, nothing waits.
+    :arg longest_seconds: at most so long after this call the last login begins, where fewer hosts ask than are asked.
     """
     remote = [uri for uri in sorted(set(uris)) if is_over_ssh(uri)]
-    seconds = spread_seconds(len(remote))
+    seconds = min(spread_seconds(len(remote)), longest_seconds)
     if not seconds:
         return open_host
     slots = {uri: _RANDOM.uniform(0, seconds) for uri in remote}

@@ -53,12 +53,11 @@ def ask_fleet(
     """
     # The dead host first, because it takes the longest.
     names = sorted(uris, key=lambda name: (name not in dead, name))
-    open_in_slot = spread_logins(open_host, [uri for name, uri in uris.items() if name not in dead])
 
     def ask_one(name: str) -> HostAnswer:
         uri = uris[name]
         ask_in_time = ask_dead_host if name in dead else _ask_in_time
-        return ask_in_time(uri, lambda: _ask_host(uri, open_in_slot, uuids, identify), patience_seconds)
+        return ask_in_time(uri, lambda: _ask_host(uri, open_host, uuids, identify), patience_seconds)
 
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(MAX_AT_ONCE, len(names)))) as pool:
         return dict(zip(names, pool.map(ask_one, names)))
@@ -180,12 +179,12 @@ Uuids = t.AbstractSet[str]
 
 
 def ask_peers(uris: t.Mapping[str, str], uuids: Uuids, open_host: t.Callable[[str], Host]) -> PeerAnswers:
-    """Return what the other hosts answer about these domains.
+    """Return what the other hosts answer about these domains. Each survivor of an evacuation asks all others at this moment, so the logins are spread.
 
     :arg uris: name of each host to its URI.
     """
     asked_at = boot_moment()
-    answers = ask_fleet(uris, open_host, uuids, identify=False)
+    answers = ask_fleet(uris, spread_logins(open_host, uris.values()), uuids, identify=False)
     active = {uuid: name for name, answer in answers.items() for uuid in answer.active_uuids}
     silent = tuple(f"{name}: {answer.msg}" for name, answer in answers.items() if not answer.answered)
     return PeerAnswers(active, silent, tuple(sorted(uuids)), asked_at)

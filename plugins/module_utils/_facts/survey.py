@@ -64,6 +64,8 @@ _Destinations = t.Mapping[str, _Destination[H]]
 
 # The limit for the first queries of a destination: about ten calls, for which libvirt may start QEMU.
 DESTINATION_SECONDS = 90.0
+# The period in which the logins at many destinations begin: few hosts survey them at the same moment.
+LOGINS_SECONDS = 1.0
 # The shortest measurement of libvirt.
 SAMPLE_SECONDS = 1
 _COMPARED_MODES = ("custom", "host-model")
@@ -85,7 +87,7 @@ def survey_hosts(
     :arg examine: called for C(storage) if a move has C(copy_storage), once for each destination that can accept the domain.
     """
     uris = sorted({uri for question in questions for uri in question.destination_uris})
-    open_in_slot = spread_logins(open_host, uris)
+    open_in_slot = spread_logins(open_host, uris, LOGINS_SECONDS)
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(uris))) as pool:
         destinations = dict(zip(uris, pool.map(lambda uri: _survey_in_time(uri, open_in_slot, describe), uris)))
     try:

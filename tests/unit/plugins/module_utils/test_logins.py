@@ -15,7 +15,7 @@ def uris(count: int, scheme: str = "qemu+ssh") -> list[str]:
 
 def test_few_hosts_are_asked_at_once() -> None:
     slept: list[float] = []
-    opened = [spread_logins(str.upper, uris(FREE_LOGINS), slept.append)(uri) for uri in uris(FREE_LOGINS)]
+    opened = [spread_logins(str.upper, uris(FREE_LOGINS), sleep=slept.append)(uri) for uri in uris(FREE_LOGINS)]
     assert (opened, slept) == ([uri.upper() for uri in uris(FREE_LOGINS)], [])
 
 
@@ -26,7 +26,7 @@ def test_logins_without_ssh_do_not_wait(scheme: str) -> None:
 
 def test_each_host_has_a_slot_of_its_own_and_only_once() -> None:
     slept: list[float] = []
-    opening = spread_logins(str.upper, uris(300), slept.append)
+    opening = spread_logins(str.upper, uris(300), sleep=slept.append)
     assert [opening(uri) for uri in uris(300)] == [uri.upper() for uri in uris(300)]
     assert len(set(slept)) > 290
     assert min(slept) >= 0
@@ -40,7 +40,7 @@ def test_logins_of_all_hosts_at_one_host_stay_below_the_number_at_which_its_serv
     begins = []
     for _asking in range(299):
         slept: list[float] = []
-        spread_logins(str.upper, uris(299), slept.append)(uris(1)[0])
+        spread_logins(str.upper, uris(299), sleep=slept.append)(uris(1)[0])
         begins += slept
     waiting = longest = 0.0
     before = 0.0
@@ -49,3 +49,12 @@ def test_logins_of_all_hosts_at_one_host_stay_below_the_number_at_which_its_serv
         longest, before = max(longest, waiting), begin
     # Some come together by chance, and are dropped and repeated; above 100 (MaxStartups 10:30:100) all would be dropped. Without slots there are 299.
     assert longest < 100
+
+
+def test_a_period_can_be_limited_where_few_hosts_ask() -> None:
+    slept: list[float] = []
+    opening = spread_logins(str.upper, uris(1000), 1.0, slept.append)
+    for uri in uris(1000):
+        opening(uri)
+    assert len(slept) == 1000
+    assert 0.5 < max(slept) <= 1.0
