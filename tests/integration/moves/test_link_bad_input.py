@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import json
 import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome, Record, Running
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 Make = t.Callable[..., str]
 # Makes the cable of a host carry so many MiB/s in each direction.
@@ -70,6 +72,8 @@ def mixed_host(guest: Make) -> list[str]:
     return [guest("busy", *BUSY), *(guest(f"full{number}", *FULL) for number in range(3))]
 
 
+# A cable that two hosts share, slow enough for both to be on their way when it is counted.
+SHARED_MIB, SECONDS_TO_TELL = CABLE_MIB // 2, 120
 MIXED_MIB = BUSY_MIB + 3 * FULL_MIB
 
 
@@ -87,3 +91,45 @@ def test_a_rate_that_drops_to_a_tenth_slows_the_moves_and_ends_none(lab: Lab, co
     lab.under_way(lab.uuid(names[0]))
     cable(1, CABLE_MIB // 4)
     check_all_moved(lab, running.wait(), names, BUSY_MIB + FULL_MIB, CABLE_MIB / 4)
+
+
+@pytest.mark.long
+def test_a_destination_that_is_slower_than_the_link_limits_the_moves(lab: Lab, control: Control, guest: Make, cable: Cable) -> None:
+    names = mixed_host(guest)
+    cable(2, CABLE_MIB)
+    check_all_moved(lab, begin(control, names, link_mib=4 * CABLE_MIB).wait(), names, MIXED_MIB, CABLE_MIB)
+
+
+def sources_told(lab: Lab, number: int) -> list[int]:
+    """Return the numbers of sources that control nodes have told the watchers on a host."""
+    found = []
+    for path in lab.path(number, "/run/kvmfleet").glob("*.turns"):
+        with contextlib.suppress(FileNotFoundError):
+            found += json.loads(path.read_text()).get("sources", {}).values()
+    return found
+
+
+@pytest.mark.parametrize("link_mib", [SHARED_MIB, pytest.param(2, marks=pytest.mark.long)], ids=["true", "too-low"])
+def test_two_hosts_share_the_cable_of_their_destination(lab: Lab, control: Control, guest: Make, cable: Cable, link_mib: int) -> None:
+    here, there = [guest(f"here{number}", *FULL) for number in range(2)], [guest(f"there{number}", *FULL, on=3) for number in range(2)]
+    cable(2, SHARED_MIB)
+    first, second = begin(control, here, link_mib=link_mib), begin(control, there, on=3, link_mib=link_mib)
+    told = eventually(lambda: sources_told(lab, 1) or sources_told(lab, 3), "a host is told that it is not alone", SECONDS_TO_TELL)
+    assert told == [2]
+    for running, names in ((first, here), (second, there)):
+        check_all_moved(lab, running.wait(), names, 4 * FULL_MIB, SHARED_MIB)
+
+
+@pytest.mark.long
+def test_a_dead_control_node_leaves_no_move_without_a_share(lab: Lab, control: Control, guest: Make, cable: Cable) -> None:
+    """Jobs that exist end; what had not begun is cancelled, and moves when the task is run again."""
+    here, there = [guest(f"here{number}", *FULL) for number in range(2)], [guest(f"there{number}", *FULL, on=3) for number in range(2)]
+    cable(2, SHARED_MIB)
+    first, second = begin(control, here, link_mib=SHARED_MIB), begin(control, there, on=3, link_mib=SHARED_MIB)
+    lab.under_way(lab.uuid(there[0], 3), 3)
+    second.kill_with_workers()
+    check_all_moved(lab, first.wait(), here, 4 * FULL_MIB, SHARED_MIB)
+    eventually(lambda: lab.places(there[0]) == {2: "running"} or None, "the move whose control node is dead ends")
+    again = begin(control, there, on=3).wait()
+    assert again.code == 0, again.text
+    assert [lab.places(name) for name in there] == [{2: "running"}] * 2
