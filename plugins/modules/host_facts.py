@@ -29,7 +29,8 @@ options:
     description:
       - Hosts to which the rate of the link is probed, as names of the inventory or as libvirt URIs. The rates are in C(links). Only the first 3 are probed.
       - A query of libvirt that changes nothing is padded to at most 3.75 MiB and sent a few times, 12.75 MiB in total, over the connection that libvirt on
-        this host opens to the other one. A host that does not answer within 4 seconds is omitted. Over SSH, the encryption can be slower than the link.
+        this host opens to the other one. A host that does not answer within 4 seconds is omitted; all together take at most 6.
+      - Over SSH, the encryption can be slower than the link.
     type: list
     elements: str
     default: []

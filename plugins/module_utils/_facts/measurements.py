@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import time
@@ -126,9 +127,11 @@ def read_used_mib(name: str, memory_mib: int) -> t.Optional[int]:
     return min(memory_mib, max(0, used_kib // 1024 - _OWN_MIB))
 
 
-# A link is probed for at most so many seconds.
+# A link is probed for at most so many seconds, all of them together for at most so many, because hosts may be off.
 _LINK_SECONDS = 4.0
+_LINKS_SECONDS = 6.0
 _CONNECT_SECONDS = 3.0
+_LEAST_SECONDS = 0.5
 # The first query empties what a link may send at once, the others are measured: the largest, unless a smaller one has already taken long enough. libvirt
 # refuses text of more than 4 MiB.
 _FIRST_BYTES = MIB // 2
@@ -144,8 +147,14 @@ def probe_links(host: Host, uris: t.Sequence[str], open_host: OpenHost, clock: C
     A query that changes nothing is padded to some MiB and sent to the other host over libvirt's own connection. What the same query takes on this host is
     subtracted, because that is the work of libvirt and not of the link.
     """
-    rates = {uri: answer_within(_LINK_SECONDS, lambda uri=uri: _probe_link(host, uri, open_host, clock)) for uri in uris[:MAX_LINKS]}  # type: ignore[misc]
-    return {uri: rate for uri, rate in rates.items() if rate is not None}
+    rates: t.Dict[str, float] = {}
+    end = clock() + _LINKS_SECONDS
+    for uri in uris[:MAX_LINKS]:
+        seconds = min(_LINK_SECONDS, end - clock())
+        rate = answer_within(seconds, functools.partial(_probe_link, host, uri, open_host, clock)) if seconds > _LEAST_SECONDS else None
+        if rate is not None:
+            rates[uri] = rate
+    return rates
 
 
 def _probe_link(host: Host, uri: str, open_host: OpenHost, clock: Clock) -> t.Optional[float]:

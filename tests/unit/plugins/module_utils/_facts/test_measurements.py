@@ -128,6 +128,20 @@ def test_a_host_that_does_not_answer_is_omitted(fleet: FakeFleet, error: Excepti
     assert m.probe_links(fleet.open(LOCAL_URI), [URI], lambda uri, seconds=None: fleet.open(uri)) == {}
 
 
+def test_hosts_that_are_off_take_a_few_seconds_together(fleet: FakeFleet, clock: FakeClock) -> None:
+    opened: t.List[str] = []
+
+    def open_host(uri: str, timeout_seconds: t.Optional[float] = None) -> FakeHost:
+        opened.append(uri)
+        clock.sleep(timeout_seconds or 60)
+        raise Unreachable("off")
+
+    begun = clock()
+    assert m.probe_links(fleet.open(LOCAL_URI), [f"qemu+tcp://kvm{number}/system" for number in range(2, 9)], open_host, clock) == {}
+    assert clock() - begun == pytest.approx(6)
+    assert len(opened) == 2
+
+
 def test_only_a_few_links_are_probed(fleet: FakeFleet) -> None:
     opened: t.List[str] = []
 
