@@ -260,9 +260,13 @@ def _figure_texts(record: MoveRecord) -> list[str]:
     return parts
 
 
+# From this number of open moves on, lines have the time until all of them will have ended.
+_SEVERAL = 2
+
+
 def describe_rest(records: t.Sequence[MoveRecord]) -> str:
     """Return how long the moves of a run that are left will last, by the rate that they reach now; empty for a single one, whose line has its own eta."""
-    if len(records) < len(("this", "another")):
+    if len(records) < _SEVERAL:
         return ""
     seconds = estimate_rest(records)
     return f"{len(records)} moves left: eta {'unknown' if seconds is None else f'{seconds} s'}"

@@ -37,6 +37,8 @@ from .._settings.policies import LEAVE
 _MAX_DEPTH = 60
 _MAX_SECONDS = 1e12
 _UUID_LENGTH = 36
+# The lower and the upper end of a range.
+_ENDS = 2
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class PlannedMove:
         _check_uuid(self.uuid)
         if not 0 <= self.predicted_seconds < _MAX_SECONDS:
             raise ShapeError("predicted_seconds", "a number of seconds", self.predicted_seconds)
-        if self.predicted_range is not ABSENT and len(self.predicted_range) != len(("low", "high")):
+        if self.predicted_range is not ABSENT and len(self.predicted_range) != _ENDS:
             raise ShapeError("predicted_range", "two numbers of seconds", list(self.predicted_range))
 
 
