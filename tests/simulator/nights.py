@@ -223,7 +223,10 @@ class Night:
             self.seconds += self.random.randint(1, STEP_SECONDS)
         for host in together:
             if host not in failed:
-                self.change(lambda run, now, host=host: (transitions.complete_host(run, host, now), None))
+                self._complete(host)
+
+    def _complete(self, host: str) -> None:
+        self.change(lambda run, now: (transitions.complete_host(run, host, now), None))
 
     def _next(self, batch: Sequence[str]) -> Admission:
         for _wait in range(MAX_WAITS):

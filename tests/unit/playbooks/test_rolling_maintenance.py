@@ -178,3 +178,31 @@ def test_a_paused_run_is_left_open_and_the_same_command_continues_it(desk: Desk)
     assert again.code == 0, again.text
     assert desk.done_to("kvm2") == ["recover"]
     assert (desk.runs[0]["state"], desk.runs[0]["term"]) == ("finished", 2)
+
+
+# Kills the playbook and its worker, which are found among its own parents.
+KILLER = """
+import os, pathlib
+pid, found = os.getpid(), []
+while pid > 1:
+    words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\\0")
+    if words[1:4] == [b"-m", b"ansible", b"playbook"] or any(word.endswith(b"/ansible-playbook") for word in words[:2]):
+        found.insert(0, pid)
+    pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+for pid in found:
+    os.kill(pid, 9)
+"""
+
+
+def test_a_run_whose_playbook_was_killed_continues_in_its_step(desk: Desk) -> None:
+    script = desk.folder / "killer.py"
+    script.write_text(KILLER)
+    kill = {"name": "Kill", "ansible.builtin.command": f"python3 {script}", "delegate_to": "localhost", "when": "inventory_hostname == 'kvm2'"}
+    done = desk.maintain(rolling_maintenance_tasks=desk.hook("killed", kill))
+    assert done.code == -9
+    (run,) = desk.runs
+    assert (run["state"], run["holder"]["pid"] > 0, [host["status"] for host in run["hosts"]]) == ("running", True, ["done", "in progress", "waiting"])
+    again = desk.maintain()
+    assert again.code == 0, again.text
+    assert (desk.done_to("kvm1"), desk.done_to("kvm2")) == ([], ["drain", "maintain", "recover"])
+    assert (desk.runs[0]["id"], desk.runs[0]["state"], desk.runs[0]["term"]) == (run["id"], "finished", 2)
