@@ -161,7 +161,8 @@ class EvacuationAction(FleetAction):
 
     def make_probe(self, host: str, task_vars: Result) -> AnsibleProbe:
         """Return an attempt to connect to a host of the inventory as Ansible does."""
-        connector = Connector(host, self.settings(task_vars), self._play_context, self._task, str(task_vars["inventory_hostname"]))
+        own_variables = t.cast("t.Any", task_vars["hostvars"]).raw_get(task_vars["inventory_hostname"])
+        connector = Connector(host, self.settings(task_vars), self._play_context, self._task, own_variables)
         return AnsibleProbe(host, connector.connect, connector.read_user_seconds())
 
     def with_warnings(self, run: Evacuation, result: JsonObject) -> JsonObject:

@@ -50,24 +50,30 @@ Connect = Callable[[float], object]
 class Connector:
     """Opens connections to one host as Ansible does for a task. The variables are read once.
 
-    :arg task_host: the host for which the task runs: the play context has its password.
+    :arg own_variables: of the host for which the task runs, as the inventory has them: the play context has their password and timeout. The variables of the
+      task itself also have those of the command line.
     """
 
-    def __init__(self, host: str, settings: Settings, context: PlayContext, task: Task, task_host: str) -> None:
+    def __init__(self, host: str, settings: Settings, context: PlayContext, task: Task, own_variables: Mapping[str, Json]) -> None:
         name = str(settings.of(host, "ansible_connection") or task.connection or C.DEFAULT_TRANSPORT)
         self._name = "ssh" if name in _SSH_PLUGINS else name
         self._context = context.copy()
         self._context.remote_addr = str(settings.of(host, "ansible_host", host))
-        if any(settings.of(task_host, variable) is not None for variable in C.MAGIC_VARIABLE_MAPPING["password"]):
+        if any(own_variables.get(variable) is not None for variable in C.MAGIC_VARIABLE_MAPPING["password"]):
             self._context.password = None
-        # The play context has the variables of the host of the task, and the connection plugin does not read this one.
-        general = C.DEFAULT_TIMEOUT if settings.of(task_host, "ansible_timeout") is not None else context.timeout
+        # The connection plugin does not read this variable.
+        general = C.DEFAULT_TIMEOUT if own_variables.get("ansible_timeout") is not None else context.timeout
         self._keywords = {**task.dump_attrs(), "timeout": settings.of(host, "ansible_timeout", general)}
         del self._keywords["retries"]
         if self._context.password:
             self._keywords["password"] = self._context.password
         names = C.config.get_plugin_vars("connection", self._open()._load_name)
         self._variables: Mapping[str, Json] = {one: value for one in names if (value := settings.of(host, one)) is not None} | {"inventory_hostname": host}
+
+    @property
+    def password(self) -> str | None:
+        """The password of the command line."""
+        return t.cast("str | None", self._keywords.get("password"))
 
     def read_user_seconds(self) -> float:
         """Return how long the user lets a connection take to open."""

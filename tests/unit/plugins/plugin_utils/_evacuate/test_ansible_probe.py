@@ -98,16 +98,33 @@ def test_the_attempt_prints_nothing_and_leaves_no_process(capfd: pytest.CaptureF
         os.waitpid(-1, os.WNOHANG)
 
 
-def connector(tmp_path: pathlib.Path, **variables: t.Any) -> Connector:
-    """Return a connector whose SSH writes down its arguments, and fails as with a silent host."""
+def connector(tmp_path: pathlib.Path, context: PlayContext | None = None, own: dict[str, t.Any] | None = None, **variables: t.Any) -> Connector:
+    """Return a connector whose SSH writes down its arguments, and fails as with a silent host.
+
+    :arg own: the variables of kvm2, for which the task runs.
+    """
     program = tmp_path / "ssh"
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/arguments\necho "Connection timed out" >&2\nexit 255\n')
     program.chmod(0o755)
-    hostvars = {"kvm1": {"ansible_ssh_executable": str(program), **variables}, "kvm2": {"ansible_password": "of kvm2"}}
+    hostvars = {"kvm1": {"ansible_ssh_executable": str(program), **variables}, "kvm2": own or {}}
     task = types.SimpleNamespace(connection="ssh", dump_attrs=lambda: {"retries": 3, "timeout": 0})
-    context = PlayContext()
-    context.password = "of kvm2"
-    return Connector("kvm1", Settings({"hostvars": hostvars}), context, t.cast(t.Any, task), "kvm2")
+    return Connector("kvm1", Settings({"hostvars": hostvars}), context or PlayContext(), t.cast(t.Any, task), own or {})
+
+
+def context(**values: t.Any) -> PlayContext:
+    made = PlayContext()
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_a_password_and_a_timeout_of_the_command_line_apply_and_those_of_another_host_do_not(tmp_path: pathlib.Path) -> None:
+    """Ansible puts those of the command line into the variables of each task; the inventory does not have them."""
+    of_the_user = connector(tmp_path, context(password="typed", timeout=13))
+    assert (of_the_user.password, of_the_user.read_user_seconds()) == ("typed", 13)
+    own = {"ansible_password": "of kvm2", "ansible_timeout": 50}
+    of_another = connector(tmp_path, context(password="of kvm2", timeout=50), own)
+    assert (of_another.password, of_another.read_user_seconds()) == (None, 10)
 
 
 def test_the_connection_has_the_variables_of_the_host_and_none_is_kept(tmp_path: pathlib.Path) -> None:
