@@ -17,6 +17,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report, ReportData, Scope, build_document, gather_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import as_html
 from ansible_collections.kvmfleet.migration.tests.browser.window import Window
@@ -24,6 +25,18 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._obs
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.nights import Body
 
 MANY = 10_000
+CHECK = CheckedFleet(
+    schema=1,
+    ledger_id="",
+    at=nights.MADE_AT,
+    met=False,
+    hosts_lost=1,
+    sets={"can": 2, "unknown": 0, "cannot": 1},
+    hosts={"kvm1": "cannot", "kvm2": "can", "kvm3": "can"},
+    findings={"capacity": 1},
+    attention=(f"The fleet cannot lose 1 of 3 hosts. {nights.MARKUP}",),
+    lines=("The fleet cannot lose any host, or that is not known. 1 finding for a person.", f"  {nights.BREAKOUT}"),
+)
 DEMO = Path(__file__).resolve().parents[2] / "docs" / "demo"
 
 
@@ -54,7 +67,8 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """A night with everything in it, names that are markup among it."""
     ledger = open_ledger(str(tmp_path_factory.mktemp("night") / "ledger"))
     nights.night(ledger, strange=True)
-    path = _written(tmp_path_factory, gather_records(ledger, Scope(), nights.DRAINS), "Kernel updates in November")
+    found = dataclasses.replace(gather_records(ledger, Scope(), nights.DRAINS), check=CHECK)
+    path = _written(tmp_path_factory, found, "Kernel updates in November")
     return Page(path, encode(list(ledger.list_records())))
 
 

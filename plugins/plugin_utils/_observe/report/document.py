@@ -11,7 +11,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -20,6 +20,7 @@ from ..._ledger.documents import DomainEntry, HostEntry
 from ..._ledger.host_entries import list_entries
 from ..._ledger.ledger import Ledger
 from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
+from ..checked_fleet import CheckedFleet, read_check
 from .moves import COMPLETED, EVACUATED, NOT_MOVED, OUTCOMES, UNCERTAIN, UNDER_WAY, Downtimes, ReportedMove, count_outcomes, describe_move, summarize_downtimes
 
 _TERMS = ("migrations", "evacuations")
@@ -57,6 +58,7 @@ class ReportData:
     hosts: Sequence[HostEntry] = ()
     domains: Sequence[DomainEntry] = ()
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
+    check: t.Optional[CheckedFleet] = None
 
 
 def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[JsonObject] = None) -> ReportData:
@@ -76,6 +78,8 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         hosts=hosts,
         domains=[document.domain for document in ledger.list_domains()],
         drains=drain_results,
+        # It is about the whole fleet.
+        check=read_check(ledger.ledger_id) if scope.host is None and scope.domain is None and scope.ids is None else None,
     )
 
 
@@ -198,6 +202,7 @@ class Report:
 
     :arg scope: the conditions for its records; null for those that were not set.
     :arg counts: see L(count_outcomes).
+    :arg fleet_check: the last fleet check on this control node; absent in a report about a part of the fleet.
     """
 
     schema: int
@@ -210,10 +215,13 @@ class Report:
     downtimes: Downtimes
     hosts: tuple[ReportedHost, ...]
     moves: tuple[ReportedMove, ...]
+    fleet_check: t.Union[CheckedFleet, Absent] = ABSENT
 
     def as_json(self) -> dict[str, Json]:
         """Return it as JSON."""
-        return {**vars(self), "downtimes": encode(self.downtimes), "hosts": encode(self.hosts), "moves": [move.as_json() for move in self.moves]}
+        plain = {key: value for key, value in vars(self).items() if key != "fleet_check"}
+        check: JsonObject = {"fleet_check": encode(self.fleet_check)} if self.fleet_check else {}
+        return {**plain, "downtimes": encode(self.downtimes), "hosts": encode(self.hosts), "moves": [move.as_json() for move in self.moves], **check}
 
 
 def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optional[str] = None) -> Report:
@@ -233,6 +241,7 @@ def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optio
         downtimes=summarize_downtimes(moves),
         hosts=describe_hosts(moves, found),
         moves=moves,
+        fleet_check=found.check or ABSENT,
     )
 
 

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
 
+from ..checked_fleet import check_line
 from .document import Report, ReportedHost, summary_text
 from .moves import CANCELLED, FAILED, NOT_MOVED, REFUSED, UNCERTAIN, UNDER_WAY, DowntimeRange, Downtimes, ReportedMove
 
@@ -98,6 +99,7 @@ def as_markdown(report: Report, most_moves: t.Optional[int] = None) -> str:
             f"Made at {format_time(report.made_at)}. All times are UTC."
         ),
         _format_section("Hosts", ("Host", "Left", "Arrived", "Not moved", "Under way", "State", "Safe to reboot", "Why"), map(_host_row, report.hosts)),
+        _format_check(report),
         _format_section("Downtime", ("Moves", "Median", "95 %", "99 %", "Longest"), [_quantile_row(report.downtimes)] if report.downtimes.count else []),
         _format_section("Downtime by range", ("Range", "pre-copy", "post-copy", "paused"), map(_range_row, report.downtimes.ranges)),
         _format_section("Not moved", ("Domain", "Way", "Outcome", "Reason", "Why"), map(_refusal_row, _with_outcome(shown, NOT_MOVED))),
@@ -112,6 +114,15 @@ def as_markdown(report: Report, most_moves: t.Optional[int] = None) -> str:
     if len(shown) < len(moves):
         parts.append(f"The first {len(shown)} of {len(moves)} moves are shown.")
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _format_check(report: Report) -> str:
+    """Return the last fleet check with its findings; empty if the report has none."""
+    check = report.fleet_check
+    if not check:
+        return ""
+    findings = "".join(f"\n- {_escape_markup(finding)}" for finding in check.attention)
+    return f"## Fleet check\n\n{_escape_markup(check_line(check))}\n{findings}".rstrip()
 
 
 def _with_outcome(moves: Sequence[ReportedMove], outcomes: Sequence[str]) -> list[ReportedMove]:

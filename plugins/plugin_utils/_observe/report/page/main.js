@@ -11,6 +11,7 @@ function showAll() {
     ['timeline', moves.length > 0],
     ['rates', report.rates.length > 0],
     ['hosts', report.hosts.length > 0],
+    ['fleet-check', Boolean(report.fleet_check)],
     ['moves', moves.length > 0],
     ['move', moves.length > 0],
     ['downtimes', report.downtimes.count > 0],
@@ -20,7 +21,7 @@ function showAll() {
   ]);
   const drawing = {
     overview: showOverview, timeline: showTimeline, rates: showRates, hosts: showHosts, moves: showMoves, move: () => showMove(firstMove(), false),
-    downtimes: showDowntimes, refused: showRefused, forced: showForced, evacuations: showEvacuations,
+    'fleet-check': showFleetCheck, downtimes: showDowntimes, refused: showRefused, forced: showForced, evacuations: showEvacuations,
   };
   for (const [section, isShown] of shown) {
     byId(section).hidden = !isShown;
