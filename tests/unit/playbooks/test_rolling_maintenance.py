@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import typing as t
@@ -206,3 +207,23 @@ def test_a_run_whose_playbook_was_killed_continues_in_its_step(desk: Desk) -> No
     assert again.code == 0, again.text
     assert (desk.done_to("kvm1"), desk.done_to("kvm2")) == ([], ["drain", "maintain", "recover"])
     assert (desk.runs[0]["id"], desk.runs[0]["state"], desk.runs[0]["term"]) == (run["id"], "finished", 2)
+
+
+def test_a_host_that_was_not_rebooted_fails_and_one_that_was_is_not_rebooted_again(desk: Desk) -> None:
+    reboot = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": desk.hook("reboot")}
+    done = desk.maintain(**reboot)
+    assert done.code != 0
+    assert "kvm1 was not rebooted" in done.text
+    # Whether the host is safe to reboot is asked again right before the reboot.
+    assert desk.done_to("kvm1") == ["plan", "plan", "drain", "maintain", "drain", "reboot"]
+    ledger = FileLedger(str(desk.ledger))
+    (document,) = ledger.list_maintenance_runs()
+    run = document.maintenance_run
+    host = run.hosts[0]
+    # As if the boot that the ledger has was ended by the reboot.
+    steps = (*host.steps[:-1], dataclasses.replace(host.steps[-1], boot_id="another"))
+    ledger.put_maintenance_run(run.replace_host(dataclasses.replace(host, steps=steps)), document)
+    again = desk.maintain(**reboot, rolling_maintenance_run=run.id)
+    assert desk.done_to("kvm1") == ["recover"]
+    assert [one["status"] for one in desk.runs[0]["hosts"]] == ["done", "failed", "waiting"]
+    assert again.code != 0
