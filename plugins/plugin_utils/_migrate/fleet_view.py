@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import datetime
+import math
+import time
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -193,6 +195,17 @@ class RecentMoves:
         return record if record.status == s.COMPLETED else None
 
 
+# How old entries may be by which a host is only chosen.
+_ENTRIES_SECONDS = 1.0
+
+
+class _ReadEntries(t.NamedTuple):
+    """:arg read_at: on the monotonic clock, before they were read."""
+
+    read_at: float
+    entries: list[HostEntry]
+
+
 @dataclass
 class FleetView:
     """Returns the states of hosts; each call reads the ledger again, so that an answer under a lock is valid under that lock.
@@ -217,6 +230,7 @@ class FleetView:
     planned: list[MoveRecord] = field(default_factory=list)
     _settings_by_host: dict[str, SchedulerSettings] = field(default_factory=dict)
     _facts_by_host: dict[str, HostFacts | None] = field(default_factory=dict)
+    _entries: _ReadEntries = field(default_factory=lambda: _ReadEntries(-math.inf, []))
 
     def check_settings(self, hosts: Iterable[str]) -> None:
         """Raise L(InvalidArgument) for a C(kvmfleet_scheduler) of these hosts, or of the source, that is invalid; before any record is opened."""
@@ -258,13 +272,14 @@ class FleetView:
         own = self._fresh_facts(self.source)
         return own if own is not None and own.host.is_same(self.survey.source.host) else None
 
-    def build_fleet(self, domain: SurveyedDomain, uuid: str, uris: Mapping[str, str], has_group: bool = True) -> Fleet:
+    def build_fleet(self, domain: SurveyedDomain, uuid: str, uris: Mapping[str, str], has_group: bool = True, is_binding: bool = True) -> Fleet:
         """Return the source, these candidates, and for a domain with a group every further host with known facts.
 
         :arg domain: the survey's part about the domain, with the answers of each candidate.
         :arg uris: of the candidates, by name.
+        :arg is_binding: false if a host is only chosen, and judged again under its lock; then entries of hosts may be a second old.
         """
-        records, entries = self._current_records(), list_entries(self.ledger)
+        records, entries = self._current_records(), self._read_entries(is_binding)
         seen = self.seen_devices(domain, uris)
         states = {host: self._candidate_state(host, uri, domain, uuid, records, entries) for host, uri in uris.items()}
         states |= {host: replace(states[host], seen_devices=frozenset(paths)) for host, paths in seen.items()}
@@ -273,6 +288,12 @@ class FleetView:
         if has_group:
             self._add_others(states, records, entries)
         return Fleet(states, self.leaving)
+
+    def _read_entries(self, is_binding: bool) -> list[HostEntry]:
+        """Return the entries of all hosts."""
+        if is_binding or time.monotonic() - self._entries.read_at > _ENTRIES_SECONDS:
+            self._entries = _ReadEntries(time.monotonic(), list_entries(self.ledger))
+        return self._entries.entries
 
     def _add_others(self, states: dict[str, HostState], records: list[MoveRecord], entries: list[HostEntry]) -> None:
         """Add the hosts that are not judged, only read for their domains."""

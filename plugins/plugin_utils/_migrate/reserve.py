@@ -135,11 +135,14 @@ class CandidateJudge:
         """Return the facts of a candidate that answered."""
         return self.view.candidate_facts(host, self.request.uris[host])
 
-    def rank_hosts(self, hosts: Iterable[str]) -> dict[str, Verdict]:
-        """Return a verdict for each of these candidates, from the ledger as it is now; those that passed are weighed against each other."""
+    def rank_hosts(self, hosts: Iterable[str], is_binding: bool = True) -> dict[str, Verdict]:
+        """Return a verdict for each of these candidates, from the ledger as it is now; those that passed are weighed against each other.
+
+        :arg is_binding: as for L(FleetView.build_fleet).
+        """
         names = list(hosts)
         uris = {host: self.request.uris[host] for host in names}
-        fleet = self.view.build_fleet(self.domain, self.subject.uuid, uris, has_group=bool(self.subject.needs.group))
+        fleet = self.view.build_fleet(self.domain, self.subject.uuid, uris, has_group=bool(self.subject.needs.group), is_binding=is_binding)
         # What is copied differs between hosts, and so may the request that each of them is judged by.
         verdicts = {host: check_host(self.build_request(host), fleet.states[host], fleet, force=self.request.force) for host in names}
         passed = [fleet.states[host] for host, verdict in verdicts.items() if verdict.passed]
@@ -192,7 +195,7 @@ class Reservations:
     def reserve_destination(self, job: MoveJob, decision: Start) -> Stored:
         """Open the record and bring it to C(queued). Raises L(Conflict), with the record, if no candidate passes."""
         judge = make_judge(self.view, job.request, job.domain)
-        verdicts = judge.rank_hosts(decision.candidates)
+        verdicts = judge.rank_hosts(decision.candidates, is_binding=False)
         chosen = best_verdict(list(verdicts.values()))
         first = chosen.host if chosen else decision.candidates[0]
         record = add_copies(self._make_record(job, judge, first), job.request, job.domain, first)
