@@ -106,7 +106,8 @@ def options_of_roles() -> set[str]:
 
 def variables_of_playbook(path: pathlib.Path) -> set[str]:
     """Return the variables that a playbook reads, with those of the tasks that it imports."""
-    texts = [path.read_text(), (ROOT / "playbooks/tasks/find_domain.yml").read_text() if "find_domain.yml" in path.read_text() else ""]
+    own = path.read_text()
+    texts = [own, *(tasks.read_text() for tasks in (ROOT / "playbooks/tasks").glob("*.yml") if f"tasks/{tasks.name}" in own)]
     return {name for text in texts for name in PLAYBOOK_VARIABLE.findall(text)}
 
 
