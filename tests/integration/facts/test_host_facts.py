@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 MIB = 1024**2
 Make = t.Callable[..., str]
 # What only a host itself can tell.
-OF_ITSELF = ["host_id", "machine_id", "mounts", "bridges", "interfaces"]
+OF_ITSELF = ["host_id", "machine_id", "mounts", "bridges", "interfaces", "interface_details"]
 
 
 def domain_of(facts: Facts, name: str) -> Facts:
@@ -190,15 +190,15 @@ def test_used_memory_is_what_a_guest_has_written(lab: Lab, control: Control, gue
 
 
 def test_a_link_is_probed_at_its_rate_and_a_silent_host_is_omitted(lab: Lab, control: Control) -> None:
-    lab("slow", lab.host(1), "--mbit", "512")
+    lab("slow", lab.host(1), "--mbit", "128")
     try:
         links = control.facts(1, link_to=[lab.host(2), "qemu+tcp://192.0.2.1/system"])["links"]
     finally:
         lab("heal", lab.host(1))
-    # 512 Mbit/s are 61 MiB/s, headers included.
+    # 128 Mbit/s are 15 MiB/s, headers included; what the cable takes at once is sent faster.
     assert {*links} == {lab.host(2)}
-    assert 30 < links[lab.host(2)] < 90
-    assert control.facts(1, link_to=[lab.host(2)])["links"][lab.host(2)] > 100
+    assert 5 < links[lab.host(2)] < 60
+    assert control.facts(1, link_to=[lab.host(2)])["links"][lab.host(2)] > 60
 
 
 @pytest.mark.long
