@@ -94,7 +94,10 @@ class Follower:
 
     @property
     def _is_waiting(self) -> bool:
-        return self._share_mib == WAITING_MIB and not self.is_free
+        connection = self._journal.record.connection
+        # A job that may have no more than that by its task has its whole share, and never waits: its limits act.
+        is_capped = (connection.bandwidth_mib if connection else None) == WAITING_MIB
+        return self._share_mib == WAITING_MIB and not is_capped and not self.is_free
 
     @property
     def elapsed_ms(self) -> t.Optional[int]:
