@@ -709,3 +709,12 @@ def test_a_share_that_libvirt_refuses_is_tried_again_and_not_noted(tmp_path: pat
     del following.fleet.source.refuse["set_bandwidth_mib"]
     following.poll_for(1)
     assert bandwidths(following) == [5]
+
+
+def test_a_job_whose_cap_is_the_share_of_a_waiting_one_never_waits(tmp_path: pathlib.Path) -> None:
+    record = dataclasses.replace(record_of(), connection=Connection(bandwidth_mib=1))
+    following = Following(tmp_path, timeout=30, record=record, cap_mib=1)
+    following.follower.share_link(1)
+    following.poll_for(40)
+    assert "waits_for" not in following.record
+    assert len(following.calls_of("abort")) == 1
