@@ -93,9 +93,10 @@ def test_the_attempt_prints_nothing_and_leaves_no_process(capfd: pytest.CaptureF
 
     with AnsibleProbe("kvm1", shout, 10.0) as probe:
         probe.require_silence()
+        process = probe._process
     assert capfd.readouterr().out == ""
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(process, os.WNOHANG)
 
 
 def connector(tmp_path: pathlib.Path, context: PlayContext | None = None, own: dict[str, t.Any] | None = None, **variables: t.Any) -> Connector:
