@@ -125,7 +125,7 @@ def _set_mib(share: float) -> int:
     return round(share * DOWNTIME_MS / 1000 * CAP_MIB)
 
 
-def _compared(what: str, trial: Trial, found: Mapping[str, Series], name: str, goals: Mapping[str, float] = GOALS) -> Figure:
+def _compared(what: str, trial: Trial, found: Mapping[str, Series], name: str, goals: Mapping[str, float]) -> Figure:
     ratio = found[ADAPTIVE].median / found[name].median
     return Figure(what, trial.told(ADAPTIVE, found[ADAPTIVE]), trial.told(name, found[name]), ratio, goals[name])
 
@@ -154,5 +154,5 @@ def _lived(section: Section, control: Control, effort: Effort) -> list[float]:
         for host in (1, 2):
             lab("heal", lab.host(host))
     what = f"needs {SHARES[-1]:g} D, a cable of {CAP_MIB} MiB/s instead of the cap: adaptive to {FIXED} ({DOWNTIME_MS} ms)"
-    section.figures.append(_compared(what, trial, found, FIXED))
+    section.figures.append(_compared(what, trial, found, FIXED, GOALS))
     return trial.pauses.get(ADAPTIVE, [])

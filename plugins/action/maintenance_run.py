@@ -111,7 +111,7 @@ class _RunWork:
     def act(self) -> Result:
         """Carry out the task."""
         state = self._task.state
-        if state == spec.RUN_INFO:
+        if state == spec.RUN_SHOWN:
             return self._show()
         if state in _REQUESTS:
             return self._request(_REQUESTS[state])

@@ -362,9 +362,9 @@ def fleet_status_spec() -> Spec:
 
 
 # What a task does with a maintenance run. People use the first four, the role rolling_maintenance the others.
-RUN_INFO, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED = "info", "paused", "resumed", "stopped"
+RUN_SHOWN, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED = "shown", "paused", "resumed", "stopped"
 RUN_CHECKED, RUN_STARTED, RUN_NEXT, RUN_STEP, RUN_DONE, RUN_FAILED, RUN_LEFT = "checked", "started", "next", "step", "done", "failed", "left"
-RUN_TASK_STATES = (RUN_INFO, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED, RUN_CHECKED, RUN_STARTED, RUN_NEXT, RUN_STEP, RUN_DONE, RUN_FAILED, RUN_LEFT)
+RUN_TASK_STATES = (RUN_SHOWN, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED, RUN_CHECKED, RUN_STARTED, RUN_NEXT, RUN_STEP, RUN_DONE, RUN_FAILED, RUN_LEFT)
 
 
 def maintenance_run_spec() -> Spec:
@@ -373,7 +373,7 @@ def maintenance_run_spec() -> Spec:
 
     return {
         **ledger_spec(),
-        "state": {"type": "str", "choices": list(RUN_TASK_STATES), "default": RUN_INFO},
+        "state": {"type": "str", "choices": list(RUN_TASK_STATES), "default": RUN_SHOWN},
         "run": {"type": "str"},
         "reason": {"type": "str"},
         "process_is_gone": {"type": "bool", "default": False},

@@ -13,13 +13,13 @@ version_added: 0.1.0
 description:
   - A maintenance run is the document of the ledger that describes a night of maintenance. It has the hosts in order, the step of each, the limits,
     the process that carries it out, and who paused or stopped it.
-  - With V(info), V(paused), V(resumed) and V(stopped), a person controls a run from another terminal, from AWX, or from another control node.
+  - With V(shown), V(paused), V(resumed) and V(stopped), a person controls a run from another terminal, from AWX, or from another control node.
   - With the other values of O(state), the playbook C(rolling_maintenance) carries it out. Do not use them in other playbooks.
   - No host is asked.
 options:
   state:
     description:
-      - V(info) shows the open runs, or the one that O(run) names, and changes nothing.
+      - V(shown) shows the open runs, or the one that O(run) names, and changes nothing.
       - V(paused) holds the run before the next step of any host. The step in progress is finished first.
       - V(resumed) lets it continue, also after its canary.
       - V(stopped) begins no further host. Hosts in progress are finished. If the process of the run is gone, the run is closed at once, and hosts
@@ -31,8 +31,8 @@ options:
       - V(done) and V(failed) end O(host).
       - V(left) closes the run at the end of the playbook. A paused run stays open without a process.
     type: str
-    choices: [info, paused, resumed, stopped, checked, started, next, step, done, failed, left]
-    default: info
+    choices: [shown, paused, resumed, stopped, checked, started, next, step, done, failed, left]
+    default: shown
   run:
     description:
       - ID of the run. Can be omitted if the ledger has only one open run.
@@ -143,7 +143,7 @@ EXAMPLES = r"""
 RETURN = r"""
 run:
   description: The run with the state of each host (C(summary)); null if there is none yet.
-  returned: with all states but V(info), V(next), V(step), V(done) and V(failed)
+  returned: with all states but V(shown), V(next), V(step), V(done) and V(failed)
   type: dict
   sample:
     id: 7b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01
@@ -151,13 +151,13 @@ run:
     summary: {kvm1: done, kvm2: 'in progress: drain', kvm3: not begun}
 runs:
   description: The open runs, or the one that O(run) names.
-  returned: with V(info)
+  returned: with V(shown)
   type: list
   elements: dict
   sample: []
 lines:
   description: The runs as text.
-  returned: with V(info), V(paused), V(resumed), V(stopped) and V(left)
+  returned: with V(shown), V(paused), V(resumed), V(stopped) and V(left)
   type: list
   elements: str
   sample: ['7b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01  running  begun 2026-11-21 01:00 UTC: 1 of 3 hosts done']

@@ -32,8 +32,8 @@ class Step:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.share: Result = {"moves": [MOVE], "shutdowns": [], "ends": ["kvm1", "kvm2"], "predicted": PREDICTED}
         self.warnings: list[str] = []
-        self.plan_error: KvmfleetError | None = None
-        self.move_error: KvmfleetError | None = None
+        self.plan_errors: list[KvmfleetError] = []
+        self.move_errors: list[KvmfleetError] = []
         self.planned: list[Result] = []
         self.moved: list[Result] = []
         monkeypatch.setattr(FleetAction, "run_with_options", lambda action, task_vars: self._move(action))
@@ -51,15 +51,15 @@ class Step:
 
     def _plan(self, options: Result) -> Result:
         self.planned.append(options)
-        if self.plan_error:
-            raise self.plan_error
+        for error in self.plan_errors:
+            raise error
         plan = {"options": {"parallel": 3}}
         return {"changed": False, "plan": plan, "shares": {"kvm1": self.share}, "_answered": {}, **({"warnings": self.warnings} if self.warnings else {})}
 
     def _move(self, action: FleetAction) -> Result:
         self.moved.append(action._task.args)
-        if self.move_error:
-            raise self.move_error
+        for error in self.move_errors:
+            raise error
         return {"changed": True, "migrations": [], "_seen": {}, "warnings": ["old", "new"]}
 
 
@@ -79,7 +79,7 @@ def test_the_moves_of_the_plan_are_carried_out_in_the_same_step(step: Step) -> N
 
 
 def test_without_a_plan_nothing_is_moved(step: Step) -> None:
-    step.plan_error = Conflict("There is no place.")
+    step.plan_errors = [Conflict("There is no place.")]
     with pytest.raises(Conflict, match="There is no place"):
         step.run(plan=OPTIONS)
     assert step.moved == []
@@ -95,7 +95,7 @@ def test_a_plan_without_moves_or_with_domains_to_shut_down_is_returned_alone(ste
 
 
 def test_moves_that_cannot_begin_leave_the_plan_in_the_result(step: Step) -> None:
-    step.move_error = InvalidArgument("timeout_seconds must be a number.")
+    step.move_errors = [InvalidArgument("timeout_seconds must be a number.")]
     done = step.run(plan=OPTIONS)
     assert (done["failed"], done["changed"], done["error_code"]) == (True, False, "invalid_argument")
     assert done["plan"]["options"] == {"parallel": 3}

@@ -49,7 +49,7 @@ class Node:
             child.kill()
             child.wait()
 
-    def task(self, state: str = "info", **args: t.Any) -> dict[str, t.Any]:
+    def task(self, state: str = "shown", **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
         action._loader = None
         action._task = types.SimpleNamespace(args={"state": state, **args}, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
