@@ -327,7 +327,8 @@ class Follower:
             refusal = self._pilot.force_job(host, SetBandwidth(intent.bandwidth_mib))
             if refusal:
                 return refusal
-            self._terms = dataclasses.replace(self._terms, capped=False)
+            # The cap of the person stays, so there is nothing to lift.
+            self._terms, self._applied_mib = dataclasses.replace(self._terms, capped=False), None
         if not in_post_copy:
             self.begin_forcing(s.REASON_OPERATOR, intent.by)
         return None

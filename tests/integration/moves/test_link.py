@@ -16,6 +16,8 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 CABLE_MIB = 32
 FULL = ("--mib", "192", "--dirty-mib", "96", "--rate", "0")
+# It takes the cable for so long that tasks can be run about those that wait behind it.
+LONG = ("--mib", "512", "--dirty-mib", "448", "--rate", "0")
 # It writes 14 MiB/s.
 BUSY = ("--mib", "192", "--dirty-mib", "64", "--rate", "3584")
 WAITS = "waits for the link"
@@ -73,7 +75,7 @@ def test_busy_guests_are_sent_before_full_ones_over_a_slow_cable(lab: Lab, contr
 
 @pytest.mark.usefixtures("cable")
 def test_an_aborted_move_that_waits_gives_the_domain_its_bandwidth_back(lab: Lab, control: Control, guest: Make) -> None:
-    names = [guest(f"full{number}", *FULL) for number in range(3)]
+    names = [guest("long", *LONG), *(guest(f"full{number}", *FULL) for number in range(2))]
     lab.virsh(1, "migrate-setspeed", names[1], "777")
     running = control.begin_moves([(name, 2) for name in names])
     waiting(lab, names[1])
@@ -87,7 +89,7 @@ def test_an_aborted_move_that_waits_gives_the_domain_its_bandwidth_back(lab: Lab
 
 @pytest.mark.usefixtures("cable")
 def test_a_killed_watcher_starves_no_job(lab: Lab, control: Control, guest: Make) -> None:
-    names = [guest(f"full{number}", *FULL) for number in range(3)]
+    names = [guest("long", *LONG), *(guest(f"full{number}", *FULL) for number in range(2))]
     running = control.begin_moves([(name, 2) for name in names])
     state = waiting(lab, names[1])
     lab.on(1, "kill", "-9", str(state["watcher"]["pid"]))
@@ -100,7 +102,7 @@ def test_a_killed_watcher_starves_no_job(lab: Lab, control: Control, guest: Make
 
 @pytest.mark.usefixtures("cable")
 def test_jobs_of_a_dead_control_node_share_the_link_to_their_end(lab: Lab, control: Control, guest: Make) -> None:
-    names = [guest(f"full{number}", *FULL) for number in range(2)]
+    names = [guest("long", *LONG), guest("full0", *FULL)]
     running = control.begin_moves([(name, 2) for name in names])
     waiting(lab, names[1])
     running.kill_with_workers()
@@ -113,7 +115,7 @@ def test_jobs_of_a_dead_control_node_share_the_link_to_their_end(lab: Lab, contr
 
 @pytest.mark.usefixtures("cable")
 def test_the_job_that_waited_under_a_dead_watcher_gets_its_cap_when_it_is_followed_alone(lab: Lab, control: Control, guest: Make) -> None:
-    names = [guest(f"full{number}", *FULL) for number in range(2)]
+    names = [guest("long", *LONG), guest("full0", *FULL)]
     running = control.begin_moves([(name, 2) for name in names])
     state = waiting(lab, names[1])
     running.kill_with_workers()
@@ -126,7 +128,7 @@ def test_the_job_that_waited_under_a_dead_watcher_gets_its_cap_when_it_is_follow
 
 @pytest.mark.usefixtures("cable")
 def test_a_forced_move_no_longer_waits(lab: Lab, control: Control, guest: Make) -> None:
-    names = [guest(f"full{number}", *FULL) for number in range(3)]
+    names = [guest("long", *LONG), *(guest(f"full{number}", *FULL) for number in range(2))]
     running = control.begin_moves([(name, 2) for name in names])
     waiting(lab, names[2])
     forced = control.task(1, "migration_force_complete", {"name": names[2]})

@@ -718,3 +718,12 @@ def test_a_job_whose_cap_is_the_share_of_a_waiting_one_never_waits(tmp_path: pat
     following.poll_for(40)
     assert "waits_for" not in following.record
     assert len(following.calls_of("abort")) == 1
+
+
+def test_the_bandwidth_of_a_force_task_is_kept_although_the_job_had_a_share(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.follower.share_link(40)
+    following.poll_for(1)
+    following.ask(FORCE_COMPLETE, 7)
+    following.poll_for(3)
+    assert bandwidths(following) == [40, 7]
