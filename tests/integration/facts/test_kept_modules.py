@@ -33,6 +33,9 @@ def archives(lab: Lab) -> list[pathlib.Path]:
 
 
 def forget(lab: Lab) -> None:
+    """Leave no archive. The folder is as the first move or evacuation of a host makes it."""
+    folder_of(lab).mkdir(exist_ok=True)
+    folder_of(lab).chmod(0o700)
     for path in archives(lab):
         path.unlink()
 
