@@ -18,7 +18,8 @@ from .commands import run
 from .layout import PYTHON, Lab
 from .namespaces import NETNS
 
-RUN_FOLDERS = ("kvmfleet", "lock", "sshd")
+# Folders of /run with their modes. The folder of the collection is as its modules and the boot guard make it.
+RUN_FOLDERS = {"kvmfleet": 0o700, "lock": 0o755, "sshd": 0o755}
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -45,8 +46,8 @@ def _mount_run(lab: Lab, folder: pathlib.Path, root: pathlib.Path) -> None:
     new = folder / "run"
     new.mkdir(exist_ok=True)
     run("mount", "-n", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(new))
-    for name in RUN_FOLDERS:
-        (new / name).mkdir()
+    for name, mode in RUN_FOLDERS.items():
+        (new / name).mkdir(mode)
     if pathlib.Path("/run") in lab.state.parents:
         hostroot.bind(lab.state, new / lab.state.relative_to("/run"))
     run("mount", "-n", "--rbind", str(new), str(hostroot.at(root, "/run")))
