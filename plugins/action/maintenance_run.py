@@ -17,8 +17,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, parse_fencing
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import ask_power, fence_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.power_cycle import switch_on
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import find_entry_by_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
@@ -26,10 +32,19 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.begin import RunLimits, RunStart
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.canary_alarm import run_alarm
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.decisions import Admission, ResumePoint, admit_hosts, canary_wait_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fence_decision import (
+    FENCE,
+    WAIT,
+    KnownGuests,
+    check_fence,
+    decide_fence,
+    read_moves,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.interventions import choose_run, intervene, is_left, leave_run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import change_held_run, change_run, list_open_runs, read_now
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import Now, heed_request
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 _REQUESTS = {spec.RUN_PAUSED: m.PAUSE, spec.RUN_RESUMED: m.RESUME, spec.RUN_STOPPED: m.STOP}
 _NEEDED = {
@@ -37,6 +52,7 @@ _NEEDED = {
     spec.RUN_STARTED: ("hosts",),
     spec.RUN_NEXT: ("hosts",),
     spec.RUN_STEP: ("host", "step"),
+    spec.RUN_FENCED: ("host",),
     spec.RUN_DONE: ("host",),
     spec.RUN_FAILED: ("host", "error"),
 }
@@ -91,8 +107,7 @@ class ActionModule(FleetAction):
         ledger = open_if_any(*location, create=creates)
         if ledger:
             self.attach_notifier(ledger, settings, target_host, location)
-        # Workers are children of ansible-playbook, which is the process that holds a run.
-        work = _RunWork(task, ledger, describe_actor(task_vars), os.getppid(), bool(self._task.check_mode))
+        work = _RunWork(task, ledger, settings, describe_actor(task_vars), bool(self._task.check_mode))
         result = work.act()
         return {**result, "warnings": ledger.problems} if ledger and ledger.problems else result
 
@@ -100,13 +115,15 @@ class ActionModule(FleetAction):
 class _RunWork:
     """One task with its ledger; None if there is none."""
 
-    def __init__(self, task: _RunTask, ledger: t.Optional[Ledger], by: str, pid: int, check_mode: bool) -> None:
+    def __init__(self, task: _RunTask, ledger: t.Optional[Ledger], settings: Settings, by: str, check_mode: bool) -> None:
         self._task = task
         self._ledger = ledger
+        self._settings = settings
         self._by = by
         self._check_mode = check_mode
         self._at = utc_now()
-        self._holder = identify_process(pid, by, self._at)
+        # Workers are children of ansible-playbook, which is the process that holds a run.
+        self._holder = identify_process(os.getppid(), by, self._at)
 
     def act(self) -> Result:
         """Carry out the task."""
@@ -120,7 +137,13 @@ class _RunWork:
         if self._check_mode:
             # Nothing was begun: every host proceeds from its first step.
             return {"changed": False, "admitted": {host: _point(ResumePoint(m.CHECK)) for host in self._task.hosts}, "deferred": {}, "waits_for": None}
-        acts = {spec.RUN_NEXT: self._admit, spec.RUN_STEP: self._step, spec.RUN_DONE: self._finish_host, spec.RUN_FAILED: self._fail_host}
+        acts = {
+            spec.RUN_NEXT: self._admit,
+            spec.RUN_STEP: self._step,
+            spec.RUN_FENCED: self._fence,
+            spec.RUN_DONE: self._finish_host,
+            spec.RUN_FAILED: self._fail_host,
+        }
         return acts.get(state, self._leave)()
 
     # -- for people ------------------------------------------------------------------------------------------------
@@ -202,6 +225,32 @@ class _RunWork:
         last = progress.last_step if progress else None
         return {"changed": waits_for is None, "waits_for": waits_for, "boot_before": (last.boot_id or None) if last and last.step == step else None}
 
+    def _fence(self) -> Result:
+        """Switch a host without guests off and on by its fence agent. The run says so before it happens."""
+        host = str(self._task.host)
+        config = parse_fencing(self._settings.of(host, VARIABLE), host)
+        if config is None:
+            raise InvalidArgument(f"{host} is not fenced: it has no {VARIABLE}.", "Switch it off and on by hand, and continue the run.")
+        entry = find_entry_by_name(self._known_ledger, host).host
+        guests = KnownGuests(self._active_guests(host), read_moves(self._known_ledger, self._held_run, host))
+        before = ask_power(config)
+
+        def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, str]:
+            step = check_fence(run, entry, guests)
+            what = decide_fence(step, before.reply.power is PowerState.OFF, self._task.boot_id)
+            return (transitions.begin_fence(run, host, now) if what == FENCE else run), what
+
+        _after, what = change_held_run(self._known_ledger, self._run_id, self._holder, act)
+        if what == FENCE:
+            fence_host(config, entry.host_id, self._by, before)
+        if what != WAIT:
+            switch_on(config)
+        return {"changed": what != WAIT}
+
+    def _active_guests(self, host: str) -> list[str]:
+        facts = self._settings.fresh_facts(host)
+        return [domain.name for domain in decode(HostFacts, facts).domains or () if domain.active] if facts else []
+
     def _finish_host(self) -> Result:
         host = str(self._task.host)
         after, _none = change_held_run(self._known_ledger, self._run_id, self._holder, lambda run, now: (transitions.complete_host(run, host, now), None))
@@ -228,6 +277,10 @@ class _RunWork:
         if self._ledger is None:
             raise NotFound("There is no ledger, so it has no maintenance run.", "Check kvmfleet_ledger. Nothing was changed.")
         return self._ledger
+
+    @property
+    def _held_run(self) -> MaintenanceRun:
+        return self._known_ledger.read_maintenance_run(self._run_id).maintenance_run
 
     @property
     def _run_id(self) -> str:

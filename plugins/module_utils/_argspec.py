@@ -364,7 +364,8 @@ def fleet_status_spec() -> Spec:
 # What a task does with a maintenance run. People use the first four, the role rolling_maintenance the others.
 RUN_SHOWN, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED = "shown", "paused", "resumed", "stopped"
 RUN_CHECKED, RUN_STARTED, RUN_NEXT, RUN_STEP, RUN_DONE, RUN_FAILED, RUN_LEFT = "checked", "started", "next", "step", "done", "failed", "left"
-RUN_TASK_STATES = (RUN_SHOWN, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED, RUN_CHECKED, RUN_STARTED, RUN_NEXT, RUN_STEP, RUN_DONE, RUN_FAILED, RUN_LEFT)
+RUN_FENCED = "fenced"
+RUN_TASK_STATES = (RUN_SHOWN, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED, RUN_CHECKED, RUN_STARTED, RUN_NEXT, RUN_STEP, RUN_FENCED, RUN_DONE, RUN_FAILED, RUN_LEFT)
 
 
 def maintenance_run_spec() -> Spec:

@@ -28,10 +28,13 @@ options:
       - V(started) begins or continues the run.
       - V(next) decides which of O(hosts) may begin now.
       - V(step) begins O(step) of O(host), and ends the step before it.
+      - V(fenced) switches O(host) off and on with its fence agent (C(kvmfleet_fencing)), in its step C(reboot). It is refused while the host is not in
+        maintenance, or a guest may run there. The run records it before the agent is called. If the process is killed then, it is not repeated, unless the
+        host still runs the boot O(boot_id) that was to end. A host that was left off is only switched on.
       - V(done) and V(failed) end O(host).
       - V(left) closes the run at the end of the playbook. A paused run stays open without a process.
     type: str
-    choices: [shown, paused, resumed, stopped, checked, started, next, step, done, failed, left]
+    choices: [shown, paused, resumed, stopped, checked, started, next, step, fenced, done, failed, left]
     default: shown
   run:
     description:
@@ -94,7 +97,7 @@ options:
     type: str
     choices: [check, before_drain, drain, maintain, reboot, verify, recover]
   boot_id:
-    description: The boot of the host right before it is rebooted.
+    description: The boot of the host right before it is rebooted; with V(fenced), the one that it runs now.
     type: str
   error:
     description: Why the host failed.
@@ -143,7 +146,7 @@ EXAMPLES = r"""
 RETURN = r"""
 run:
   description: The run with the state of each host (C(summary)); null if there is none yet.
-  returned: with all states but V(shown), V(next), V(step), V(done) and V(failed)
+  returned: with all states but V(shown), V(next), V(step), V(fenced), V(done) and V(failed)
   type: dict
   sample:
     id: 7b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01

@@ -119,6 +119,7 @@ class HostStep:
 
     :arg ended_at: null while the step has not ended, and for one that was interrupted or failed.
     :arg boot_id: of the host right before the step reboots it.
+    :arg fenced_at: when its fence agent began to switch the host off and on in this step.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -127,6 +128,7 @@ class HostStep:
     began_at: str
     ended_at: t.Optional[str]
     boot_id: t.Union[str, Absent] = ABSENT
+    fenced_at: t.Union[str, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:

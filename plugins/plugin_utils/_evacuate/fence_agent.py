@@ -225,10 +225,15 @@ _POWER_TEXT = re.compile(r"""(?:status|power|state)["']?(?: +is +| *[:=] *)["'\[
 
 
 class FenceAction(enum.StrEnum):
-    """The action of an agent. Reboot is not one: a rebooted host is not off."""
+    """The action of an agent. Reboot is not one: a rebooted host is not off. Only a maintenance run switches a host on."""
 
     OFF = "off"
     STATUS = "status"
+    ON = "on"
+
+
+# The actions that can be evidence that a host is off.
+EVIDENCE_ACTIONS = (FenceAction.OFF, FenceAction.STATUS)
 
 
 class PowerState(enum.Enum):

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import AGENT, ORIGINS, PERSON, TASKS, Evidence
 
-from .fence_agent import AgentReply, FenceAction, PowerState, call_agent, plain_text, redact_secrets
+from .fence_agent import EVIDENCE_ACTIONS, AgentReply, FenceAction, PowerState, call_agent, plain_text, redact_secrets
 from .fence_config import MAX_SECONDS, TTL_SECONDS, VARIABLE, FencingConfig
 
 EVIDENCE_KEYS = ("kind", "host", "host_id", "agent", "action", "status", "output", "at", "by", "ttl_seconds", "reason")
@@ -131,7 +131,7 @@ def _host_problem(made: JsonObject, host: str, host_id: str | None) -> str | Non
 
 def _action_problem(made: JsonObject) -> str | None:
     action, status = _lower_text(made.get("action")), _lower_text(made.get("status"))
-    if action not in [one.value for one in FenceAction]:
+    if action not in [one.value for one in EVIDENCE_ACTIONS]:
         return f"came from the action {_short_line(action)}: only off counts, or status if it was off already; a reboot is not off{_quoting_hint(action)}"
     if status != "off":
         return f"says that its status is {_short_line(status)}, not off{_quoting_hint(status)}"

@@ -110,7 +110,9 @@ def _retry(progress: HostProgress) -> HostProgress:
     if progress.status != m.FAILED:
         return replace(progress, error=None) if progress.status == m.WAITING else progress
     if progress.is_down:
-        return replace(progress, status=m.IN_PROGRESS, error=None)
+        # A person continues the run, and has seen the host: it may be fenced once more.
+        steps = tuple(replace(step, fenced_at=ABSENT) for step in progress.steps)
+        return replace(progress, status=m.IN_PROGRESS, error=None, steps=steps)
     return replace(progress, status=m.WAITING, steps=(), error=None)
 
 
@@ -158,6 +160,13 @@ def begin_step(run: MaintenanceRun, host: str, step: str, now: Now, boot_id: t.O
     else:
         steps = (*_ended_steps(progress, now), HostStep(step, now.at, None, boot_id or ABSENT))
     return replace(run.replace_host(replace(progress, steps=steps)), updated_at=now.at)
+
+
+def begin_fence(run: MaintenanceRun, host: str, now: Now) -> MaintenanceRun:
+    """Return the run with the note that the fence agent of the host is about to switch it off and on."""
+    progress = _progress_of(run, host)
+    steps = (*progress.steps[:-1], replace(progress.steps[-1], fenced_at=now.at))
+    return with_event(run.replace_host(replace(progress, steps=steps)), now, "host_fenced", host)
 
 
 def end_step(run: MaintenanceRun, host: str, now: Now) -> MaintenanceRun:

@@ -156,6 +156,8 @@ def test_check_mode_shows_the_plans_and_writes_nothing(desk: Desk) -> None:
         ({"rolling_maintenance_until": "2020-01-01T00:00:00Z"}, "in the past"),
         ({"rolling_maintenance_max_unavailable": 9}, "max_unavailable is 9"),
         ({"rolling_maintenance_verify_tasks": "/nowhere.yml"}, "/nowhere.yml does not exist"),
+        ({"rolling_maintenance_before_drain_tasks": "/nowhere.yml"}, "/nowhere.yml does not exist"),
+        ({"rolling_maintenance_fence": "sometimes"}, "rolling_maintenance_fence"),
         ({"stage_failures": {"plan": ["kvm3"]}}, "plan failed"),
     ],
 )

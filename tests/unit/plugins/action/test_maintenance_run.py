@@ -16,9 +16,24 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action import maintenance_run
 from ansible_collections.kvmfleet.migration.plugins.action.maintenance_run import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    InvalidArgument,
+    InvalidState,
+    KvmfleetError,
+    NotFound,
+    Unreachable,
+    Unsafe,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import GOOD, Agent
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 HOSTS = ["kvm1", "kvm2", "kvm3"]
 
@@ -29,6 +44,7 @@ class Node:
     def __init__(self, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = folder / "ledger"
         self.check_mode = False
+        self.variables: dict[str, t.Any] = {}
         self.pid = 0
         self._children: list[subprocess.Popen[bytes]] = []
         monkeypatch.setattr(maintenance_run.os, "getppid", lambda: self.pid)
@@ -53,7 +69,7 @@ class Node:
         action = ActionModule.__new__(ActionModule)
         action._loader = None
         action._task = types.SimpleNamespace(args={"state": state, **args}, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
-        return action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": str(self.path)}))
+        return action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": str(self.path), **self.variables}))
 
     def refused(self, kind: type[KvmfleetError], text: str, state: str, **args: t.Any) -> None:
         before = self.documents()
@@ -223,3 +239,100 @@ def test_there_is_nothing_to_pause(node: Node) -> None:
     node.refused(NotFound, "There is no ledger", "paused")
     FileLedger(str(node.path))
     node.refused(NotFound, "no open maintenance run", "paused")
+
+
+# A host with its power in a file, as the agent of the other tests, which can be switched on as well.
+AGENT = GOOD.replace("*) exit 1;;", 'on) echo on > "$0.power";;\n*) exit 1;;')
+
+
+@pytest.fixture
+def agent(node: Node, tmp_path: pathlib.Path) -> Agent:
+    """The agent of kvm1, which is in the step in which it is rebooted."""
+    agent = Agent(tmp_path, AGENT)
+    node.variables = {"kvmfleet_fencing": {"agent": str(agent.path), "options": {"plug": "kvm1"}, "timeout_seconds": 10}}
+    node.task("started", hosts=HOSTS)
+    node.task("next", hosts=["kvm1"])
+    node.take_steps("kvm1", "check", "before_drain", "drain", "maintain")
+    node.task("step", host="kvm1", step="reboot", boot_id="boot-1")
+    put_kvm1(node)
+    return agent
+
+
+def put_kvm1(node: Node, state: str = "maintenance") -> None:
+    ledger = FileLedger(str(node.path))
+    before = ledger.find_host(name="kvm1")
+    ledger.put_host(host_entry({"name": "kvm1", "host_key": HOST_ID, "host_id": HOST_ID, "state": state}), before.version if before else None)
+
+
+HOST_ID = "11111111-0000-4000-8000-000000000001"
+CYCLE = ["status", "off", "status", "on", "status"]
+
+
+def steps_of_kvm1(node: Node) -> list[dict[str, t.Any]]:
+    return t.cast("list[dict[str, t.Any]]", node.documents()[0]["hosts"][0]["steps"])
+
+
+def test_a_host_that_does_not_come_back_is_switched_off_and_on_once(node: Node, agent: Agent) -> None:
+    assert node.task("fenced", host="kvm1")["changed"] is True
+    assert agent.asked() == CYCLE
+    assert steps_of_kvm1(node)[-1]["fenced_at"]
+    assert [line["event"] for line in node.documents()[0]["history"]][-1] == "host_fenced"
+    assert node.task("fenced", host="kvm1")["changed"] is False
+    assert agent.asked() == [*CYCLE, "status"]
+    # It still runs the boot that the fence was to end.
+    assert node.task("fenced", host="kvm1", boot_id="boot-1")["changed"] is True
+    assert node.task("fenced", host="kvm1", boot_id="boot-2")["changed"] is False
+
+
+@pytest.mark.parametrize(("killed_in", "asked"), [("fence_host", ["status"]), ("switch_on", ["status", "off", "status"])])
+def test_a_process_that_is_killed_while_it_fences(node: Node, agent: Agent, monkeypatch: pytest.MonkeyPatch, killed_in: str, asked: list[str]) -> None:
+    def die(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(maintenance_run, killed_in, die)
+        with pytest.raises(KeyboardInterrupt):
+            node.task("fenced", host="kvm1")
+    assert (agent.asked(), bool(steps_of_kvm1(node)[-1]["fenced_at"])) == (asked, True)
+    node.kill_process()
+    node.begin_process()
+    assert node.task("started", hosts=HOSTS)["run"]["term"] == 2
+    # A host that is on is not fenced again, and one that was left off is switched on.
+    assert node.task("fenced", host="kvm1")["changed"] is (killed_in == "switch_on")
+    assert agent.asked()[len(asked) :] == (["status", "on", "status"] if killed_in == "switch_on" else ["status"])
+
+
+def test_a_person_who_continues_the_run_may_have_the_host_fenced_again(node: Node, agent: Agent) -> None:
+    node.task("fenced", host="kvm1")
+    node.task("failed", host="kvm1", error="It did not come back")
+    run = node.task("left")["run"]
+    node.task("started", hosts=HOSTS, run=run["id"])
+    node.task("step", host="kvm1", step="reboot")
+    assert node.task("fenced", host="kvm1")["changed"] is True
+    assert agent.asked() == [*CYCLE, *CYCLE]
+
+
+def test_a_host_that_may_run_a_guest_is_not_fenced(node: Node, agent: Agent) -> None:
+    reported = with_receipt({**f.host("kvm1", 8192), "domains": [f.domain("web1"), {**f.domain("old"), "active": False}]})
+    node.variables["ansible_facts"] = {"kvmfleet_host": reported}
+    node.refused(Unsafe, "kvm1 is not fenced: web1 runs there", "fenced", host="kvm1")
+    del node.variables["ansible_facts"]
+    ends = (HostRef("kvm2", None, None), HostRef("kvm1", HOST_ID, None))
+    FileLedger(str(node.path)).open_record(new_record(s.LIVE_MIGRATION, DomainRef(f.uuid_of("web1"), "web1"), *ends, {}, "ann@control pid 1"))
+    node.refused(Unsafe, "kvm1 is not fenced: web1 may run there by the ledger", "fenced", host="kvm1")
+    put_kvm1(node, "enabled")
+    node.refused(Unsafe, "it is enabled in the ledger", "fenced", host="kvm1")
+    assert set(agent.asked()) <= {"status"}
+
+
+def test_what_cannot_be_fenced_is_refused(node: Node, agent: Agent) -> None:
+    node.refused(InvalidArgument, "it has no kvmfleet_fencing", "fenced", host="kvm2")
+    node.task("step", host="kvm1", step="verify")
+    node.refused(InvalidState, "has not recorded that it is safe to reboot", "fenced", host="kvm1")
+    assert set(agent.asked()) <= {"status"}
+
+
+def test_an_agent_that_cannot_switch_a_host_on_is_named(node: Node, agent: Agent) -> None:
+    agent.write(GOOD)
+    with pytest.raises(Unreachable, match=r"kvm1 was switched off, and .* does not report that it is on again"):
+        node.task("fenced", host="kvm1")

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Whether the fence agent of a host may reboot it in a maintenance run: never while a guest may run there, and not twice without new evidence."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostStep, MaintenanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, MAINTENANCE
+
+from .._ledger.documents import HostEntry
+from .._ledger.ledger import Ledger
+from .._ledger.query import Conditions, read_records
+
+# What is done with a host.
+FENCE, FINISH, WAIT = "fence", "finish", "wait"
+
+
+@dataclass(frozen=True)
+class KnownGuests:
+    """What is known of guests on a host that is to be fenced.
+
+    :arg active: names of those that the host itself has reported within the last minute.
+    :arg moves: records of moves and evacuations from or to the host that are not settled, and of those to it that were completed since its drain began.
+    """
+
+    active: Sequence[str]
+    moves: Sequence[MoveRecord]
+
+
+def read_moves(ledger: Ledger, run: MaintenanceRun, host: str) -> list[MoveRecord]:
+    """Return the records by which a guest may be on the host."""
+    progress = run.find_host(host)
+    since = next((step.began_at for step in progress.steps if step.step == m.DRAIN), None) if progress else None
+    records = [record for term in ("migrations", "evacuations") for record in read_records(ledger, term, Conditions(host=host))]
+    return [record for record in records if record.is_unsettled or _has_arrived(record, host, since)]
+
+
+def _has_arrived(record: MoveRecord, host: str, since: t.Optional[str]) -> bool:
+    return record.status == COMPLETED and record.destination.host == host and (since is None or record.updated_at >= since)
+
+
+def check_fence(run: MaintenanceRun, entry: HostEntry, guests: KnownGuests) -> HostStep:
+    """Return the step that reboots the host. Raises L(InvalidState) or L(Unsafe) unless its fence agent may switch it off.
+
+    :arg entry: of the host in the ledger.
+    """
+    host = entry.name
+    progress = run.find_host(host)
+    step = progress.last_step if progress and progress.status == m.IN_PROGRESS else None
+    if step is None or step.step != m.REBOOT or not step.boot_id:
+        raise InvalidState(f"{host} is not fenced: the maintenance run {run.id} has not recorded that it is safe to reboot.", "Nothing was changed.")
+    if entry.state != MAINTENANCE:
+        raise Unsafe(f"{host} is not fenced: it is {entry.state} in the ledger, so that guests may have been placed there.", "Drain it. It was not touched.")
+    if guests.active:
+        raise Unsafe(f"{host} is not fenced: {', '.join(sorted(guests.active))} {'runs' if len(guests.active) == 1 else 'run'} there.", _DRAIN)
+    if guests.moves:
+        names = ", ".join(sorted({str(record.domain.name) for record in guests.moves}))
+        raise Unsafe(f"{host} is not fenced: {names} may run there by the ledger.", _DRAIN)
+    return step
+
+
+_DRAIN: t.Final = "Move the guests away or settle their moves, and continue the run. The host was not touched."
+
+
+def decide_fence(step: HostStep, is_off: bool, boot_id: t.Optional[str]) -> str:
+    """Return what is to be done: C(fence) it, C(finish) a fence that was interrupted and has left the host off, or C(wait) for the host.
+
+    A fence that was begun and whose process was killed is not repeated: the host may be starting. It is repeated only for a host that still runs the boot which
+    the fence was to end.
+
+    :arg boot_id: of the host now; None if it cannot be reached.
+    """
+    if step.fenced_at and is_off:
+        return FINISH
+    if step.fenced_at and boot_id != step.boot_id:
+        return WAIT
+    return FENCE

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether a host is fenced in a maintenance run, by its step, by what its agent reports, and by the moves of the ledger."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostStep, MaintenanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fence_decision import FENCE, FINISH, WAIT, decide_fence, read_moves
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import night, passed
+
+UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
+LONG_AGO, FAR_AHEAD = "2000-01-01T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("fenced_at", "is_off", "boot_id", "expected"),
+    [
+        (ABSENT, False, None, FENCE),
+        (ABSENT, True, None, FENCE),
+        (LONG_AGO, True, None, FINISH),
+        (LONG_AGO, False, None, WAIT),
+        (LONG_AGO, False, "boot-2", WAIT),
+        (LONG_AGO, False, "boot-1", FENCE),
+    ],
+)
+def test_a_fence_that_was_begun_is_finished_or_waited_for_and_not_repeated(fenced_at: t.Any, is_off: bool, boot_id: str | None, expected: str) -> None:
+    step = HostStep(m.REBOOT, LONG_AGO, None, "boot-1", fenced_at)
+    assert decide_fence(step, is_off, boot_id) == expected
+
+
+def run_drained_at(moment: str) -> MaintenanceRun:
+    run = passed(night("kvm1"), "kvm1", until=m.DRAIN)
+    host = run.hosts[0]
+    return run.replace_host(dataclasses.replace(host, steps=(*host.steps[:-1], dataclasses.replace(host.steps[-1], began_at=moment))))
+
+
+@pytest.mark.parametrize(
+    ("ends", "statuses", "drained_at", "counts"),
+    [
+        (("kvm2", "kvm1"), (), FAR_AHEAD, True),
+        (("kvm1", "kvm2"), (), FAR_AHEAD, True),
+        (("kvm2", "kvm1"), (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.COMPLETED), LONG_AGO, True),
+        (("kvm2", "kvm1"), (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.COMPLETED), FAR_AHEAD, False),
+        (("kvm1", "kvm2"), (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.COMPLETED), LONG_AGO, False),
+        (("kvm2", "kvm1"), (s.FAILED,), LONG_AGO, False),
+        (("kvm2", "kvm3"), (), LONG_AGO, False),
+    ],
+)
+def test_moves_by_which_a_guest_may_be_on_the_host(
+    tmp_path: pathlib.Path, ends: t.Sequence[str], statuses: t.Sequence[str], drained_at: str, counts: bool
+) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"), create=True)
+    places = [HostRef(end, None, None) for end in ends]
+    stored = ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(UUID, "web1"), *places, {}, "ann"))
+    for status in statuses:
+        stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
+    assert [record.domain.name for record in read_moves(ledger, run_drained_at(drained_at), "kvm1")] == (["web1"] if counts else [])
