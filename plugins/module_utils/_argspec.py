@@ -83,6 +83,7 @@ def move_spec() -> Spec:
         "copy_storage": {"type": "str", "choices": list(COPY_CHOICES)},
         "copy_storage_overwrite": {"type": "list", "elements": "str"},
         "unsafe": {"type": "bool"},
+        "one_way": {"type": "bool"},
         "force": {"type": "bool"},
     }
 
@@ -134,6 +135,7 @@ def scheduler_check_spec() -> Spec:
         "destination_uri": {"type": "str", "aliases": ["desturi"]},
         "transport": {"type": "str", "choices": list(TRANSPORTS)},
         "copy_storage": {"type": "str", "choices": list(COPY_CHOICES), "default": NO_COPY},
+        "one_way": {"type": "bool", "default": True},
         "scheduler": {"type": "dict"},
     }
 

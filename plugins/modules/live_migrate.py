@@ -180,6 +180,12 @@ options:
       - Move the domain even if a writable disk is on storage of a kind that hosts do not share. Use it only if you know that both hosts see the same data.
       - With O(copy_storage=auto), a disk for which nothing could be proved is then moved without a copy.
     type: bool
+  one_way: &one_way
+    description:
+      - Whether the guest may move to a host from which it could not move back, because QEMU there is newer, or because its own host lacks the machine type, or
+        would show it other threads of a processor. With V(false), the scheduler refuses such a host and names what would refuse the way back.
+      - The default is V(true). The role C(rolling_maintenance) drains with V(false), unless it is told otherwise.
+    type: bool
   force: &force
     description:
       - Move to O(destination), which is then required, even if the scheduler refuses it. Each rule that is bypassed is a warning and is kept in the history
@@ -227,6 +233,7 @@ options:
       copy_storage: *copy_storage
       copy_storage_overwrite: *copy_storage_overwrite
       unsafe: *unsafe
+      one_way: *one_way
       force: *force
   parallel:
     description:

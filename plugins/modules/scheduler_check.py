@@ -64,6 +64,10 @@ options:
     type: str
     choices: [none, auto, full, incremental, all, inc]
     default: none
+  one_way:
+    description: Whether the domain may move to a host from which it could not move back, as in M(kvmfleet.migration.live_migrate).
+    type: bool
+    default: true
   scheduler:
     description:
       - Settings in the form of the inventory variable C(kvmfleet_scheduler), for this check only. They override those of every candidate.

@@ -71,6 +71,11 @@ class DrainOptions:
         """Whether the operator confirms that disks are the same on all hosts."""
         return self.moves.get("unsafe") is True
 
+    @property
+    def permits_one_way(self) -> bool:
+        """Whether domains may move to hosts from which they could not move back."""
+        return self.moves.get("one_way") is not False
+
     def for_plan(self) -> PlanOptions:
         """Return the options as the plan keeps them."""
         return PlanOptions(parallel_value(self.parallel), self.n_plus_one, self.moves)

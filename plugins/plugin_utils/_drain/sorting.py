@@ -99,7 +99,15 @@ def _make_leaving_domain(domain: DomainFacts, source: str, inputs: DrainInputs, 
     copied = local_disks(needs) if options.copies_storage else {}
     source_ref = inputs.host_ref(source)
     request = Request.from_needs(
-        needs, domain.uuid, domain.name, source, source_ref.host_uuid or "", copied=copied, unsafe=options.is_unsafe, source_id=source_ref.host_id
+        needs,
+        domain.uuid,
+        domain.name,
+        source,
+        source_ref.host_uuid or "",
+        copied=copied,
+        unsafe=options.is_unsafe,
+        source_id=source_ref.host_id,
+        one_way=options.permits_one_way,
     )
     record = inputs.find_record_from(request.uuid, source_ref)
     destination = _find_destination(record, inputs)

@@ -70,6 +70,7 @@ class MoveRequest:
     label: str = ""
     override: bool = False
     force: bool = False
+    one_way: bool = True
     queue_timeout_seconds: int = QUEUE_TIMEOUT_SECONDS
     scheduling: Scheduling = DEFAULT_SCHEDULING
 
@@ -117,6 +118,7 @@ class OneMoveOptions(DestinationOptions, total=False):
     copy_storage: str | None
     copy_storage_overwrite: t.Sequence[str] | None
     unsafe: bool | None
+    one_way: bool | None
     force: bool | None
 
 
@@ -192,6 +194,7 @@ def _read_request(args: OneMoveOptions, settings: Settings, source: str) -> Move
         given=given,
         override=bool(args.get("override_policy")),
         force=bool(args.get("force")),
+        one_way=args.get("one_way") is not False,
         queue_timeout_seconds=_check_queue_timeout(args.get("queue_timeout_seconds")),
     )
 

@@ -102,7 +102,7 @@ class PlacementSubject:
 class CandidateJudge:
     """Judges the candidates of one domain.
 
-    :arg request: for the URIs of the candidates, C(unsafe) and C(force).
+    :arg request: for the URIs of the candidates, C(unsafe), C(one_way) and C(force).
     :arg domain: the survey's part about the domain, with the answers of each candidate.
     :arg copied: what would be copied to a host: bytes by the disk's target.
     """
@@ -125,6 +125,7 @@ class CandidateJudge:
             copied=self.copied(host),
             unsafe=self.request.options.unsafe,
             source_id=subject.source_ref.host_id,
+            one_way=self.request.one_way,
         )
 
     def choose_policy(self, host: str) -> GivenPolicy:

@@ -55,6 +55,7 @@ class CheckOptions(DestinationOptions):
     request: JsonObject | None
     candidates: t.Sequence[str] | None
     copy_storage: str
+    one_way: bool
     scheduler: JsonObject | None
 
 
@@ -92,7 +93,8 @@ def read_check(args: CheckOptions, settings: Settings, target_host: str) -> Chec
     source = target_host if is_local(check_uri(args["uri"], "uri")) else settings.host_at(args["uri"])
     uris = _read_candidates(args, settings, source, saved is not None)
     options = MoveOptions(copy_storage=read_copy_mode(args["copy_storage"]))
-    move = MoveRequest(name, uuid, args["destination"], uris, None, options, GivenPolicy(), label=name or (saved.name if saved else None) or str(uuid))
+    label = name or (saved.name if saved else None) or str(uuid)
+    move = MoveRequest(name, uuid, args["destination"], uris, None, options, GivenPolicy(), label=label, one_way=args["one_way"])
     return CheckRequest(source, move, saved, args["scheduler"])
 
 

@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 
 from .filters.base import PASS, Filter, Finding, Rule, names_text
+from .filters.return_path import OneWay
 from .filters.storage import Storage
 from .fleet import Fleet, HostState
 from .request import Request
@@ -18,7 +19,7 @@ from .verdicts import DEFAULT_FILTERS
 
 # A start is not a move: no QEMU hands over to another, and no device has to be migratable.
 _MOVE_FILTERS = ("max_moves", "migratable", "traits", "hypervisor", "cpu_threads")
-LOSS_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILTERS if rule.name not in _MOVE_FILTERS)
+LOSS_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILTERS if rule.name not in (*_MOVE_FILTERS, OneWay.name))
 
 # The disks and files of a domain, each with the IDs of the hosts that were proved to see it.
 SeenImages = Mapping[str, frozenset[str]]

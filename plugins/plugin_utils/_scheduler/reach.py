@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 
 from .._ledger.documents import pause_collector
 from .filters.base import Filter
+from .filters.return_path import find_obstacle
 from .fleet import Fleet, HostState
 from .hardware import find_store
 from .request import DiskImage, Request
@@ -56,7 +57,7 @@ class Reach:
     """Where guests with equal requirements can run.
 
     :arg hosts: that can run them.
-    :arg one_way: those of C(hosts) from which they could not move back to their own host, because the QEMU there is older.
+    :arg one_way: those of C(hosts) from which they could not move back to their own host; see L(find_obstacle).
     :arg refused: the other hosts.
     :arg unsure: those of C(hosts) about which something is not known.
     """
@@ -102,16 +103,10 @@ def _judge_hosts(guests: tuple[Request, ...], fleet: Fleet, keys: Mapping[str, s
     return Reach(
         guests=guests,
         hosts=tuple(hosts),
-        one_way=tuple(name for name in hosts if _is_newer(fleet.states[name], fleet.source_of(request))),
+        one_way=tuple(name for name in hosts if find_obstacle(request, fleet.states[name], fleet)),
         refused=_merge_refusals((names, verdict) for names, verdict in judged if not verdict.passed),
         unsure=_merge_refusals((names, verdict) for names, verdict in judged if verdict.passed and verdict.warnings),
     )
-
-
-def _is_newer(host: HostState, source: HostState | None) -> bool:
-    """Whether the QEMU of the host is newer than that of the source; versions that differ in their last number only are treated as equal."""
-    own, theirs = source.hardware.hypervisor if source else None, host.hardware.hypervisor
-    return bool(own and theirs and theirs // 1000 > own // 1000)
 
 
 def _merge_refusals(judged: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Refusal, ...]:

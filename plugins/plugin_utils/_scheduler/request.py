@@ -134,6 +134,7 @@ class Request:
     :arg copied: target to bytes, of the disks that are to be copied.
     :arg copy_paths: target to path at the destination, if that is not the path at the source.
     :arg unsafe: whether the operator confirms storage that is not proved to be shared.
+    :arg one_way: whether it may move to a host from which it could not move back.
     """
 
     uuid: str
@@ -147,6 +148,7 @@ class Request:
     copy_paths: Mapping[str, str] = field(default_factory=dict, hash=False)
     unsafe: bool = False
     source_id: str = ""
+    one_way: bool = True
 
     @classmethod
     def from_needs(
@@ -160,6 +162,7 @@ class Request:
         unsafe: bool = False,
         copy_paths: t.Optional[Mapping[str, str]] = None,
         source_id: t.Optional[str] = None,
+        one_way: bool = True,
     ) -> Request:
         """Return the request of a domain. Raises L(InvalidArgument) with a sentence for invalid values.
 
@@ -178,6 +181,7 @@ class Request:
             copy_paths=dict(copy_paths or {}),
             unsafe=unsafe,
             source_id=source_id or "",
+            one_way=one_way,
         )
 
     @functools.cached_property

@@ -22,6 +22,7 @@ from .filters.cpu import CpuModel, Cpus, CpuThreads, Hypervisor, MachineType
 from .filters.devices import HostDevices, Networks
 from .filters.memory import Hugepages, Memory, Numa
 from .filters.policy import Affinity, AntiAffinity, Enabled, Labels, MaxDomains, MaxMoves, Migratable, NotSource, Traits, Up
+from .filters.return_path import OneWay
 from .filters.storage import BootFiles, Disk, Storage
 from .fleet import Fleet, HostState
 from .request import Request
@@ -38,6 +39,7 @@ DEFAULT_FILTERS: t.Final[tuple[Filter, ...]] = (
     CpuThreads(),
     MachineType(),
     Hypervisor(),
+    OneWay(),
     Numa(),
     Hugepages(),
     HostDevices(),

@@ -34,6 +34,7 @@ FILTERS: t.Final[Mapping[str, str]] = {
     "cpu_threads": "libvirt refuses such a guest on arrival",
     "machine_type": "a guest cannot run on a machine type that its host does not have",
     "hypervisor": "an older QEMU may misread the state of a guest; use force for a single move",
+    "one_way": "",
     "numa": "a guest that is bound to a cell without memory is killed",
     "hugepages": "a guest is killed when its host has no huge page left",
     "host_devices": "another device at the same address may belong to another guest, or have its data",

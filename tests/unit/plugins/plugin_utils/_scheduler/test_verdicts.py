@@ -26,9 +26,10 @@ NOT_OVERRIDABLE = ["not_source", "up", "cpu_model", "cpu_threads", "machine_type
 
 
 def test_filters_and_their_order_are_as_documented() -> None:
-    names = "not_source up enabled memory cpus disk traits cpu_model cpu_threads machine_type hypervisor numa hugepages host_devices storage boot_files"
+    names = "not_source up enabled memory cpus disk traits cpu_model cpu_threads machine_type hypervisor one_way numa hugepages host_devices storage"
     assert [rule.name for rule in DEFAULT_FILTERS] == [
         *names.split(),
+        "boot_files",
         "networks",
         "labels",
         "max_domains",

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""One-way moves: whether a guest that moves to a host could move back to its own host afterwards, as far as QEMU and libvirt decide that."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..fleet import Fleet, HostState
+from ..request import Request
+from .base import PASS, Filter, Finding, Rule, filters_for_host, relevant_filters
+from .cpu import SHOWN_SINCE, CpuThreads, Hypervisor, MachineType
+
+# The rules whose answer depends on the QEMU and libvirt of both hosts. The guest keeps its CPU and its machine type, and its own host can run its CPU.
+_RULES: t.Final[tuple[Filter, ...]] = (MachineType(), CpuThreads(), Hypervisor())
+
+
+def find_obstacle(request: Request, host: HostState, fleet: Fleet) -> t.Optional[str]:
+    """Return why the guest could not move back from this host to the one that it runs on; None if it could, or if that is not known."""
+    home = fleet.source_of(request)
+    if home is None or home.name == host.name or home.unanswered is not None:
+        return None
+    returning = _after_move(request, host)
+    rules = filters_for_host(relevant_filters(_RULES, returning), home)
+    reasons = [reason for rule in rules if (reason := rule.judge_host(returning, home, fleet).reason)]
+    return " ".join(reasons) or None
+
+
+def _after_move(request: Request, host: HostState) -> Request:
+    """Return the request of the guest as it runs after it has moved to this host."""
+    qemu, cpu = host.hardware.hypervisor, request.needs.cpu
+    if not qemu:
+        return replace(request, needs=replace(request.needs, hypervisor=None))
+    if cpu and isinstance(cpu.shows_threads, bool):
+        cpu = replace(cpu, shows_threads=qemu >= SHOWN_SINCE)
+    return replace(request, needs=replace(request.needs, hypervisor=qemu, cpu=cpu))
+
+
+class OneWay(Rule):
+    """A guest is not moved to a host that it cannot come back from, if the operator does not allow it."""
+
+    name = "one_way"
+
+    def applies_to(self, request: Request) -> bool:
+        """Return whether the operator has excluded such moves."""
+        return not request.one_way
+
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name what would refuse the way back."""
+        reason = find_obstacle(request, host, fleet)
+        if reason is None:
+            return PASS
+        return Finding(f"{request.name} could not come back to {request.source}, which would refuse it: {reason[:1].lower()}{reason[1:].rstrip('.')}.")
